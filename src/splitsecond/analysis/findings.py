@@ -1,0 +1,130 @@
+"""What a run showed: the shapes of `run.json`, schema "splitsecond.run/1".
+
+Others read this file: names and units are a contract. Milliseconds appear here because this is the report's side of
+the program. A figure that could not be had is null, never 0.
+"""
+
+from typing import Any
+
+from msgspec import Struct
+
+SCHEMA = "splitsecond.run/1"
+
+
+class Spread(Struct, kw_only=True):
+    """A distribution: exact percentiles (linear interpolation, never past the maximum) of `n` values.
+
+    `ci95` maps "p50", "p95", "p99" to a 95 % confidence interval from order statistics; a bound that n values
+    cannot give is null. `needs` maps the percentiles that n is too small for to the n they need.
+    For TPS the percentiles run from the fast end: 95 % of requests were at least as fast as p95.
+    """
+
+    n: int
+    p50: float | None = None
+    p95: float | None = None
+    p99: float | None = None
+    mean: float | None = None
+    min: float | None = None
+    max: float | None = None
+    ci95: dict[str, tuple[float | None, float | None]] = {}
+    needs: dict[str, int] = {}
+
+
+class Goodput(Struct, kw_only=True):
+    """Requests that met every limit, of all requests sent; errors miss. `limits` as asked: {"ttft": 300.0} in ms."""
+
+    limits: dict[str, float]
+    met: int
+    sent: int
+    fraction: float
+    per_s: float | None
+
+
+class Instrument(Struct, kw_only=True):
+    """The instrument's own error in one condition, in ms.
+
+    `lag_*`: how long arrived bytes waited until they were read. With `kernel_time` that lateness is not in the
+    figures; without it, it is. `late_*`: how late requests left after they were due. `in_flight`: the mean number of
+    requests under way in the steady window. `runqueue_wait_share`: share of the time that our process was runnable
+    but not running. `cpu_ms_per_1000_tokens`: what measuring cost.
+    """
+
+    kernel_time: bool
+    lag_p50_ms: float | None = None
+    lag_p99_ms: float | None = None
+    lag_max_ms: float | None = None
+    late_p50_ms: float | None = None
+    late_p99_ms: float | None = None
+    in_flight: float | None = None
+    runqueue_wait_share: float | None = None
+    cpu_ms_per_1000_tokens: float | None = None
+    collections: int = 0
+
+
+class ConditionFindings(Struct, kw_only=True):
+    """One row: one target at one concurrency or rate on one workload.
+
+    `requests` counts the measured ones that were sent, `errors` those of them that failed, `error_kinds` by class.
+    `output_tokens_per_s` is system throughput in the steady window, `output_tokens_per_s_whole` over the whole block.
+    `phases_ms`: medians of where the time of a request goes: dns, tcp, tls, network, provider, streaming.
+    `invalid`: why the numbers of this row must not be trusted; `notes`: what a reader should know.
+    """
+
+    condition: str
+    target: str
+    concurrency: int | None = None
+    rate: float | None = None
+    requests: int
+    errors: int
+    error_kinds: dict[str, int] = {}
+    error_examples: dict[str, str] = {}
+    warmups: int = 0
+    ttft_ms: Spread
+    ttft_cold_ms: Spread
+    ttft_due_ms: Spread
+    first_answer_ms: Spread
+    tps: Spread
+    tpot_ms: Spread
+    itl_ms: Spread
+    e2e_ms: Spread
+    response_ms: Spread
+    total_tps: Spread
+    output_tokens_per_s: float | None = None
+    output_tokens_per_s_whole: float | None = None
+    requests_per_s: float | None = None
+    steady_s: float | None = None
+    batching_efficiency: float | None = None
+    goodput: Goodput | None = None
+    input_tokens: float | None = None
+    output_tokens: float | None = None
+    cached_tokens: float | None = None
+    reasoning_tokens: float | None = None
+    tokens_per_event: float | None = None
+    cost_usd: float | None = None
+    token_source: str = ""
+    phases_ms: dict[str, float] = {}
+    server_ms: dict[str, float] = {}
+    instrument: Instrument
+    invalid: list[str] = []
+    notes: list[str] = []
+
+
+class Run(Struct, kw_only=True):
+    """`run.json`: what was asked, where it ran, what came out.
+
+    `began` is the wall-clock moment (RFC 3339, UTC) at which the monotonic clock showed `began_ns`. `asked` holds the
+    command line and every setting, enough to run it again; `environment` the machine and the versions. `statements`
+    are the findings as plain sentences. `finished` is false while it runs, and stays so if it was interrupted.
+    """
+
+    id: str
+    began: str
+    began_ns: int
+    schema: str = SCHEMA
+    version: str = ""
+    asked: dict[str, Any] = {}
+    environment: dict[str, Any] = {}
+    finished: bool = False
+    conditions: list[ConditionFindings] = []
+    statements: list[str] = []
+    invalid: list[str] = []

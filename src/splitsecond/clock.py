@@ -1,0 +1,60 @@
+"""The only place where time is read.
+
+Time inside the program is an ``int`` of nanoseconds on the monotonic clock (CLOCK_MONOTONIC). It never steps, it
+is the same clock in every process of one machine, and ``loop.time()`` of asyncio and uvloop is the same clock in
+seconds; so a stamp taken by the simulator and one taken by the client can be subtracted.
+
+Wall-clock time is read for two purposes only: to name the moment at which a run began (`wall_time`), and to place a
+kernel receive timestamp, which Linux gives in wall-clock time, on the monotonic clock (`arrival`). The latter takes
+the difference of two wall readings microseconds apart, so a clock that is wrong or slewed does no harm.
+
+Tests replace the source with `using`, so that time passes only when they say so.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+
+NS_PER_US = 1_000
+NS_PER_MS = 1_000_000
+NS_PER_S = 1_000_000_000
+
+_monotonic_ns: Callable[[], int] = time.monotonic_ns
+_wall_ns: Callable[[], int] = time.time_ns
+
+
+def now_ns() -> int:
+    """The monotonic clock, in nanoseconds."""
+    return _monotonic_ns()
+
+
+def arrival(kernel_wall_ns: int) -> tuple[int, int]:
+    """When a packet reached this machine, and how late we looked at it.
+
+    `kernel_wall_ns` is the kernel's receive timestamp (SO_TIMESTAMPNS), on the wall clock. Returns ``(at, lag)``:
+    the arrival on the monotonic clock, and the nanoseconds since then. A lag that is negative (the wall clock
+    stepped back between the two readings) counts as none.
+    """
+    seen = _monotonic_ns()
+    lag = _wall_ns() - kernel_wall_ns
+    if lag < 0:
+        return seen, 0
+    return seen - lag, lag
+
+
+def wall_time() -> datetime:
+    """The wall clock, in UTC, for naming a moment. Never subtract two of these."""
+    return datetime.fromtimestamp(_wall_ns() / NS_PER_S, UTC)
+
+
+@contextmanager
+def using(monotonic_ns: Callable[[], int], wall_ns: Callable[[], int] | None = None) -> Iterator[None]:
+    """Read time from `monotonic_ns` (and `wall_ns`) while the context is open. For tests in virtual time."""
+    global _monotonic_ns, _wall_ns
+    before = _monotonic_ns, _wall_ns
+    _monotonic_ns, _wall_ns = monotonic_ns, wall_ns or monotonic_ns
+    try:
+        yield
+    finally:
+        _monotonic_ns, _wall_ns = before

@@ -1,0 +1,66 @@
+"""The one contract: a service takes a call and gives a reply.
+
+    reply = await service(call)
+
+returns when the first token has arrived (or the stream ended well without one), or raises a `Fault`. Until it returns,
+nothing has been shown to the client, so a policy may still change its mind. Once it returns, the reply belongs to the
+caller: a stream of events that is closed exactly once.
+
+So a race is the first await to return, a fallback is ``except Fault``, a deadline for the first token is a deadline on
+the await. Cancelling the await closes the attempt's connection at once.
+"""
+
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Literal, Protocol, Self
+
+from msgspec import Raw, Struct
+
+from splitsecond.events import Event
+
+Operation = Literal["chat", "completions"]
+
+
+class Call(Struct, frozen=True, kw_only=True):
+    """What a client, or the bench, asks for.
+
+    `body` holds the fields of the request as the client sent them: each value is either the raw JSON bytes (passed on
+    unchanged, unknown fields included) or a plain Python value. `due_ns` is when the schedule wanted it to leave and
+    `start_ns` when the call came in; both monotonic, 0 where there is none. `deadline_ns` is absolute; None: no
+    deadline.
+    """
+
+    id: str
+    operation: Operation = "chat"
+    body: Mapping[str, Raw | Any]
+    due_ns: int = 0
+    start_ns: int = 0
+    deadline_ns: int | None = None
+
+
+class Reply(Protocol):
+    """A stream of events, from the first one on, ending after `Done` or `Broken`. Closed exactly once."""
+
+    def __aiter__(self) -> Self: ...
+
+    async def __anext__(self) -> Event: ...
+
+    async def finished(self) -> None:
+        """Read to the end without looking at each event: what a measurement wants, as nothing wakes up per token."""
+        ...
+
+    async def aclose(self) -> None:
+        """Done with it. Before its end this closes the provider's connection at once. Calling it again does nothing."""
+        ...
+
+    async def __aenter__(self) -> Self: ...
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+class Service(Protocol):
+    """Anything that answers calls: one target, or a policy over several."""
+
+    async def __call__(self, call: Call) -> Reply: ...
