@@ -48,6 +48,11 @@ def wall_time() -> datetime:
     return datetime.fromtimestamp(_wall_ns() / NS_PER_S, UTC)
 
 
+def is_real() -> bool:
+    """Whether time is the machine's own, so that a kernel timer may be set by it; not while `using` replaces it."""
+    return _monotonic_ns is time.monotonic_ns
+
+
 @contextmanager
 def using(monotonic_ns: Callable[[], int], wall_ns: Callable[[], int] | None = None) -> Iterator[None]:
     """Read time from `monotonic_ns` (and `wall_ns`) while the context is open. For tests in virtual time."""
