@@ -53,7 +53,8 @@ class Fault(Exception):
     def __str__(self) -> str:
         where = f"{self.target}: " if self.target else ""
         hint = f" {self.hint}" if self.hint else ""
-        return f"{where}{self.message} (while: {self.phase}).{hint}"
+        phase = "" if self.phase == "queue" else f" (while: {self.phase})"  # before the first byte it says nothing
+        return f"{where}{self.message}{phase}.{hint}"
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.kind!r}, phase={self.phase!r}, target={self.target!r}, {self.message!r})"

@@ -1,0 +1,1 @@
+"""One target as a service: where the catalogue, the wire format, the transport and timing meet."""

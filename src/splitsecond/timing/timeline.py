@@ -1,0 +1,207 @@
+"""One stream in, one observation out.
+
+`Timeline` is fed by whoever runs the attempt, in the order in which things happen, and gives its `Observation` once.
+It never reads the clock: each moment arrives with the event. `took` runs once for each socket read of a measurement,
+so it does little: it appends the arrival and the length of each content event and leaves all arithmetic to the end.
+"""
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from splitsecond.errors import Fault, ProviderFault
+from splitsecond.events import Broken, Done, Event, Finish, Token, Usage
+from splitsecond.timing.observation import FaultRecord, Observation, Outcome, TokenSource
+
+
+def record_fault(fault: Fault) -> FaultRecord:
+    """A fault as it is kept in an observation."""
+    return FaultRecord(
+        type=type(fault).__name__,
+        kind=fault.kind,
+        phase=fault.phase,
+        message=fault.message,
+        status=getattr(fault, "status", 0),
+        hint=fault.hint,
+        retry_after_ns=getattr(fault, "retry_after_ns", None),
+    )
+
+
+class Sending(Struct, frozen=True):
+    """How the request went out; `sent_ns` None: it did not. See `Observation` for the fields."""
+
+    sent_ns: int | None = None
+    dns_ns: int = 0
+    tcp_ns: int = 0
+    tls_ns: int = 0
+    reused: bool = False
+    resent: bool = False
+    rtt_ns: int | None = None
+
+
+class Timeline:
+    """The moments of one attempt, while they happen. `observe` closes the book."""
+
+    __slots__ = (
+        "_body_bytes", "_call", "_done_marker", "_due_ns", "_events", "_finish_reason", "_first_answer_ns",
+        "_first_event_ns", "_head_ns", "_id", "_kernel_time", "_lag_max_ns", "_lag_sum_ns", "_lengths",
+        "_max_read_tokens", "_reads", "_so_far", "_start_ns", "_status", "_target", "_token_at", "_usage",
+        "broken", "ended_well",
+    )  # fmt: skip
+
+    def __init__(self, *, attempt: str, call: str, target: str, due_ns: int = 0, start_ns: int = 0) -> None:
+        self._id = attempt
+        self._call = call
+        self._target = target
+        self._due_ns = due_ns
+        self._start_ns = start_ns
+        self._status = 0
+        self._head_ns: int | None = None
+        self._first_event_ns: int | None = None
+        self._first_answer_ns: int | None = None
+        self._token_at: list[int] = []
+        self._lengths: list[int] = []
+        self._so_far: list[int] = []
+        self._usage: Usage | None = None
+        self._finish_reason = ""
+        self._done_marker = False
+        self._events = 0
+        self._body_bytes = 0
+        self._reads = 0
+        self._lag_max_ns = 0
+        self._lag_sum_ns = 0
+        self._kernel_time = True
+        self._max_read_tokens = 0
+        self.broken: Fault | None = None
+        self.ended_well = False
+
+    @property
+    def has_token(self) -> bool:
+        """Whether the first token has arrived."""
+        return bool(self._token_at)
+
+    @property
+    def last_activity_ns(self) -> int:
+        """When the last content event arrived, 0 before the first. A ping does not count: it is not progress."""
+        return self._token_at[-1] if self._token_at else 0
+
+    def head(self, at: int, status: int) -> None:
+        """The status line and headers arrived."""
+        self._head_ns = at
+        self._status = status
+
+    def read(self, lag: int, kernel_time: bool, size: int) -> None:
+        """One socket read that brought `size` bytes of the body, `lag` ns after they had reached this machine."""
+        self._reads += 1
+        self._body_bytes += size
+        self._lag_sum_ns += lag
+        if lag > self._lag_max_ns:
+            self._lag_max_ns = lag
+        if not kernel_time:
+            self._kernel_time = False
+
+    def took(self, events: Sequence[Event]) -> None:
+        """The events that one read completed."""
+        before = len(self._token_at)
+        for event in events:
+            if isinstance(event, Token):
+                self._token_at.append(event.at)
+                self._lengths.append(len(event.text))
+                if event.kind != "reasoning" and self._first_answer_ns is None:
+                    self._first_answer_ns = event.at
+                if event.tokens_so_far is not None:
+                    self._so_far.append(event.tokens_so_far)
+            elif isinstance(event, Usage):
+                self._usage = event
+            elif isinstance(event, Finish):
+                self._finish_reason = event.reason
+            elif isinstance(event, Done):
+                self._done_marker = event.marker
+                self.ended_well = True
+            elif isinstance(event, Broken):
+                self.broken = event.fault
+        if events:
+            if self._first_event_ns is None:
+                self._first_event_ns = events[0].at
+            self._events += len(events)
+            burst = len(self._token_at) - before
+            if burst > self._max_read_tokens:
+                self._max_read_tokens = burst
+
+    def observe(
+        self,
+        *,
+        end_ns: int,
+        fault: Fault | None = None,
+        cancelled: bool = False,
+        sending: Sending,
+        server_timings: dict[str, float] | None = None,
+    ) -> Observation:
+        """The observation of this attempt, which ended at `end_ns`.
+
+        A fault given here or seen on the stream makes it "failed"; so does an answer that ended well without one
+        token (kind "empty_answer"), because nothing about its speed can be said. Otherwise `cancelled` says that we
+        closed it before its end.
+        """
+        fault = fault or self.broken
+        if fault is None and not cancelled and not self._token_at:
+            fault = ProviderFault(
+                f"the answer ended without a single token (finish reason {self._finish_reason or 'not given'!r})",
+                kind="empty_answer",
+                phase="first token",
+                status=self._status,
+            )
+        outcome: Outcome = "failed" if fault else "cancelled" if cancelled else "ok"
+        output_tokens, source = self._count()
+        usage = self._usage
+        return Observation(
+            id=self._id,
+            call=self._call,
+            target=self._target,
+            outcome=outcome,
+            fault=record_fault(fault) if fault else None,
+            due_ns=self._due_ns,
+            start_ns=self._start_ns,
+            dns_ns=sending.dns_ns,
+            tcp_ns=sending.tcp_ns,
+            tls_ns=sending.tls_ns,
+            reused=sending.reused,
+            resent=sending.resent,
+            rtt_ns=sending.rtt_ns,
+            sent_ns=sending.sent_ns,
+            head_ns=self._head_ns,
+            first_event_ns=self._first_event_ns,
+            first_token_ns=self._token_at[0] if self._token_at else None,
+            first_answer_ns=self._first_answer_ns,
+            last_token_ns=self._token_at[-1] if self._token_at else None,
+            end_ns=end_ns,
+            token_at=self._token_at,
+            token_lengths=self._lengths,
+            tokens_so_far=self._so_far if len(self._so_far) == len(self._token_at) else [],
+            status=self._status,
+            finish_reason=self._finish_reason,
+            done_marker=self._done_marker,
+            input_tokens=usage.input_tokens if usage else None,
+            output_tokens=output_tokens,
+            reasoning_tokens=usage.reasoning_tokens if usage else None,
+            cached_tokens=usage.cached_tokens if usage else None,
+            token_source=source,
+            events=self._events,
+            body_bytes=self._body_bytes,
+            lag_max_ns=self._lag_max_ns,
+            lag_sum_ns=self._lag_sum_ns,
+            reads=self._reads,
+            kernel_time=self._kernel_time and self._reads > 0,
+            max_read_tokens=self._max_read_tokens,
+            server_timings=server_timings or {},
+        )
+
+    def _count(self) -> tuple[int | None, TokenSource]:
+        """N and where it comes from: the provider's usage, its running count, else the number of content events."""
+        if self._usage is not None and self._usage.output_tokens is not None:
+            return self._usage.output_tokens, "usage"
+        if self._so_far:
+            return self._so_far[-1], "usage"
+        if self._token_at:
+            return len(self._token_at), "events"
+        return None, ""

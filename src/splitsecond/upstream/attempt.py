@@ -1,0 +1,286 @@
+"""One request to one target: bytes to events to a reply, and in the end to an observation.
+
+`Attempt` is the `Receiver` that transport calls in its read callback, and the `Reply` that the caller gets. Between
+the two lies no task and no queue: the callback decodes and keeps the book, and wakes somebody only when somebody waits:
+once for the first token, once for the end, and for each read only if the caller asks for events one by one.
+
+Deadlines cost nothing per token: one timer sleeps until the earliest moment at which a deadline could have passed, looks
+at what has arrived since, and sleeps again.
+
+The end of an answer is the end of the HTTP body, because only then can the connection serve again. A server that has
+said everything but leaves the body open is given `LINGER_NS`, then closed: that is not an error.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Protocol, Self
+
+from splitsecond.errors import Fault, TimedOut
+from splitsecond.events import Broken, Done, Event
+from splitsecond.timing.observation import Observation
+from splitsecond.timing.timeline import Sending, Timeline
+from splitsecond.transport.exchange import Exchange
+from splitsecond.upstream.spec import Timeouts
+from splitsecond.wire.dialect import Decoder
+
+LINGER_NS = 1_000_000_000
+ERROR_BODY_BYTES = 65_536
+
+Observer = Callable[[Observation], None]
+
+
+def _sending(exchange: Exchange) -> Sending:
+    """What transport knows of how the request went out."""
+    connection = exchange.connection
+    return Sending(
+        sent_ns=exchange.sent_ns,
+        dns_ns=connection.dns_ns,
+        tcp_ns=connection.tcp_ns,
+        tls_ns=connection.tls_ns,
+        reused=connection.reused,
+        resent=exchange.resent,
+        rtt_ns=exchange.rtt_ns(),
+    )
+
+
+class FaultReader(Protocol):
+    """A dialect's reading of an error answer."""
+
+    def __call__(self, status: int, headers: Mapping[str, str], body: bytes) -> Fault: ...
+
+
+class Attempt:
+    """One attempt. Made by `upstream.target.Target`; satisfies `service.Reply` and `transport.exchange.Receiver`."""
+
+    def __init__(
+        self,
+        *,
+        target: str,
+        timeline: Timeline,
+        decoder: Decoder,
+        read_fault: FaultReader,
+        timeouts: Timeouts,
+        observer: Observer,
+        deadline_ns: int | None,
+        start_ns: int,
+    ) -> None:
+        self._target = target
+        self._timeline = timeline
+        self._decoder = decoder
+        self._read_fault = read_fault
+        self._timeouts = timeouts
+        self._observer = observer
+        self._start_ns = start_ns
+        total_ms = timeouts.total_ms
+        total_ns = None if total_ms is None else start_ns + total_ms * 1_000_000
+        given = [d for d in (total_ns, deadline_ns) if d is not None]
+        self._deadline_ns = min(given) if given else None
+        self._loop = asyncio.get_running_loop()
+        self._exchange: Exchange | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._status = 0
+        self._headers: Mapping[str, str] = {}
+        self._error_body: bytearray | None = None
+        self._last_ns = start_ns  # the latest moment that transport told us
+        self._complete = False  # the stream said all it had to say, well or not
+        self._buffer: deque[Event] | None = deque()
+        self._waiter: asyncio.Future[None] | None = None
+        self._fault: Fault | None = None
+        self.observation: Observation | None = None
+        """What this attempt turned out to be; None until it has ended."""
+
+    # What transport tells. Nothing here may raise or block.
+
+    def head_received(self, at: int, status: int, headers: Mapping[str, str]) -> None:
+        self._last_ns = at
+        self._status, self._headers = status, headers
+        self._timeline.head(at, status)
+        if not 200 <= status < 300:
+            self._error_body = bytearray()
+
+    def body_received(self, at: int, lag: int, kernel_time: bool, data: bytes) -> None:
+        if self._complete:
+            return
+        self._last_ns = at
+        self._timeline.read(lag, kernel_time, len(data))
+        if self._error_body is not None:
+            self._error_body += data[: ERROR_BODY_BYTES - len(self._error_body)]
+            if len(self._error_body) == ERROR_BODY_BYTES:
+                self._settle(at, self._error_answer())
+            return
+        self._take(self._decoder.feed(data, at))
+
+    def ended(self, at: int) -> None:
+        self._last_ns = at
+        if self._error_body is not None:
+            self._settle(at, self._error_answer())
+            return
+        if not self._complete:
+            self._take(self._decoder.close(at))
+        self._settle(at)
+
+    def failed(self, at: int, fault: Fault) -> None:
+        self._last_ns = at
+        if self._error_body is not None:
+            fault = self._error_answer()  # the status says more than the way in which the connection then broke
+        elif self._complete:
+            self._settle(at)  # everything had been said; how the connection ended after that does not matter
+            return
+        elif self._timeline.has_token and fault.phase in ("head", "first token"):
+            fault.phase = "between tokens"
+        elif self._status and not self._timeline.has_token and fault.phase in ("head", "between tokens"):
+            fault.phase = "first token"
+        self._break(at, fault)
+
+    def _take(self, events: list[Event]) -> None:
+        if not events:
+            return
+        self._timeline.took(events)
+        last = events[-1]
+        if isinstance(last, Done | Broken):
+            self._complete = True
+            if isinstance(last, Broken):
+                last.fault.target = last.fault.target or self._target
+        if self._buffer is not None:
+            self._buffer.extend(events)
+            self._wake()
+        if isinstance(last, Broken):
+            self._settle(last.at, last.fault)  # nothing after it counts; the connection is not worth keeping
+
+    def _error_answer(self) -> Fault:
+        return self._read_fault(self._status, self._headers, bytes(self._error_body or b""))
+
+    # Ending, exactly once.
+
+    def _break(self, at: int, fault: Fault) -> None:
+        fault.target = fault.target or self._target
+        if self._buffer is not None and not self._complete:
+            self._buffer.append(Broken(at, fault))
+        self._complete = True
+        self._settle(at, fault)
+
+    def _settle(self, end_ns: int, fault: Fault | None = None, *, cancelled: bool = False) -> None:
+        if self.observation is not None:
+            return
+        if fault is not None:
+            fault.target = fault.target or self._target
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        exchange = self._exchange
+        self.observation = self._timeline.observe(
+            end_ns=end_ns,
+            fault=fault,
+            cancelled=cancelled,
+            sending=_sending(exchange) if exchange is not None else Sending(),
+            server_timings=self._decoder.server_timings,
+        )
+        self._fault = fault or self._timeline.broken
+        if exchange is not None:
+            exchange.close()
+        self._observer(self.observation)
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    # Deadlines.
+
+    def _watch(self) -> None:
+        """Looks whether a deadline has passed, and sleeps until the next one could."""
+        due_ns, fault = self._next_deadline()
+        if due_ns is None:
+            return
+        now_ns = int(self._loop.time() * 1e9)
+        if now_ns < due_ns:
+            self._timer = self._loop.call_at(due_ns / 1e9, self._watch)
+        elif self._complete:
+            self._settle(self._last_ns)
+        else:
+            self._break(due_ns, fault)
+
+    def _next_deadline(self) -> tuple[int | None, Fault]:
+        """The earliest deadline that could pass if nothing more arrived, and the fault that it would be."""
+        limits, timeline = self._timeouts, self._timeline
+        sent_ns = self._exchange.sent_ns if self._exchange is not None else self._start_ns
+        if self._complete:
+            return self._last_ns + LINGER_NS, TimedOut("", phase="total")
+        if not self._status:
+            since_ns, limit_ms, what = sent_ns, limits.head_ms, "no answer"
+            fault = TimedOut(f"no answer within {limit_ms} ms of sending", phase="head", target=self._target)
+        elif not timeline.has_token:
+            since_ns, limit_ms, what = sent_ns, limits.first_token_ms, "no token"
+            fault = TimedOut(f"no token within {limit_ms} ms of sending", phase="first token", target=self._target)
+        else:
+            since_ns, limit_ms, what = timeline.last_activity_ns, limits.stall_ms, "no further token"
+            fault = TimedOut(f"no further token for {limit_ms} ms", phase="between tokens", target=self._target)
+        due_ns = None if limit_ms is None else since_ns + limit_ms * 1_000_000
+        if self._deadline_ns is not None and (due_ns is None or self._deadline_ns < due_ns):
+            total_ms = (self._deadline_ns - self._start_ns) // 1_000_000
+            return self._deadline_ns, TimedOut(
+                f"{what} when the deadline of {total_ms} ms for the whole call passed",
+                phase="total",
+                target=self._target,
+            )
+        return due_ns, fault
+
+    # What the caller does.
+
+    def under_way(self, exchange: Exchange) -> None:
+        """Transport has written the first byte; from here on deadlines run."""
+        self._exchange = exchange
+        if self.observation is not None:  # it failed within the write
+            exchange.close()
+        else:
+            self._watch()
+
+    def abandon(self, fault: Fault | None, at: int) -> None:
+        """There will be no reply: transport could not send the request (`fault`), or the caller gave up (None)."""
+        self._complete = True
+        self._settle(at, fault, cancelled=fault is None)
+
+    async def first_token(self) -> None:
+        """Returns when the first token has arrived or the stream ended well; raises the `Fault` otherwise."""
+        while not self._timeline.has_token and not self._complete and self.observation is None:
+            await self._wait()
+        if self._fault is not None and not self._timeline.has_token:
+            raise self._fault
+
+    async def _wait(self) -> None:
+        self._waiter = self._loop.create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Event:
+        while True:
+            if self._buffer:
+                return self._buffer.popleft()
+            if self._buffer is None or self._complete or self.observation is not None:
+                raise StopAsyncIteration
+            await self._wait()
+
+    async def finished(self) -> None:
+        self._buffer = None
+        while self.observation is None:
+            await self._wait()
+
+    async def aclose(self) -> None:
+        if self._complete and self._fault is None and self.observation is None:
+            return  # all was said: the timer lets the connection end well, or closes it
+        self._settle(self._last_ns, cancelled=not self._complete)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()

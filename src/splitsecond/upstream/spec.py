@@ -1,0 +1,81 @@
+"""A target as it can be written down: everything that a worker process needs in order to call it.
+
+Specs travel between processes as JSON, so they hold the names of the environment variables with keys, never a key.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from splitsecond.catalog.provider import fill_base_url, provider, split_target
+from splitsecond.errors import CallerFault
+
+
+class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
+    """How long to wait, in milliseconds, for each phase; None waits for ever.
+
+    The defaults are a measurement's: long enough that a slow provider shows as slow, not as an error.
+    """
+
+    connect_ms: int = 10_000
+    head_ms: int | None = 120_000
+    first_token_ms: int | None = 120_000
+    stall_ms: int | None = 60_000
+    total_ms: int | None = None
+
+
+class TargetSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """One model at one provider as we can call it. `name` is how reports call it.
+
+    `quirks` are those of the dialect, as the catalogue holds them. `api_key_env`: the first of these variables that is
+    set holds the key; empty: no key is sent.
+    """
+
+    name: str
+    base_url: str
+    model: str
+    dialect: str = "openai"
+    api_key_env: tuple[str, ...] = ()
+    headers: dict[str, str] = {}
+    quirks: dict[str, Any] = {}
+    timeouts: Timeouts = Timeouts()
+
+
+def from_catalog(target: str, environment: Mapping[str, str]) -> TargetSpec:
+    """The spec of "provider/model". Raises `CallerFault` for an unknown provider, a missing address or key."""
+    name, model = split_target(target)
+    found = provider(name)
+    spec = TargetSpec(
+        name=target,
+        base_url=fill_base_url(found, environment),
+        model=model,
+        dialect=found.dialect,
+        api_key_env=found.api_key_env,
+        headers=found.headers,
+        quirks=found.quirks,
+    )
+    api_key(spec, environment)
+    return spec
+
+
+def api_key(spec: TargetSpec, environment: Mapping[str, str]) -> str | None:
+    """The key for a target; None where it takes none. Raises `CallerFault` where it needs one and none is set."""
+    if not spec.api_key_env:
+        return None
+    for variable in spec.api_key_env:
+        if value := environment.get(variable, "").strip():
+            if not value.isascii() or not value.isprintable():
+                raise CallerFault(
+                    f"the key in {variable} has characters that no HTTP header can carry",
+                    kind="bad_key",
+                    target=spec.name,
+                    hint="Was it pasted with a line break or a curly quote?",
+                )
+            return value
+    raise CallerFault(
+        f"no key: {' or '.join(spec.api_key_env)} is not set",
+        kind="missing_key",
+        target=spec.name,
+        hint=f"export {spec.api_key_env[0]}=...",
+    )

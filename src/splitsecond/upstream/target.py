@@ -1,0 +1,116 @@
+"""A target as a service: `connect(spec, observer)` gives it, ready to be called.
+
+Every attempt that is begun ends in exactly one observation, given to the `observer`: answered, failed, cancelled, also
+where the request could not even be sent.
+"""
+
+import asyncio
+import os
+from collections.abc import Mapping
+from itertools import count
+
+import msgspec
+
+from splitsecond import __version__
+from splitsecond.errors import CallerFault, Fault
+from splitsecond.service import Call
+from splitsecond.timing.timeline import Timeline
+from splitsecond.transport.client import Client
+from splitsecond.transport.exchange import Origin, Request
+from splitsecond.upstream.attempt import Attempt, Observer
+from splitsecond.upstream.spec import TargetSpec, api_key
+from splitsecond.wire import openai
+from splitsecond.wire.dialect import Dialect, Quirks
+
+DIALECTS: Mapping[str, Dialect] = {"openai": openai}
+
+
+class Target:
+    """One target as a service. Owns its connections; `close` it when done."""
+
+    def __init__(self, spec: TargetSpec, observer: Observer, *, key: str | None, client: Client) -> None:
+        if spec.dialect not in DIALECTS:
+            raise CallerFault(
+                f"unknown dialect {spec.dialect!r}: this version speaks {', '.join(DIALECTS)}",
+                kind="unknown_dialect",
+                target=spec.name,
+            )
+        self._spec = spec
+        self._dialect = DIALECTS[spec.dialect]
+        try:
+            self._quirks = msgspec.convert(spec.quirks, Quirks)
+        except msgspec.ValidationError as error:
+            raise CallerFault(f"quirks: {error}", kind="bad_quirks", target=spec.name) from None
+        self._origin, self._path = Origin.parse(spec.base_url)
+        self._observer = observer
+        self._client = client
+        self._attempts = count(1)
+        bearer = {"authorization": f"Bearer {key}"} if key else {}
+        self._headers = {
+            "content-type": "application/json",
+            "accept": "text/event-stream",
+            "user-agent": f"splitsecond/{__version__}",
+            **bearer,
+            **{name.lower(): value for name, value in spec.headers.items()},
+        }
+
+    def __repr__(self) -> str:
+        return f'"{self._spec.name}"'
+
+    async def warm(self, connections: int) -> int:
+        """Opens idle connections before the first request; returns how many are open."""
+        return await self._client.warm(self._origin, connections)
+
+    async def __call__(self, call: Call) -> Attempt:
+        """Sends the call. Returns when the first token has arrived or the answer ended well; raises `Fault`."""
+        spec = self._spec
+        encoded = self._dialect.encode(call, spec.model, self._quirks)
+        identity = f"{call.id}.{next(self._attempts)}"
+        attempt = Attempt(
+            target=spec.name,
+            timeline=Timeline(
+                attempt=identity, call=call.id, target=spec.name, due_ns=call.due_ns, start_ns=call.start_ns
+            ),
+            decoder=self._dialect.decoder(call.operation),
+            read_fault=self._dialect.fault_from_response,
+            timeouts=spec.timeouts,
+            observer=self._observer,
+            deadline_ns=call.deadline_ns,
+            start_ns=call.start_ns,
+        )
+        # Providers log this id (OpenAI documents it), so that a slow request can be asked about; the simulator's own
+        # record of what it sent when is found by it.
+        headers = {**self._headers, **dict(encoded.headers), "x-client-request-id": identity}
+        request = Request(
+            method="POST", path=self._path + encoded.path, headers=tuple(headers.items()), body=encoded.body
+        )
+        loop = asyncio.get_running_loop()
+        connect_deadline_ns = int(loop.time() * 1e9) + spec.timeouts.connect_ms * 1_000_000
+        try:
+            exchange = await self._client.send(self._origin, request, attempt, connect_deadline_ns=connect_deadline_ns)
+            attempt.under_way(exchange)
+            await attempt.first_token()
+        except Fault as fault:
+            fault.target = fault.target or spec.name
+            attempt.abandon(fault, int(loop.time() * 1e9))
+            raise
+        except asyncio.CancelledError:
+            attempt.abandon(None, int(loop.time() * 1e9))
+            raise
+        return attempt
+
+    def close(self) -> None:
+        """Closes every connection, at once."""
+        self._client.close()
+
+
+def connect(
+    spec: TargetSpec,
+    observer: Observer,
+    *,
+    environment: Mapping[str, str] = os.environ,
+    client: Client | None = None,
+) -> Target:
+    """The service for a target. Raises `CallerFault` where its key, address or dialect is missing or wrong."""
+    key = api_key(spec, environment)
+    return Target(spec, observer, key=key, client=client or Client())
