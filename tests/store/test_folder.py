@@ -1,0 +1,85 @@
+"""A run's folder loses nothing that was whole."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from splitsecond.analysis.findings import Run
+from splitsecond.errors import CallerFault
+from splitsecond.store.folder import OBSERVATIONS, RunFolder, read_observations, read_readings, read_run
+from splitsecond.timing.instrument import InstrumentReading
+from splitsecond.timing.observation import FaultRecord, Observation
+
+OBSERVATION = Observation(
+    id="a.1", call="a", target="x/y", condition="x/y c=1", start_ns=5, sent_ns=10, first_token_ns=20, last_token_ns=40,
+    end_ns=41, token_at=[20, 40], token_lengths=[2, 3], output_tokens=2, token_source="usage",
+)  # fmt: skip
+FAILED = Observation(
+    id="b.1", call="b", target="x/y", outcome="failed",
+    fault=FaultRecord(type="ProviderFault", kind="http_429", phase="head", message="slow down", status=429),
+)  # fmt: skip
+
+
+def test_what_is_added_is_read_again(tmp_path: Path) -> None:
+    reading = InstrumentReading(condition="x/y c=1", begin_ns=1, end_ns=2, cpu_ns=3)
+    with RunFolder.create(tmp_path / "run") as folder:
+        folder.add(OBSERVATION)
+        folder.add(FAILED)
+        folder.add_reading(reading)
+        folder.write_run(Run(id="r1", began="2026-01-01T00:00:00Z", began_ns=7))
+    assert read_observations(tmp_path / "run") == [OBSERVATION, FAILED]
+    assert read_readings(tmp_path / "run") == [reading]
+    run = read_run(tmp_path / "run", Run)
+    assert (run.id, run.schema, run.finished) == ("r1", "splitsecond.run/1", False)
+    assert read_run(tmp_path / "run" / "run.json", Run) == run
+
+
+@given(cut=st.integers(min_value=0, max_value=2000))
+def test_a_cut_file_keeps_every_whole_line(tmp_path_factory: pytest.TempPathFactory, cut: int) -> None:
+    path = tmp_path_factory.mktemp("cut")
+    with RunFolder(path) as folder:
+        for _ in range(3):
+            folder.add(OBSERVATION)
+    file = path / OBSERVATIONS
+    data = file.read_bytes()[:cut]
+    file.write_bytes(data)
+    assert read_observations(path) == [OBSERVATION] * data.count(b"\n")
+
+
+def test_a_damaged_line_is_named(tmp_path: Path) -> None:
+    with RunFolder(tmp_path) as folder:
+        folder.add(OBSERVATION)
+    with (tmp_path / OBSERVATIONS).open("ab") as file:
+        file.write(b"{nonsense}\n")
+    with pytest.raises(CallerFault, match=r"observations\.jsonl:2: "):
+        read_observations(tmp_path)
+
+
+def test_a_folder_holds_one_run(tmp_path: Path) -> None:
+    RunFolder.create(tmp_path / "run").close()
+    with pytest.raises(CallerFault, match="holds a run already"):
+        RunFolder.create(tmp_path / "run")
+
+
+def test_a_folder_that_cannot_be_made_says_so(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(CallerFault, match="cannot write the run"):
+        RunFolder.create(tmp_path / "file" / "run")
+
+
+def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CallerFault, match="no run at"):
+        read_run(tmp_path, Run)
+    (tmp_path / "run.json").write_text('{"id": 3}')
+    with pytest.raises(CallerFault, match="not a run of this version"):
+        read_run(tmp_path, Run)
+
+
+def test_a_full_disk_is_an_error_of_the_append(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    folder.close()
+    folder._observations = -1
+    with pytest.raises(OSError, match="Bad file"):
+        folder.add(OBSERVATION)
