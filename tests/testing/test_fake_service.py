@@ -1,0 +1,105 @@
+"""The fake service: told by hand or by script, and as honest in its books as a real one."""
+
+import asyncio
+
+import pytest
+
+from splitsecond import clock
+from splitsecond.clock import NS_PER_MS
+from splitsecond.errors import NetworkFault, ProviderFault
+from splitsecond.events import Broken, Done, Finish, Token, Usage
+from splitsecond.service import Call, Reply, Service
+from splitsecond.testing.fake_service import FakeService, Script
+from splitsecond.testing.virtual_time import run_virtual
+from splitsecond.timing.observation import Observation
+
+CALL = Call(id="one", body={})
+
+
+def test_told_by_hand() -> None:
+    async def main() -> None:
+        seen: list[Observation] = []
+        fake = FakeService(observer=seen.append)
+        service: Service = fake
+        began = clock.now_ns()
+        waiting = asyncio.create_task(service(CALL))
+        told = await fake.expect()
+        assert told.call is CALL
+        assert fake.in_flight == 1
+        told.first_token(after=0.2)
+        told.finish(tokens=9, tps=100, input_tokens=5)
+        reply: Reply = await waiting
+        assert clock.now_ns() - began == 200 * NS_PER_MS
+        await reply.finished()
+        await reply.aclose()
+        assert fake.in_flight == 0
+        [observation] = seen
+        assert observation is told.observation
+        assert (observation.call, observation.outcome) == ("one", "ok")
+        assert observation.ttft_ns == 200 * NS_PER_MS
+        assert (observation.input_tokens, observation.output_tokens) == (5, 10)
+        assert observation.tps == pytest.approx(100)
+        assert told.closed_at == clock.now_ns() == began + 290 * NS_PER_MS
+
+    run_virtual(main())
+
+
+def test_events_one_by_one() -> None:
+    async def main() -> list[type]:
+        fake = FakeService(script=lambda call: Script(tokens=2, input_tokens=3))
+        return [type(event) async for event in await fake(CALL)]
+
+    assert run_virtual(main()) == [Token, Token, Finish, Usage, Done]
+
+
+def test_a_fault_before_the_first_token_is_raised_and_observed() -> None:
+    async def main() -> None:
+        seen: list[Observation] = []
+        fault = ProviderFault("too many", kind="http_429", phase="head", status=429)
+        fake = FakeService(script=lambda call: Script(ttft=0.1, fault=fault), observer=seen.append)
+        with pytest.raises(ProviderFault, match="too many"):
+            await fake(CALL)
+        [observation] = seen
+        assert observation.outcome == "failed"
+        assert observation.fault is not None
+        assert (observation.fault.kind, observation.fault.status) == ("http_429", 429)
+
+    run_virtual(main())
+
+
+def test_a_stream_that_breaks() -> None:
+    async def main() -> None:
+        fault = NetworkFault("reset", kind="reset", phase="between tokens")
+        fake = FakeService(script=lambda call: Script(tokens=10, breaks_after=3, fault=fault))
+        events = [event async for event in await fake(CALL)]
+        assert [type(event) for event in events] == [Token, Token, Token, Broken]
+        assert fake.calls[0].observation is not None
+        assert fake.calls[0].observation.outcome == "failed"
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize("after_first_token", [False, True])
+def test_leaving_early_shows(after_first_token: bool) -> None:
+    async def main() -> None:
+        seen: list[Observation] = []
+        fake = FakeService(script=lambda call: Script(ttft=0.2), observer=seen.append)
+        if after_first_token:
+            async with await fake(CALL):
+                pass
+        else:
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(fake(CALL), 0.1)
+        assert [observation.outcome for observation in seen] == ["cancelled"]
+        assert fake.calls[0].closed_at == clock.now_ns()
+
+    run_virtual(main())
+
+
+def test_a_call_that_hangs_hangs_until_it_is_given_up() -> None:
+    async def main() -> None:
+        fake = FakeService(script=lambda call: Script(hangs=True))
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(fake(CALL), 3600)
+
+    run_virtual(main())
