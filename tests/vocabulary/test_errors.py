@@ -1,0 +1,58 @@
+"""Faults say what happened, where, and what to try; and hold no more of a provider's bytes than they may."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from splitsecond.errors import (
+    EXCERPT_BYTES,
+    AllFailed,
+    CallerFault,
+    Fault,
+    NetworkFault,
+    Overloaded,
+    ProviderFault,
+    TimedOut,
+    excerpt,
+)
+
+
+def test_a_fault_reads_as_a_sentence() -> None:
+    fault = NetworkFault(
+        "connection refused by 127.0.0.1:9", kind="refused", phase="connect", target="x/y", hint="Is it running?"
+    )
+    assert str(fault) == "x/y: connection refused by 127.0.0.1:9 (while: connect). Is it running?"
+    assert repr(fault).startswith("NetworkFault('refused', phase='connect', target='x/y'")
+
+
+def test_before_anything_was_sent_the_phase_says_nothing() -> None:
+    assert str(CallerFault("no target given")) == "no target given."
+
+
+def test_a_timeout_is_counted_by_its_phase() -> None:
+    assert TimedOut("too slow", phase="first token").kind == "timeout_first_token"
+    assert TimedOut("too slow", phase="connect", kind="timeout_connect").kind == "timeout_connect"
+
+
+def test_when_all_failed_the_first_decides() -> None:
+    first = ProviderFault("busy", kind="http_503", phase="head", target="a/x", status=503)
+    second = Overloaded("queue full", target="b/x")
+    failed = AllFailed([first, second])
+    assert failed.causes == (first, second)
+    assert failed.phase == "head"
+    assert "a/x: busy" in str(failed)
+    assert "b/x: queue full" in str(failed)
+    with pytest.raises(ValueError, match="at least one"):
+        AllFailed([])
+
+
+@pytest.mark.parametrize("kind", [CallerFault, ProviderFault, NetworkFault, TimedOut, Overloaded, AllFailed])
+def test_they_are_one_family(kind: type[Exception]) -> None:
+    assert issubclass(kind, Fault)
+
+
+@given(st.binary(max_size=5000))
+def test_an_excerpt_is_one_bounded_printable_line(data: bytes) -> None:
+    line = excerpt(data)
+    assert len(line) <= EXCERPT_BYTES
+    assert line.isprintable()
