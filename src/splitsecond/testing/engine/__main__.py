@@ -1,0 +1,48 @@
+"""``python -m splitsecond.testing.engine``: serve the tiny model on 127.0.0.1 until SIGTERM or Ctrl-C.
+
+Prints one line, ``READY http://127.0.0.1:PORT/v1 model=tiny``, once it answers. Exit codes: 0 its standard input was
+closed (``--until-eof``), 1 llama.cpp could not start, 2 wrong use, 3 the engine is not installed; or the signal.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable
+
+from splitsecond.testing.engine.process import INSTALL, NOT_INSTALLED, available
+
+
+def main() -> int:
+    """Run the command; returns its exit code where it did not serve."""
+    parser = argparse.ArgumentParser("python -m splitsecond.testing.engine", description="A real engine, tiny model.")
+    parser.add_argument("--port", type=_from(0, to=65535), default=0, help="0, the default, takes a free one")
+    parser.add_argument("--slots", type=_from(1, to=256), default=8, help="requests decoded at once (8)")
+    parser.add_argument(
+        "--context", type=_from(1, to=32768), default=2048, help="tokens of one request, in + out (2048)"
+    )
+    parser.add_argument("--prompt-cache", action="store_true", help="reuse a slot's last prompt, as llama.cpp does")
+    parser.add_argument("--api-key", default="", help="answer only to this key")
+    parser.add_argument("--until-eof", action="store_true", help="end, too, when standard input is closed")
+    asked = parser.parse_args()
+    if not available():
+        print(f"{NOT_INSTALLED} {INSTALL}", file=sys.stderr)
+        return 3
+    from splitsecond.testing.engine.server import serve  # needs the extra's packages
+
+    try:
+        serve(**vars(asked))
+    except RuntimeError as error:
+        print(f"llama.cpp did not start on 127.0.0.1:{asked.port}: {error}", file=sys.stderr)
+        return 1
+
+
+def _from(low: int, *, to: int) -> Callable[[str], int]:
+    def whole_number(text: str) -> int:
+        if not low <= (number := int(text)) <= to:
+            raise argparse.ArgumentTypeError(f"{number} is not from {low} to {to}")
+        return number
+
+    return whole_number
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,62 @@
+"""llama.cpp's C++ HTTP server in this process, on the tiny model, until it is told to stop.
+
+Only this module and `tiny_llama` import the packages of the extra `engine`.
+"""
+
+import os
+import signal
+import sys
+import tempfile
+from pathlib import Path
+from typing import NoReturn
+
+from xllamacpp.xllamacpp import CommonParams, Server
+
+from splitsecond.testing.engine import tiny_llama
+
+MODEL = "tiny"
+
+
+def serve(*, port: int, slots: int, context: int, prompt_cache: bool, api_key: str, until_eof: bool) -> NoReturn:
+    """Serve on 127.0.0.1 and print one READY line. Does not return: a signal ends the process.
+
+    `port` 0 takes a free one. `slots` requests are decoded at once, each with room for `context` tokens; others wait.
+    `until_eof`: the end of standard input ends the process, too, with exit code 0. Raises `RuntimeError` where
+    llama.cpp cannot start, `OSError` where the model cannot be written to the temporary folder.
+    """
+    with tempfile.TemporaryDirectory(prefix="splitsecond-engine-") as folder:
+        model = Path(folder) / "tiny.gguf"
+        tiny_llama.write(model)
+        # llama.cpp maps the file and needs its name no longer once it has started.
+        server = Server(_settings(model, port, slots, context, prompt_cache, api_key))
+    print(f"READY {server.listening_address}/v1 model={MODEL}", flush=True)
+    # Ctrl-C ends the process as SIGTERM does, at once: Python would only see it once its own code ran again, and
+    # llama.cpp's destructor would wait for all open requests.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    while not until_eof:
+        signal.pause()
+    while sys.stdin.buffer.read(4096):
+        pass
+    os._exit(0)
+
+
+def _settings(model: Path, port: int, slots: int, context: int, prompt_cache: bool, api_key: str) -> CommonParams:
+    settings = CommonParams()
+    settings.model.path = str(model)
+    settings.model_alias = {MODEL}
+    settings.hostnames = ["127.0.0.1"]
+    settings.port = port
+    settings.n_parallel = slots
+    settings.n_ctx = slots * context
+    settings.fit_params = False  # would shrink the context to what memory it finds free
+    # One thread computes: with more, engine and client fight for the processors of a small machine, and both are late.
+    settings.cpuparams.n_threads = settings.cpuparams_batch.n_threads = 1
+    settings.cache_prompt = prompt_cache
+    settings.cache_ram_mib = 0
+    settings.endpoint_slots = settings.endpoint_metrics = True
+    settings.ui = False
+    settings.offline = True
+    settings.verbosity = 1  # errors only
+    if api_key:
+        settings.api_keys = [api_key]
+    return settings
