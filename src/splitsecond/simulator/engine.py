@@ -1,0 +1,110 @@
+"""A continuous-batching inference server as a pure model: no clock, no sockets; time is given, and answered.
+
+The server works in steps. In each, every sequence that is past its prompt gets one token, and up to
+`prefill_chunk_tokens` of waiting prompts are worked off, in order of arrival (chunked prefill, as in vLLM and
+Sarathi-Serve). A prompt that is finished in a step gives its first token at the end of it. A step lasts
+
+    step_base_ms + step_per_sequence_ms × batch + prompt tokens / prefill_tokens_per_s
+
+so more sequences raise throughput and slow each one down, until the slots are full; then requests queue, and time to
+first token grows with the queue. Steps follow each other at absolute times without a gap, so a late reader does not
+slow the server down.
+"""
+
+from collections import deque
+from collections.abc import Hashable
+
+import msgspec
+
+from splitsecond.clock import NS_PER_MS, NS_PER_S
+from splitsecond.errors import Overloaded
+from splitsecond.simulator.profile import EngineSpec
+
+
+class Emission(msgspec.Struct, frozen=True):
+    """Token `index` (from 0) of request `key`, produced at the end of a step, at `at_ns`."""
+
+    key: Hashable
+    index: int
+    at_ns: int
+
+
+class _Sequence(msgspec.Struct):
+    key: Hashable
+    prompt_left: int
+    output_left: int
+    produced: int = 0
+    in_batch: bool = False
+
+
+class Engine:
+    """The server. `submit` and `cancel` requests, then `advance` whenever `next_ns` is reached."""
+
+    def __init__(self, spec: EngineSpec) -> None:
+        self._spec = spec
+        self._waiting: deque[_Sequence] = deque()
+        self._running: dict[Hashable, _Sequence] = {}
+        self._ends_ns: int | None = None
+
+    @property
+    def next_ns(self) -> int | None:
+        """When the current step ends; None while there is nothing to do."""
+        return self._ends_ns
+
+    def submit(self, key: Hashable, *, prompt_tokens: int, output_tokens: int, now_ns: int) -> None:
+        """Take a request. Raises `Overloaded` when slots and queue are full."""
+        limit = self._spec.queue_limit
+        free = self._spec.slots - len(self._running)
+        if limit is not None and len(self._waiting) >= limit + free:
+            raise Overloaded(
+                f"all {self._spec.slots} slots are busy and {len(self._waiting)} requests wait, of at most {limit}",
+                hint="Try again later.",
+            )
+        self._waiting.append(_Sequence(key, max(prompt_tokens, 1), max(output_tokens, 1)))
+        if self._ends_ns is None:
+            self._begin_step(now_ns)
+
+    def cancel(self, key: Hashable) -> None:
+        """Forget a request, wherever it is; its slot is free from the next step on. Unknown keys are ignored."""
+        if self._running.pop(key, None) is None:
+            self._waiting = deque(sequence for sequence in self._waiting if sequence.key != key)
+
+    def advance(self) -> list[Emission]:
+        """End the current step and begin the next one, at once. Gives the tokens of the step that ended."""
+        ended_ns = self._ends_ns
+        if ended_ns is None:
+            return []
+        emissions: list[Emission] = []
+        for sequence in list(self._running.values()):
+            if not sequence.in_batch or sequence.prompt_left:
+                continue
+            emissions.append(Emission(sequence.key, sequence.produced, ended_ns))
+            sequence.produced += 1
+            sequence.output_left -= 1
+            if not sequence.output_left:
+                del self._running[sequence.key]
+        self._begin_step(ended_ns)
+        return emissions
+
+    def __repr__(self) -> str:
+        return f"<Engine {len(self._running)} of {self._spec.slots} slots, {len(self._waiting)} waiting>"
+
+    def _begin_step(self, at_ns: int) -> None:
+        spec = self._spec
+        while self._waiting and len(self._running) < spec.slots:
+            sequence = self._waiting.popleft()
+            self._running[sequence.key] = sequence
+        if not self._running:
+            self._ends_ns = None
+            return
+        budget = spec.prefill_chunk_tokens
+        batch = 0
+        for sequence in self._running.values():
+            taken = min(sequence.prompt_left, budget)
+            sequence.in_batch = taken > 0 or not sequence.prompt_left
+            sequence.prompt_left -= taken
+            budget -= taken
+            batch += sequence.in_batch
+        prefilled = spec.prefill_chunk_tokens - budget
+        step_ms = spec.step_base_ms + spec.step_per_sequence_ms * batch
+        self._ends_ns = at_ns + round(step_ms * NS_PER_MS + prefilled * NS_PER_S / spec.prefill_tokens_per_s)
