@@ -1,0 +1,50 @@
+"""What each figure means, in the words of the report: for a reader who wants to compare it with another tool's."""
+
+DEFINITIONS = {
+    "First token": (
+        "The first event that carries content: visible text, reasoning, a refusal, an argument of a tool call, "
+        "audio. Never headers, an event that only names the role, an empty event, a ping or a comment."
+    ),
+    "TTFT": (
+        "Time to first token: from the first byte of the request on a ready connection to the arrival of the "
+        "first token. Cold TTFT adds the time for DNS, TCP and TLS. TTFT from due counts from the moment when the "
+        "schedule wanted the request to leave, so a request that had to wait is not flattered."
+    ),
+    "First answer": ("From the first byte of the request to the first token that is not reasoning."),
+    "TPS": (
+        "Tokens per second of one request after its first token: (N − n1) / (last token − first token), with N "
+        "the output tokens and n1 those in the first event. There is none below two tokens, or when all arrived "
+        "at once."
+    ),
+    "TPOT, ITL": ("TPOT is the time per output token, 1/TPS. ITL are the gaps between events that carry content."),
+    "E2E, response": (
+        "E2E is from the first byte of the request to the last token; response is the same from the moment the "
+        "request was due."
+    ),
+    "Total TPS": (
+        "Output tokens divided by everything from the moment the call came in until its end, connection and wait "
+        "included; of requests that succeeded."
+    ),
+    "System tokens/s": (
+        "Output tokens of all requests together that arrived in the steady window (while the asked number of "
+        "requests was under way), divided by its length."
+    ),
+    "Batching efficiency": ("System tokens/s at this concurrency divided by that at concurrency 1."),
+    "Goodput": ("Requests that met every limit, of all requests sent; an error misses."),
+    "N": (
+        "The provider's own count of tokens (usage); else a tokenizer's; else the number of events. Which one it "
+        "was stands under “counted by”."
+    ),
+    "p50, p95, p99": (
+        "Exact percentiles with linear interpolation, never beyond the largest value. For times p95 is what 95 % "
+        "of requests stayed below; for TPS, what 95 % of requests reached or exceeded."
+    ),
+    "95 % interval": (
+        "From order statistics: it assumes nothing about the shape of the distribution. “?” is a bound that this "
+        "number of requests cannot give."
+    ),
+    "Read lag": (
+        "How long arrived bytes waited until this program read them. Where arrival times are the kernel's, it is "
+        "not part of any figure; where they are taken at the read, it is."
+    ),
+}

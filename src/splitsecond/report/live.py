@@ -1,0 +1,114 @@
+"""Progress while a benchmark runs: for each condition a bar, done of total, running medians, errors, time to go.
+
+There is no thread and no timer: a frame is drawn when an observation comes in and the last frame is `REFRESH_NS` old.
+A frame takes some milliseconds in which no socket is read; arrivals stamped by the kernel do not feel that, and the
+frames are few. Where the console is no terminal nothing is printed at all.
+"""
+
+from bisect import insort
+from collections.abc import Mapping
+from statistics import median
+
+from rich.console import Console
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from splitsecond.clock import NS_PER_MS, NS_PER_S, now_ns
+from splitsecond.report.rows import number, printable
+from splitsecond.timing.observation import Observation
+
+REFRESH_NS = NS_PER_S // 4
+
+
+class _Row:
+    """What is known so far of one condition."""
+
+    def __init__(self, total: int) -> None:
+        self.total = total
+        self.done = 0
+        self.errors = 0
+        self.ttft_ms: list[float] = []
+        self.tps: list[float] = []
+
+    def add(self, observation: Observation) -> None:
+        self.done += 1
+        if not observation.ok:
+            self.errors += 1
+            return
+        if observation.ttft_ns is not None:
+            insort(self.ttft_ms, observation.ttft_ns / NS_PER_MS)
+        if observation.tps is not None:
+            insort(self.tps, observation.tps)
+
+
+class Progress:
+    """Shows how far a run is. Call `start`, then `observed` for each observation, and `stop` whatever happens."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._rows: dict[str, _Row] = {}
+        self._live: Live | None = None
+        self._began = self._drawn = 0
+
+    def start(self, totals: Mapping[str, int]) -> None:
+        """Begin; `totals` says how many measured requests each condition will send."""
+        self._rows = {condition: _Row(total) for condition, total in totals.items()}
+        self._began = now_ns()
+        if self._console.is_terminal:
+            self._live = Live(console=self._console, auto_refresh=False, transient=True)
+            self._live.start()
+            self._draw()
+
+    def observed(self, observation: Observation) -> None:
+        """One more request has ended; those that are not measured (warm-up, calibration) are not counted."""
+        row = self._rows.get(observation.condition)
+        if row is None or observation.role != "measured":
+            return
+        row.add(observation)
+        if now_ns() - self._drawn >= REFRESH_NS:
+            self._draw()
+
+    def note(self, text: str) -> None:
+        """Say something that stays above the bars."""
+        if self._live:
+            self._live.console.print(Text(printable(text), "dim"))
+
+    def stop(self) -> None:
+        """Take the bars away. Calling it again, or without `start`, does nothing."""
+        if self._live:
+            self._draw()
+            self._live.stop()
+            self._live = None
+
+    def _draw(self) -> None:
+        self._drawn = now_ns()
+        if self._live:
+            self._live.update(self._table(), refresh=True)
+
+    def _table(self) -> Table:
+        done, total = sum(r.done for r in self._rows.values()), sum(r.total for r in self._rows.values())
+        table = Table(box=None, pad_edge=False, header_style="dim")
+        table.add_column(f"{done}/{total} requests", overflow="ellipsis", no_wrap=True, ratio=1)
+        table.add_column("", width=20)
+        for heading in ("done", "TTFT p50 ms", "TPS p50", "errors"):
+            table.add_column(heading, justify="right", no_wrap=True)
+        for condition, row in self._rows.items():
+            table.add_row(
+                Text(printable(condition)),
+                ProgressBar(total=max(row.total, 1), completed=row.done, width=20),
+                f"{row.done}/{row.total}",
+                number(median(row.ttft_ms) if row.ttft_ms else None),
+                number(median(row.tps) if row.tps else None),
+                Text(str(row.errors), "red" if row.errors else "dim"),
+            )
+        table.caption = self._time_to_go(done, total)
+        return table
+
+    def _time_to_go(self, done: int, total: int) -> str:
+        """By the pace so far; the first request has to end before there is one."""
+        if not done or done >= total:
+            return ""
+        seconds = round((now_ns() - self._began) * (total - done) / done / NS_PER_S)
+        return f"about {seconds // 60}:{seconds % 60:02d} to go"

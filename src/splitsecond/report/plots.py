@@ -1,0 +1,338 @@
+"""The pictures of a run, as Vega-Lite specifications.
+
+Each function draws one section from findings and thinned samples; where a run has nothing to draw (only errors, no
+token twice) it draws nothing, and the page says so. Width is the container's, height is fixed and known before
+anything is drawn, so a page does not jump. Only the shape of a picture is decided here; colours are the theme's.
+
+Importing this module imports altair, which takes a third of a second: import it inside the function that needs it.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import altair as alt
+import numpy as np
+
+from splitsecond.analysis.findings import ConditionFindings, Run
+from splitsecond.analysis.spread import Floats
+from splitsecond.report import rows, series
+from splitsecond.report.pictures import Picture
+from splitsecond.report.series import STAGES, Samples
+
+ECDF_HEIGHT, LOAD_HEIGHT, ROW_HEIGHT, AXIS_HEIGHT = 260, 300, 18, 56
+
+Records = list[dict[str, Any]]
+Layered = alt.LayerChart | alt.FacetChart
+
+
+def draw(run: Run, samples: Samples) -> list[Picture]:
+    """Every picture that the run has something to show in, in the order of the report."""
+    return [
+        *ttft_distributions(run, samples),
+        *by_load(run, samples),
+        *throughput(run),
+        *stages(run),
+        *waterfalls(run, samples),
+    ]
+
+
+def ttft_distributions(run: Run, samples: Samples) -> list[Picture]:
+    """For each level: which share of the requests had their first token by when, one curve per target."""
+    values = {c.condition: series.ttft_values(c, samples[c.condition]) for c in run.conditions}
+    everything = np.concatenate([np.empty(0), *values.values()])
+    everything = everything[everything > 0]
+    if not everything.size:
+        return []
+    low, high = float(everything.min()), float(everything.max())
+    wide = high > 8 * low
+    x = alt.X("ms:Q").title("time to first token, ms").axis(format="~s" if high >= 10_000 else ",~g", tickCount=6)
+    x = x.scale(type="log" if wide else "linear", domain=[low * 0.9, high * 1.05], nice=False)
+    y = alt.Y("share:Q").title("share of requests").axis(format="%", values=[0, 0.25, 0.5, 0.75, 0.95, 1])
+    pictures = []
+    for level in rows.levels(run):
+        curves, marks = [], []
+        for condition in level.conditions:
+            points = series.ecdf(values[condition.condition])
+            curves += [{"target": condition.target, "ms": round(v, 3), "share": round(s, 4)} for v, s in points]
+            marks += _percentile_marks(condition, bool(points))
+        if not curves:
+            continue
+        lines = alt.Chart(_data(curves)).mark_line(interpolate="step-after", clip=True).encode(x, y, _colour(run))
+        dots = (
+            alt.Chart(_data(marks))
+            .mark_point()
+            .encode(x, y, _colour(run), _shape(run), tooltip=_tooltip(which="percentile", ms="TTFT, ms"))
+        )
+        pictures.append(
+            Picture(
+                name=f"ttft-{_slug(level)}",
+                section="ttft",
+                title=level.title,
+                description="The share of requests that had their first token by a given time, a curve for each "
+                "target, with marks at p50 and p95. " + _medians(level.conditions),
+                height=ECDF_HEIGHT,
+                legend="targets",
+                spec=_spec(alt.layer(lines, dots), ECDF_HEIGHT, f"Time to first token · {level.title}"),
+            )
+        )
+    return pictures
+
+
+def by_load(run: Run, samples: Samples) -> list[Picture]:
+    """TTFT and TPS against the load: the median as a line, nine of ten requests as a band."""
+    pictures = []
+    for open_loop in (False, True):
+        conditions = [c for c in run.conditions if rows.open_loop(c) == open_loop and rows.load(c) is not None]
+        suffix = "-open" if open_loop else ""
+        waits, paces = [], []
+        for condition in conditions:
+            observed = samples[condition.condition]
+            waits += _range(condition, rows.ttft(condition).p50, series.ttft_values(condition, observed))
+            paces += _range(condition, condition.tps.p50, series.tps_values(observed))
+        pictures += _against_load(run, f"ttft-by-load{suffix}", "Time to first token", "ms", waits, open_loop=open_loop)
+        pictures += _against_load(
+            run, f"tps-by-load{suffix}", "Speed of one request", "tokens per second", paces, open_loop=open_loop
+        )
+    return pictures
+
+
+def _range(condition: ConditionFindings, median: float | None, values: Floats) -> Records:
+    """The median and the range of nine of ten requests; nothing without a median."""
+    if median is None:
+        return []
+    low, high = series.band(values) or (median, median)
+    figures = {"p50": round(median, 3), "low": round(low, 3), "high": round(high, 3)}
+    return [{"target": condition.target, "load": rows.load(condition), **figures}]
+
+
+def _against_load(run: Run, name: str, title: str, unit: str, records: Records, *, open_loop: bool) -> list[Picture]:
+    if not records:
+        return []
+    loads = sorted({record["load"] for record in records})
+    several = len(loads) > 1
+    if several:
+        chart, height = _lines(run, records, loads, unit, open_loop=open_loop), LOAD_HEIGHT
+    else:
+        chart, height = _dots(run, records, unit), len(rows.targets(run)) * 2 * ROW_HEIGHT + AXIS_HEIGHT
+    description = (
+        f"{title}: for each target the median as {'a line over the load' if several else 'a mark'}, around it the "
+        "range from p5 to p95 of the requests. The medians stand in the tables above."
+    )
+    return [
+        Picture(
+            name=name,
+            section="load",
+            title=f"{title}, {unit}",
+            description=description,
+            height=height,
+            legend="targets",
+            spec=_spec(chart, height, f"{title}, {unit}"),
+        )
+    ]
+
+
+def _lines(run: Run, records: Records, loads: list[float], unit: str, *, open_loop: bool) -> Layered:
+    load = "requests/s" if open_loop else "concurrency"
+    x = alt.X("load:Q").title(load).scale(type="log", nice=False).axis(values=loads, format="~g", grid=False)
+    base = alt.Chart(_data(records)).encode(x, _colour(run))
+    hover = _tooltip(load=load, p50="p50", low="p5", high="p95")
+    area = base.mark_area(opacity=0.14).encode(alt.Y("low:Q").title(unit), alt.Y2("high"))
+    line = base.mark_line().encode(alt.Y("p50:Q"))
+    return alt.layer(area, line, base.mark_point().encode(alt.Y("p50:Q"), _shape(run), tooltip=hover))
+
+
+def _dots(run: Run, records: Records, unit: str) -> Layered:
+    base = alt.Chart(_data(records)).encode(_target_rows(run), _colour(run))
+    ranges = base.mark_rule(strokeWidth=3, opacity=0.4).encode(alt.X("low:Q").title(unit), alt.X2("high"))
+    hover = _tooltip(p50="p50", low="p5", high="p95")
+    return alt.layer(ranges, base.mark_point(size=70).encode(alt.X("p50:Q"), _shape(run), tooltip=hover))
+
+
+def throughput(run: Run) -> list[Picture]:
+    """What the whole system delivers against what one user gets: a line per target through its levels."""
+    records = []
+    for condition in run.conditions:
+        load = rows.load(condition)
+        if condition.tps.p50 is None or condition.output_tokens_per_s is None or load is None:
+            continue
+        together = round(condition.output_tokens_per_s, 3)
+        records.append({"target": condition.target, "load": load, "one": round(condition.tps.p50, 3), "all": together})
+    if not records:
+        return []
+    base = alt.Chart(_data(records)).encode(
+        alt.X("one:Q").title("tokens per second of one request, p50").scale(zero=True),
+        alt.Y("all:Q").title("tokens per second of the system").scale(zero=True),
+        _colour(run),
+    )
+    path = base.mark_line(opacity=0.55).encode(alt.Order("load:Q"))
+    hover = _tooltip(load="load", one="one request, tokens/s", all="system, tokens/s")
+    dots = base.mark_point(size=70).encode(_shape(run), tooltip=hover)
+    names = base.mark_text(dx=7, dy=-7, align="left").encode(alt.Text("load:Q", format="~g"), color=alt.value("gray"))
+    return [
+        Picture(
+            name="throughput",
+            section="throughput",
+            title="System throughput against the speed of one request",
+            description="Each mark is one target under one load (the number beside it): to the right a single "
+            "request is faster, further up the whole system delivers more. The figures stand in the tables above.",
+            height=LOAD_HEIGHT,
+            legend="targets",
+            spec=_spec(alt.layer(path, dots, names), LOAD_HEIGHT, "System throughput against the speed of one request"),
+        )
+    ]
+
+
+def stages(run: Run) -> list[Picture]:
+    """Where the time of a request goes, as medians: once up to the first token, once with the streaming."""
+    whole = {
+        "stages-first-token": ("Until the first token", [stage for stage in STAGES if stage != "streaming"]),
+        "stages-whole": ("The whole request", list(STAGES)),
+    }
+    several = len(rows.levels(run)) > 1
+    pictures = []
+    for name, (title, shown) in whole.items():
+        records: Records = []
+        ends: Records = []
+        for level in rows.levels(run):
+            for condition in level.conditions:
+                spent = {stage: condition.phases_ms[stage] for stage in shown if stage in condition.phases_ms}
+                if not spent:
+                    continue
+                at = {"target": condition.target, "level": level.title}
+                begin = 0.0
+                for stage, ms in spent.items():
+                    bar = {"stage": STAGES[stage], "ms": round(ms, 3), "begin": round(begin, 3)}
+                    begin += ms
+                    records.append({**at, **bar, "end": round(begin, 3)})
+                said = f"{rows.number(begin)} ms" + (f" · {level.title.lower()}" if several else "")
+                ends.append({**at, "end": round(begin, 3), "said": said})
+        if not ends:
+            continue
+        y = _target_rows(run)
+        offset = alt.YOffset("level:N").sort([level.title for level in rows.levels(run)])
+        room = max(end["end"] for end in ends) * (1.45 if several else 1.2) or 1.0
+        x = alt.X("begin:Q").title("ms").scale(domain=[0, room], nice=False)
+        colour = alt.Color("stage:N").scale(domain=list(STAGES.values()), range="ordinal")
+        hover = _tooltip(level="", stage="", ms="ms")
+        bars = alt.Chart(_data(records)).mark_bar().encode(x, alt.X2("end"), y, offset, colour, tooltip=hover)
+        labels = alt.Chart(_data(ends)).mark_text(align="left", dx=5, baseline="middle")
+        texts = labels.encode(alt.X("end:Q"), y, offset, alt.Text("said:N"))
+        height = len(rows.targets(run)) * (len(rows.levels(run)) * ROW_HEIGHT + 10) + AXIS_HEIGHT
+        pictures.append(
+            Picture(
+                name=name,
+                section="stages",
+                title=title,
+                description=f"{title}: the medians of each stage, one after another, for each target and load. "
+                "The numbers stand in the table below.",
+                height=height,
+                legend="stages",
+                spec=_spec(alt.layer(bars, texts), height, f"Where the time goes · {title.lower()}"),
+            )
+        )
+    return pictures
+
+
+def waterfalls(run: Run, samples: Samples) -> list[Picture]:
+    """For each level: a typical and the slowest request of each target, step by step."""
+    pictures = []
+    for level in rows.levels(run):
+        segments = [s for c in level.conditions for s in series.waterfall(c.target, samples[c.condition])]
+        if not segments:
+            continue
+        records = [
+            {
+                "target": segment.target,
+                "which": segment.which,
+                "step": segment.step,
+                "begin": round(segment.begin_ms, 3),
+                "end": round(segment.end_ms, 3),
+                "ms": round(segment.end_ms - segment.begin_ms, 3),
+            }
+            for segment in segments
+        ]
+        named = list(dict.fromkeys(segment.target for segment in segments))
+        colour = alt.Color("step:N").scale(domain=list(series.STEPS), range="ordinal")
+        chart = (
+            alt.Chart(_data(records))
+            .mark_bar()
+            .encode(
+                alt.X("begin:Q").title("ms since the request was due"),
+                alt.X2("end"),
+                _target_rows(run, named),
+                alt.YOffset("which:N").sort(["typical", "slowest"]),
+                colour,
+                tooltip=_tooltip(which="request", step="", ms="ms"),
+            )
+        )
+        height = len(named) * (2 * ROW_HEIGHT + 6) + AXIS_HEIGHT
+        pictures.append(
+            Picture(
+                name=f"waterfall-{_slug(level)}",
+                section="waterfall",
+                title=level.title,
+                description="For each target two requests from the moment they were due to the last token: above "
+                "a typical one, below the slowest.",
+                height=height,
+                legend="steps",
+                spec=_spec(alt.layer(chart), height, f"Single requests · {level.title}"),
+            )
+        )
+    return pictures
+
+
+def _percentile_marks(condition: ConditionFindings, drawn: bool) -> Records:
+    """The marks on a curve, from the findings, so that they agree with the tables to the digit."""
+    spread = rows.ttft(condition)
+    marks = {"p50": (spread.p50, 0.5), "p95": (spread.p95, 0.95)}
+    return [
+        {"target": condition.target, "which": which, "ms": round(value, 3), "share": at}
+        for which, (value, at) in marks.items()
+        if drawn and value is not None
+    ]
+
+
+def _medians(conditions: Sequence[ConditionFindings]) -> str:
+    said = (f"{c.target} {rows.number(rows.ttft(c).p50)} ms" for c in conditions if rows.ttft(c).p50 is not None)
+    return "Medians: " + ", ".join(said) + "."
+
+
+def _slug(level: rows.Level) -> str:
+    kind = "open" if level.open_loop else "concurrency"
+    return kind if level.load is None else f"{kind}-{level.load:g}".replace(".", "_")
+
+
+def _data(records: Records) -> alt.InlineData:
+    return alt.InlineData(values=records)
+
+
+def _colour(run: Run) -> alt.Color:
+    return alt.Color("target:N").scale(domain=rows.targets(run), range="category")
+
+
+def _shape(run: Run) -> alt.Shape:
+    return alt.Shape("target:N").scale(domain=rows.targets(run), range="symbol")
+
+
+def _target_rows(run: Run, shown: list[str] | None = None) -> alt.Y:
+    return alt.Y("target:N").sort(shown or rows.targets(run)).title(None).axis(ticks=False, domain=False)
+
+
+def _tooltip(**fields: str) -> list[alt.Tooltip]:
+    said = {"target": "", **fields}
+    numbers = {"ms", "p50", "low", "high", "one", "all", "load"}
+    return [
+        alt.Tooltip(f"{name}:Q", title=title or name, format=",.4~r")
+        if name in numbers
+        else alt.Tooltip(f"{name}:N", title=title or name)
+        for name, title in said.items()
+    ]
+
+
+def _spec(chart: Layered, height: int, title: str) -> dict[str, Any]:
+    whole = chart.properties(
+        width="container", height=height, title=title, autosize=alt.AutoSizeParams(type="fit", contains="padding")
+    )
+    spec: dict[str, Any] = whole.to_dict()
+    # altair's own look, and the name of a schema on the network: the theme and the page say both.
+    return {key: value for key, value in spec.items() if key not in {"config", "$schema"}}

@@ -1,0 +1,185 @@
+"""What every view shows, before it is decided how it looks: levels, cells, and the instrument's error in words.
+
+A level is one concurrency or one request rate; a table is printed for each. A cell is one figure with its 95 %
+interval, or with the number of requests that the figure would need. Figures have three significant digits, because
+no interval of a benchmark of this size supports a fourth.
+"""
+
+from collections.abc import Callable, Sequence
+from math import floor, log10
+
+from msgspec import Struct
+
+from splitsecond.analysis.findings import ConditionFindings, Instrument, Run, Spread
+
+MISSING = "–"
+
+
+def printable(text: str) -> str:
+    """`text` without control characters: what a provider says must not steer the reader's terminal."""
+    return "".join(c if c.isprintable() else " " for c in text)
+
+
+def number(value: float | None) -> str:
+    """Three significant digits and thousands separators; a dash where there is no figure."""
+    if value is None:
+        return MISSING
+    decimals = 2 - floor(log10(abs(value))) if value else 0
+    return f"{value:,.{min(max(decimals, 0), 3)}f}"
+
+
+def share(value: float | None) -> str:
+    """A fraction as a percentage; a dash where there is none."""
+    return MISSING if value is None else f"{number(100 * value)} %"
+
+
+class Cell(Struct, frozen=True, kw_only=True):
+    """One figure for a table. `needs`: the n that the percentile needs and did not have, 0 where n is enough."""
+
+    figure: str
+    interval: str = ""
+    needs: int = 0
+
+    @property
+    def remark(self) -> str:
+        """What stands beside the figure: how sure it is, or why it is not."""
+        return f"needs n ≥ {self.needs}" if self.needs else self.interval
+
+
+def cell(spread: Spread, percentile: str) -> Cell:
+    """The figure of `percentile` ("p50", "p95", "p99") with its interval; a bound that n cannot give is "?"."""
+    value: float | None = getattr(spread, percentile)
+    if value is None:
+        return Cell(figure=MISSING)
+    low, high = spread.ci95.get(percentile, (None, None))
+    bounds = [number(bound) if bound is not None else "?" for bound in (low, high)]
+    return Cell(
+        figure=number(value),
+        interval="" if low is None and high is None else "–".join(bounds),
+        needs=spread.needs.get(percentile, 0),
+    )
+
+
+class Level(Struct, frozen=True, kw_only=True):
+    """The rows that were measured under the same load: a concurrency, or requests/s (None: those of a trace)."""
+
+    open_loop: bool
+    load: float | None
+    conditions: list[ConditionFindings]
+
+    @property
+    def title(self) -> str:
+        """For a heading: "Concurrency 8", "2.5 requests/s"."""
+        if self.load is None:
+            return "Arrivals from a trace"
+        return f"{self.load:g} requests/s" if self.open_loop else f"Concurrency {self.load:g}"
+
+    @property
+    def first_token(self) -> str:
+        """What TTFT is called at this level; it counts from another moment in an open loop."""
+        return "TTFT from due" if self.open_loop else "TTFT"
+
+
+def levels(run: Run) -> list[Level]:
+    """The conditions of a run by load, lightest first; concurrencies before rates."""
+    found: dict[tuple[bool, float], list[ConditionFindings]] = {}
+    for condition in run.conditions:
+        found.setdefault((open_loop(condition), load(condition) or 0.0), []).append(condition)
+    return [
+        Level(open_loop=is_open, load=under or None, conditions=found[is_open, under])
+        for is_open, under in sorted(found)
+    ]
+
+
+def open_loop(condition: ConditionFindings) -> bool:
+    """Whether requests left on a schedule, whatever the target did."""
+    return condition.concurrency is None
+
+
+def load(condition: ConditionFindings) -> float | None:
+    """The concurrency, or in an open loop the rate in requests/s; None for a trace."""
+    return condition.rate if condition.concurrency is None else condition.concurrency
+
+
+def load_words(condition: ConditionFindings) -> str:
+    """The load in a narrow column: "c=8", "2.5/s", "trace"."""
+    if condition.concurrency is not None:
+        return f"c={condition.concurrency}"
+    return "trace" if condition.rate is None else f"{condition.rate:g}/s"
+
+
+def targets(run: Run) -> list[str]:
+    """Every target once, in the order of the run: the order that colours go by."""
+    return list(dict.fromkeys(condition.target for condition in run.conditions))
+
+
+def ttft(condition: ConditionFindings) -> Spread:
+    """The TTFT to show first: in an open loop it counts from when the request was due, else from when it was sent."""
+    return condition.ttft_due_ms if open_loop(condition) else condition.ttft_ms
+
+
+def errors(condition: ConditionFindings) -> str:
+    """ "0", or "3 of 50"."""
+    return f"{condition.errors} of {condition.requests}" if condition.errors else "0"
+
+
+def asked_command(run: Run) -> str:
+    """The command line of the run, "" where it was not kept."""
+    command = run.asked.get("command", "")
+    return command if isinstance(command, str) else " ".join(str(word) for word in command)
+
+
+def flat(settings: object, prefix: str = "") -> list[tuple[str, str]]:
+    """Nested settings as rows of a table: {"slo": {"ttft": 300}} becomes [("slo.ttft", "300")]."""
+    if isinstance(settings, dict):
+        rows = [flat(value, f"{prefix}.{key}" if prefix else str(key)) for key, value in settings.items()]
+        return [row for group in rows for row in group]
+    if isinstance(settings, list | tuple):
+        return [(prefix, ", ".join(str(value) for value in settings))]
+    return [(prefix, MISSING if settings is None else str(settings))]
+
+
+def instrument_sentences(run: Run) -> list[str]:
+    """The instrument's own error over the whole run, each figure from the condition where it was worst."""
+    readings = [condition.instrument for condition in run.conditions]
+    if not readings:
+        return []
+    sentences = [_clock_sentence(readings)]
+    for text, values in (
+        (
+            "Bytes that had arrived waited up to {0} ms (p50), {1} ms (p99) and at the very most {2} ms to be read.",
+            [worst(readings, of) for of in (lambda i: i.lag_p50_ms, lambda i: i.lag_p99_ms, lambda i: i.lag_max_ms)],
+        ),
+        (
+            "Requests left up to {0} ms (p50) and {1} ms (p99) after they were due.",
+            [worst(readings, of) for of in (lambda i: i.late_p50_ms, lambda i: i.late_p99_ms)],
+        ),
+        (
+            "Measuring cost up to {0} ms of processor time per 1,000 tokens.",
+            [worst(readings, lambda i: i.cpu_ms_per_1000_tokens)],
+        ),
+    ):
+        if any(value is not None for value in values):
+            sentences.append(text.format(*map(number, values)))
+    waited = worst(readings, lambda i: i.runqueue_wait_share)
+    if waited is not None:
+        sentences.append(f"Our own process waited for a processor up to {share(waited)} of the time.")
+    if collections := sum(reading.collections for reading in readings):
+        sentences.append(f"Garbage collection ran {collections} times inside a measurement; it must not.")
+    return sentences
+
+
+def worst(readings: Sequence[Instrument], of: Callable[[Instrument], float | None]) -> float | None:
+    """The largest of one figure over all conditions, None where no condition has it."""
+    return max((value for reading in readings if (value := of(reading)) is not None), default=None)
+
+
+def _clock_sentence(readings: Sequence[Instrument]) -> str:
+    by_kernel = sum(reading.kernel_time for reading in readings)
+    if by_kernel == len(readings):
+        return "Arrival times are the kernel's own, so the time that bytes waited for us is not in the figures."
+    where = "No condition has" if not by_kernel else f"Only {by_kernel} of {len(readings)} conditions have"
+    return (
+        f"{where} arrival times from the kernel; elsewhere they are the moment we read, "
+        "so the time that bytes waited for us is in the figures."
+    )

@@ -1,0 +1,383 @@
+"""The sections of the HTML report, in the order in which a reader asks: what came out, how sure it is, why, and how to
+do it again.
+
+Everything here is text and tables; a picture is a place of known height that the page's script draws into, with its
+description as text for who does not see it.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from splitsecond.analysis.findings import ConditionFindings, Run, Spread
+from splitsecond.report import rows
+from splitsecond.report.definitions import DEFINITIONS
+from splitsecond.report.markup import Markup, joined, tag
+from splitsecond.report.pictures import Picture
+from splitsecond.report.rows import MISSING, number
+from splitsecond.report.series import STAGES, STEPS
+from splitsecond.report.theme import LIGHT, SHAPES
+
+Pictures = Mapping[str, Picture]
+Column = tuple[str, Callable[[ConditionFindings], str | Markup]]
+
+
+def title(run: Run) -> Markup:
+    """What stands on the tab and at the top."""
+    said = rows.targets(run)
+    return joined([f"Inference speed of {said[0] if len(said) == 1 else f'{len(said)} targets'}"])
+
+
+def body(run: Run, pictures: Pictures) -> Markup:
+    """Everything between the page's head and its scripts."""
+    return joined(
+        [
+            _opening(run),
+            _verdict(run),
+            _tables(run),
+            _plotted(
+                run,
+                pictures,
+                "ttft",
+                "Time to first token",
+                "How the waiting times are spread. A steep curve is a steady target; a long foot to the right is what "
+                "one user in twenty feels.",
+            ),
+            _plotted(
+                run,
+                pictures,
+                "load",
+                "What load does",
+                "The line is the median, the band holds nine of ten requests.",
+            ),
+            _plotted(
+                run,
+                pictures,
+                "throughput",
+                "One user or many",
+                "Batching trades the speed of one request for the throughput of all. Further right is faster for one, "
+                "further up is more for all.",
+            ),
+            _stages(run, pictures),
+            _plotted(
+                run,
+                pictures,
+                "waterfall",
+                "Single requests",
+                "Two requests of each target, from the moment they were due: above a typical one, below the slowest.",
+            ),
+            _instrument(run),
+            _errors(run),
+            _definitions(),
+            _again(run),
+        ]
+    )
+
+
+def _section(name: str, heading: str, *content: str) -> Markup:
+    return tag("section", tag("h2", heading), *content, id=name)
+
+
+def _opening(run: Run) -> Markup:
+    shown = rows.targets(run)
+    loads = [level.title.lower() for level in rows.levels(run)]
+    sent = sum(condition.requests for condition in run.conditions)
+    failed = sum(condition.errors for condition in run.conditions)
+    what = (
+        f"{sent:,} requests to {_listed(shown)}, at {_listed(loads)}, measured on {run.began} "
+        f"with splitsecond {run.version or '(version not kept)'}. "
+        + (f"{failed:,} of them failed." if failed else "None of them failed.")
+    )
+    parts = [tag("h1", title(run)), tag("p", what if run.conditions else "Nothing was measured.", class_="lead")]
+    if not run.finished:
+        parts.append(tag("p", "This run was stopped before its end: the figures are of what had finished."))
+    return tag("header", *parts)
+
+
+def _verdict(run: Run) -> Markup:
+    reasons = [tag("li", reason) for reason in run.invalid]
+    reasons += [
+        tag("li", tag("b", f"{c.target}, {rows.load_words(c)}: "), reason)
+        for c in run.conditions
+        for reason in c.invalid
+    ]
+    banner = [
+        tag(
+            "div",
+            tag("h2", "INVALID" if run.invalid else f"INVALID in {_plural(len(reasons), 'place')}"),
+            tag("p", "These figures must not be relied on:"),
+            tag("ul", *reasons),
+            class_="invalid",
+            role="alert",
+        )
+    ]
+    said = [tag("ul", *(tag("li", statement) for statement in run.statements), class_="verdict")]
+    return joined([*(banner if reasons else []), *(said if run.statements else [])])
+
+
+def _tables(run: Run) -> Markup:
+    parts = [_legend(run, "targets")]
+    for level in rows.levels(run):
+        head = [
+            "target",
+            f"{level.first_token} p50, ms",
+            "TPS p50",
+            f"{level.first_token} p95, ms",
+            "TPS p95",
+            "system tokens/s",
+            "errors",
+        ]
+        parts += [
+            tag("h3", level.title),
+            _table(f"Figures at {level.title.lower()}", head, [row for c in level.conditions for row in _rows(run, c)]),
+        ]
+    note = (
+        "Beneath each figure stands its 95 % confidence interval. A figure in grey rests on too few requests; "
+        "what it needs stands beneath it. p95 of TPS is the slow tail: 95 % of requests were at least this fast."
+    )
+    more = tag("details", tag("summary", "More figures"), *(_more(run)))
+    return _section("figures", "Figures", *parts, tag("p", note, class_="note"), more)
+
+
+def _rows(run: Run, condition: ConditionFindings) -> list[Markup]:
+    figures: list[tuple[Spread, str]] = [
+        (rows.ttft(condition), "p50"),
+        (condition.tps, "p50"),
+        (rows.ttft(condition), "p95"),
+        (condition.tps, "p95"),
+    ]
+    name = [_swatch(run, condition.target), condition.target]
+    if condition.invalid:
+        name.append(tag("span", "INVALID", class_="badge"))
+    cells = [
+        tag("th", *name, scope="row"),
+        *(_cell(spread, percentile) for spread, percentile in figures),
+        tag("td", number(condition.output_tokens_per_s)),
+        tag("td", rows.errors(condition), **({"class_": "bad"} if condition.errors else {})),
+    ]
+    remarks = [("INVALID: " + reason, "remark bad") for reason in condition.invalid]
+    remarks += [(note, "remark") for note in condition.notes]
+    return [
+        tag("tr", *cells),
+        *(tag("tr", tag("td", text, colspan=len(cells), class_=look)) for text, look in remarks),
+    ]
+
+
+def _cell(spread: Spread, percentile: str) -> Markup:
+    cell = rows.cell(spread, percentile)
+    content = [cell.figure, *([tag("small", cell.remark)] if cell.remark else [])]
+    return tag("td", *content, **({"class_": "weak"} if cell.needs else {}))
+
+
+def _spread(of: Callable[[ConditionFindings], Spread], percentile: str = "p50") -> Callable[[ConditionFindings], str]:
+    return lambda condition: rows.cell(of(condition), percentile).figure
+
+
+MORE: Sequence[tuple[str, Sequence[Column]]] = (
+    (
+        "Waiting, ms",
+        (
+            ("TTFT p99", _spread(lambda c: c.ttft_ms, "p99")),
+            ("TTFT cold p50", _spread(lambda c: c.ttft_cold_ms)),
+            ("TTFT from due p50", _spread(lambda c: c.ttft_due_ms)),
+            ("first answer p50", _spread(lambda c: c.first_answer_ms)),
+            ("E2E p50", _spread(lambda c: c.e2e_ms)),
+            ("E2E p95", _spread(lambda c: c.e2e_ms, "p95")),
+            ("response p95", _spread(lambda c: c.response_ms, "p95")),
+        ),
+    ),
+    (
+        "Pace",
+        (
+            ("TPOT p50, ms", _spread(lambda c: c.tpot_ms)),
+            ("ITL p50, ms", _spread(lambda c: c.itl_ms)),
+            ("ITL p95, ms", _spread(lambda c: c.itl_ms, "p95")),
+            ("ITL p99, ms", _spread(lambda c: c.itl_ms, "p99")),
+            ("total TPS p50", _spread(lambda c: c.total_tps)),
+            ("tokens per event", lambda c: number(c.tokens_per_event)),
+        ),
+    ),
+    (
+        "System",
+        (
+            ("tokens/s, whole run", lambda c: number(c.output_tokens_per_s_whole)),
+            ("requests/s", lambda c: number(c.requests_per_s)),
+            ("steady window, s", lambda c: number(c.steady_s)),
+            ("batching efficiency", lambda c: number(c.batching_efficiency)),
+            ("goodput", lambda c: rows.share(c.goodput.fraction) if c.goodput else MISSING),
+            ("cost, USD", lambda c: number(c.cost_usd)),
+        ),
+    ),
+    (
+        "Tokens of a request",
+        (
+            ("in", lambda c: number(c.input_tokens)),
+            ("of them cached", lambda c: number(c.cached_tokens)),
+            ("out", lambda c: number(c.output_tokens)),
+            ("of them reasoning", lambda c: number(c.reasoning_tokens)),
+            ("counted by", lambda c: c.token_source or MISSING),
+        ),
+    ),
+)
+
+
+def _more(run: Run) -> Iterable[Markup]:
+    """Every other figure, without its interval. A column that no condition fills is left out."""
+    for heading, columns in MORE:
+        yield from _condition_table(run, heading, columns)
+
+
+def _condition_table(run: Run, heading: str, columns: Sequence[Column]) -> list[Markup]:
+    """One row for each condition; nothing where no column has anything to say."""
+    kept = [column for column in columns if any(column[1](c) != MISSING for c in run.conditions)]
+    if not kept:
+        return []
+    body = [
+        tag(
+            "tr",
+            tag("th", _swatch(run, c.target), c.target, scope="row"),
+            tag("td", rows.load_words(c)),
+            *(tag("td", of(c)) for _, of in kept),
+        )
+        for level in rows.levels(run)
+        for c in level.conditions
+    ]
+    head = ["target", "load", *(name for name, _ in kept)]
+    return [tag("h3", heading), _table(heading, head, body)]
+
+
+def _plotted(run: Run, pictures: Pictures, name: str, heading: str, text: str, *after: str) -> Markup:
+    shown = [picture for picture in pictures.values() if picture.section == name]
+    if not shown:
+        return _section(name, heading, tag("p", "No request gave the figures for this plot.", class_="note"), *after)
+    figures = [
+        tag(
+            "figure",
+            tag("figcaption", picture.title),
+            tag(
+                "div",
+                tag("noscript", "Drawing this plot needs JavaScript."),
+                id=f"plot-{picture.name}",
+                class_="plot",
+                role="img",
+                aria_label=picture.description,
+                style=f"height:{picture.height}px",
+            ),
+        )
+        for picture in shown
+    ]
+    grid = tag("div", *figures, class_="plots" if len(figures) > 1 else "plots single")
+    return _section(name, heading, tag("p", text), _legend(run, shown[0].legend), grid, *after)
+
+
+def _stages(run: Run, pictures: Pictures) -> Markup:
+    text = (
+        "Medians of each stage of a request. Network is the round-trip time of the connection; provider is what is "
+        "left until the first token: queue, prefill and the first step. DNS, TCP and TLS are 0 on a warm connection."
+    )
+    columns: list[Column] = [(f"{label}, ms", _stage(stage)) for stage, label in STAGES.items()]
+    table = _condition_table(run, "Medians of the stages", columns)
+    return _plotted(run, pictures, "stages", "Where the time goes", text, *table)
+
+
+def _stage(name: str) -> Callable[[ConditionFindings], str]:
+    return lambda condition: number(condition.phases_ms.get(name))
+
+
+def _instrument(run: Run) -> Markup:
+    columns: list[Column] = [
+        ("arrival times", lambda c: "kernel" if c.instrument.kernel_time else "at the read"),
+        ("read lag p50, ms", lambda c: number(c.instrument.lag_p50_ms)),
+        ("p99, ms", lambda c: number(c.instrument.lag_p99_ms)),
+        ("max, ms", lambda c: number(c.instrument.lag_max_ms)),
+        ("sent late p50, ms", lambda c: number(c.instrument.late_p50_ms)),
+        ("late p99, ms", lambda c: number(c.instrument.late_p99_ms)),
+        ("in flight", lambda c: number(c.instrument.in_flight)),
+        ("waited for a processor", lambda c: rows.share(c.instrument.runqueue_wait_share)),
+        ("CPU ms per 1,000 tokens", lambda c: number(c.instrument.cpu_ms_per_1000_tokens)),
+        ("garbage collections", lambda c: str(c.instrument.collections)),
+    ]
+    words = tag("ul", *(tag("li", sentence) for sentence in rows.instrument_sentences(run)))
+    table = _condition_table(run, "The instrument in each condition", columns)
+    return _section("instrument", "The instrument's own error", words, *table)
+
+
+def _errors(run: Run) -> Markup:
+    body = [
+        tag(
+            "tr",
+            tag("th", _swatch(run, c.target), c.target, scope="row"),
+            tag("td", rows.load_words(c)),
+            tag("td", kind),
+            tag("td", f"{count} of {c.requests}"),
+            tag("td", c.error_examples.get(kind, MISSING), class_="text"),
+        )
+        for level in rows.levels(run)
+        for c in level.conditions
+        for kind, count in c.error_kinds.items()
+    ]
+    if not body:
+        return _section("errors", "Errors", tag("p", "No measured request failed."))
+    table = _table("Errors by class", ["target", "load", "class", "requests", "an example"], body)
+    return _section("errors", "Errors", table)
+
+
+def _definitions() -> Markup:
+    terms = [part for word, text in DEFINITIONS.items() for part in (tag("dt", word), tag("dd", text))]
+    return _section("definitions", "What the figures mean", tag("dl", *terms))
+
+
+def _again(run: Run) -> Markup:
+    parts = []
+    if command := rows.asked_command(run):
+        parts.append(tag("pre", tag("code", command), tabindex=0))
+    for caption, held in (("Settings", run.asked), ("Environment", run.environment)):
+        settings = [(name, value) for name, value in rows.flat(held) if name not in {"", "command"}]
+        if settings:
+            body = [
+                tag("tr", tag("th", name, scope="row"), tag("td", value, class_="text")) for name, value in settings
+            ]
+            parts += [tag("h3", caption), _table(caption, ["name", "value"], body)]
+    identity = f"Run {run.id}, begun {run.began}, splitsecond {run.version or MISSING}, format {run.schema}."
+    return _section("again", "To run it again", *parts, tag("p", identity, class_="note"))
+
+
+def _table(caption: str, head: Sequence[str], body: Sequence[Markup]) -> Markup:
+    """A table that scrolls inside itself, so that a narrow page does not."""
+    heading = tag("thead", tag("tr", *(tag("th", name, scope="col") for name in head)))
+    table = tag("table", tag("caption", caption), heading, tag("tbody", *body))
+    return tag("div", table, class_="scroll", tabindex=0, role="region", aria_label=caption)
+
+
+def _legend(run: Run, kind: str) -> Markup:
+    if kind == "targets":
+        entries = [tag("li", _swatch(run, target), target) for target in rows.targets(run)]
+    else:
+        words = STAGES.values() if kind == "stages" else STEPS
+        entries = [tag("li", tag("i", class_=f"box stage-{i}"), word) for i, word in enumerate(words)]
+    return tag("ul", *entries, class_="legend")
+
+
+SHAPE_PATHS = {
+    "circle": "M6 1.5a4.5 4.5 0 1 0 .01 0z",
+    "square": "M2 2h8v8H2z",
+    "triangle-up": "M6 1.5 11 10.5H1z",
+    "diamond": "M6 .5 10 6 6 11.5 2 6z",
+    "cross": "M4.2 1h3.6v3.2H11v3.6H7.8V11H4.2V7.8H1V4.2h3.2z",
+    "triangle-down": "M1 1.5h10L6 10.5z",
+}
+
+
+def _swatch(run: Run, target: str) -> Markup:
+    """The colour and the shape of a target, as the plots draw it."""
+    at = rows.targets(run).index(target)
+    path = tag("path", d=SHAPE_PATHS[SHAPES[at % len(SHAPES)]])
+    look = f"mark target-{at % len(LIGHT.targets)}"
+    return tag("svg", path, class_=look, viewBox="0 0 12 12", aria_hidden="true")
+
+
+def _plural(count: int, word: str) -> str:
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"
+
+
+def _listed(words: Sequence[str]) -> str:
+    """ "a", "a and b", "a, b and c"."""
+    return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " and " + words[-1] if words else ""
