@@ -14,8 +14,8 @@ SCHEMA = "splitsecond.run/1"
 class Spread(Struct, kw_only=True):
     """A distribution: exact percentiles (linear interpolation, never past the maximum) of `n` values.
 
-    `ci95` maps "p50", "p95", "p99" to a 95 % confidence interval from order statistics; a bound that n values
-    cannot give is null. `needs` maps the percentiles that n is too small for to the n they need.
+    `ci95` maps "p50", "p95", "p99" to a 95 % confidence interval from order statistics, and "mean" to one by
+    Student's t; a bound that n values cannot give is null. It is empty for ITL, whose gaps are not independent. `needs` maps the percentiles that n is too small for to the n they need.
     For TPS the percentiles run from the fast end: 95 % of requests were at least as fast as p95.
     """
 
@@ -43,8 +43,9 @@ class Goodput(Struct, kw_only=True):
 class Instrument(Struct, kw_only=True):
     """The instrument's own error in one condition, in ms.
 
-    `lag_*`: how long arrived bytes waited until they were read. With `kernel_time` that lateness is not in the
-    figures; without it, it is. `late_*`: how late requests left after they were due. `in_flight`: the mean number of
+    `lag_*`: how long arrived bytes waited until they were read: `lag_p50_ms` is the median over requests of their mean
+    lag, `lag_p99_ms` and `lag_max_ms` are of their worst. With `kernel_time` that lateness is not in the figures;
+    without it, it is. `late_*`: how late requests left after they were due. `in_flight`: the mean number of
     requests under way in the steady window. `runqueue_wait_share`: share of the time that our process was runnable
     but not running. `cpu_ms_per_1000_tokens`: what measuring cost.
     """
@@ -65,8 +66,9 @@ class ConditionFindings(Struct, kw_only=True):
     """One row: one target at one concurrency or rate on one workload.
 
     `requests` counts the measured ones that were sent, `errors` those of them that failed, `error_kinds` by class.
-    `output_tokens_per_s` is system throughput in the steady window, `output_tokens_per_s_whole` over the whole block.
-    `phases_ms`: medians of where the time of a request goes: dns, tcp, tls, network, provider, streaming.
+    `output_tokens_per_s` is system throughput in the steady window, `output_tokens_per_s_whole` from the first request
+    sent to the last token; over that time also `requests_per_s`, of answered requests, and goodput's `per_s`.
+    `phases_ms`: where the time of a request goes, means that add up: dns, tcp, tls, network, provider, streaming.
     `invalid`: why the numbers of this row must not be trusted; `notes`: what a reader should know.
     """
 

@@ -1,0 +1,196 @@
+"""Two runs: what changed from one to the other, figure by figure, and whether chance could have done it.
+
+Rows are matched by target and load. The intervals and tests know only the requests of these two runs: they tell a
+change from the scatter within a run, not from a slow hour of the provider.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import numpy as np
+from msgspec import Struct
+
+from splitsecond.analysis.contrast import Contrast, contrast
+from splitsecond.analysis.figures import FIGURES, Figure, answered
+from splitsecond.analysis.findings import ConditionFindings, Run
+from splitsecond.analysis.spread import PERCENTILES
+from splitsecond.analysis.wording import by_place, chance, change, number, row
+from splitsecond.timing.observation import Observation
+
+COMPARED = ("ttft_ms", "ttft_due_ms", "tps", "e2e_ms", "response_ms", "total_tps")
+
+
+class RunData(Struct, frozen=True):
+    """A run and what it observed."""
+
+    run: Run
+    observations: Sequence[Observation]
+
+
+class FigureChange(Struct, frozen=True, kw_only=True):
+    """One percentile of one figure. `change` is relative: 0.1 is +10 %; `ci95` its 95 % interval; None: not known.
+
+    `real`: chance does not explain it. `better`: the change is for the better; None where there is none.
+    """
+
+    figure: str
+    percentile: str
+    before: float
+    after: float
+    change: float | None
+    ci95: tuple[float, float] | None
+    p_value: float | None
+    real: bool
+    better: bool | None
+
+
+class TotalChange(Struct, frozen=True, kw_only=True):
+    """A figure that a row has one of, such as its throughput or its errors: no interval, no test."""
+
+    figure: str
+    before: float | None
+    after: float | None
+    change: float | None
+
+
+class ConditionChange(Struct, frozen=True, kw_only=True):
+    """One row in both runs. `notes` say what else differs between them, or spoils the comparison."""
+
+    target: str
+    concurrency: int | None
+    rate: float | None
+    figures: list[FigureChange]
+    totals: list[TotalChange]
+    notes: list[str]
+
+
+class Comparison(Struct, frozen=True, kw_only=True):
+    """Two runs by their ids. `only_before` and `only_after` name rows that the other run has not."""
+
+    before: str
+    after: str
+    conditions: list[ConditionChange]
+    only_before: list[str]
+    only_after: list[str]
+    statements: list[str]
+
+
+def compare(before: RunData, after: RunData, *, seed: int = 0) -> Comparison:
+    """What changed from `before` to `after`. The same `seed` gives the same intervals and p-values."""
+    random = np.random.default_rng(seed)
+    old_rows, new_rows = by_place(before.run.conditions), by_place(after.run.conditions)
+    old_observed, new_observed = _by_condition(before.observations), _by_condition(after.observations)
+    matched = [(old_rows[place], new_rows[place]) for place in new_rows if place in old_rows]
+    changes = [
+        _changed(old, new, old_observed[old.condition], new_observed[new.condition], random) for old, new in matched
+    ]
+    return Comparison(
+        before=before.run.id,
+        after=after.run.id,
+        conditions=changes,
+        only_before=[row(old) for place, old in old_rows.items() if place not in new_rows],
+        only_after=[row(new) for place, new in new_rows.items() if place not in old_rows],
+        statements=[
+            sentence
+            for (_, new), changed in zip(matched, changes, strict=True)
+            for sentence in _statements(row(new), changed)
+        ],
+    )
+
+
+def _by_condition(observations: Sequence[Observation]) -> defaultdict[str, list[Observation]]:
+    observed: defaultdict[str, list[Observation]] = defaultdict(list)
+    for o in answered(observations):
+        observed[o.condition].append(o)
+    return observed
+
+
+def _changed(
+    old: ConditionFindings,
+    new: ConditionFindings,
+    old_ok: Sequence[Observation],
+    new_ok: Sequence[Observation],
+    random: np.random.Generator,
+) -> ConditionChange:
+    return ConditionChange(
+        target=new.target,
+        concurrency=new.concurrency,
+        rate=new.rate,
+        figures=[changed for name in COMPARED for changed in _figure_changes(FIGURES[name], old_ok, new_ok, random)],
+        totals=[_total_change(name, old, new) for name in ("output_tokens_per_s", "requests_per_s", "errors")],
+        notes=_notes(old, new),
+    )
+
+
+def _figure_changes(
+    figure: Figure, old_ok: Sequence[Observation], new_ok: Sequence[Observation], random: np.random.Generator
+) -> list[FigureChange]:
+    before, after = figure.values(old_ok), figure.values(new_ok)
+    if not len(before) or not len(after):
+        return []
+    places = {name: 1 - q if figure.fast_end else q for name, q in PERCENTILES.items()}
+    found = contrast(before, after, places, random)
+    return [_figure_change(figure, name, found[name]) for name in places]
+
+
+def _figure_change(figure: Figure, percentile: str, found: Contrast) -> FigureChange:
+    return FigureChange(
+        figure=figure.name,
+        percentile=percentile,
+        before=found.first,
+        after=found.second,
+        change=None if found.ratio is None else found.ratio - 1,
+        ci95=None if found.ci95 is None else (found.ci95[0] - 1, found.ci95[1] - 1),
+        p_value=found.p_value,
+        real=found.real,
+        better=None if found.first == found.second else (found.second > found.first) == figure.fast_end,
+    )
+
+
+def _total_change(name: str, old: ConditionFindings, new: ConditionFindings) -> TotalChange:
+    before, after = getattr(old, name), getattr(new, name)
+    return TotalChange(
+        figure=name,
+        before=before,
+        after=after,
+        change=after / before - 1 if before and after is not None else None,
+    )
+
+
+def _notes(old: ConditionFindings, new: ConditionFindings) -> list[str]:
+    notes = [f"INVALID in the run {which}: {reason}" for which, c in _both(old, new) for reason in c.invalid]
+    differing = {
+        "source of the token counts": (old.token_source, new.token_source),
+        "clock of the arrivals": tuple("kernel" if c.instrument.kernel_time else "client" for c in (old, new)),
+    }
+    notes += [f"the {what} differs: {a or 'none'}, then {b or 'none'}." for what, (a, b) in differing.items() if a != b]
+    for what, a, b in (
+        ("prompts", old.input_tokens, new.input_tokens),
+        ("answers", old.output_tokens, new.output_tokens),
+    ):
+        if a and b and abs(b / a - 1) > 0.05:
+            notes.append(f"the {what} differ in length: {number(a)} tokens, then {number(b)}.")
+    return notes
+
+
+def _both(old: ConditionFindings, new: ConditionFindings) -> tuple[tuple[str, ConditionFindings], ...]:
+    return ("before", old), ("after", new)
+
+
+def _statements(name: str, changed: ConditionChange) -> list[str]:
+    real = [
+        f"{name}: {FIGURES[f.figure].label} {f.percentile} went from {number(f.before)} to {number(f.after)} "
+        f"{FIGURES[f.figure].unit}{_evidence(f)}, for the {'better' if f.better else 'worse'}."
+        for f in changed.figures
+        if f.real
+    ]
+    return real or [f"{name}: no change that chance does not explain."]
+
+
+def _evidence(f: FigureChange) -> str:
+    parts = [] if f.change is None else [change(f.change)]
+    if f.ci95 is not None:
+        parts.append(f"95 % interval {change(f.ci95[0])} to {change(f.ci95[1])}")
+    if f.p_value is not None:
+        parts.append(chance(f.p_value))
+    return f" ({', '.join(parts)})"

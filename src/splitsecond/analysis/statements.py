@@ -1,0 +1,132 @@
+"""Findings as plain sentences: who is first on what under which load, and whether the difference is real.
+
+First and second of each load are compared by their medians, with the interval and the test of `contrast`. A row that
+is INVALID takes no part. The random numbers come from a fixed seed, so the same observations give the same sentences.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from splitsecond.analysis.contrast import Contrast, contrast
+from splitsecond.analysis.figures import FIGURES, Figure, answered, ttft_figure
+from splitsecond.analysis.findings import ConditionFindings
+from splitsecond.analysis.wording import chance, counted, level, number, percent, row
+from splitsecond.timing.observation import Observation
+
+SEED = 0
+MEDIAN = {"p50": 0.5}
+
+Row = ConditionFindings
+Observed = Mapping[str, Sequence[Observation]]
+
+
+def statements(conditions: Sequence[ConditionFindings], observations: Sequence[Observation]) -> list[str]:
+    """One sentence for each finding, the comparisons first and what spoils them last."""
+    observed: defaultdict[str, list[Observation]] = defaultdict(list)
+    for o in answered(observations):
+        observed[o.condition].append(o)
+    random = np.random.default_rng(SEED)
+    valid = [c for c in conditions if not c.invalid]
+    said: list[str] = []
+    for rows in _by_load(valid):
+        for figure in (ttft_figure(open_loop=rows[0].concurrency is None), FIGURES["tps"]):
+            said += _first(rows, figure, observed, random)
+        said += _throughput(rows)
+        said += _goodput(rows)
+    return said + _batching(valid) + _errors(conditions) + _invalid(conditions)
+
+
+def _by_load(rows: Sequence[Row]) -> list[list[Row]]:
+    loads: defaultdict[tuple[int | None, float | None], list[Row]] = defaultdict(list)
+    for c in rows:
+        loads[c.concurrency, c.rate].append(c)
+    return list(loads.values())
+
+
+def _first(rows: Sequence[Row], figure: Figure, observed: Observed, random: np.random.Generator) -> list[str]:
+    ranked = sorted(
+        ((c, values) for c in rows if len(values := figure.values(observed.get(c.condition, ())))),
+        key=lambda pair: float(np.median(pair[1])),
+        reverse=figure.fast_end,
+    )
+    if len(ranked) < 2:
+        return []
+    (best, best_values), (next_best, next_values) = ranked[:2]
+    # Ratios read "so many times as fast": more tokens, or less time.
+    slow, fast = (next_values, best_values) if figure.fast_end else (best_values, next_values)
+    found = contrast(slow, fast, MEDIAN, random)["p50"]
+    best_median, next_median = (found.second, found.first) if figure.fast_end else (found.first, found.second)
+    where = level(best.concurrency, best.rate).capitalize()
+    if found.real:
+        return [
+            f"{where}, {best.target} is first on {figure.label}: p50 {number(best_median)} {figure.unit} against "
+            f"{number(next_median)} for {next_best.target}{_evidence(found)}."
+        ]
+    return [
+        f"{where}, {best.target} and {next_best.target} cannot be told apart on {figure.label}: p50 "
+        f"{number(best_median)} and {number(next_median)} {figure.unit}{_evidence(found)}."
+    ]
+
+
+def _evidence(found: Contrast) -> str:
+    parts = [] if found.ratio is None else [f"{number(found.ratio)} times as fast"]
+    if found.ci95 is not None:
+        parts.append(f"95 % interval {number(found.ci95[0])} to {number(found.ci95[1])}")
+    if found.p_value is not None:
+        parts.append(chance(found.p_value))
+    return f" ({', '.join(parts)})" if parts else ""
+
+
+def _throughput(rows: Sequence[Row]) -> list[str]:
+    ranked = sorted(
+        ((c.output_tokens_per_s, c.target) for c in rows if c.output_tokens_per_s), key=lambda pair: -pair[0]
+    )
+    if len(ranked) < 2:
+        return []
+    (most, first), (next_most, second) = ranked[:2]
+    where = level(rows[0].concurrency, rows[0].rate).capitalize()
+    return [
+        f"{where}, {first} gave the most tokens in all: {number(most)} tokens/s against {number(next_most)} for "
+        f"{second} (one figure each, so without a test)."
+    ]
+
+
+def _goodput(rows: Sequence[Row]) -> list[str]:
+    judged = sorted(
+        ((c.goodput, c.target) for c in rows if c.goodput and c.goodput.sent), key=lambda pair: -pair[0].fraction
+    )
+    if not judged:
+        return []
+    limits = ", ".join(
+        f"{name} {'at least' if name == 'tps' else 'at most'} {number(limit)}{'' if name == 'tps' else ' ms'}"
+        for name, limit in judged[0][0].limits.items()
+    )
+    shares = ", ".join(f"{target} {percent(goodput.fraction)}" for goodput, target in judged)
+    return [f"{level(rows[0].concurrency, rows[0].rate).capitalize()}, requests within {limits}: {shares}."]
+
+
+def _batching(rows: Sequence[Row]) -> list[str]:
+    highest: dict[str, Row] = {}
+    for c in sorted((c for c in rows if c.batching_efficiency and (c.concurrency or 0) > 1), key=_concurrency):
+        highest[c.target] = c
+    return [
+        f"{c.target} gives {number(c.batching_efficiency or 0)} times as many tokens per second "
+        f"{level(c.concurrency, None)} as at 1."
+        for c in highest.values()
+    ]
+
+
+def _concurrency(c: Row) -> int:
+    return c.concurrency or 0
+
+
+def _errors(rows: Sequence[Row]) -> list[str]:
+    return [
+        f"{row(c)}: {c.errors} of {c.requests} requests failed ({counted(c.error_kinds)})." for c in rows if c.errors
+    ]
+
+
+def _invalid(rows: Sequence[Row]) -> list[str]:
+    return [f"INVALID: {row(c)}: {reason}" for c in rows for reason in c.invalid]

@@ -1,0 +1,191 @@
+"""When the load was what was asked for, and how many tokens arrived while it was.
+
+Throughput taken from first request to last counts the start, when requests are still joining, and the end, when the
+last ones finish alone. The steady windows leave both out:
+
+- In a closed loop a window opens when the requests under way first reach 95 % of the concurrency, and closes when
+  they do so for the last time. Dips between (one request has ended, the next is not yet sent) are part of it: they are
+  part of such a load, and `mean_in_flight` shows whether they were too large. Targets of one run take turns, so a
+  condition may consist of several stretches of load with pauses between, each with its own window.
+- In an open loop there is one window, from the first measured request's due time to the last one's.
+
+No window opens before the first measured request or closes after the last one's last token. Warm-up requests that are
+still running then do count, as load and with their tokens: the server cannot tell them apart.
+
+Tokens count when they arrive. Those of an event are its share of the answer's N: by the provider's running count,
+else, where there are more tokens than events, by characters; else each event counts the same.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
+
+from splitsecond.analysis.spread import Floats
+from splitsecond.clock import NS_PER_S
+from splitsecond.timing.observation import Observation
+
+Moments = npt.NDArray[np.int64]
+
+STEADY_PERCENT = 95
+PAUSE_SHARE = 0.25
+"""Nothing under way for longer than this share of a typical request ends a stretch of load."""
+
+
+class Curve(Struct, frozen=True):
+    """Requests under way: `level[i]` of them from `at[i]` on. The last level is 0."""
+
+    at: Moments
+    level: Moments
+
+
+class Windows(Struct, frozen=True):
+    """Spans of time in order, disjoint: the i-th is (begin[i], end[i]], in monotonic nanoseconds."""
+
+    begin: Moments
+    end: Moments
+
+    @property
+    def length_ns(self) -> int:
+        """The length of all of them together."""
+        return int((self.end - self.begin).sum())
+
+
+class Load(Struct, frozen=True):
+    """What one condition's load looked like: `whole` runs from the first request sent to the last token of each
+    stretch, `steady` is where the load was as asked."""
+
+    curve: Curve
+    whole: Windows
+    steady: Windows
+
+
+def begin_ns(o: Observation) -> int:
+    """When the target had the request: sent, or for one that never was, when it came in."""
+    return o.start_ns if o.sent_ns is None else o.sent_ns
+
+
+def due_ns(o: Observation) -> int:
+    """When the schedule wanted the request to leave, or where there is no schedule, when it did."""
+    return o.due_ns or begin_ns(o)
+
+
+def load_of(observations: Sequence[Observation], concurrency: int | None) -> Load:
+    """The load that `observations` (measured and warm-up) made. `concurrency` None: an open loop."""
+    curve = in_flight(observations)
+    measured = [o for o in observations if o.role == "measured"]
+    if not measured:
+        none = np.array([], dtype=np.int64)
+        return Load(curve, Windows(none, none), Windows(none, none))
+    starts = curve.at[:1] if concurrency is None else _stretch_starts(curve, observations)
+    whole = _measured_spans(measured, starts)
+    if concurrency is None:
+        due = [due_ns(o) for o in measured]
+        return Load(curve, whole, _windows(np.array([min(due)]), np.array([max(due)])))
+    return Load(curve, whole, _reaching(curve, concurrency, starts, whole))
+
+
+def in_flight(observations: Sequence[Observation]) -> Curve:
+    """How many of `observations` were under way, from sent to end."""
+    begin = np.array([begin_ns(o) for o in observations], dtype=np.int64)
+    end = np.maximum(np.array([o.end_ns for o in observations], dtype=np.int64), begin)
+    at, which = np.unique(np.concatenate((begin, end)), return_inverse=True)
+    steps = np.bincount(which, weights=np.repeat((1.0, -1.0), len(begin)), minlength=len(at))
+    return Curve(at, np.cumsum(steps.astype(np.int64)))
+
+
+def _stretch_starts(curve: Curve, observations: Sequence[Observation]) -> Moments:
+    typical = float(np.median([o.end_ns - begin_ns(o) for o in observations]))
+    pause = (curve.level[:-1] == 0) & (np.diff(curve.at) > PAUSE_SHARE * typical)
+    return np.concatenate((curve.at[:1], curve.at[1:][pause]))
+
+
+def _measured_spans(measured: Sequence[Observation], starts: Moments) -> Windows:
+    """For each stretch from the first measured request sent to the last one's last token, or end where it has none."""
+    begin = np.array([begin_ns(o) for o in measured], dtype=np.int64)
+    end = np.array([o.end_ns if o.last_token_ns is None else o.last_token_ns for o in measured], dtype=np.int64)
+    return _windows(*_bounds(_stretch_of(begin, starts), begin, end, len(starts)))
+
+
+def _reaching(curve: Curve, concurrency: int, starts: Moments, whole: Windows) -> Windows:
+    reached = np.flatnonzero(curve.level * 100 >= concurrency * STEADY_PERCENT)
+    begin, end = _bounds(_stretch_of(curve.at[reached], starts), curve.at[reached], curve.at[reached + 1], len(starts))
+    span = _stretch_of(whole.begin, starts)
+    return _windows(np.maximum(begin[span], whole.begin), np.minimum(end[span], whole.end))
+
+
+def _stretch_of(at: Moments, starts: Moments) -> npt.NDArray[np.intp]:
+    return np.searchsorted(starts, at, side="right") - 1
+
+
+def _bounds(group: npt.NDArray[np.intp], begin: Moments, end: Moments, groups: int) -> tuple[Moments, Moments]:
+    """The least `begin` and the greatest `end` of each group; crossed where a group is empty."""
+    limits = np.iinfo(np.int64)
+    first = np.full(groups, limits.max, dtype=np.int64)
+    last = np.full(groups, limits.min, dtype=np.int64)
+    np.minimum.at(first, group, begin)
+    np.maximum.at(last, group, end)
+    return first, last
+
+
+def _windows(begin: Moments, end: Moments) -> Windows:
+    some = end > begin
+    return Windows(begin[some], end[some])
+
+
+def mean_in_flight(curve: Curve, windows: Windows) -> float | None:
+    """The mean number of requests under way in `windows`, weighted by time. None where there are none."""
+    if windows.length_ns == 0:
+        return None
+    # The integral of a step curve is linear between its steps, so interpolating it is exact.
+    origin = curve.at[0]
+    area = np.concatenate(([0.0], np.cumsum(curve.level[:-1] * np.diff(curve.at))))
+    at = (curve.at - origin).astype(np.float64)
+    return float(
+        (np.interp(windows.end - origin, at, area) - np.interp(windows.begin - origin, at, area)).sum()
+        / windows.length_ns
+    )
+
+
+def event_tokens(o: Observation) -> Floats:
+    """How many tokens each content event of `o` carried. They add up to N where N is known, else each counts 1."""
+    events, n = len(o.token_at), o.streamed_tokens
+    if n is None or events == 0:
+        return np.ones(events)
+    shares = np.ones(events)
+    if len(o.tokens_so_far) == events:
+        shares = np.maximum(np.diff(np.array(o.tokens_so_far, dtype=np.float64), prepend=0.0), 0.0)
+    elif len(o.token_lengths) == events and n > events:
+        shares = np.array(o.token_lengths, dtype=np.float64)
+    total = float(shares.sum())
+    return shares * (n / total) if total else np.full(events, n / events)
+
+
+def tokens_in(observations: Sequence[Observation], windows: Windows) -> float:
+    """Tokens that arrived in `windows`."""
+    streamed = [o for o in observations if o.token_at]
+    first = _window_of(np.array([o.token_at[0] for o in streamed], dtype=np.int64), windows)
+    last = _window_of(np.array([o.token_at[-1] for o in streamed], dtype=np.int64), windows)
+    tokens = 0.0
+    for o, whole in zip(streamed, (first == last) & (first >= 0), strict=True):
+        if whole:
+            tokens += len(o.token_at) if o.streamed_tokens is None else o.streamed_tokens
+        else:
+            inside = _window_of(np.array(o.token_at, dtype=np.int64), windows) >= 0
+            tokens += float(event_tokens(o)[inside].sum())
+    return tokens
+
+
+def _window_of(at: Moments, windows: Windows) -> npt.NDArray[np.intp]:
+    """The index of the window that holds each moment, −1 where none does."""
+    if not len(windows.begin):
+        return np.full(len(at), -1)
+    found = np.searchsorted(windows.begin, at, side="left") - 1
+    return np.where((found >= 0) & (at <= windows.end[found]), found, -1)
+
+
+def per_second(amount: float, windows: Windows) -> float | None:
+    """`amount` per second of `windows`. None where they have no length."""
+    length = windows.length_ns
+    return amount * NS_PER_S / length if length else None

@@ -1,0 +1,250 @@
+"""Why a row must not be trusted, and what a reader of it should know: two lists of checks, each a sentence or nothing.
+
+An INVALID row is one whose numbers may say more about our client, or about a proxy, than about the target. The bounds
+are for the figures that tables print, p50 and p95: the error of each must be at most a tenth of it.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from msgspec import Struct
+
+from splitsecond.analysis.asked import AskedCondition
+from splitsecond.analysis.figures import ttft_figure
+from splitsecond.analysis.findings import ConditionFindings
+from splitsecond.analysis.lateness import dispatch_late_ns, exposed_lag_ns, ordered_ms
+from splitsecond.analysis.spread import Floats, percentile
+from splitsecond.analysis.steady import STEADY_PERCENT, begin_ns, due_ns, in_flight
+from splitsecond.analysis.wording import number, percent
+from splitsecond.clock import NS_PER_S
+from splitsecond.timing.observation import Observation
+
+ERROR_SHARE = 0.1
+"""How large the instrument's error may be, as a share of the figure."""
+
+RUNQUEUE_SHARE = 0.2
+"""Ready to run but waiting for a processor, as a share of the time: beyond this, a server on this machine waits too."""
+
+BURST_SHARE = 0.02
+"""An answer whose tokens all came in the last fiftieth of its time was held back, if also in few pieces."""
+BURST_EVENTS_PER_ARRIVAL = 4
+SEVERAL_TOKENS = 4
+"""An answer shorter than this says nothing about bursts."""
+
+LENGTH_SHARE = 0.05
+FAILED_SHARE = 0.01
+
+
+class Facts(Struct, frozen=True, kw_only=True):
+    """What the checks look at. `measured` are the requests that count, `answered` those of them that came whole."""
+
+    asked: AskedCondition
+    findings: ConditionFindings
+    measured: Sequence[Observation]
+    answered: Sequence[Observation]
+    cancelled: int
+
+
+Check = Callable[[Facts], str]
+
+
+def invalid_reasons(facts: Facts) -> list[str]:
+    """Why the numbers of this row must not be trusted."""
+    if not facts.measured:
+        return ["nothing was measured."]
+    return [reason for check in _INVALID if (reason := check(facts))]
+
+
+def notes(facts: Facts) -> list[str]:
+    """What a reader of this row should know."""
+    return [note for check in _NOTES if (note := check(facts))]
+
+
+def _read_lag_in_ttft(facts: Facts) -> str:
+    lag = ordered_ms([exposed_lag_ns(o) for o in facts.answered])
+    return _too_large("bytes that had arrived waited to be read", lag, facts)
+
+
+def _dispatch_late(facts: Facts) -> str:
+    if not facts.asked.open_loop:
+        return ""
+    late = ordered_ms([late for o in facts.answered if (late := dispatch_late_ns(o)) is not None])
+    return _too_large("requests left later than they were due", late, facts)
+
+
+def _too_large(what: str, error: Floats, facts: Facts) -> str:
+    figure = ttft_figure(open_loop=facts.asked.open_loop)
+    spread = getattr(facts.findings, figure.name)
+    for name, q, value in (("p50", 0.5, spread.p50), ("p95", 0.95, spread.p95)):
+        if value is not None and len(error) and (late := percentile(error, q)) > ERROR_SHARE * value:
+            return (
+                f"the client was too late: {what}, by {number(late)} ms at {name} where {figure.label} is "
+                f"{number(value)} ms (allowed: {percent(ERROR_SHARE)}); use more workers or a less busy machine."
+            )
+    return ""
+
+
+def _read_lag_in_tps(facts: Facts) -> str:
+    shares = np.sort([exposed_lag_ns(o) / _span_ns(o) for o in facts.answered if o.tps is not None])
+    if len(shares) and (share := percentile(shares, 0.95)) > ERROR_SHARE:
+        return (
+            f"the client was too late: bytes that had arrived waited to be read for {percent(share)} of the time that "
+            f"TPS is taken over, at p95 (allowed: {percent(ERROR_SHARE)}); use more workers or a less busy machine."
+        )
+    return ""
+
+
+def _concurrency_not_reached(facts: Facts) -> str:
+    asked, mean = facts.asked.concurrency, facts.findings.instrument.in_flight
+    if asked is None:
+        return ""
+    if mean is None:
+        most = int(in_flight(facts.measured).level.max())
+        return (
+            f"concurrency {asked} was never reached, at most {most} measured requests were under way at a time; "
+            f"send more requests than {asked}, or find what limits the client."
+        )
+    if mean * 100 < asked * STEADY_PERCENT:
+        return (
+            f"concurrency {asked} was not held, on average {number(mean)} requests were under way; "
+            "failing requests or a slow client left places empty."
+        )
+    return ""
+
+
+def _rate_not_reached(facts: Facts) -> str:
+    if not facts.asked.open_loop or len(facts.measured) < 2:
+        return ""
+    due = [due_ns(o) for o in facts.measured]
+    left = [begin_ns(o) for o in facts.measured]
+    planned, took = max(due) - min(due), max(left) - min(left)
+    if took == 0 or planned * 100 >= took * STEADY_PERCENT:
+        return ""
+    intervals = len(due) - 1
+    wanted = f"{number(intervals * NS_PER_S / planned)} requests/s" if planned else "all at once"
+    return (
+        f"the rate was not reached: requests left at {number(intervals * NS_PER_S / took)} requests/s "
+        f"where the schedule wanted {wanted}; use more workers, or a lower rate."
+    )
+
+
+def _burst(facts: Facts) -> str:
+    long, held_back = _held_back(facts)
+    if held_back * 2 <= long:
+        return ""
+    return (
+        f"the answer came in one burst in {held_back} of {long} requests: TPS and ITL say nothing; "
+        "a proxy may buffer the stream, or the server does not stream."
+    )
+
+
+def _collections(facts: Facts) -> str:
+    ran = facts.findings.instrument.collections
+    return f"Python's garbage collection ran {ran} times inside the measurement, got {ran}, expected 0." if ran else ""
+
+
+def _runqueue(facts: Facts) -> str:
+    share = facts.findings.instrument.runqueue_wait_share
+    if share is None or share <= RUNQUEUE_SHARE:
+        return ""
+    return (
+        f"the client waited for a processor {percent(share)} of the time (allowed: {percent(RUNQUEUE_SHARE)}), "
+        "and a server on this machine may have been starved by it; free the machine."
+    )
+
+
+def _counted_by_events(facts: Facts) -> str:
+    if not any(o.token_source == "events" for o in facts.answered):
+        return ""
+    return "The target reported no token counts, so each content event counts as one token; TPS may be too low."
+
+
+def _cached(facts: Facts) -> str:
+    hits = sum(1 for o in facts.answered if o.cached_tokens)
+    if not hits or facts.asked.cache_reuse:
+        return ""
+    return (
+        f"{hits} of {len(facts.answered)} prompts were served partly from the provider's cache, although each is new."
+    )
+
+
+def _length(facts: Facts) -> str:
+    asked = facts.asked.output_tokens
+    lengths = [o.output_tokens for o in facts.answered if o.output_tokens is not None]
+    if not asked or not lengths or abs((got := float(np.median(lengths))) - asked) <= LENGTH_SHARE * asked:
+        return ""
+    return f"Answers had {number(got)} tokens (median) where {asked} were asked for."
+
+
+def _some_bursts(facts: Facts) -> str:
+    long, held_back = _held_back(facts)
+    if not 0 < held_back * 2 <= long:
+        return ""
+    return f"{held_back} of {long} answers came in one burst."
+
+
+def _lag_in_itl(facts: Facts) -> str:
+    gap = facts.findings.itl_ms.p50
+    lag = ordered_ms([exposed_lag_ns(o) for o in facts.answered])
+    if gap is None or not len(lag) or (late := percentile(lag, 0.5)) <= gap:
+        return ""
+    return (
+        f"Reads were late by up to {number(late)} ms in half of the requests; gaps between tokens blur at that scale."
+    )
+
+
+def _failed(facts: Facts) -> str:
+    failed, sent = facts.findings.errors, facts.findings.requests
+    if failed <= FAILED_SHARE * sent:
+        return ""
+    return f"{failed} of {sent} requests failed, and percentiles are of the others: a p99 of all would be a failure."
+
+
+def _cancelled(facts: Facts) -> str:
+    return f"{facts.cancelled} requests were cancelled before they ended, and count nowhere." if facts.cancelled else ""
+
+
+def _resent(facts: Facts) -> str:
+    again = sum(o.resent for o in facts.measured)
+    return f"{again} requests were sent again, as their kept connection turned out closed." if again else ""
+
+
+_INVALID: tuple[Check, ...] = (
+    _read_lag_in_ttft,
+    _read_lag_in_tps,
+    _dispatch_late,
+    _concurrency_not_reached,
+    _rate_not_reached,
+    _burst,
+    _collections,
+    _runqueue,
+)
+_NOTES: tuple[Check, ...] = (
+    _counted_by_events,
+    _cached,
+    _length,
+    _some_bursts,
+    _lag_in_itl,
+    _failed,
+    _cancelled,
+    _resent,
+)
+
+
+def _held_back(facts: Facts) -> tuple[int, int]:
+    """How many answers were long enough to tell, and how many of those came all at once."""
+    long = [o for o in facts.answered if (o.streamed_tokens or len(o.token_at)) >= SEVERAL_TOKENS and o.token_at]
+    return len(long), sum(came_at_once(o) for o in long)
+
+
+def came_at_once(o: Observation) -> bool:
+    """Whether the content of `o`, which has some, came in one burst: too fast for our lag to tell its tokens apart, or
+    at the very end of a long wait and in few pieces. A fast model behind a long queue comes late too, but in many."""
+    span, e2e = _span_ns(o), o.e2e_ns or 0
+    arrivals = len(set(o.token_at))
+    few = arrivals == 1 or arrivals * BURST_EVENTS_PER_ARRIVAL <= len(o.token_at)
+    return span < 2 * exposed_lag_ns(o) or (few and span <= BURST_SHARE * e2e)
+
+
+def _span_ns(o: Observation) -> int:
+    return (o.last_token_ns or 0) - (o.first_token_ns or 0)
