@@ -1,0 +1,49 @@
+"""What every dialect offers in the client role: `encode`, `decoder` and `fault_from_response`.
+
+A dialect is a module (or package) with these three functions; it is chosen by name from the catalogue's data. What sets
+one provider of a dialect apart from the next is data too: `Quirks`.
+"""
+
+from typing import Protocol
+
+from msgspec import Struct
+
+from splitsecond.events import Event
+
+
+class Quirks(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How a provider departs from its dialect. The defaults are what most OpenAI-compatible providers do.
+
+    `stream_options`    takes ``stream_options`` (some reject a field they do not know)
+    `max_tokens_field`  what it calls the limit on output tokens of a chat, "max_tokens" or "max_completion_tokens"
+    `done_marker`       ends a stream with ``[DONE]``; to know, as its absence alone is no fault
+    """
+
+    stream_options: bool = True
+    max_tokens_field: str = "max_tokens"
+    done_marker: bool = True
+
+
+class Encoded(Struct, frozen=True):
+    """A request ready to send. `path` is relative to the provider's base URL; `headers` hold no key."""
+
+    path: str
+    headers: tuple[tuple[str, str], ...]
+    body: bytes
+
+
+class Decoder(Protocol):
+    """One answer's body in, events out; made anew for each answer, and ended by `Done` or `Broken`, given once.
+
+    `server_timings` is what the provider itself says on where the time went: its names, its units.
+    """
+
+    server_timings: dict[str, float]
+
+    def feed(self, data: bytes, at: int) -> list[Event]:
+        """The events that `data` completes; each carries `at`. After the end: none."""
+        ...
+
+    def close(self, at: int) -> list[Event]:
+        """The body ended. The last events, with `Done` or `Broken` unless that was given already."""
+        ...

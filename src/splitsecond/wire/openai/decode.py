@@ -1,0 +1,321 @@
+"""The client role, reading: the body of an answer to events.
+
+Strategy: the first byte tells what the body is. ``{`` begins a plain JSON answer (asked for, or from a server that
+ignores ``stream``): it is kept, and decoded when it ends. All else goes through the SSE decoder. Each event is decoded
+once, to the fields of `shapes`; JSON that msgspec refuses and a lenient reader would take (half of a surrogate pair,
+bytes that are not UTF-8, NaN) is mended and tried once more.
+
+What makes an answer whole: every choice that was begun has its ``finish_reason``, or a chunk of usage alone closed the
+stream. ``[DONE]`` by itself proves nothing (llama-cpp-python sends it after an answer that it cut short), nor does the
+status 200 (vLLM sends an ``error`` inside it, then ``[DONE]``). The first thing that ends a stream decides; nothing
+after it is looked at.
+"""
+
+import json
+from collections.abc import Sequence
+
+import msgspec
+
+from splitsecond.errors import Phase, ProviderFault, excerpt
+from splitsecond.events import Broken, Done, Event, Finish, Quiet, Token, TokenKind, Usage
+from splitsecond.service import Operation
+from splitsecond.wire.openai.faults import HTML_HINT, Said, error_said
+from splitsecond.wire.openai.shapes import Choice, Chunk, Delta, Function, Part
+from splitsecond.wire.openai.tally import UsageTally, timings_of, usage_times
+from splitsecond.wire.sse import MAX_EVENT_BYTES, SseDecoder, SseEvent
+
+_decode_chunk = msgspec.json.Decoder(Chunk).decode
+
+_LEADING = b"\xef\xbb\xbf \t\r\n"  # a byte order mark, and the blank lines some send while a request waits
+_END_MARK = b"[DONE]"
+_HEARTBEATS = frozenset({"ping", "keepalive", "keep-alive", "heartbeat"})
+
+
+def decoder(operation: Operation, stream: bool = True) -> "OpenAIDecoder":
+    """A decoder for one answer. The body itself shows its operation and whether it is streamed, so any will do."""
+    return OpenAIDecoder()
+
+
+class OpenAIDecoder:
+    """One answer's body in, events out. See `splitsecond.wire.dialect.Decoder`."""
+
+    def __init__(self) -> None:
+        self.server_timings: dict[str, float] = {}
+        self._sse = SseDecoder()
+        self._begun = False
+        self._json: bytearray | None = None
+        self._json_at = 0
+        self._ended = False
+        self._chunks = 0
+        self._tokens = 0
+        self._running_count: bool | None = None  # usage comes beside each token, from the first one on
+        self._choices: set[int] = set()
+        self._finished: dict[int, str] = {}
+        self._tally = UsageTally()
+        self._closed_by_usage = False
+
+    def feed(self, data: bytes, at: int) -> list[Event]:
+        """The events that `data` completes. None after the end."""
+        out: list[Event] = []
+        over = self._ended
+        if over:
+            return out
+        if not self._begun:
+            data = data.lstrip(_LEADING)
+            self._begun = bool(data)
+            if data.startswith(b"{"):
+                self._json = bytearray()
+        if self._json is not None:
+            self._json += data
+            self._json_at = at
+            if len(self._json) > MAX_EVENT_BYTES:
+                self._break(at, out, "malformed", f"the body is longer than {MAX_EVENT_BYTES} bytes")
+            return out
+        for event in self._sse.feed(data):
+            self._take(event, at, out)
+            if self._ended:
+                return out
+        if self._sse.overflow:
+            self._break(at, out, "malformed", f"an event is longer than {MAX_EVENT_BYTES} bytes")
+        return out
+
+    def close(self, at: int) -> list[Event]:
+        """The body ended: the last events, `Done` or `Broken` among them unless one was given before."""
+        out: list[Event] = []
+        if self._ended:
+            return out
+        if self._json is not None:
+            self._take_whole(bytes(self._json), at, out)
+            return out
+        cut = self._sse.unfinished
+        for event in self._sse.rest():
+            cut = event.data is not None and not _is_complete(event.data)
+            if not cut:
+                self._take(event, at, out)
+        if not self._ended:
+            self._end(at, out, cut=cut)
+        return out
+
+    def _take(self, event: SseEvent, at: int, out: list[Event]) -> None:
+        data = event.data
+        if data is None:
+            out.append(Quiet(at, "comment"))
+            return
+        if event.name:
+            if event.name == "error":
+                self._report(at, out, _said(data), data)
+                return
+            if event.name in _HEARTBEATS:
+                out.append(Quiet(at, "ping"))
+                return
+        try:
+            chunk = _decode_chunk(data)
+        except (ValueError, RecursionError) as error:
+            word = data.strip()
+            mended = _mended(data)
+            if word == _END_MARK:
+                self._end(at, out, marker=True)
+            elif not word:
+                out.append(Quiet(at, "empty"))
+            elif mended is None:
+                self._break(at, out, "malformed", f"an event is not the JSON of a chunk: {error}", data)
+            else:
+                self._take_chunk(mended, data, at, out)
+        else:
+            self._take_chunk(chunk, data, at, out)
+
+    def _take_whole(self, body: bytes, at: int, out: list[Event]) -> None:
+        """A plain JSON answer. Its tokens arrived when its last byte did."""
+        try:
+            chunk = _decode_chunk(body)
+        except (ValueError, RecursionError) as error:
+            mended = _mended(body)
+            if mended is None:
+                kind = "malformed" if body.rstrip().endswith(b"}") else "truncated"
+                self._break(at, out, kind, f"the body is not the JSON of an answer: {error}", body)
+                return
+            chunk = mended
+        self._take_chunk(chunk, body, self._json_at, out)
+        if self._ended:
+            return
+        if chunk.choices:
+            self._ended = True
+            out.append(Done(at, False))
+        elif chunk.choices is None:
+            self._break(at, out, "malformed", "the body is JSON without choices", body)
+        else:
+            self._break(at, out, "empty_answer", "the answer's list of choices is empty", body)
+
+    def _take_chunk(self, chunk: Chunk, data: bytes, at: int, out: list[Event]) -> None:
+        before = len(out)
+        fresh = self._tokens == 0
+        self._chunks += 1
+        if (said := _reported(chunk)) is not None:
+            self._report(at, out, said, data)
+            return
+        choices = chunk.choices or ()
+        counted = self._count(chunk, at) if chunk.usage is not None or chunk.x_groq is not None else None
+        for choice in choices:
+            index = choice.index
+            self._choices.add(index)
+            if choice.usage is not None:
+                counted = self._tally.take(choice.usage, at, index) or counted
+            for kind, text in _pieces(choice, fresh):
+                self._closed_by_usage = False
+                self._tokens += 1
+                out.append(Token(at, text, kind, index, self._running(counted)))
+            reason = choice.finish_reason
+            if reason == "error":
+                self._report(at, out, Said("finish_reason is error"), data)
+                return
+            if reason and self._finished.get(index) != reason:
+                self._finished[index] = reason
+                out.append(Finish(at, reason, index))
+        if counted is not None:
+            self._closed_by_usage = not choices and (counted.output_tokens or 0) >= max(self._tokens, 1)
+            out.append(counted)
+        if chunk.timings is not None or chunk.time_info is not None:
+            self.server_timings.update(timings_of(chunk.timings or chunk.time_info or {}))
+        if len(out) == before:
+            out.append(Quiet(at, _quiet_word(choices)))
+
+    def _count(self, chunk: Chunk, at: int) -> Usage | None:
+        shape = chunk.usage
+        if shape is None and chunk.x_groq is not None:
+            shape = chunk.x_groq.usage
+        if shape is None:
+            return None
+        self.server_timings.update(usage_times(shape))
+        if chunk.choices:
+            return self._tally.take(shape, at, chunk.choices[0].index)
+        return self._tally.take_alone(shape, at, several=len(self._choices) > 1)
+
+    def _running(self, counted: Usage | None) -> int | None:
+        """The running count for a token. Usage that only the last chunk carries is a total, not a running count."""
+        so_far = counted.output_tokens if counted is not None else None
+        if self._running_count is None:
+            self._running_count = so_far is not None
+        return so_far if self._running_count else None
+
+    def _end(self, at: int, out: list[Event], *, marker: bool = False, cut: bool = False) -> None:
+        if not cut and self._is_whole(marker):
+            self._ended = True
+            out.append(Done(at, marker))
+        elif self._chunks or cut:
+            how = "inside an event" if cut else "without a finish_reason"
+            text = f"the answer ended {how} after {self._tokens} content events"
+            self._break(at, out, "truncated", text + (" and [DONE]" if marker else ""), self._sse.junk)
+        elif self._sse.junk:
+            self._break(at, out, "malformed", "the body is neither an event stream nor JSON", self._sse.junk)
+        else:
+            self._break(at, out, "empty_answer", "the answer holds no event")
+
+    def _is_whole(self, marker: bool) -> bool:
+        if self._closed_by_usage:
+            return True
+        if not self._choices or self._choices - self._finished.keys():
+            return False
+        # llama.cpp sends usage for each choice apart: a body cut between two of them has all texts and half the count.
+        counted = self._tally.alone_output
+        return marker or len(self._choices) == 1 or counted is None or counted >= self._tokens
+
+    def _report(self, at: int, out: list[Event], said: Said, data: bytes) -> None:
+        self._break(at, out, "in_band_error", f"the provider put an error inside a 200: {said.message}", data)
+
+    def _break(self, at: int, out: list[Event], kind: str, message: str, data: bytes = b"") -> None:
+        self._ended = True
+        phase: Phase = "between tokens" if self._tokens else "first token"
+        hint = HTML_HINT if data.lstrip().startswith(b"<") else ""
+        fault = ProviderFault(message, kind=kind, phase=phase, status=200, excerpt=excerpt(data), hint=hint)
+        out.append(Broken(at, fault))
+
+
+def _pieces(choice: Choice, fresh: bool) -> list[tuple[TokenKind, str]]:
+    """The content-bearing parts of a choice, one for each field that holds any.
+
+    A ``message`` in a stream repeats what was streamed (MiniMax, Perplexity), unless nothing was: `fresh`.
+    """
+    delta = choice.delta
+    if delta is None:
+        if choice.text:
+            return [("text", choice.text)]
+        if choice.message is None or not fresh:
+            return []
+        delta = choice.message
+    pieces: list[tuple[TokenKind, str]] = []
+    reasoning = delta.reasoning_content or delta.reasoning  # some send both, with the same text
+    if reasoning:
+        pieces.append(("reasoning", reasoning))
+    content = delta.content
+    if content:
+        if isinstance(content, str):
+            pieces.append(("text", content))
+        else:
+            pieces.extend(_part_pieces(content))
+    if delta.refusal:
+        pieces.append(("refusal", delta.refusal))
+    if delta.tool_calls or delta.function_call:
+        pieces.extend(_tool_pieces(delta))
+    if delta.audio and (heard := delta.audio.data or delta.audio.transcript):
+        pieces.append(("audio", heard))
+    return pieces
+
+
+def _part_pieces(parts: list[Part]) -> list[tuple[TokenKind, str]]:
+    thought = "".join(inner.text or "" for part in parts for inner in part.thinking or ())
+    text = "".join(part.text or "" for part in parts)
+    both: list[tuple[TokenKind, str]] = [("reasoning", thought), ("text", text)]
+    return [piece for piece in both if piece[1]]
+
+
+def _tool_pieces(delta: Delta) -> list[tuple[TokenKind, str]]:
+    calls = [call.function or call.custom for call in delta.tool_calls or ()]
+    fragments = [_fragment(function) for function in (*calls, delta.function_call) if function is not None]
+    return [("tool", fragment) for fragment in fragments if fragment]
+
+
+def _fragment(function: Function) -> str:
+    return (function.name or "") + (function.arguments or function.input or "")
+
+
+def _quiet_word(choices: Sequence[Choice]) -> str:
+    if not choices:
+        return "no choices"
+    return "role" if any(choice.delta is not None and choice.delta.role for choice in choices) else "empty"
+
+
+def _reported(chunk: Chunk) -> Said | None:
+    """The error that a chunk holds in one of its places; None where it holds none."""
+    if chunk.error:
+        return error_said(chunk.error)
+    if chunk.x_groq is not None and chunk.x_groq.error:
+        return error_said(chunk.x_groq.error)
+    if chunk.base_resp is not None and chunk.base_resp.status_code != 0:
+        return Said(f"{chunk.base_resp.status_msg or 'no message'} (base_resp {chunk.base_resp.status_code})")
+    return None
+
+
+def _said(data: bytes) -> Said:
+    try:
+        return error_said(json.loads(data))
+    except (ValueError, RecursionError):
+        return Said(excerpt(data))
+
+
+def _mended(data: bytes) -> Chunk | None:
+    """`data` read leniently: U+FFFD for bytes that are not UTF-8, "?" for half a surrogate pair, null for NaN."""
+    try:
+        value = json.loads(data.decode("utf-8", "replace"), parse_constant=lambda _: None)
+        return _decode_chunk(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
+    except (ValueError, RecursionError):
+        return None
+
+
+def _is_complete(data: bytes) -> bool:
+    if data.strip() == _END_MARK:
+        return True
+    try:
+        json.loads(data)
+    except (ValueError, RecursionError):
+        return False
+    return True

@@ -1,0 +1,128 @@
+"""Server-sent events: bytes to events and back, in any split.
+
+Strategy: almost every read holds one or more whole events, each a single ``data: …`` line. Those are recognised by a
+few searches at C speed and cut out without looking at lines. Everything else (a split event, CR, a byte order mark,
+several data lines, comments) goes line by line, by the rules of the HTML standard, "Server-sent events", 9.2.6.
+
+Where this differs from the standard, on purpose: comments are reported, because they say that the provider is alive;
+an event that the end of the body cuts off can be had from `rest`, because some servers leave out the last blank line;
+and lines of llama.cpp's older servers that begin with ``error:`` count as data of an event named "error".
+
+Nothing grows without bound: a line or an event longer than `max_bytes` sets `overflow`; nothing is decoded after it.
+"""
+
+from msgspec import Struct
+
+MAX_EVENT_BYTES = 8 * 1024 * 1024
+"""The most one line or one event may hold. Images as base64 inside a chunk run to a few megabytes."""
+
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_LINE_ENDS = (b"\n", b"\r")
+
+
+class SseEvent(Struct, frozen=True, gc=False):
+    """One event; `data` is None for a comment. `name` is the ``event:`` field, "" where there was none."""
+
+    data: bytes | None
+    name: str = ""
+
+
+class SseDecoder:
+    """Bytes in, events out. `overflow`: the bound was passed. `junk`: the first line that is not of this format."""
+
+    def __init__(self, max_bytes: int = MAX_EVENT_BYTES) -> None:
+        self.overflow = False
+        self.junk = b""
+        self._max_bytes = max_bytes
+        self._line = bytearray()  # the unfinished line
+        self._data: list[bytes] = []  # data lines of the unfinished event
+        self._data_bytes = 0
+        self._name = ""
+        self._after_cr = False  # a line feed that comes next belongs to the carriage return before it
+        self._at_start = True  # a byte order mark may still come
+        self._between_events = False  # nothing is pending: the next byte begins an event
+
+    def feed(self, data: bytes) -> list[SseEvent]:
+        """The events and comments that `data` completes, in order."""
+        events: list[SseEvent] = []
+        if self.overflow:
+            return events
+        if self._between_events and len(data) <= self._max_bytes and data.endswith(b"\n\n") and b"\r" not in data:
+            for block in data[:-2].split(b"\n\n"):
+                if block.startswith(b"data: ") and b"\n" not in block:
+                    events.append(SseEvent(block[6:]))
+                else:
+                    self._feed_lines(block + b"\n\n", events)
+        else:
+            self._feed_lines(data, events)
+        return events
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether a line or an event has begun and not ended."""
+        return bool(self._line or self._data)
+
+    def rest(self) -> list[SseEvent]:
+        """What the end of the body left without its blank line, as if the blank line were there."""
+        self._after_cr = False
+        return self.feed(b"\n\n")
+
+    def _feed_lines(self, data: bytes, events: list[SseEvent]) -> None:
+        if self._at_start:
+            self._line += data
+            if len(self._line) < 3 and _BYTE_ORDER_MARK.startswith(self._line):
+                return
+            self._at_start = False
+            data = bytes(self._line).removeprefix(_BYTE_ORDER_MARK)
+            self._line.clear()
+        if self._after_cr and data:
+            data = data.removeprefix(b"\n")
+            self._after_cr = False
+        if data.endswith(b"\r"):
+            self._after_cr = True
+        for line in data.splitlines(keepends=True):
+            if not line.endswith(_LINE_ENDS):
+                self._line += line
+                self._bound(len(self._line))
+            elif self._line:
+                whole = bytes(self._line) + line
+                self._line.clear()
+                self._take_line(whole.rstrip(b"\r\n"), events)
+            else:
+                self._take_line(line.rstrip(b"\r\n"), events)
+            if self.overflow:
+                return
+        self._between_events = not (self._line or self._data or self._name or self._after_cr)
+
+    def _take_line(self, line: bytes, events: list[SseEvent]) -> None:
+        if not line:
+            if self._data:
+                events.append(SseEvent(b"\n".join(self._data), self._name))
+                self._data.clear()
+                self._data_bytes = 0
+            self._name = ""
+            return
+        self._bound(len(line))
+        field, _, value = line.partition(b":")
+        value = value.removeprefix(b" ")
+        if not field:
+            events.append(SseEvent(None))
+        elif field in (b"data", b"error"):
+            self._data.append(value)
+            self._data_bytes += len(value) + 1
+            self._bound(self._data_bytes)
+            if field == b"error":
+                self._name = "error"
+        elif field == b"event":
+            self._name = value.decode("utf-8", "replace")
+        elif field not in (b"id", b"retry") and not self.junk:
+            self.junk = line[:1000]
+
+    def _bound(self, size: int) -> None:
+        self.overflow = self.overflow or size > self._max_bytes
+
+
+def encode_event(data: bytes, event: str = "") -> bytes:
+    """One event, ready to send: `data` may hold line feeds; `event` is its name, left out where it is ""."""
+    name = b"event: " + event.encode() + b"\n" if event else b""
+    return name + b"data: " + data.replace(b"\n", b"\ndata: ") + b"\n\n"
