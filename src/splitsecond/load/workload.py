@@ -1,0 +1,143 @@
+"""What the requests say: synthetic prompts of a wanted length, or prompts from a file.
+
+A `Workload` is plain data that travels to the worker processes; a `Composer` makes request bodies from it.
+
+Synthetic prompts are a system prompt and a user message, each an instruction followed by plain words. The words are
+the same for all requests of a seed, so that all inputs have the same length; what differs is the nonce.
+
+The nonce stands at the very start of each prompt, so that no part of it can be answered from a prefix cache that an
+earlier request (of this run or another) has filled. It is made of words from the same list: seven words picked by a
+hash of run and call, so that it is as many tokens each time.
+"""
+
+from collections.abc import Iterable, Mapping
+from hashlib import blake2b
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import msgspec
+
+from splitsecond.errors import CallerFault
+from splitsecond.load.words import WORDS
+
+SYSTEM = "You are a patient storyteller who never stops early. Keep these words in mind:"
+USER = "Write a very long and detailed story, as long as you can. Use many of these words in it:"
+NONCE_WORDS = 7
+LENGTH_FIELDS = ("max_tokens", "max_completion_tokens")
+OURS = ("model", "stream", "stream_options")
+"""What a measurement sets itself; a line of a prompts file that was recorded elsewhere may carry its own."""
+
+
+class Workload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the requests to one target say.
+
+    `prompts` holds request bodies from a file, used in turn; where there is none, prompts are synthetic:
+    `system_words` and `user_words` of filler drawn from `seed`. `output_tokens` None leaves the length to the
+    provider. `reuse_cache`: no nonce. `extra` are further body fields, which win over all others. `run` is the run's
+    id, which the nonce depends on.
+    """
+
+    run: str
+    prompts: list[dict[str, Any]] = []
+    system_words: int = 0
+    user_words: int = 0
+    output_tokens: int | None = 512
+    reuse_cache: bool = False
+    extra: dict[str, Any] = {}
+    seed: int = 0
+
+    @property
+    def synthetic(self) -> bool:
+        """Whether we write the prompts, and so can choose their length."""
+        return not self.prompts
+
+
+class Composer:
+    """Makes the request bodies of one workload."""
+
+    def __init__(self, workload: Workload) -> None:
+        self._workload = workload
+        words = Random(workload.seed).choices(WORDS, k=workload.system_words + workload.user_words)
+        self._system = " ".join([SYSTEM, *words[: workload.system_words]])
+        self._user = " ".join([USER, *words[workload.system_words :]])
+
+    def body(self, call: str, number: int) -> dict[str, Any]:
+        """The body of the request with the id `call`, the `number`th of its target."""
+        workload = self._workload
+        nonce = "" if workload.reuse_cache else self._nonce(call)
+        if workload.synthetic:
+            body: dict[str, Any] = {
+                "messages": [
+                    {"role": "system", "content": nonce + self._system},
+                    {"role": "user", "content": self._user},
+                ]
+            }
+        else:
+            prompt = workload.prompts[number % len(workload.prompts)]
+            first, *others = prompt["messages"]
+            body = {**prompt, "messages": [_begin_with(nonce, first), *others]}
+        body.update(workload.extra)
+        if workload.output_tokens is not None and not any(field in body for field in LENGTH_FIELDS):
+            body["max_tokens"] = workload.output_tokens
+        return body
+
+    def _nonce(self, call: str) -> str:
+        picks = blake2b(f"{self._workload.run}/{call}".encode(), digest_size=NONCE_WORDS).digest()
+        return " ".join(WORDS[pick] for pick in picks) + ".\n"
+
+
+def _begin_with(nonce: str, message: Mapping[str, Any]) -> dict[str, Any]:
+    content = message.get("content")
+    if not nonce:
+        return dict(message)
+    if isinstance(content, list):
+        return {**message, "content": [{"type": "text", "text": nonce}, *content]}
+    return {**message, "content": nonce + (content or "")}
+
+
+def read_prompts(path: Path) -> list[dict[str, Any]]:
+    """The request bodies in a file; see `parse_prompts`. Raises `CallerFault` if it cannot be read."""
+    try:
+        with path.open("rb") as lines:
+            return parse_prompts(lines, str(path))
+    except OSError as error:
+        raise CallerFault(f"cannot read the prompts {path}: {error}", kind="bad_prompts") from None
+
+
+def parse_prompts(lines: Iterable[bytes], name: str) -> list[dict[str, Any]]:
+    """Request bodies from JSON lines: each a list of OpenAI messages, or an object with `messages` and other fields.
+
+    Blank lines are skipped; `model` and streaming fields are left out, as the measurement sets them. Raises
+    `CallerFault` with `name`:line.
+    """
+    prompts = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            prompts.append(_prompt(line))
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise CallerFault(
+                f"{name}:{number}: {error}",
+                kind="bad_prompts",
+                hint='Each line is one request: {"messages": [{"role": "user", "content": "..."}]}.',
+            ) from None
+    if not prompts:
+        raise CallerFault(f"{name}: holds no prompt, expected one a line", kind="bad_prompts")
+    return prompts
+
+
+class _Message(msgspec.Struct):
+    role: str
+    content: str | list[dict[str, Any]] | None = None
+
+
+def _prompt(line: bytes) -> dict[str, Any]:
+    decoded = msgspec.json.decode(line)
+    fields = {"messages": decoded} if isinstance(decoded, list) else decoded
+    if not isinstance(fields, dict) or "messages" not in fields:
+        raise msgspec.ValidationError('expected a list of messages, or an object with "messages"')
+    if not msgspec.convert(fields["messages"], list[_Message]):
+        raise msgspec.ValidationError("expected at least one message, got none")
+    return {field: value for field, value in fields.items() if field not in OURS}

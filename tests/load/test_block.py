@@ -1,0 +1,289 @@
+"""One block of requests, in virtual time, against a service that does what the test says."""
+
+import asyncio
+import gc
+from collections.abc import Callable
+from itertools import pairwise
+from zlib import crc32
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from splitsecond.clock import NS_PER_MS, NS_PER_S
+from splitsecond.errors import CallerFault, Fault, NetworkFault, ProviderFault, TimedOut
+from splitsecond.load.block import UNANSWERED, Block, run_block
+from splitsecond.load.ledger import Ledger
+from splitsecond.load.workload import Composer, Workload
+from splitsecond.pacing import Pacer
+from splitsecond.service import Call, Reply
+from splitsecond.testing.fake_service import FakeService, Script
+from splitsecond.testing.virtual_time import START_NS, run_virtual
+from splitsecond.timing.instrument import InstrumentReading
+from splitsecond.timing.observation import Observation
+
+COMPOSER = Composer(Workload(run="r", system_words=2, user_words=2, output_tokens=10))
+
+
+class Ran:
+    """What a block left behind."""
+
+    def __init__(self, block: Block, script: Callable[[Call], Script], *, most_in_flight: int = 100) -> None:
+        self.observations: list[Observation] = []
+        self.readings: list[InstrumentReading] = []
+        self.ledger = Ledger(self.observations.append)
+        self.fake = FakeService(script=script, observer=self.ledger.observed)
+        self.block = block
+        self.most_in_flight = most_in_flight
+
+    async def run(self) -> str:
+        with Pacer(asyncio.get_running_loop()) as pacer:
+            return await run_block(
+                self.block,
+                self.fake,
+                COMPOSER,
+                self.ledger,
+                pacer,
+                self.readings.append,
+                most_in_flight=self.most_in_flight,
+            )
+
+    def by_role(self, role: str) -> list[Observation]:
+        return [observation for observation in self.observations if observation.role == role]
+
+    def in_flight_at(self, at: int) -> int:
+        return sum(o.start_ns <= at < o.end_ns for o in self.observations)
+
+
+def run(block: Block, script: Callable[[Call], Script], **options: int) -> Ran:
+    ran = Ran(block, script, **options)
+    run_virtual(ran.run())
+    return ran
+
+
+def steady(call: Call) -> Script:
+    return Script(ttft=0.2, tokens=101, tps=100)
+
+
+def closed(concurrency: int, requests: int, warmups: int | None = None) -> Block:
+    warmups = concurrency if warmups is None else warmups
+    return Block(condition="c", target="t", requests=requests, warmups=warmups, concurrency=concurrency)
+
+
+def test_closed_loop_starts_spread_over_the_first_ttft() -> None:
+    ran = run(closed(4, 8), steady)
+    starts = sorted(o.start_ns - START_NS for o in ran.by_role("warmup"))
+    assert starts == [0, 250 * NS_PER_MS, 300 * NS_PER_MS, 350 * NS_PER_MS]
+
+
+def test_closed_loop_sends_on_without_a_gap_and_at_full_concurrency() -> None:
+    ran = run(closed(4, 8), steady)
+    measured = ran.by_role("measured")
+    assert [ran.in_flight_at(o.start_ns) for o in measured] == [4] * 8
+    ends = {o.end_ns for o in ran.observations}
+    assert all(o.due_ns == o.start_ns and o.due_ns in ends for o in measured)
+
+
+@pytest.mark.parametrize("concurrency", [1, 3])
+def test_requests_shorter_than_the_ramp_are_still_measured_at_full_concurrency_only(concurrency: int) -> None:
+    ran = run(closed(concurrency, 9), lambda call: Script(ttft=0.2, tokens=1))
+    assert len(ran.by_role("warmup")) == concurrency
+    last_start = max(o.start_ns for o in ran.by_role("warmup"))
+    assert all(o.start_ns >= last_start for o in ran.by_role("measured"))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 12), st.integers(1, 40), st.integers(0, 15), st.integers(0, 2**16))
+def test_closed_loop_laws(concurrency: int, requests: int, warmups: int, seed: int) -> None:
+    """Never more than c under way, c reached where there are as many requests, and the count exact."""
+
+    def script(call: Call) -> Script:
+        chance = crc32(f"{seed} {call.id}".encode()) % 1000 / 1000
+        if chance < 0.1:
+            return Script(ttft=0.05, fault=ProviderFault("busy", kind="http_429", phase="head", status=429))
+        return Script(ttft=0.1 + chance / 10, tokens=50, tps=20 + 50 * chance)
+
+    ran = run(closed(concurrency, requests, warmups), script)
+    assert len(ran.by_role("measured")) == requests
+    assert len(ran.by_role("warmup")) == warmups
+    assert len({o.call for o in ran.observations}) == requests + warmups
+    [reading] = ran.readings
+    assert reading.peak_in_flight <= concurrency
+    if warmups == 0:
+        assert reading.peak_in_flight == min(concurrency, requests)
+    assert ran.fake.in_flight == 0
+
+
+def test_concurrency_is_reached() -> None:
+    [reading] = run(closed(32, 64), steady).readings
+    assert reading.peak_in_flight == 32
+
+
+def test_without_warmups_all_start_at_once() -> None:
+    ran = run(closed(3, 3, warmups=0), steady)
+    assert {o.start_ns for o in ran.observations} == {START_NS}
+    assert {o.role for o in ran.observations} == {"measured"}
+
+
+def test_a_first_request_that_fails_does_not_hold_up_the_others() -> None:
+    def script(call: Call) -> Script:
+        fault = ProviderFault("down", kind="http_503", phase="head", status=503)
+        return Script(ttft=1, fault=fault if call.id == "c-0" else None)
+
+    ran = run(closed(4, 4), script)
+    assert len(ran.observations) == 8
+    assert sum(o.outcome == "failed" for o in ran.observations) == 1
+
+
+offsets = st.lists(st.integers(0, 20 * NS_PER_S), min_size=1, max_size=40).map(sorted)
+
+
+@settings(max_examples=60, deadline=None)
+@given(offsets, st.booleans())
+def test_open_loop_leaves_when_due_whatever_the_service_does(due: list[int], hangs: bool) -> None:
+    async def main() -> Ran:
+        block = Block(condition="c", target="t", requests=len(due), due=due)
+        ran = Ran(block, lambda call: Script(ttft=5, tokens=2, tps=0.1, hangs=hangs))
+        task = asyncio.create_task(ran.run())
+        await asyncio.sleep(60)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        return ran
+
+    ran = run_virtual(main())
+    assert sorted(o.start_ns - START_NS for o in ran.observations) == due
+    assert all(o.due_ns == o.start_ns for o in ran.observations)
+    assert {o.outcome for o in ran.observations} == {"cancelled" if hangs else "ok"}
+    if hangs:
+        assert ran.readings[0].peak_in_flight == len(due)
+
+
+def test_open_loop_counts_lateness_from_when_it_was_due() -> None:
+    class Slow(FakeService):
+        """Takes a second of our own time for each call, as a process that is too busy does."""
+
+        async def __call__(self, call: Call) -> Reply:  # type: ignore[override]
+            await asyncio.sleep(1)
+            return await super().__call__(call)
+
+    async def main() -> list[Observation]:
+        seen: list[Observation] = []
+        ledger = Ledger(seen.append)
+        slow = Slow(script=steady, observer=ledger.observed)
+        block = Block(condition="c", target="t", requests=2, due=[0, NS_PER_S // 2])
+        with Pacer(asyncio.get_running_loop()) as pacer:
+            await run_block(block, slow, COMPOSER, ledger, pacer, lambda reading: None)
+        return seen
+
+    assert [o.late_ns for o in run_virtual(main())] == [NS_PER_S, NS_PER_S]
+
+
+def test_beyond_the_cap_a_request_is_refused_at_once_and_counted() -> None:
+    block = Block(condition="c", target="t", requests=6, warmups=2, due=[0] * 8)
+    ran = run(block, steady, most_in_flight=5)
+    refused = [o for o in ran.observations if o.fault is not None]
+    assert [o.fault.kind for o in refused if o.fault] == ["overloaded"] * 3
+    assert {(o.condition, o.target, o.role) for o in refused} == {("c", "t", "measured")}
+    assert all(o.due_ns == o.end_ns == START_NS for o in refused)
+    assert len(ran.observations) == 8
+
+
+def test_slices_start_together_and_number_apart() -> None:
+    begin = START_NS + NS_PER_S
+    block = Block(condition="c", target="t", requests=2, due=[0, 10], begin_ns=begin, first=1, stride=2)
+    ran = run(block, steady)
+    assert [(o.call, o.start_ns) for o in ran.observations] == [("c-1", begin), ("c-3", begin + 10)]
+
+
+@pytest.mark.parametrize("open_loop", [False, True])
+@pytest.mark.parametrize("fault", [NetworkFault("no", kind="refused", phase="connect"), TimedOut("no", phase="head")])
+def test_a_target_that_never_answers_is_given_up(open_loop: bool, fault: Fault) -> None:
+    block = closed(2, 50)
+    if open_loop:
+        block = Block(condition="c", target="t", requests=50, due=[n * NS_PER_S for n in range(50)])
+    ran = Ran(block, lambda call: Script(ttft=0.1, fault=fault))
+    reason = run_virtual(ran.run())
+    assert reason.startswith(f"none of the first {UNANSWERED} requests was answered")
+    assert UNANSWERED <= len(ran.observations) <= UNANSWERED + 2
+
+
+@pytest.mark.parametrize("answer", [None, ProviderFault("busy", kind="http_503", phase="head")])
+def test_a_target_that_answered_once_is_not_given_up(answer: Fault | None) -> None:
+    refused = NetworkFault("no", kind="refused", phase="connect")
+    script = lambda call: Script(ttft=0.1, fault=answer if call.id == "c-3" else refused)  # noqa: E731
+    ran = Ran(closed(1, 30), script)
+    assert run_virtual(ran.run()) == ""
+    assert len(ran.observations) == 31
+
+
+def test_cancelling_keeps_what_has_finished_and_closes_the_rest() -> None:
+    async def main() -> Ran:
+        ran = Ran(closed(3, 100), steady)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(ran.run(), 10)
+        assert ran.fake.in_flight == 0
+        assert all(fake.closed_at is not None for fake in ran.fake.calls)
+        return ran
+
+    ran = run_virtual(main())
+    outcomes = [o.outcome for o in ran.observations]
+    assert outcomes.count("cancelled") == 3
+    assert outcomes.count("ok") == len(outcomes) - 3 >= 20
+    assert {o.condition for o in ran.observations} == {"c"}
+    assert len(ran.readings) == 1
+
+
+def test_a_call_that_never_became_an_attempt_is_counted() -> None:
+    async def refuse(call: Call) -> Reply:
+        raise CallerFault("cannot be said in this dialect")
+
+    async def main() -> list[Observation]:
+        seen: list[Observation] = []
+        with Pacer(asyncio.get_running_loop()) as pacer:
+            await run_block(closed(2, 4), refuse, COMPOSER, Ledger(seen.append), pacer, lambda reading: None)
+        return seen
+
+    seen = run_virtual(main())
+    assert [o.role for o in seen].count("measured") == 4
+    assert {(o.outcome, o.target) for o in seen} == {("failed", "t")}
+
+
+def test_no_garbage_is_collected_inside_a_block() -> None:
+    class Tree:
+        def __init__(self) -> None:
+            self.itself = self
+
+    def script(call: Call) -> Script:
+        for _ in range(200):
+            Tree()
+        assert not gc.isenabled()
+        return steady(call)
+
+    [reading] = run(closed(4, 40), script).readings
+    assert reading.collections == 0
+    assert gc.isenabled()
+    assert reading.end_ns > reading.begin_ns
+    assert reading.cpu_ns >= 0
+
+
+def test_a_collection_inside_a_block_is_counted() -> None:
+    def script(call: Call) -> Script:
+        gc.collect(0)
+        return steady(call)
+
+    [reading] = run(closed(1, 1), script).readings
+    assert reading.collections == 2
+
+
+def test_policies_keep_their_roles_in_measured_calls_only() -> None:
+    seen: list[Observation] = []
+    ledger = Ledger(seen.append)
+    for call, role in (("a", "measured"), ("b", "warmup")):
+        ledger.expect(call, condition="c", target="t", role=role)  # type: ignore[arg-type]
+        ledger.observed(Observation(id=f"{call}.1", call=call, target="t", role="loser"))
+    assert [o.role for o in seen] == ["loser", "warmup"]
+
+
+def test_one_slot_sends_one_after_the_other() -> None:
+    ran = run(closed(1, 5), steady)
+    assert all(b.start_ns == a.end_ns for a, b in pairwise(ran.observations))

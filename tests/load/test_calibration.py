@@ -1,0 +1,147 @@
+"""Prompts of a wanted length without a tokenizer, and the faults that end a run before it begins."""
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from splitsecond.errors import Fault, NetworkFault, ProviderFault, TimedOut
+from splitsecond.load.calibration import WHAT_TO_CHECK, Calibrated, calibrate
+from splitsecond.load.workload import Composer, Workload
+from splitsecond.service import Call
+from splitsecond.testing.fake_service import FakeService, Script
+from splitsecond.testing.virtual_time import run_virtual
+
+
+def text_of(call: Call) -> str:
+    messages: list[dict[str, str]] = call.body["messages"]  # type: ignore[assignment]
+    return " ".join(message["content"] for message in messages)
+
+
+def words_in(call: Call) -> int:
+    return len(text_of(call).split())
+
+
+def calibrated(
+    count: Callable[[Call], int | None], wanted: int = 512, workload: Workload | None = None
+) -> tuple[Calibrated, FakeService]:
+    fake = FakeService(script=lambda call: Script(tokens=1, input_tokens=count(call)))
+    asked = workload or Workload(run="r")
+    return run_virtual(calibrate(fake, asked, input_tokens=wanted, name="t@calibration")), fake
+
+
+@settings(deadline=None)
+@given(st.integers(0, 60), st.floats(0.5, 3), st.sampled_from([256, 512, 1000, 20_000]))
+def test_a_tokenizer_that_is_linear_in_words_is_met_within_two_percent(
+    template: int, per_word: float, wanted: int
+) -> None:
+    found, fake = calibrated(lambda call: template + round(per_word * words_in(call)), wanted)
+    assert found.input_tokens is not None
+    if not found.note:
+        assert found.input_tokens == pytest.approx(wanted, rel=0.02)
+    else:  # the nonce and the instructions alone are longer
+        assert found.workload.user_words == 0
+    assert len(fake.calls) <= 5
+
+
+@pytest.mark.parametrize("characters", [3.0, 4.0, 5.6])
+def test_a_tokenizer_that_counts_characters(characters: float) -> None:
+    found, fake = calibrated(lambda call: 11 + round(len(text_of(call)) / characters))
+    assert found.input_tokens == pytest.approx(512, rel=0.02)
+    assert not found.note
+    body = Composer(found.workload).body("t@c1-17", 17)
+    told = 11 + round(sum(len(message["content"]) for message in body["messages"]) / characters)
+    assert told == pytest.approx(512, rel=0.03)
+    assert all(fake.call.body["max_tokens"] == 1 for fake in fake.calls)
+    assert found.workload.output_tokens == 512
+
+
+def test_the_system_prompt_is_256_tokens_of_512_and_half_of_less() -> None:
+    for wanted, share in ((512, 0.5), (256, 0.5), (1024, 0.25)):
+        workload = calibrated(lambda call: words_in(call), wanted)[0].workload
+        words = workload.system_words + workload.user_words
+        assert workload.system_words == pytest.approx(words * share, abs=1)
+
+
+def test_asking_for_less_than_the_instructions_says_so() -> None:
+    found, _ = calibrated(lambda call: 5 + words_in(call), wanted=10)
+    assert found.workload.user_words == found.workload.system_words == 0
+    assert "the instructions alone are longer" in found.note
+    assert str(found.input_tokens) in found.note
+
+
+@pytest.mark.parametrize(
+    ("count", "reason"),
+    [
+        (lambda call: None, "the endpoint reports no usage"),
+        (lambda call: 7, "0.00 tokens per added word"),
+        (lambda call: 10_000 - words_in(call), "-1.00 tokens per added word"),
+        (lambda call: words_in(call) if words_in(call) < 400 else None, "only now and then"),
+    ],
+)
+def test_without_usage_to_believe_the_length_is_estimated_and_said_to_be(
+    count: Callable[[Call], int | None], reason: str
+) -> None:
+    found, _ = calibrated(count)
+    assert found.input_tokens is None
+    assert found.note.startswith("input length not verified: ")
+    assert reason in found.note
+    words = words_in(Call(id="", body=Composer(found.workload).body("a", 0)))
+    assert words == pytest.approx(512, rel=0.05)
+
+
+def failing(fault: Fault, workload: Workload) -> Calibrated:
+    fake = FakeService(script=lambda call: Script(fault=fault))
+    return run_virtual(calibrate(fake, workload, input_tokens=512, name="t"))
+
+
+GIVEN = Workload(run="r", prompts=[{"messages": [{"role": "user", "content": "hi"}]}])
+
+
+@pytest.mark.parametrize("workload", [Workload(run="r"), GIVEN])
+@pytest.mark.parametrize("kind", WHAT_TO_CHECK)
+def test_what_no_repetition_would_mend_ends_the_run_with_what_to_check(kind: str, workload: Workload) -> None:
+    with pytest.raises(Fault) as raised:
+        failing(ProviderFault("no", kind=kind, phase="head"), workload)
+    assert raised.value.hint == WHAT_TO_CHECK[kind]
+
+
+def test_a_hint_that_is_there_already_stays() -> None:
+    with pytest.raises(ProviderFault) as raised:
+        failing(ProviderFault("no", kind="http_404", phase="head", hint="There is a model called x."), GIVEN)
+    assert raised.value.hint == "There is a model called x."
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        ProviderFault("busy", kind="http_429", phase="head", status=429),
+        NetworkFault("no", kind="refused", phase="connect"),
+        TimedOut("no", phase="head"),
+    ],
+)
+def test_other_failures_are_noted_and_left_to_the_measurement(fault: Fault) -> None:
+    assert "input length not verified: the request to calibrate it failed" in failing(fault, Workload(run="r")).note
+    assert failing(fault, GIVEN).note.startswith("the first request failed")
+
+
+def test_a_stream_that_breaks_counts_as_a_failed_calibration() -> None:
+    fault = NetworkFault("reset", kind="reset", phase="between tokens")
+    fake = FakeService(script=lambda call: Script(fault=fault, breaks_after=1))
+    found = run_virtual(calibrate(fake, Workload(run="r"), input_tokens=512, name="t"))
+    assert "reset" in found.note
+
+
+def test_prompts_from_a_file_take_one_request_and_are_not_changed() -> None:
+    found, fake = calibrated(lambda call: 9, workload=GIVEN)
+    assert (found.workload, found.input_tokens, found.note, len(fake.calls)) == (GIVEN, 9, "", 1)
+
+
+def test_the_length_field_in_use_is_the_one_that_is_set() -> None:
+    extra = {"max_completion_tokens": 100, "min_tokens": 100}
+    _, fake = calibrated(lambda call: words_in(call), workload=Workload(run="r", extra=extra))
+    body = fake.calls[0].call.body
+    assert body["max_completion_tokens"] == 1
+    assert "max_tokens" not in body
+    assert "min_tokens" not in body

@@ -1,0 +1,125 @@
+"""What requests say: the nonce first, the same length each time, files read with their lines named."""
+
+import contextlib
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from splitsecond.errors import CallerFault
+from splitsecond.load.words import WORDS
+from splitsecond.load.workload import SYSTEM, Composer, Workload, parse_prompts, read_prompts
+
+
+def composer(**fields: Any) -> Composer:
+    return Composer(Workload(**{"run": "r1", "system_words": 20, "user_words": 30, **fields}))
+
+
+def system_prompt(body: dict[str, Any]) -> str:
+    content = body["messages"][0]["content"]
+    assert isinstance(content, str)
+    return content
+
+
+def test_the_words_are_256_and_different() -> None:
+    assert len(WORDS) == len(set(WORDS)) == 256
+
+
+def test_a_nonce_of_seven_words_stands_first_and_differs_by_run_and_call() -> None:
+    texts = [
+        system_prompt(made.body(call, 0))
+        for made in (composer(), composer(run="r2"))
+        for call in ("t@c1-0", "t@c1-1", "t@c8-0")
+    ]
+    nonces = [text.split(".\n")[0] for text in texts]
+    assert len(set(nonces)) == len(texts)
+    assert all(len(nonce.split()) == 7 and set(nonce.split()) <= set(WORDS) for nonce in nonces)
+    assert {text.split(".\n", 1)[1] for text in texts} == {texts[0].split(".\n", 1)[1]}
+
+
+def test_with_the_cache_reused_all_requests_are_equal() -> None:
+    made = composer(reuse_cache=True)
+    assert made.body("a-0", 0) == made.body("a-1", 1)
+    assert system_prompt(made.body("a-0", 0)).startswith(SYSTEM)
+
+
+def test_the_same_seed_gives_the_same_prompt_and_another_another() -> None:
+    assert composer(seed=1).body("a", 0) == composer(seed=1).body("a", 0)
+    assert composer(seed=1).body("a", 0) != composer(seed=2).body("a", 0)
+
+
+def test_a_shorter_prompt_is_the_beginning_of_a_longer_one() -> None:
+    short, long = composer(system_words=5).body("a", 0), composer(system_words=9).body("a", 0)
+    assert system_prompt(long).startswith(system_prompt(short))
+
+
+def test_output_length_and_extra_fields() -> None:
+    assert composer(output_tokens=9).body("a", 0)["max_tokens"] == 9
+    assert "max_tokens" not in composer(output_tokens=None).body("a", 0)
+    body = composer(extra={"ignore_eos": True, "max_completion_tokens": 5}).body("a", 0)
+    assert body["ignore_eos"] is True
+    assert body["max_completion_tokens"] == 5
+    assert "max_tokens" not in body
+
+
+def test_prompts_are_used_in_turn_with_the_nonce_at_the_start_of_the_first_message() -> None:
+    prompts = parse_prompts(
+        [
+            b'[{"role": "user", "content": "one"}]\n',
+            b"\n",
+            b'{"messages":[{"role": "user", "content": [{"type": "text", "text": "two"}]}], "top_p": 0.5, "model": ""}',
+            b'{"messages":[{"role": "assistant", "content": null}, {"role": "user", "content": "i"}], "max_tokens": 3}',
+        ],
+        "f",
+    )
+    made = composer(prompts=prompts, output_tokens=7)
+    one, two, three, again = (made.body(f"a-{number}", number) for number in range(4))
+    assert one["messages"][0]["content"].endswith(".\none")
+    assert [part["type"] for part in two["messages"][0]["content"]] == ["text", "text"]
+    assert two["messages"][0]["content"][1]["text"] == "two"
+    assert (two["top_p"], two["max_tokens"], "model" in two) == (0.5, 7, False)
+    assert three["max_tokens"] == 3
+    assert three["messages"][0]["content"].endswith(".\n")
+    assert again["messages"][0]["content"].endswith(".\none")
+    assert again != one
+    assert composer(prompts=prompts, reuse_cache=True).body("a", 0)["messages"][0]["content"] == "one"
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        (b"{", r"f:2: "),
+        (b"3", r'f:2: expected a list of messages, or an object with "messages"'),
+        (b'{"prompt": "x"}', r'f:2: expected .* "messages"'),
+        (b"[]", r"f:2: expected at least one message"),
+        (b'[{"content": "x"}]', r"f:2: .*role"),
+        (b'[{"role": "user", "content": 3}]', r"f:2: .*content"),
+        (b"[" * 100_000, r"f:2: "),
+        (b'"\xff"', r"f:2: "),
+    ],
+)
+def test_a_bad_prompt_is_refused_with_its_line(line: bytes, complaint: str) -> None:
+    with pytest.raises(CallerFault, match=complaint):
+        parse_prompts([b'[{"role": "user", "content": "one"}]', line], "f")
+
+
+def test_an_empty_or_missing_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "empty").touch()
+    with pytest.raises(CallerFault, match="holds no prompt"):
+        read_prompts(tmp_path / "empty")
+    with pytest.raises(CallerFault, match="cannot read"):
+        read_prompts(tmp_path / "none")
+
+
+@given(st.lists(st.binary(max_size=30), max_size=4))
+def test_any_bytes_are_prompts_or_a_caller_fault(lines: list[bytes]) -> None:
+    with contextlib.suppress(CallerFault):
+        parse_prompts(lines, "f")
+
+
+def test_a_workload_travels_as_json() -> None:
+    workload = Workload(run="r", prompts=[{"messages": [{"role": "user", "content": "é"}]}], extra={"a": [1.5, None]})
+    assert msgspec.json.decode(msgspec.json.encode(workload), type=Workload) == workload
