@@ -114,8 +114,7 @@ class EngineProcess:
         process.wait(_STOP_S)
         complaints.seek(0)
         raise ProviderFault(
-            f"the engine ended with exit code {process.returncode} before it was ready",
+            f"the engine ended with exit code {process.returncode} before it was ready: {excerpt(complaints.read())}",
             kind="engine_failed",
             phase="connect",
-            excerpt=excerpt(complaints.read()),
         )

@@ -1,0 +1,107 @@
+"""How llama.cpp's server keeps, closes and loses connections, and how many requests it decodes at once."""
+
+import asyncio
+import http.client
+import json
+import re
+import socket
+import urllib.request
+from typing import Any
+from urllib.parse import urlsplit
+
+import openai
+import pytest
+
+from splitsecond.clock import NS_PER_S, now_ns
+from splitsecond.testing.engine import EngineProcess
+
+BODY: dict[str, Any] = {"messages": [{"role": "user", "content": "tell me about the river"}]}
+
+
+def connect(engine: EngineProcess) -> http.client.HTTPConnection:
+    return http.client.HTTPConnection(urlsplit(engine.address).netloc, timeout=10)
+
+
+def busy_slots(engine: EngineProcess) -> int:
+    slots = json.loads(urllib.request.urlopen(f"{engine.address}/slots", timeout=10).read())
+    return sum(slot["is_processing"] for slot in slots)
+
+
+def predicted_tokens(engine: EngineProcess) -> int:
+    metrics = urllib.request.urlopen(f"{engine.address}/metrics", timeout=10).read().decode()
+    found = re.search(r"^llamacpp:tokens_predicted_total (\d+)", metrics, re.MULTILINE)
+    assert found
+    return int(found[1])
+
+
+def test_a_connection_serves_a_hundred_requests_and_is_closed(engine: EngineProcess) -> None:
+    connection = connect(engine)
+    connection.connect()
+    first = connection.sock
+    for request in range(1, 101):
+        connection.request("GET", "/health")
+        response = connection.getresponse()
+        response.read()
+        assert response.status == 200
+        last = response.headers["connection"] == "close"
+        assert last == (request == 100)
+    assert connection.sock is not first
+    connection.close()
+
+
+def test_a_connection_that_idles_is_closed_by_the_server(engine: EngineProcess) -> None:
+    connection = connect(engine)
+    connection.request("GET", "/health")
+    response = connection.getresponse()
+    response.read()
+    assert response.headers["keep-alive"] == "timeout=5, max=100"
+    assert isinstance(connection.sock, socket.socket)
+    assert connection.sock.recv(1) == b""  # after 5 s; the socket's own limit is 10 s
+    connection.close()
+
+
+def test_leaving_a_stream_frees_its_slot(engine: EngineProcess) -> None:
+    asked, before = 15_000, predicted_tokens(engine)
+    connection = connect(engine)
+    connection.request("POST", "/v1/chat/completions", json.dumps({**BODY, "stream": True, "max_tokens": asked}))
+    response = connection.getresponse()
+    assert response.readline().startswith(b"data:")
+    assert busy_slots(engine) == 1
+    response.close()
+    connection.close()
+    deadline_ns = now_ns() + 10 * NS_PER_S
+    while busy_slots(engine):
+        assert now_ns() < deadline_ns, "the slot was still busy 10 s after its client had left"
+    assert predicted_tokens(engine) - before < asked
+
+
+@pytest.mark.parametrize("concurrency", [1, 8, 32])
+def test_the_official_client_gets_every_token_at_any_concurrency(engine: EngineProcess, concurrency: int) -> None:
+    async def ask(client: openai.AsyncOpenAI) -> tuple[int, int]:
+        chunks = await client.chat.completions.create(
+            model=engine.model,
+            messages=BODY["messages"],
+            max_tokens=24,
+            stream=True,
+            stream_options={"include_usage": True},
+        )
+        words, counted = 0, 0
+        async for chunk in chunks:
+            words += any(choice.delta.content for choice in chunk.choices)
+            counted = chunk.usage.completion_tokens if chunk.usage else counted
+        return words, counted
+
+    async def ask_all() -> list[tuple[int, int]]:
+        async with openai.AsyncOpenAI(base_url=engine.base_url, api_key="none", timeout=30, max_retries=0) as client:
+            return await asyncio.gather(*(ask(client) for _ in range(concurrency)))
+
+    assert asyncio.run(ask_all()) == [(24, 24)] * concurrency
+
+
+def test_the_official_client_reads_a_plain_answer_and_the_list_of_models(engine: EngineProcess) -> None:
+    with openai.OpenAI(base_url=engine.base_url, api_key="none", timeout=30, max_retries=0) as client:
+        assert [model.id for model in client.models.list()] == ["tiny"]
+        reply = client.completions.create(model=engine.model, prompt="the river", max_tokens=5)
+    assert reply.usage
+    assert reply.usage.completion_tokens == 5
+    assert len(reply.choices[0].text.split()) == 5

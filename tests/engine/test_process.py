@@ -1,0 +1,112 @@
+"""Starting and stopping the engine: it says what is wrong, and it does not outlive whoever started it."""
+
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from urllib.parse import urlsplit
+
+import pytest
+
+from splitsecond.clock import NS_PER_S, now_ns
+from splitsecond.errors import CallerFault, ProviderFault, TimedOut
+from splitsecond.testing.engine import EngineProcess, __main__, available, process
+
+COMMAND = [sys.executable, "-m", "splitsecond.testing.engine"]
+
+
+def listens(address: str) -> bool:
+    parts = urlsplit(address)
+    assert parts.hostname
+    assert parts.port
+    with socket.socket() as probe:
+        return probe.connect_ex((parts.hostname, parts.port)) == 0
+
+
+def test_serves_while_the_context_is_open() -> None:
+    engine = EngineProcess(slots=1)
+    assert repr(engine) == "<EngineProcess stopped>"
+    with engine:
+        address, pid = engine.address, engine.pid
+        assert engine.base_url == f"{address}/v1"
+        assert engine.model == "tiny"
+        assert pid
+        assert repr(engine) == f"<EngineProcess {engine.base_url}>"
+        assert urllib.request.urlopen(f"{address}/health", timeout=10).read() == b'{"status":"ok"}'
+    assert not listens(address)
+    assert engine.pid is None
+    engine.stop()  # again: does nothing
+
+
+def test_wants_its_key() -> None:
+    with EngineProcess(slots=1, api_key="sesame") as engine:
+        request = urllib.request.Request(f"{engine.base_url}/completions", data=b'{"prompt":"the","max_tokens":1}')
+        with pytest.raises(urllib.error.HTTPError, match="401") as refused:
+            urllib.request.urlopen(request, timeout=10)
+        assert b'"error":{' in refused.value.read()
+        request.add_header("authorization", "Bearer sesame")
+        assert urllib.request.urlopen(request, timeout=10).status == 200
+
+
+def test_leaves_when_whoever_started_it_is_killed() -> None:
+    starter = (
+        "from splitsecond.testing.engine import EngineProcess\n"
+        "with EngineProcess(slots=1) as engine:\n"
+        "    print(engine.address, flush=True)\n"
+        "    input()\n"
+    )
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", starter], stdin=pipe, stdout=pipe, text=True) as parent:
+        assert parent.stdout
+        address = parent.stdout.readline().strip()
+        assert listens(address)
+        parent.kill()
+    deadline_ns = now_ns() + 10 * NS_PER_S
+    while listens(address):
+        assert now_ns() < deadline_ns, "the engine still listened 10 s after its parent was killed"
+
+
+def test_ends_at_sigterm_and_says_where_it_was() -> None:
+    with subprocess.Popen(COMMAND, stdout=subprocess.PIPE, text=True) as engine:
+        assert engine.stdout
+        assert engine.stdout.readline().startswith("READY http://127.0.0.1:")
+        engine.terminate()
+        assert engine.wait(10) == -15
+        assert engine.stdout.read() == ""
+
+
+def test_a_port_in_use_is_said_plainly() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = subprocess.run([*COMMAND, f"--port={port}"], capture_output=True, text=True, timeout=30)
+    assert done.returncode == 1
+    assert f"llama.cpp did not start on 127.0.0.1:{port}" in done.stderr
+
+
+def test_an_engine_that_ends_at_once_says_why() -> None:
+    with pytest.raises(ProviderFault, match="--slots: 0 is not from 1 to 256") as fault, EngineProcess(slots=0):
+        pass
+    assert fault.value.kind == "engine_failed"
+
+
+def test_an_engine_that_is_not_ready_in_time_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "_START_S", 0)
+    engine = EngineProcess(slots=1)
+    with pytest.raises(TimedOut, match="not ready after 0 s"), engine:
+        pass
+    assert engine.pid is None
+
+
+def test_without_its_packages_it_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert available()
+    monkeypatch.setitem(sys.modules, "xllamacpp", None)
+    assert not available()
+    with pytest.raises(CallerFault, match=r"pip install 'splitsecond\[engine\]'") as fault, EngineProcess():
+        pass
+    assert fault.value.kind == "engine_missing"
+    monkeypatch.setattr(sys, "argv", ["engine"])
+    assert __main__.main() == 3
+    assert capsys.readouterr().err == ("llama.cpp's engine is not installed here: pip install 'splitsecond[engine]'\n")
