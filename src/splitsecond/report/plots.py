@@ -8,6 +8,7 @@ Importing this module imports altair, which takes a third of a second: import it
 """
 
 from collections.abc import Sequence
+from math import ceil, floor, log10
 from typing import Any
 
 import altair as alt
@@ -20,6 +21,18 @@ from splitsecond.report.pictures import Picture
 from splitsecond.report.series import STAGES, Samples
 
 ECDF_HEIGHT, LOAD_HEIGHT, ROW_HEIGHT, AXIS_HEIGHT = 260, 300, 18, 56
+
+WIDE = 8
+"""From this ratio of the largest to the smallest value on, an axis is logarithmic."""
+
+TWO_LINES: dict[str, Any] = {
+    "labelExpr": "indexof(datum.label, '/') < 0 ? datum.label : [slice(datum.label, 0, indexof(datum.label, '/')), "
+    "slice(datum.label, indexof(datum.label, '/') + 1)]",
+    "labelLineHeight": 12,
+    "ticks": False,
+    "domain": False,
+}
+"""The provider over the model, so that the names of targets leave room for what is measured."""
 
 Records = list[dict[str, Any]]
 Layered = alt.LayerChart | alt.FacetChart
@@ -44,10 +57,8 @@ def ttft_distributions(run: Run, samples: Samples) -> list[Picture]:
     if not everything.size:
         return []
     low, high = float(everything.min()), float(everything.max())
-    wide = high > 8 * low
-    x = alt.X("ms:Q").title("time to first token, ms").axis(format="~s" if high >= 10_000 else ",~g", tickCount=6)
-    x = x.scale(type="log" if wide else "linear", domain=[low * 0.9, high * 1.05], nice=False)
-    y = alt.Y("share:Q").title("share of requests").axis(format="%", values=[0, 0.25, 0.5, 0.75, 0.95, 1])
+    x = alt.X("ms:Q").title("time to first token, ms").scale(**_scale(low, high)).axis(**_ticks(low, high))
+    y = alt.Y("share:Q").title("share of requests").axis(format="%", values=[0, 0.25, 0.5, 0.75, 0.95])
     pictures = []
     for level in rows.levels(run):
         curves, marks = [], []
@@ -136,7 +147,11 @@ def _lines(run: Run, records: Records, loads: list[float], unit: str, *, open_lo
     x = alt.X("load:Q").title(load).scale(type="log", nice=False).axis(values=loads, format="~g", grid=False)
     base = alt.Chart(_data(records)).encode(x, _colour(run))
     hover = _tooltip(load=load, p50="p50", low="p5", high="p95")
-    area = base.mark_area(opacity=0.14).encode(alt.Y("low:Q").title(unit), alt.Y2("high"))
+    low, high = min(record["low"] for record in records), max(record["high"] for record in records)
+    y = alt.Y("low:Q").title(unit)
+    if unit == "ms" and low > 0:
+        y = y.scale(**_scale(low, high)).axis(**_ticks(low, high))
+    area = base.mark_area(opacity=0.12).encode(y, alt.Y2("high"))
     line = base.mark_line().encode(alt.Y("p50:Q"))
     return alt.layer(area, line, base.mark_point().encode(alt.Y("p50:Q"), _shape(run), tooltip=hover))
 
@@ -204,15 +219,15 @@ def stages(run: Run) -> list[Picture]:
                     bar = {"stage": STAGES[stage], "ms": round(ms, 3), "begin": round(begin, 3)}
                     begin += ms
                     records.append({**at, **bar, "end": round(begin, 3)})
-                said = f"{rows.number(begin)} ms" + (f" · {level.title.lower()}" if several else "")
+                said = rows.number(begin) + (f" · {rows.load_words(condition)}" if several else "")
                 ends.append({**at, "end": round(begin, 3), "said": said})
         if not ends:
             continue
         y = _target_rows(run)
         offset = alt.YOffset("level:N").sort([level.title for level in rows.levels(run)])
-        room = max(end["end"] for end in ends) * (1.45 if several else 1.2) or 1.0
-        x = alt.X("begin:Q").title("ms").scale(domain=[0, room], nice=False)
-        colour = alt.Color("stage:N").scale(domain=list(STAGES.values()), range="ordinal")
+        room = max(end["end"] for end in ends) * (1.6 if several else 1.2) or 1.0
+        x = alt.X("begin:Q").title("ms").scale(domain=[0, room], nice=False).axis(tickCount=5)
+        colour = _stage_colour("stage", list(STAGES.values()))
         hover = _tooltip(level="", stage="", ms="ms")
         bars = alt.Chart(_data(records)).mark_bar().encode(x, alt.X2("end"), y, offset, colour, tooltip=hover)
         labels = alt.Chart(_data(ends)).mark_text(align="left", dx=5, baseline="middle")
@@ -252,12 +267,12 @@ def waterfalls(run: Run, samples: Samples) -> list[Picture]:
             for segment in segments
         ]
         named = list(dict.fromkeys(segment.target for segment in segments))
-        colour = alt.Color("step:N").scale(domain=list(series.STEPS), range="ordinal")
+        colour = _stage_colour("step", list(series.STEPS))
         chart = (
             alt.Chart(_data(records))
             .mark_bar()
             .encode(
-                alt.X("begin:Q").title("ms since the request was due"),
+                alt.X("begin:Q").title("ms since the request was due").axis(tickCount=5),
                 alt.X2("end"),
                 _target_rows(run, named),
                 alt.YOffset("which:N").sort(["typical", "slowest"]),
@@ -279,6 +294,20 @@ def waterfalls(run: Run, samples: Samples) -> list[Picture]:
             )
         )
     return pictures
+
+
+def _scale(low: float, high: float) -> dict[str, Any]:
+    """A logarithmic axis for positive values that lie far apart, else a linear one; the same for every level."""
+    kind = "log" if high > WIDE * low else "linear"
+    return {"type": kind, "domain": [low * 0.9, high * 1.05], "nice": False, "zero": False}
+
+
+def _ticks(low: float, high: float) -> dict[str, Any]:
+    """1, 2, 5, 10, … on a logarithmic axis, of which Vega would label every step."""
+    if high <= WIDE * low:
+        return {"format": ",~g", "tickCount": 5}
+    decades = range(floor(log10(low)), ceil(log10(high)) + 1)
+    return {"format": ",~g", "values": [step * 10.0**decade for decade in decades for step in (1, 2, 5)]}
 
 
 def _percentile_marks(condition: ConditionFindings, drawn: bool) -> Records:
@@ -310,12 +339,16 @@ def _colour(run: Run) -> alt.Color:
     return alt.Color("target:N").scale(domain=rows.targets(run), range="category")
 
 
+def _stage_colour(field: str, words: list[str]) -> alt.Color:
+    return alt.Color(f"{field}:N").scale(domain=words[::-1], range="ordinal")
+
+
 def _shape(run: Run) -> alt.Shape:
     return alt.Shape("target:N").scale(domain=rows.targets(run), range="symbol")
 
 
 def _target_rows(run: Run, shown: list[str] | None = None) -> alt.Y:
-    return alt.Y("target:N").sort(shown or rows.targets(run)).title(None).axis(ticks=False, domain=False)
+    return alt.Y("target:N").sort(shown or rows.targets(run)).title(None).axis(**TWO_LINES)
 
 
 def _tooltip(**fields: str) -> list[alt.Tooltip]:

@@ -38,16 +38,10 @@ def body(run: Run, pictures: Pictures) -> Markup:
                 pictures,
                 "ttft",
                 "Time to first token",
-                "How the waiting times are spread. A steep curve is a steady target; a long foot to the right is what "
+                "How the waiting times are spread. A steep curve is a steady target; a long tail to the right is what "
                 "one user in twenty feels.",
             ),
-            _plotted(
-                run,
-                pictures,
-                "load",
-                "What load does",
-                "The line is the median, the band holds nine of ten requests.",
-            ),
+            _load(run, pictures),
             _plotted(
                 run,
                 pictures,
@@ -82,8 +76,8 @@ def _opening(run: Run) -> Markup:
     sent = sum(condition.requests for condition in run.conditions)
     failed = sum(condition.errors for condition in run.conditions)
     what = (
-        f"{sent:,} requests to {_listed(shown)}, at {_listed(loads)}, measured on {run.began} "
-        f"with splitsecond {run.version or '(version not kept)'}. "
+        f"{sent:,} requests to {_listed(shown)}, at {_listed(loads)}, "
+        f"measured on {run.began[:10]} at {run.began[11:16]} UTC. "
         + (f"{failed:,} of them failed." if failed else "None of them failed.")
     )
     parts = [tag("h1", title(run)), tag("p", what if run.conditions else "Nothing was measured.", class_="lead")]
@@ -157,7 +151,7 @@ def _rows(run: Run, condition: ConditionFindings) -> list[Markup]:
     remarks += [(note, "remark") for note in condition.notes]
     return [
         tag("tr", *cells),
-        *(tag("tr", tag("td", text, colspan=len(cells), class_=look)) for text, look in remarks),
+        *(tag("tr", tag("td", tag("span", text), colspan=len(cells), class_=look)) for text, look in remarks),
     ]
 
 
@@ -264,8 +258,17 @@ def _plotted(run: Run, pictures: Pictures, name: str, heading: str, text: str, *
         )
         for picture in shown
     ]
-    grid = tag("div", *figures, class_="plots" if len(figures) > 1 else "plots single")
+    grid = tag("div", *figures, class_=f"plots {name}" if len(figures) > 1 else "plots single")
     return _section(name, heading, tag("p", text), _legend(run, shown[0].legend), grid, *after)
+
+
+def _load(run: Run, pictures: Pictures) -> Markup:
+    if len(rows.levels(run)) > 1:
+        return _plotted(
+            run, pictures, "load", "What load does", "The line is the median, the band holds nine of ten requests."
+        )
+    text = "The mark is the median, nine of ten requests lie on the bar."
+    return _plotted(run, pictures, "load", "How far requests differ", text)
 
 
 def _stages(run: Run, pictures: Pictures) -> Markup:
@@ -273,8 +276,8 @@ def _stages(run: Run, pictures: Pictures) -> Markup:
         "Medians of each stage of a request. Network is the round-trip time of the connection; provider is what is "
         "left until the first token: queue, prefill and the first step. DNS, TCP and TLS are 0 on a warm connection."
     )
-    columns: list[Column] = [(f"{label}, ms", _stage(stage)) for stage, label in STAGES.items()]
-    table = _condition_table(run, "Medians of the stages", columns)
+    columns: list[Column] = [(label, _stage(stage)) for stage, label in STAGES.items()]
+    table = _condition_table(run, "Medians of the stages, ms", columns)
     return _plotted(run, pictures, "stages", "Where the time goes", text, *table)
 
 
@@ -285,18 +288,18 @@ def _stage(name: str) -> Callable[[ConditionFindings], str]:
 def _instrument(run: Run) -> Markup:
     columns: list[Column] = [
         ("arrival times", lambda c: "kernel" if c.instrument.kernel_time else "at the read"),
-        ("read lag p50, ms", lambda c: number(c.instrument.lag_p50_ms)),
-        ("p99, ms", lambda c: number(c.instrument.lag_p99_ms)),
-        ("max, ms", lambda c: number(c.instrument.lag_max_ms)),
-        ("sent late p50, ms", lambda c: number(c.instrument.late_p50_ms)),
-        ("late p99, ms", lambda c: number(c.instrument.late_p99_ms)),
+        ("read lag p50", lambda c: number(c.instrument.lag_p50_ms)),
+        ("read lag p99", lambda c: number(c.instrument.lag_p99_ms)),
+        ("read lag max", lambda c: number(c.instrument.lag_max_ms)),
+        ("sent late p50", lambda c: number(c.instrument.late_p50_ms)),
+        ("sent late p99", lambda c: number(c.instrument.late_p99_ms)),
         ("in flight", lambda c: number(c.instrument.in_flight)),
         ("waited for a processor", lambda c: rows.share(c.instrument.runqueue_wait_share)),
-        ("CPU ms per 1,000 tokens", lambda c: number(c.instrument.cpu_ms_per_1000_tokens)),
+        ("CPU per 1,000 tokens", lambda c: number(c.instrument.cpu_ms_per_1000_tokens)),
         ("garbage collections", lambda c: str(c.instrument.collections)),
     ]
     words = tag("ul", *(tag("li", sentence) for sentence in rows.instrument_sentences(run)))
-    table = _condition_table(run, "The instrument in each condition", columns)
+    table = _condition_table(run, "The instrument in each condition, times in ms", columns)
     return _section("instrument", "The instrument's own error", words, *table)
 
 
@@ -308,7 +311,7 @@ def _errors(run: Run) -> Markup:
             tag("td", rows.load_words(c)),
             tag("td", kind),
             tag("td", f"{count} of {c.requests}"),
-            tag("td", c.error_examples.get(kind, MISSING), class_="text"),
+            tag("td", c.error_examples.get(kind, MISSING)),
         )
         for level in rows.levels(run)
         for c in level.conditions
@@ -316,12 +319,12 @@ def _errors(run: Run) -> Markup:
     ]
     if not body:
         return _section("errors", "Errors", tag("p", "No measured request failed."))
-    table = _table("Errors by class", ["target", "load", "class", "requests", "an example"], body)
+    table = _table("Errors by class", ["target", "load", "class", "requests", "an example"], body, prose=True)
     return _section("errors", "Errors", table)
 
 
 def _definitions() -> Markup:
-    terms = [part for word, text in DEFINITIONS.items() for part in (tag("dt", word), tag("dd", text))]
+    terms = [tag("div", tag("dt", word), tag("dd", text)) for word, text in DEFINITIONS.items()]
     return _section("definitions", "What the figures mean", tag("dl", *terms))
 
 
@@ -332,18 +335,17 @@ def _again(run: Run) -> Markup:
     for caption, held in (("Settings", run.asked), ("Environment", run.environment)):
         settings = [(name, value) for name, value in rows.flat(held) if name not in {"", "command"}]
         if settings:
-            body = [
-                tag("tr", tag("th", name, scope="row"), tag("td", value, class_="text")) for name, value in settings
-            ]
-            parts += [tag("h3", caption), _table(caption, ["name", "value"], body)]
+            body = [tag("tr", tag("th", name, scope="row"), tag("td", value)) for name, value in settings]
+            parts += [tag("h3", caption), _table(caption, ["name", "value"], body, prose=True)]
     identity = f"Run {run.id}, begun {run.began}, splitsecond {run.version or MISSING}, format {run.schema}."
     return _section("again", "To run it again", *parts, tag("p", identity, class_="note"))
 
 
-def _table(caption: str, head: Sequence[str], body: Sequence[Markup]) -> Markup:
-    """A table that scrolls inside itself, so that a narrow page does not."""
+def _table(caption: str, head: Sequence[str], body: Sequence[Markup], *, prose: bool = False) -> Markup:
+    """A table that scrolls inside itself, so that a narrow page does not. `prose`: its last column holds words."""
     heading = tag("thead", tag("tr", *(tag("th", name, scope="col") for name in head)))
-    table = tag("table", tag("caption", caption), heading, tag("tbody", *body))
+    look = {"class_": "prose"} if prose else {}
+    table = tag("table", tag("caption", caption), heading, tag("tbody", *body), **look)
     return tag("div", table, class_="scroll", tabindex=0, role="region", aria_label=caption)
 
 
@@ -351,8 +353,9 @@ def _legend(run: Run, kind: str) -> Markup:
     if kind == "targets":
         entries = [tag("li", _swatch(run, target), target) for target in rows.targets(run)]
     else:
-        words = STAGES.values() if kind == "stages" else STEPS
-        entries = [tag("li", tag("i", class_=f"box stage-{i}"), word) for i, word in enumerate(words)]
+        words = list(STAGES.values() if kind == "stages" else STEPS)
+        colours = range(len(words) - 1, -1, -1)
+        entries = [tag("li", tag("i", class_=f"box stage-{i}"), word) for i, word in zip(colours, words, strict=True)]
     return tag("ul", *entries, class_="legend")
 
 

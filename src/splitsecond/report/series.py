@@ -32,6 +32,7 @@ STAGES = {
 """The stages of `ConditionFindings.phases_ms`, in order, and their names in a report."""
 
 STEPS = ("waiting to leave", "connecting", "until the response head", "until the first token", "streaming")
+"""What a single request does, in order. Read backwards, steps and stages of the same place take the same colour."""
 
 Samples = Mapping[str, Sequence[Observation]]
 

@@ -8,15 +8,16 @@ On a narrow console an interval stands under its figure instead of beside it.
 from collections.abc import Sequence
 from pathlib import Path
 
+from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from splitsecond.analysis.findings import ConditionFindings, Run, Spread
+from splitsecond.analysis.findings import ConditionFindings, Run
 from splitsecond.report import rows
 from splitsecond.report.rows import Cell, printable
 
-NARROW = 120
+NARROW = 110
 """Columns below which intervals go under their figures."""
 
 
@@ -27,6 +28,8 @@ def run_table(run: Run, console: Console, files: Sequence[Path] = ()) -> None:
         for condition in level.conditions:
             _remarks(condition, console)
         console.print()
+    if weak := _too_few(run):
+        console.print(Text(f"Dim, n < {weak}: too few requests for the figure; it needs that many.\n", "dim"))
     for reason in run.invalid:
         console.print(Text(f"INVALID: {printable(reason)}", "bold red"))
     for statement in run.statements:
@@ -41,42 +44,52 @@ def run_table(run: Run, console: Console, files: Sequence[Path] = ()) -> None:
         console.print(Text(str(path), "cyan"), soft_wrap=True)
 
 
+def _too_few(run: Run) -> str:
+    """The numbers of requests that figures of the tables would have needed, as "72"."""
+    spreads = [spread for c in run.conditions for spread in (rows.ttft(c), c.tps) if spread.n]
+    needed = {spread.needs[name] for spread in spreads for name in ("p50", "p95") if name in spread.needs}
+    return " or ".join(map(str, sorted(needed)))
+
+
 def _level_table(level: rows.Level, *, wide: bool) -> Table:
-    table = Table(title=level.title, title_justify="left", title_style="bold", header_style="bold", pad_edge=False)
+    table = Table(title=level.title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("target", overflow="fold")
-    first = level.first_token
-    for heading in (f"{first} p50\nms", "TPS p50\ntokens/s", f"{first} p95\nms", "TPS p95\ntokens/s"):
-        table.add_column(heading, justify="right", no_wrap=wide)
+    table_cells = [[_name(c) for c in level.conditions]]
+    for percentile in ("p50", "p95"):
+        waits = [rows.cell(rows.ttft(c), percentile) for c in level.conditions]
+        paces = [rows.cell(c.tps, percentile) for c in level.conditions]
+        table.add_column(f"{level.first_token} {percentile}\nms", justify="right", no_wrap=True)
+        table.add_column(f"TPS {percentile}\ntokens/s", justify="right", no_wrap=True)
+        table_cells += [_figures(waits, wide=wide), _figures(paces, wide=wide)]
     table.add_column("system\ntokens/s", justify="right")
     table.add_column("errors", justify="right")
-    for condition in level.conditions:
-        table.add_row(*_row(condition, wide=wide))
+    table_cells.append([Text(rows.number(c.output_tokens_per_s)) for c in level.conditions])
+    table_cells.append([Text(rows.errors(c), "red" if c.errors else "") for c in level.conditions])
+    for row in zip(*table_cells, strict=True):
+        table.add_row(*row)
     return table
 
 
-def _row(condition: ConditionFindings, *, wide: bool) -> list[Text]:
+def _name(condition: ConditionFindings) -> Text:
     name = Text(printable(condition.target))
     if condition.invalid:
         name.append(" INVALID", "bold red")
-    figures: list[tuple[Spread, str]] = [
-        (rows.ttft(condition), "p50"),
-        (condition.tps, "p50"),
-        (rows.ttft(condition), "p95"),
-        (condition.tps, "p95"),
-    ]
-    return [
-        name,
-        *(_cell(rows.cell(spread, percentile), wide=wide) for spread, percentile in figures),
-        Text(rows.number(condition.output_tokens_per_s)),
-        Text(rows.errors(condition), "red" if condition.errors else ""),
-    ]
+    return name
 
 
-def _cell(cell: Cell, *, wide: bool) -> Text:
-    text = Text(cell.figure, "dim" if cell.needs else "")
-    if cell.remark:
-        text.append(("  " if wide else "\n") + cell.remark, "dim")
-    return text
+def _figures(cells: Sequence[Cell], *, wide: bool) -> list[Text]:
+    """One column of figures, each with its interval beside it (padded, so that the figures align) or beneath it."""
+    remarks = [f"n < {cell.needs}" if cell.needs else cell.interval for cell in cells]
+    width = max(map(len, remarks))
+    texts = []
+    for cell, remark in zip(cells, remarks, strict=True):
+        text = Text(cell.figure, "dim" if cell.needs else "")
+        if wide and width:
+            text.append("  " + remark.ljust(width), "dim")
+        elif remark:
+            text.append("\n" + remark, "dim")
+        texts.append(text)
+    return texts
 
 
 def _remarks(condition: ConditionFindings, console: Console) -> None:

@@ -3,7 +3,7 @@
 Targets take the palette of Okabe and Ito, which stays apart for colour-blind eyes, in an order that keeps neighbours
 far apart; each colour is darkened or lightened until it has a contrast of 3:1 against its ground (WCAG 1.4.11). A
 target also has a shape of its own, so colour is never the only sign. What a request spends its time on (`STAGES`) has
-a palette of its own, so that a stage is never taken for a target.
+a palette of its own, so that a stage is never taken for a target; it runs from the end of a request to its beginning.
 
 A specification names no colour: it says "category" for targets and "ordinal" for stages, and these configurations
 say what that is. So one specification is drawn in both themes.
@@ -36,7 +36,7 @@ LIGHT = Theme(
     faint="#5b636d",
     line="#dfe3e8",
     targets=["#0072b2", "#d55e00", "#009270", "#b5578f", "#a87400", "#2e8fc6", "#6b7078", "#7d7a00"],
-    stages=["#8a929c", "#6a7b90", "#4d6480", "#c98500", "#b4472f", "#5b8fc7"],
+    stages=["#5b8fc7", "#b4472f", "#c98500", "#4d6480", "#7c8ea6", "#8f857a"],
 )
 DARK = Theme(
     name="dark",
@@ -45,7 +45,7 @@ DARK = Theme(
     faint="#a3abb5",
     line="#2d333b",
     targets=["#4c9be8", "#f07f3c", "#2fc49a", "#e39ac6", "#f2b134", "#8fd0f5", "#a8adb4", "#e3da54"],
-    stages=["#b3bac3", "#93a3b8", "#7489a6", "#e3a63a", "#e07a62", "#6ea3dc"],
+    stages=["#6ea3dc", "#e07a62", "#e3a63a", "#7f93b3", "#b3bfd1", "#bdb3a6"],
 )
 THEMES = (LIGHT, DARK)
 
