@@ -1,0 +1,51 @@
+"""A request as bytes. What a caller must not be able to do by accident, such as a header in a header, is refused here.
+
+Accept-Encoding is "identity": a compressor holds tokens back until it has a block, which would be timed as the
+model's slowness. Head and body are one piece, so that they leave in one packet where they fit.
+"""
+
+import re
+
+from splitsecond.errors import CallerFault
+from splitsecond.transport.exchange import Origin, Request, check_target
+
+_OURS = frozenset({"content-length", "transfer-encoding"})
+_METHODS_WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110 section 5.6.2
+_NOT_IN_VALUE = re.compile(r"[^\t\x20-\x7e\x80-\xff]")
+
+
+def rendered(request: Request, origin: Origin, *, via_proxy: bool = False, extra: str = "") -> bytes:
+    """The bytes of `request`. `via_proxy`: the request line names the whole URL; `extra`: header lines of ours.
+
+    Raises `CallerFault` for a method, path or header that cannot be sent. No message holds a header's value.
+    """
+    if not _TOKEN.fullmatch(request.method):
+        raise CallerFault(f"got the method {request.method!r}, expected one like POST", kind="bad_request")
+    check_target(request.path)
+    names = {_checked(name, value) for name, value in request.headers}
+    lines = [f"{request.method} {origin if via_proxy else ''}{request.path} HTTP/1.1"]
+    if "host" not in names:
+        lines.append(f"Host: {origin.authority}")
+    lines += [f"{name}: {value.strip()}" for name, value in request.headers]
+    if "accept-encoding" not in names:
+        lines.append("Accept-Encoding: identity")
+    if request.body or request.method in _METHODS_WITH_BODY:
+        lines.append(f"Content-Length: {len(request.body)}")
+    return ("\r\n".join(lines) + "\r\n" + extra + "\r\n").encode("latin-1") + request.body
+
+
+def _checked(name: str, value: str) -> str:
+    """The header's name in lower case."""
+    key = name.lower()
+    if not _TOKEN.fullmatch(name):
+        raise CallerFault(f"got the header name {name!r}, expected letters, digits and dashes", kind="bad_header")
+    if key in _OURS:
+        raise CallerFault(f"the header {name} is set by the transport, and only there", kind="bad_header")
+    if found := _NOT_IN_VALUE.search(value):
+        raise CallerFault(
+            f"the value of header {name} holds {found.group()!r} at position {found.start()} of {len(value)}",
+            kind="bad_header",
+            hint="If it is a key, look for a line break or a copied character in it.",
+        )
+    return key
