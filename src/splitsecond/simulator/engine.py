@@ -12,7 +12,7 @@ slow the server down.
 """
 
 from collections import deque
-from collections.abc import Hashable
+from typing import Generic, TypeVar
 
 import msgspec
 
@@ -20,38 +20,42 @@ from splitsecond.clock import NS_PER_MS, NS_PER_S
 from splitsecond.errors import Overloaded
 from splitsecond.simulator.profile import EngineSpec
 
+Key = TypeVar("Key")
+"""What the caller knows a request by. Hashable."""
 
-class Emission(msgspec.Struct, frozen=True):
+
+class Emission(msgspec.Struct, Generic[Key], frozen=True):
     """Token `index` (from 0) of request `key`, produced at the end of a step, at `at_ns`."""
 
-    key: Hashable
+    key: Key
     index: int
     at_ns: int
 
 
-class _Sequence(msgspec.Struct):
-    key: Hashable
+class _Sequence(msgspec.Struct, Generic[Key]):
+    key: Key
     prompt_left: int
     output_left: int
     produced: int = 0
     in_batch: bool = False
 
 
-class Engine:
+class Engine(Generic[Key]):
     """The server. `submit` and `cancel` requests, then `advance` whenever `next_ns` is reached."""
 
     def __init__(self, spec: EngineSpec) -> None:
         self._spec = spec
-        self._waiting: deque[_Sequence] = deque()
-        self._running: dict[Hashable, _Sequence] = {}
+        self._waiting: deque[_Sequence[Key]] = deque()
+        self._running: dict[Key, _Sequence[Key]] = {}
         self._ends_ns: int | None = None
+        self._ended_ns = 0
 
     @property
     def next_ns(self) -> int | None:
         """When the current step ends; None while there is nothing to do."""
         return self._ends_ns
 
-    def submit(self, key: Hashable, *, prompt_tokens: int, output_tokens: int, now_ns: int) -> None:
+    def submit(self, key: Key, *, prompt_tokens: int, output_tokens: int, now_ns: int) -> None:
         """Take a request. Raises `Overloaded` when slots and queue are full."""
         limit = self._spec.queue_limit
         free = self._spec.slots - len(self._running)
@@ -62,19 +66,19 @@ class Engine:
             )
         self._waiting.append(_Sequence(key, max(prompt_tokens, 1), max(output_tokens, 1)))
         if self._ends_ns is None:
-            self._begin_step(now_ns)
+            self._begin_step(max(now_ns, self._ended_ns))
 
-    def cancel(self, key: Hashable) -> None:
+    def cancel(self, key: Key) -> None:
         """Forget a request, wherever it is; its slot is free from the next step on. Unknown keys are ignored."""
         if self._running.pop(key, None) is None:
             self._waiting = deque(sequence for sequence in self._waiting if sequence.key != key)
 
-    def advance(self) -> list[Emission]:
+    def advance(self) -> list[Emission[Key]]:
         """End the current step and begin the next one, at once. Gives the tokens of the step that ended."""
         ended_ns = self._ends_ns
         if ended_ns is None:
             return []
-        emissions: list[Emission] = []
+        emissions: list[Emission[Key]] = []
         for sequence in list(self._running.values()):
             if not sequence.in_batch or sequence.prompt_left:
                 continue
@@ -83,6 +87,7 @@ class Engine:
             sequence.output_left -= 1
             if not sequence.output_left:
                 del self._running[sequence.key]
+        self._ended_ns = ended_ns
         self._begin_step(ended_ns)
         return emissions
 

@@ -1,0 +1,136 @@
+"""One answer: takes tokens as they are produced, sends each when it is due, keeps planned and actual times.
+
+Tokens come from a feed (`feeds`) by `offer`, in order, and a fault may put them off or cut them short. Nothing is
+written before the head has gone (`open`), and nothing of an answer that is held back (`buffered`, or not streamed)
+before the end. `app` waits for `outcome` and ends the response.
+"""
+
+import asyncio
+from array import array
+from collections.abc import Callable
+from typing import Literal
+
+from splitsecond import clock
+from splitsecond.pacing import Pacer
+from splitsecond.simulator.faults import PlannedFault
+
+Outcome = Literal["complete", "cut", "error_event", "closed_by_client", "slow_reader", "abandoned"]
+
+MALFORMED = b'data: {"id":"chatcmpl-malformed","choices":[{"index":0,"del\n\n'
+DEFAULT_SECONDS = 2.0
+
+
+class Answer:
+    """`tokens` are to be sent; `render` makes the bytes of one, `write` sends them (False: the client does not read).
+
+    `held`: keep all of it back, until `release`.
+    """
+
+    def __init__(
+        self,
+        *,
+        tokens: int,
+        pacer: Pacer,
+        fault: PlannedFault | None,
+        render: Callable[[int], bytes],
+        write: Callable[[bytes], bool],
+        error: bytes,
+        held: bool,
+    ) -> None:
+        self.tokens = tokens
+        self.planned_ns: array[int] = array("q")
+        self.actual_ns: array[int] = array("q")
+        self.outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        self._pacer = pacer
+        self._render = render
+        self._write = write
+        self._error = error
+        self._hold = held or (fault is not None and fault.kind == "buffered")
+        self._waiting: list[bytes] | None = []
+        self._kind = fault.kind if fault else None
+        self._after = min(fault.after if fault and fault.after is not None else 1, tokens)
+        self._delay_ns = (
+            round((DEFAULT_SECONDS if fault.seconds is None else fault.seconds) * clock.NS_PER_S) if fault else 0
+        )
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more will be sent."""
+        return self.outcome.done()
+
+    async def head_due(self, arrived_ns: int) -> None:
+        """Wait until the head may go, or until it is over."""
+        if self._kind == "slow_head":
+            gone = asyncio.Event()
+            self.outcome.add_done_callback(lambda _: gone.set())
+            alarm = self._pacer.call_at(arrived_ns + self._delay_ns, gone.set)
+            await gone.wait()
+            alarm.cancel()
+
+    def due_ns(self, index: int, produced_ns: int) -> int:
+        """When token `index`, which the provider produced at `produced_ns`, is to leave."""
+        late = self._kind in ("slow_head", "slow_first_token") or (self._kind == "stall" and index >= self._after)
+        return produced_ns + self._delay_ns if late else produced_ns
+
+    def offer(self, index: int, produced_ns: int) -> None:
+        """Token `index` was produced: send it now, or when a fault lets it go."""
+        due_ns = self.due_ns(index, produced_ns)
+        if due_ns == produced_ns:
+            self.send(index, due_ns)
+        else:
+            self._pacer.call_at(due_ns, self.send, index, due_ns)
+
+    def send(self, index: int, due_ns: int) -> None:
+        """Token `index` is due."""
+        if self.over or (index == self._after and self._strikes()):
+            return
+        self.planned_ns.append(due_ns)
+        self._put(self._render(index), is_token=True)
+        if index + 1 == self.tokens and not self.over and not (self._after == self.tokens and self._strikes()):
+            self.end("complete")
+
+    def open(self) -> None:
+        """The head has gone: what was produced meanwhile follows, unless it is held back."""
+        if not self._hold:
+            self.release()
+
+    def release(self) -> None:
+        """Send what was held back, all at once."""
+        waiting, self._waiting = self._waiting, None
+        if waiting:
+            self.stamp()
+            self._write(b"".join(waiting))
+
+    def stamp(self) -> None:
+        """Whatever is planned but not sent leaves now."""
+        now = clock.now_ns()
+        self.actual_ns.extend([now] * (len(self.planned_ns) - len(self.actual_ns)))
+
+    def end(self, outcome: Outcome) -> None:
+        """Nothing more will be sent, because of `outcome`. The first one counts."""
+        if not self.outcome.done():
+            self.outcome.set_result(outcome)
+
+    def closed_by_client(self) -> None:
+        """The client has gone."""
+        self.end("closed_by_client")
+
+    def _put(self, data: bytes, *, is_token: bool) -> None:
+        if self._waiting is not None:
+            self._waiting.append(data)
+            return
+        if is_token:
+            self.actual_ns.append(clock.now_ns())
+        if not self._write(data):
+            self.end("slow_reader")
+
+    def _strikes(self) -> bool:
+        """The fault's moment has come. Whether that is the end."""
+        if self._kind == "malformed":
+            self._put(MALFORMED, is_token=False)
+        elif self._kind == "error_event":
+            self._put(self._error, is_token=False)
+            self.end("error_event")
+        elif self._kind == "cut":
+            self.end("cut")
+        return self.over

@@ -1,0 +1,97 @@
+"""One request, understood: what it asks for, and what is to go wrong with it. Decided before anything is done."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from splitsecond.errors import CallerFault
+from splitsecond.events import Usage
+from splitsecond.service import Operation
+from splitsecond.simulator import faults
+from splitsecond.simulator.faults import PlannedFault
+from splitsecond.simulator.profile import Profile
+from splitsecond.simulator.words import count_tokens
+from splitsecond.wire.openai import ServerRequest, parse_request
+
+MAX_OUTPUT_TOKENS = 32_768
+MAX_ID_CHARACTERS = 200
+DEFAULT_USAGE_FACTOR = 2.0
+
+
+class Refusal(Exception):
+    """A request that is answered with an HTTP error, in OpenAI's form. `retry_after` is in seconds."""
+
+    def __init__(self, status: int, message: str, *, code: str, retry_after: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.code = code
+        self.retry_after = retry_after
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """A request. `number` counts the provider's requests from 1; `finish` is why the answer will end."""
+
+    request_id: str
+    number: int
+    arrived_ns: int
+    request: ServerRequest
+    prompt_tokens: int
+    output_tokens: int
+    finish: str
+    fault: PlannedFault | None
+
+    @property
+    def fault_kind(self) -> str:
+        """The kind of fault that strikes it, or ""."""
+        return self.fault.kind if self.fault else ""
+
+    def usage(self) -> Usage:
+        """What will be reported: the truth, unless the fault is `wrong_usage`."""
+        output = self.output_tokens
+        if self.fault is not None and self.fault.kind == "wrong_usage":
+            output = round(output * (DEFAULT_USAGE_FACTOR if self.fault.factor is None else self.fault.factor))
+        return Usage(0, self.prompt_tokens, output)
+
+
+def understand(
+    profile: Profile,
+    operation: Operation,
+    headers: Mapping[bytes, bytes],
+    body: bytes,
+    *,
+    number: int,
+    arrived_ns: int,
+) -> Asked:
+    """The request in `body`, as `profile` would take it. Raises `Refusal` for one that it would not."""
+    try:
+        request = parse_request(operation, body)
+        header = headers.get(faults.HEADER.encode())
+        if header is not None:
+            fault: PlannedFault | None = faults.from_header(header.decode("latin-1"))
+        else:
+            fault = faults.first_striking(profile.faults, number)
+    except CallerFault as error:
+        raise Refusal(400, str(error), code=error.kind) from error
+    if request.model not in (profile.model, profile.name, *profile.aliases):
+        raise Refusal(
+            404, f"the model {request.model!r} does not exist here; this is {profile.model!r}", code="model_not_found"
+        )
+    limit = request.max_tokens or profile.output_tokens
+    if limit > MAX_OUTPUT_TOKENS:
+        raise Refusal(400, f"max_tokens is {limit}, more than {MAX_OUTPUT_TOKENS}", code="max_tokens")
+    if request.n != 1:
+        raise Refusal(400, f"n is {request.n}, but a simulated provider gives one choice", code="n")
+    natural = profile.natural_tokens
+    ends_itself = natural is not None and natural < limit and request.fields.get("ignore_eos") != b"true"
+    given_id = headers.get(b"x-client-request-id", b"").decode("latin-1")[:MAX_ID_CHARACTERS]
+    return Asked(
+        request_id=given_id or f"{profile.name}-{number}",
+        number=number,
+        arrived_ns=arrived_ns,
+        request=request,
+        prompt_tokens=count_tokens(operation, request.prompt_text),
+        output_tokens=natural if natural is not None and ends_itself else limit,
+        finish="stop" if ends_itself else "length",
+        fault=fault,
+    )

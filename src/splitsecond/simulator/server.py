@@ -1,0 +1,109 @@
+"""The process: binds the ports, serves several providers on one loop, says when each answers.
+
+One uvicorn server listens on all the ports. Which loop it runs on was decided by measurement, see `new_loop`.
+"""
+
+import asyncio
+import gc
+import socket
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import uvicorn
+
+from splitsecond.errors import CallerFault
+from splitsecond.pacing import Pacer
+from splitsecond.simulator.app import SimulatedProvider, Simulator
+from splitsecond.simulator.connection import Connection
+from splitsecond.simulator.profile import Profile, load
+from splitsecond.simulator.truth import Truth
+
+BACKLOG = 2048
+KEEP_ALIVE_S = 75
+"""As nginx: longer than a benchmark's pause between two conditions."""
+
+
+def serve(
+    profiles: Sequence[str], *, host: str = "127.0.0.1", port: int = 9001, seed: int = 0, log: Path | None = None
+) -> None:
+    """Serve until SIGINT or SIGTERM. `profiles` are names, aliases or paths; ports count up from `port` (0: any free).
+
+    Prints ``READY name url model=…`` for each when they answer. Raises `CallerFault`: an unknown profile, a port that
+    is taken, a log that cannot be written.
+    """
+    loaded = [load(name) for name in profiles]
+    if not loaded:
+        raise CallerFault("no profile given", kind="no_profile", hint='For example "groq".')
+    truth = Truth(log)
+    sockets = _bind(host, port, len(loaded))
+    try:
+        with asyncio.Runner(loop_factory=new_loop) as runner:
+            runner.run(_serve(dict(zip(sockets, loaded, strict=True)), seed, truth))
+    except KeyboardInterrupt:
+        pass  # uvicorn has ended in good order, and passes the signal on
+    finally:
+        truth.close()
+
+
+def new_loop() -> asyncio.AbstractEventLoop:
+    """The loop to serve on."""
+    return asyncio.new_event_loop()
+
+
+class _Server(uvicorn.Server):
+    """Tells when it answers."""
+
+    def __init__(self, config: uvicorn.Config, ready: Sequence[str]) -> None:
+        super().__init__(config)
+        self._ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        gc.freeze()  # what start-up left behind need not be looked through again and again
+        print(*self._ready, sep="\n", flush=True)
+
+
+async def _serve(profiles: Mapping[socket.socket, Profile], seed: int, truth: Truth) -> None:
+    with Pacer(asyncio.get_running_loop()) as pacer:
+        providers = {
+            bound.getsockname()[1]: SimulatedProvider(profile, seed=seed, pacer=pacer, truth=truth)
+            for bound, profile in profiles.items()
+        }
+        config = uvicorn.Config(
+            Simulator(providers),
+            http=Connection,
+            ws="none",
+            lifespan="off",
+            interface="asgi3",
+            proxy_headers=False,
+            server_header=False,
+            access_log=False,
+            log_level="warning",
+            backlog=BACKLOG,
+            timeout_keep_alive=KEEP_ALIVE_S,
+            timeout_graceful_shutdown=1,
+        )
+        await _Server(config, [_ready_line(*item) for item in profiles.items()]).serve(list(profiles))
+
+
+def _ready_line(bound: socket.socket, profile: Profile) -> str:
+    host, port = bound.getsockname()[:2]
+    return f"READY {profile.name} http://{f'[{host}]' if ':' in host else host}:{port}/v1 model={profile.model}"
+
+
+def _bind(host: str, port: int, count: int) -> list[socket.socket]:
+    bound: list[socket.socket] = []
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        for number in range(count):
+            wanted = port + number if port else 0
+            bound.append(socket.create_server((host, wanted), family=family, backlog=BACKLOG))
+    except (OSError, OverflowError) as error:
+        for one in bound:
+            one.close()
+        raise CallerFault(
+            f"cannot listen on {host}:{wanted}: {error}",
+            kind="cannot_listen",
+            hint="Choose another with --port; 0 takes a free one.",
+        ) from error
+    return bound
