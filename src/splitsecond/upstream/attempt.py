@@ -4,8 +4,8 @@
 the two lies no task and no queue: the callback decodes and keeps the book, and wakes somebody only when somebody waits:
 once for the first token, once for the end, and for each read only if the caller asks for events one by one.
 
-Deadlines cost nothing per token: one timer sleeps until the earliest moment at which a deadline could have passed, looks
-at what has arrived since, and sleeps again.
+Deadlines cost nothing per token: one timer sleeps until the earliest moment at which a deadline could have passed,
+looks at what has arrived since, and sleeps again.
 
 The end of an answer is the end of the HTTP body, because only then can the connection serve again. A server that has
 said everything but leaves the body open is given `LINGER_NS`, then closed: that is not an error.

@@ -8,19 +8,31 @@ import asyncio
 import os
 from collections.abc import Mapping
 from itertools import count
+from typing import Protocol
 
 import msgspec
 
 from splitsecond import __version__
 from splitsecond.errors import CallerFault, Fault
-from splitsecond.service import Call
+from splitsecond.service import Call, Operation
 from splitsecond.timing.timeline import Timeline
 from splitsecond.transport.client import Client
 from splitsecond.transport.exchange import Origin, Request
 from splitsecond.upstream.attempt import Attempt, Observer
 from splitsecond.upstream.spec import TargetSpec, api_key
 from splitsecond.wire import openai
-from splitsecond.wire.dialect import Dialect, Quirks
+from splitsecond.wire.dialect import Decoder, Encoded, Quirks
+
+
+class Dialect(Protocol):
+    """What a dialect of `wire` offers in the client role."""
+
+    def encode(self, call: Call, model: str, quirks: Quirks) -> Encoded: ...
+
+    def decoder(self, operation: Operation) -> Decoder: ...
+
+    def fault_from_response(self, status: int, headers: Mapping[str, str], body: bytes) -> Fault: ...
+
 
 DIALECTS: Mapping[str, Dialect] = {"openai": openai}
 
@@ -41,7 +53,8 @@ class Target:
             self._quirks = msgspec.convert(spec.quirks, Quirks)
         except msgspec.ValidationError as error:
             raise CallerFault(f"quirks: {error}", kind="bad_quirks", target=spec.name) from None
-        self._origin, self._path = Origin.parse(spec.base_url)
+        self._origin, path = Origin.parse(spec.base_url)
+        self._path = path.rstrip("/")
         self._observer = observer
         self._client = client
         self._attempts = count(1)
