@@ -15,7 +15,8 @@ class Spread(Struct, kw_only=True):
     """A distribution: exact percentiles (linear interpolation, never past the maximum) of `n` values.
 
     `ci95` maps "p50", "p95", "p99" to a 95 % confidence interval from order statistics, and "mean" to one by
-    Student's t; a bound that n values cannot give is null. It is empty for ITL, whose gaps are not independent. `needs` maps the percentiles that n is too small for to the n they need.
+    Student's t; a bound that n values cannot give is null. `needs` maps the percentiles that n is too small for to
+    the n they need. Both are empty for ITL, whose gaps are not independent of each other.
     For TPS the percentiles run from the fast end: 95 % of requests were at least as fast as p95.
     """
 

@@ -12,7 +12,7 @@ import numpy as np
 from splitsecond.analysis.contrast import Contrast, contrast
 from splitsecond.analysis.figures import FIGURES, Figure, answered, ttft_figure
 from splitsecond.analysis.findings import ConditionFindings
-from splitsecond.analysis.wording import chance, counted, level, number, percent, row
+from splitsecond.analysis.wording import chance, counted, level, number, percent, ratio, row
 from splitsecond.timing.observation import Observation
 
 SEED = 0
@@ -71,9 +71,9 @@ def _first(rows: Sequence[Row], figure: Figure, observed: Observed, random: np.r
 
 
 def _evidence(found: Contrast) -> str:
-    parts = [] if found.ratio is None else [f"{number(found.ratio)} times as fast"]
+    parts = [] if found.ratio is None else [f"{ratio(found.ratio)} times as fast"]
     if found.ci95 is not None:
-        parts.append(f"95 % interval {number(found.ci95[0])} to {number(found.ci95[1])}")
+        parts.append(f"95 % interval {ratio(found.ci95[0])} to {ratio(found.ci95[1])}")
     if found.p_value is not None:
         parts.append(chance(found.p_value))
     return f" ({', '.join(parts)})" if parts else ""
@@ -112,7 +112,7 @@ def _batching(rows: Sequence[Row]) -> list[str]:
     for c in sorted((c for c in rows if c.batching_efficiency and (c.concurrency or 0) > 1), key=_concurrency):
         highest[c.target] = c
     return [
-        f"{c.target} gives {number(c.batching_efficiency or 0)} times as many tokens per second "
+        f"{c.target} gives {ratio(c.batching_efficiency or 0)} times as many tokens per second "
         f"{level(c.concurrency, None)} as at 1."
         for c in highest.values()
     ]

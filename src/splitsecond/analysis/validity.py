@@ -31,6 +31,9 @@ BURST_EVENTS_PER_ARRIVAL = 4
 SEVERAL_TOKENS = 4
 """An answer shorter than this says nothing about bursts."""
 
+STEADY_REQUESTS = 3
+"""A steady window should hold so many answers in a row; in a shorter one the cut-off first and last weigh too much."""
+
 LENGTH_SHARE = 0.05
 FAILED_SHARE = 0.01
 
@@ -193,6 +196,16 @@ def _lag_in_itl(facts: Facts) -> str:
     )
 
 
+def _short_window(facts: Facts) -> str:
+    steady_s, e2e_ms = facts.findings.steady_s, facts.findings.e2e_ms.p50
+    if facts.asked.open_loop or steady_s is None or e2e_ms is None or steady_s * 1000 >= STEADY_REQUESTS * e2e_ms:
+        return ""
+    return (
+        f"The steady window lasted {number(steady_s)} s, less than {STEADY_REQUESTS} requests one after another, so "
+        "system throughput depends on how far requests had come when it opened; send more requests."
+    )
+
+
 def _failed(facts: Facts) -> str:
     failed, sent = facts.findings.errors, facts.findings.requests
     if failed <= FAILED_SHARE * sent:
@@ -225,6 +238,7 @@ _NOTES: tuple[Check, ...] = (
     _length,
     _some_bursts,
     _lag_in_itl,
+    _short_window,
     _failed,
     _cancelled,
     _resent,

@@ -13,6 +13,11 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 99.95 else f"{value:.3g}"
 
 
+def ratio(value: float) -> str:
+    """How many times: 1.04, 12.3. Near 1 the hundredths matter, so they stay: 1.00."""
+    return f"{value:.2f}" if value < 10 else number(value)
+
+
 def percent(share: float) -> str:
     """A share of one as a percentage: 0.25 is "25 %"."""
     return f"{number(share * 100)} %"
