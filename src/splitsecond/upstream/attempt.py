@@ -5,7 +5,7 @@ the two lies no task and no queue: the callback decodes and keeps the book, and 
 once for the first token, once for the end, and for each read only if the caller asks for events one by one.
 
 Deadlines cost nothing per token: one timer sleeps until the earliest moment at which a deadline could have passed,
-looks at what has arrived since, and sleeps again.
+looks at what has arrived since, and sleeps again. It is set anew only where another kind of deadline begins to hold.
 
 The end of an answer is the end of the HTTP body, because only then can the connection serve again. A server that has
 said everything but leaves the body open is given `LINGER_NS`, then closed: that is not an error.
@@ -137,6 +137,7 @@ class Attempt:
     def _take(self, events: list[Event]) -> None:
         if not events:
             return
+        had_token = self._timeline.has_token
         self._timeline.took(events)
         last = events[-1]
         if isinstance(last, Done | Broken):
@@ -148,6 +149,8 @@ class Attempt:
             self._wake()
         if isinstance(last, Broken):
             self._settle(last.at, last.fault)  # nothing after it counts; the connection is not worth keeping
+        elif self._complete or not had_token:
+            self._watch()  # another deadline holds from here on, perhaps an earlier one
 
     def _error_answer(self) -> Fault:
         return self._read_fault(self._status, self._headers, bytes(self._error_body or b""))
@@ -191,8 +194,11 @@ class Attempt:
 
     def _watch(self) -> None:
         """Looks whether a deadline has passed, and sleeps until the next one could."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         due_ns, fault = self._next_deadline()
-        if due_ns is None:
+        if due_ns is None or self._exchange is None or self.observation is not None:
             return
         now_ns = int(self._loop.time() * 1e9)
         if now_ns < due_ns:
@@ -205,7 +211,7 @@ class Attempt:
     def _next_deadline(self) -> tuple[int | None, Fault]:
         """The earliest deadline that could pass if nothing more arrived, and the fault that it would be."""
         limits, timeline = self._timeouts, self._timeline
-        sent_ns = self._exchange.sent_ns if self._exchange is not None else self._start_ns
+        sent_ns = self._exchange.sent_ns if self._exchange is not None else 0
         if self._complete:
             return self._last_ns + LINGER_NS, TimedOut("", phase="total")
         if not self._status:
@@ -234,8 +240,7 @@ class Attempt:
         self._exchange = exchange
         if self.observation is not None:  # it failed within the write
             exchange.close()
-        else:
-            self._watch()
+        self._watch()
 
     def abandon(self, fault: Fault | None, at: int) -> None:
         """There will be no reply: transport could not send the request (`fault`), or the caller gave up (None)."""

@@ -1,0 +1,84 @@
+"""A transport without sockets: a test says what arrives, and when. Times are virtual."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import cast
+
+from splitsecond import clock
+from splitsecond.errors import Fault
+from splitsecond.transport.client import Client
+from splitsecond.transport.exchange import Connected, Exchange, Origin, Receiver, Request
+
+MS = clock.NS_PER_MS
+
+
+class ScriptedExchange:
+    """What `Attempt` needs of an exchange, and what a test wants to know of it."""
+
+    def __init__(self, receiver: Receiver) -> None:
+        self.receiver = receiver
+        self.connection = Connected(1, False, 1 * MS, 2 * MS, 3 * MS, "127.0.0.1:1")
+        self.sent_ns = clock.now_ns()
+        self.resent = False
+        self.closed_ns: int | None = None
+
+    def rtt_ns(self) -> int:
+        return 4 * MS
+
+    def close(self) -> None:
+        if self.closed_ns is None:
+            self.closed_ns = clock.now_ns()
+
+    def head(self, status: int = 200, headers: Mapping[str, str] | None = None) -> None:
+        self.receiver.head_received(clock.now_ns(), status, headers or {})
+
+    def body(self, data: bytes) -> None:
+        self.receiver.body_received(clock.now_ns(), 0, True, data)
+
+    def text(self, text: str) -> None:
+        self.body(b'data: {"choices":[{"index":0,"delta":{"content":"%s"}}]}\n\n' % text.encode())
+
+    def finish(self) -> None:
+        self.body(b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n')
+
+    def end(self) -> None:
+        self.receiver.ended(clock.now_ns())
+
+    def fail(self, fault: Fault) -> None:
+        self.receiver.failed(clock.now_ns(), fault)
+
+
+class ScriptedClient:
+    """Hands each request to the test as a `ScriptedExchange`."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[Origin, Request]] = []
+        self.refuse_with: Fault | None = None
+        self.dialling: asyncio.Event | None = None  # set it to let a request that waits for a connection go on
+        self.closed = False
+        self._exchanges: asyncio.Queue[ScriptedExchange] = asyncio.Queue()
+
+    def as_client(self) -> Client:
+        return cast(Client, self)
+
+    async def send(
+        self, origin: Origin, request: Request, receiver: Receiver, *, connect_deadline_ns: int | None = None
+    ) -> Exchange:
+        if self.dialling is not None:
+            await self.dialling.wait()
+        if self.refuse_with is not None:
+            raise self.refuse_with
+        self.sent.append((origin, request))
+        exchange = ScriptedExchange(receiver)
+        self._exchanges.put_nowait(exchange)
+        return cast(Exchange, exchange)
+
+    async def exchange(self) -> ScriptedExchange:
+        """The next request's exchange."""
+        return await self._exchanges.get()
+
+    async def warm(self, origin: Origin, count: int) -> int:
+        return count
+
+    def close(self) -> None:
+        self.closed = True

@@ -1,0 +1,437 @@
+"""One attempt, from the call to the observation, in virtual time over a transport without sockets."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import msgspec
+import pytest
+from tests.upstream.scripted_client import MS, ScriptedClient, ScriptedExchange
+
+from splitsecond import clock
+from splitsecond.errors import CallerFault, NetworkFault, ProviderFault, TimedOut
+from splitsecond.events import Broken, Done, Finish, Token
+from splitsecond.service import Call
+from splitsecond.testing.virtual_time import run_virtual
+from splitsecond.timing.observation import Observation
+from splitsecond.upstream.attempt import Attempt
+from splitsecond.upstream.spec import TargetSpec, Timeouts
+from splitsecond.upstream.target import Target, connect
+
+SPEC = TargetSpec(name="x/m", base_url="http://x.test/v1/", model="m")
+
+
+def _ignore(observation: Observation) -> None:
+    """Nobody looks at what was observed."""
+
+
+class Stage:
+    """A target on a scripted transport, a call under way, and what was observed."""
+
+    def __init__(self, **timeouts: int | None) -> None:
+        self.client = ScriptedClient()
+        self.seen: list[Observation] = []
+        spec = msgspec.structs.replace(SPEC, timeouts=msgspec.structs.replace(Timeouts(), **timeouts))
+        self.target: Target = connect(spec, self.seen.append, environment={}, client=self.client.as_client())
+
+    def call(self, *, deadline_ns: int | None = None) -> "asyncio.Task[Attempt]":
+        call = Call(id="c", body={"messages": []}, start_ns=clock.now_ns(), deadline_ns=deadline_ns)
+        return asyncio.get_running_loop().create_task(self.target(call))
+
+    @property
+    def only(self) -> Observation:
+        assert len(self.seen) == 1, self.seen
+        return self.seen[0]
+
+
+def play(act: Callable[[Stage], Awaitable[None]], **timeouts: int | None) -> None:
+    async def main() -> None:
+        await act(Stage(**timeouts))
+
+    run_virtual(main())
+
+
+async def after(ms: float) -> None:
+    await asyncio.sleep(ms / 1000)
+
+
+def test_a_whole_answer() -> None:
+    async def act(stage: Stage) -> None:
+        waiting = stage.call()
+        exchange = await stage.client.exchange()
+        await after(10)
+        exchange.head()
+        await after(10)
+        exchange.body(b'data: {"choices":[{"index":0,"delta":{"role":"assistant","content":""}}]}\n\n')
+        await after(10)
+        assert not waiting.done()
+        exchange.text("one")
+        reply = await waiting
+        done = asyncio.get_running_loop().create_task(reply.finished())
+        await after(10)
+        exchange.text("two")
+        await after(10)
+        exchange.finish()
+        await after(10)
+        assert not done.done()  # the body is still open
+        exchange.end()
+        await done
+        await reply.aclose()
+        seen = stage.only
+        assert reply.observation is seen
+        sent = exchange.sent_ns
+        assert seen.outcome == "ok"
+        assert (seen.id, seen.call, seen.target, seen.status) == ("c.1", "c", "x/m", 200)
+        moments = (seen.sent_ns, seen.head_ns, seen.first_event_ns, seen.first_token_ns, seen.last_token_ns)
+        assert moments == tuple(sent + ms * MS for ms in (0, 10, 20, 30, 40))
+        assert seen.end_ns == sent + 60 * MS
+        assert (seen.dns_ns, seen.tcp_ns, seen.tls_ns, seen.rtt_ns) == (1 * MS, 2 * MS, 3 * MS, 4 * MS)
+        assert (seen.finish_reason, seen.done_marker, seen.token_source) == ("stop", True, "events")
+
+    play(act)
+
+
+def test_the_request_says_who_and_what() -> None:
+    async def act(stage: Stage) -> None:
+        waiting = stage.call()
+        await stage.client.exchange()
+        waiting.cancel()
+        origin, request = stage.client.sent[0]
+        assert (str(origin), request.method, request.path) == ("http://x.test", "POST", "/v1/chat/completions")
+        assert dict(request.headers)["x-client-request-id"] == "c.1"
+        assert "authorization" not in dict(request.headers)
+        assert msgspec.json.decode(request.body)["model"] == "m"
+
+    play(act)
+
+
+def test_a_key_is_sent_and_never_shown() -> None:
+    async def main() -> None:
+        client = ScriptedClient()
+        spec = msgspec.structs.replace(SPEC, api_key_env=("A_KEY", "B_KEY"))
+        target = connect(spec, _ignore, environment={"B_KEY": "s3cret"}, client=client.as_client())
+        waiting = asyncio.get_running_loop().create_task(target(Call(id="c", body={})))
+        await client.exchange()
+        waiting.cancel()
+        assert dict(client.sent[0][1].headers)["authorization"] == "Bearer s3cret"
+        assert "s3cret" not in repr(target)
+
+    run_virtual(main())
+
+
+def test_a_missing_key_names_its_variable() -> None:
+    spec = msgspec.structs.replace(SPEC, api_key_env=("A_KEY", "B_KEY"))
+    with pytest.raises(CallerFault, match=r"x/m: no key: A_KEY or B_KEY is not set\. export A_KEY=\.\.\."):
+        connect(spec, _ignore, environment={})
+    with pytest.raises(CallerFault, match="no HTTP header can carry"):
+        connect(spec, _ignore, environment={"A_KEY": "sk-\u201dx"})
+
+
+def test_wrong_specs_are_refused() -> None:
+    for change, words in (({"dialect": "klingon"}, "unknown dialect"), ({"quirks": {"x": 1}}, "quirks: .*`x`")):
+        with pytest.raises(CallerFault, match=words):
+            connect(msgspec.structs.replace(SPEC, **change), _ignore, client=ScriptedClient().as_client())
+
+
+def test_events_come_one_by_one_to_who_asks() -> None:
+    async def act(stage: Stage) -> None:
+        waiting = stage.call()
+        exchange = await stage.client.exchange()
+        exchange.head()
+        exchange.text("one")
+        events = []
+
+        async def read() -> None:
+            async with await waiting as reply:
+                events.extend([event async for event in reply])
+
+        reading = asyncio.get_running_loop().create_task(read())
+        await after(1)
+        exchange.text("two")
+        await after(1)
+        exchange.finish()
+        await reading
+        assert [type(e) for e in events] == [Token, Token, Finish, Done]
+        assert stage.seen == []  # the body is still open
+        await after(1)
+        exchange.end()
+        assert stage.only.outcome == "ok"
+
+    play(act)
+
+
+def test_a_body_left_open_after_the_end_is_closed_and_no_error() -> None:
+    async def act(stage: Stage) -> None:
+        waiting = stage.call()
+        exchange = await stage.client.exchange()
+        exchange.head()
+        exchange.text("one")
+        reply = await waiting
+        exchange.finish()
+        await reply.aclose()
+        closed_at_first = exchange.closed_ns
+        await after(200_000)
+        assert (closed_at_first, exchange.closed_ns) == (None, exchange.sent_ns + 1000 * MS)
+        assert stage.only.outcome == "ok"
+        assert stage.only.end_ns == exchange.sent_ns  # when its last byte came, not when we gave up on more
+
+    play(act)
+
+
+def test_an_error_answer_is_raised_with_its_words() -> None:
+    async def act(stage: Stage) -> None:
+        waiting = stage.call()
+        exchange = await stage.client.exchange()
+        exchange.head(429, {"retry-after": "7"})
+        exchange.body(b'{"error": {"message": "slow ')
+        exchange.body(b'down"}}')
+        exchange.end()
+        with pytest.raises(ProviderFault, match="slow down") as raised:
+            await waiting
+        assert (raised.value.kind, raised.value.target) == ("http_429", "x/m")
+        assert raised.value.retry_after_ns == 7 * clock.NS_PER_S
+        assert (stage.only.outcome, stage.only.status) == ("failed", 429)
+
+    play(act)
+
+
+@pytest.mark.parametrize("ending", ["end", "cut", "endless"])
+def test_an_error_answer_counts_however_it_ends(ending: str) -> None:
+    async def act(stage: Stage) -> None:
+        waiting = stage.call()
+        exchange = await stage.client.exchange()
+        exchange.head(500)
+        exchange.body(b"<html>oops</html>" * (10_000 if ending == "endless" else 1))
+        if ending == "end":
+            exchange.end()
+        elif ending == "cut":
+            exchange.fail(NetworkFault("reset", kind="reset", phase="between tokens"))
+        with pytest.raises(ProviderFault) as raised:
+            await waiting
+        assert raised.value.kind == "http_500"
+        assert exchange.closed_ns is not None
+        assert stage.only.fault is not None
+
+    play(act)
+
+
+def test_what_transport_cannot_send_is_observed_too() -> None:
+    async def act(stage: Stage) -> None:
+        stage.client.refuse_with = NetworkFault("no", kind="refused", phase="connect")
+        with pytest.raises(NetworkFault, match="x/m: no"):
+            await stage.call()
+        assert (stage.only.outcome, stage.only.sent_ns) == ("failed", None)
+
+    play(act)
+
+
+@pytest.mark.parametrize(
+    ("status", "token", "phase"), [(False, False, "head"), (True, False, "first token"), (True, True, "between tokens")]
+)
+def test_a_broken_connection_is_placed(status: bool, token: bool, phase: str) -> None:
+    async def act(stage: Stage) -> None:
+        waiting = stage.call()
+        exchange = await stage.client.exchange()
+        if status:
+            exchange.head()
+        if token:
+            exchange.text("one")
+        exchange.fail(NetworkFault("reset", kind="reset", phase="between tokens" if status else "head"))
+        if token:
+            events = [event async for event in await waiting]
+            assert isinstance(events[-1], Broken)
+        else:
+            with pytest.raises(NetworkFault):
+                await waiting
+        assert stage.only.fault is not None
+        assert (stage.only.fault.kind, stage.only.fault.phase) == ("reset", phase)
+
+    play(act)
+
+
+def test_a_connection_that_breaks_after_the_end_breaks_nothing() -> None:
+    async def act(stage: Stage) -> None:
+        waiting = stage.call()
+        exchange = await stage.client.exchange()
+        exchange.head()
+        exchange.text("one")
+        exchange.finish()
+        exchange.fail(NetworkFault("reset", kind="reset", phase="between tokens"))
+        await (await waiting).finished()
+        assert stage.only.outcome == "ok"
+
+    play(act)
+
+
+def test_an_error_inside_the_stream_ends_it_at_once() -> None:
+    async def act(stage: Stage) -> None:
+        waiting = stage.call()
+        exchange = await stage.client.exchange()
+        exchange.head()
+        exchange.text("one")
+        exchange.body(b'data: {"error": {"message": "engine died", "code": 500}}\n\ndata: [DONE]\n\n')
+        assert exchange.closed_ns is not None
+        reply = await waiting
+        events = [event async for event in reply]
+        assert [type(e) for e in events] == [Token, Broken]
+        await reply.finished()
+        assert stage.only.fault is not None
+        assert (stage.only.fault.kind, stage.only.token_at) == ("in_band_error", [exchange.sent_ns])
+
+    play(act)
+
+
+def test_an_empty_answer_is_a_failure_only_in_the_books() -> None:
+    async def act(stage: Stage) -> None:
+        waiting = stage.call()
+        exchange = await stage.client.exchange()
+        exchange.head()
+        exchange.finish()
+        exchange.end()
+        reply = await waiting  # it ended well, so there is a reply
+        assert [type(e) async for e in reply] == [Finish, Done]
+        assert stage.only.fault is not None
+        assert stage.only.fault.kind == "empty_answer"
+
+    play(act)
+
+
+async def _head_missing(exchange: ScriptedExchange) -> None:
+    await after(1)
+
+
+async def _token_missing(exchange: ScriptedExchange) -> None:
+    await after(50)
+    exchange.head()
+    exchange.body(b": still working\n\n")
+
+
+@pytest.mark.parametrize(
+    ("so_far", "phase", "at_ms"), [(_head_missing, "head", 100), (_token_missing, "first token", 300)]
+)
+def test_a_target_that_stays_silent_times_out(
+    so_far: Callable[[ScriptedExchange], Awaitable[None]], phase: str, at_ms: int
+) -> None:
+    async def act(stage: Stage) -> None:
+        waiting = stage.call()
+        exchange = await stage.client.exchange()
+        await so_far(exchange)
+        with pytest.raises(TimedOut) as raised:
+            await waiting
+        assert raised.value.phase == phase
+        assert exchange.closed_ns is not None
+        assert exchange.closed_ns - exchange.sent_ns == pytest.approx(at_ms * MS, rel=0.01)
+        assert stage.only.fault is not None
+        assert stage.only.fault.phase == phase
+
+    play(act, head_ms=100, first_token_ms=300)
+
+
+def test_a_stall_ends_the_stream_but_pings_do_not_hide_it() -> None:
+    async def act(stage: Stage) -> None:
+        waiting = stage.call()
+        exchange = await stage.client.exchange()
+        exchange.head()
+        exchange.text("one")
+        reply = await waiting
+        done = asyncio.get_running_loop().create_task(reply.finished())
+        for _ in range(4):
+            await after(60)
+            exchange.text("more")
+        for _ in range(3):
+            await after(30)
+            exchange.body(b": ping\n\n")
+        await done
+        assert stage.only.fault is not None
+        assert (stage.only.fault.phase, stage.only.fault.kind) == ("between tokens", "timeout_between_tokens")
+        assert exchange.closed_ns is not None
+        assert exchange.closed_ns - exchange.sent_ns == pytest.approx(340 * MS, rel=0.01)
+
+    play(act, stall_ms=100)
+
+
+@pytest.mark.parametrize("whose", ["call", "target"])
+def test_one_deadline_over_all(whose: str) -> None:
+    async def act(stage: Stage) -> None:
+        waiting = stage.call(deadline_ns=clock.now_ns() + 80 * MS if whose == "call" else None)
+        exchange = await stage.client.exchange()
+        exchange.head()
+        exchange.text("one")
+        reply = await waiting
+        await reply.finished()
+        assert exchange.closed_ns is not None
+        assert exchange.closed_ns - exchange.sent_ns == pytest.approx(80 * MS, rel=0.01)
+        assert stage.only.fault is not None
+        assert "deadline of 80 ms" in stage.only.fault.message
+
+    play(act, total_ms=None if whose == "call" else 80)
+
+
+def test_without_limits_it_waits() -> None:
+    async def act(stage: Stage) -> None:
+        waiting = stage.call()
+        exchange = await stage.client.exchange()
+        await after(3_600_000)
+        exchange.head()
+        exchange.text("late")
+        async with await waiting:
+            pass
+        assert stage.only.outcome == "cancelled"
+
+    play(act, head_ms=None, first_token_ms=None, stall_ms=None)
+
+
+def test_closing_early_closes_the_connection_at_once() -> None:
+    async def act(stage: Stage) -> None:
+        waiting = stage.call()
+        exchange = await stage.client.exchange()
+        exchange.head()
+        exchange.text("one")
+        reply = await waiting
+        await reply.aclose()
+        await reply.aclose()
+        assert exchange.closed_ns == clock.now_ns()
+        assert stage.only.outcome == "cancelled"
+
+    play(act)
+
+
+@pytest.mark.parametrize("connected", [True, False])
+def test_cancelling_the_wait_closes_the_connection_at_once(connected: bool) -> None:
+    async def act(stage: Stage) -> None:
+        stage.client.dialling = None if connected else asyncio.Event()
+        waiting = stage.call()
+        await after(5)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert stage.only.outcome == "cancelled"
+        if connected:
+            assert (await stage.client.exchange()).closed_ns == clock.now_ns()
+
+    play(act)
+
+
+def test_what_arrives_after_the_end_is_not_counted() -> None:
+    async def act(stage: Stage) -> None:
+        waiting = stage.call()
+        exchange = await stage.client.exchange()
+        exchange.head()
+        exchange.text("one")
+        exchange.finish()
+        exchange.text("ghost")
+        exchange.end()
+        reply = await waiting
+        assert [type(e) async for e in reply] == [Token, Finish, Done]
+        assert stage.only.token_at == [exchange.sent_ns]
+
+    play(act)
+
+
+def test_it_prints_as_its_expression() -> None:
+    async def act(stage: Stage) -> None:
+        assert repr(stage.target) == '"x/m"'
+        assert await stage.target.warm(3) == 3
+        stage.target.close()
+        assert stage.client.closed
+
+    play(act)
