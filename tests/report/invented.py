@@ -1,17 +1,23 @@
 """An invented run that looks like a real one: the published figures of five providers, with random spread by seed.
 
 Medians and tails are those of General Compute's "LLM Token Generation Speed" (June 2025) at concurrency 1, 8 and 32.
-One provider answers some requests with 429; so the run has something for every part of a report.
+Requests follow each other as in a closed loop. One provider answers some requests with 429, and one condition was
+measured by a client that read late; so the run has something for every part of a report.
 """
 
+import heapq
 import math
 import random
 from collections.abc import Sequence
 
-from splitsecond.analysis.figures import FIGURES, answered
-from splitsecond.analysis.findings import ConditionFindings, Instrument, Run, Spread
-from splitsecond.analysis.spread import spread
-from splitsecond.clock import NS_PER_MS
+import msgspec
+
+from splitsecond.analysis.asked import AskedCondition
+from splitsecond.analysis.findings import Run
+from splitsecond.analysis.run import summarise
+from splitsecond.analysis.statements import statements
+from splitsecond.clock import NS_PER_MS, NS_PER_S
+from splitsecond.timing.instrument import InstrumentReading
 from splitsecond.timing.observation import FaultRecord, Observation
 
 PROVIDERS: dict[str, dict[int, tuple[float, float, float]]] = {
@@ -28,160 +34,131 @@ RATE_LIMITED = FaultRecord(
 )
 
 
+LATE_CLIENT = "replicate/meta-llama-3-70b c=32"
+BEGIN_NS = 1_000 * NS_PER_S
+
+
 def invented_run(
     providers: Sequence[str] = tuple(PROVIDERS),
     concurrencies: Sequence[int] = (1, 8, 32),
-    requests: int = 50,
-    output_tokens: int = 512,
+    requests: int = 80,
+    output_tokens: int = 128,
 ) -> tuple[Run, list[Observation]]:
     """A whole run and its observations; the same every time."""
     chance = random.Random(7)
-    observations: list[Observation] = []
-    conditions: list[ConditionFindings] = []
-    for target in providers:
-        for concurrency in concurrencies:
-            name = f"{target} c={concurrency}"
-            pace = PROVIDERS[target][concurrency]
-            made = [_observation(chance, name, target, pace, i, output_tokens) for i in range(requests)]
-            if target.startswith("groq") and concurrency == 32:
-                made[::17] = [_refused(one) for one in made[::17]]
-            observations += made
-            conditions.append(_findings(name, target, concurrency, made))
+    asked = [
+        AskedCondition(condition=f"{target} c={c}", target=target, concurrency=c, output_tokens=output_tokens)
+        for target in providers
+        for c in concurrencies
+    ]
+    observations = [one for condition in asked for one in _closed_loop(chance, condition, requests, output_tokens)]
+    readings = [
+        InstrumentReading(
+            condition=condition.condition,
+            begin_ns=BEGIN_NS,
+            end_ns=BEGIN_NS + 60 * NS_PER_S,
+            cpu_ns=round(5.6e-6 * NS_PER_S * requests * output_tokens),
+            runqueue_wait_ns=NS_PER_S // 2,
+        )
+        for condition in asked
+    ]
+    conditions = summarise(asked, observations, readings)
     run = Run(
         id="20250611-140302-7f3a",
         began="2025-06-11T14:03:02Z",
-        began_ns=1,
+        began_ns=BEGIN_NS,
         version="0.1.0",
         asked={
-            "command": "splitsecond bench groq/llama-3.1-70b-versatile generalcompute/llama-3.1-70b-instruct -c 1,8,32",
+            "command": f"splitsecond bench {' '.join(providers)} -c {','.join(map(str, concurrencies))} -n {requests}",
             "concurrency": list(concurrencies),
             "requests": requests,
             "seed": 7,
             "slo": {"ttft": 500, "tpot": 20},
+            "prompts": None,
         },
         environment={"python": "3.11.9", "system": "Linux 6.8", "processor": {"name": "EPYC 7R13", "cores": 2}},
         finished=True,
         conditions=conditions,
-        statements=[
-            "generalcompute/llama-3.1-70b-instruct has the shortest TTFT p50 at concurrency 32: 280 ms, "
-            "54 % less than groq/llama-3.1-70b-versatile (p < 0.001).",
-            "At concurrency 1 the TTFT p95 of together and fireworks cannot be told apart with 50 requests.",
-        ],
+        statements=statements(conditions, observations),
     )
     return run, observations
 
 
-def no_figures() -> dict[str, Spread]:
-    """What a row holds when no request succeeded."""
-    return {name: spread([]) for name in [*FIGURES, "itl_ms"]}
+def _closed_loop(chance: random.Random, asked: AskedCondition, requests: int, tokens: int) -> list[Observation]:
+    assert asked.concurrency is not None
+    places = [BEGIN_NS + i * 40 * NS_PER_MS for i in range(asked.concurrency)]
+    heapq.heapify(places)
+    made = []
+    for i in range(requests):
+        due = heapq.heappop(places)
+        one = _answer(chance, asked, f"{asked.condition} {i}", due, tokens, cold=i < asked.concurrency)
+        if asked.target.startswith("groq") and asked.concurrency == 32 and i % 27 == 5:
+            one = _refused(one)
+        heapq.heappush(places, one.end_ns)
+        made.append(one)
+    return made
 
 
-def _observation(
-    chance: random.Random, name: str, target: str, pace: tuple[float, float, float], i: int, tokens: int
+def _answer(
+    chance: random.Random, asked: AskedCondition, name: str, due: int, tokens: int, *, cold: bool
 ) -> Observation:
-    p50, p95, tps = pace
-    ttft_ms = p50 * math.exp(chance.gauss(0, math.log(p95 / p50) / 1.645))
+    p50, p95, tps = PROVIDERS[asked.target][asked.concurrency or 1]
+    ttft_ns = round(p50 * math.exp(chance.gauss(0, math.log(p95 / p50) / 1.645)) * NS_PER_MS)
     speed = tps * math.exp(chance.gauss(0, 0.06))
-    cold = i == 0
-    due = 1_000_000_000 + i * 700_000_000
-    connecting = [chance.randint(4, 30) * NS_PER_MS if cold else 0 for _ in range(3)]
-    sent = due + chance.randint(20_000, 400_000) + sum(connecting)
-    first = sent + round(ttft_ms * NS_PER_MS)
-    last = first + round((tokens - 1) / speed * 1e9)
-    times = [first + round((last - first) * k / (tokens - 1)) for k in range(tokens)]
+    dns, tcp, tls = (chance.randint(2, 30) * NS_PER_MS if cold else 0 for _ in range(3))
+    sent = due + chance.randint(20_000, 400_000) + dns + tcp + tls
+    first = sent + ttft_ns
+    last = first + round((tokens - 1) / speed * NS_PER_S)
+    late = asked.condition == LATE_CLIENT
     return Observation(
-        id=f"{name}-{i}",
-        call=f"{name}-{i}",
-        target=target,
-        condition=name,
+        id=name,
+        call=name,
+        target=asked.target,
+        condition=asked.condition,
         due_ns=due,
         start_ns=due + 10_000,
-        dns_ns=connecting[0],
-        tcp_ns=connecting[1],
-        tls_ns=connecting[2],
+        dns_ns=dns,
+        tcp_ns=tcp,
+        tls_ns=tls,
         reused=not cold,
         rtt_ns=14 * NS_PER_MS,
         sent_ns=sent,
-        head_ns=sent + round(ttft_ms * NS_PER_MS * 0.3),
+        head_ns=sent + round(ttft_ns * 0.3),
         first_event_ns=first,
         first_token_ns=first,
         first_answer_ns=first,
         last_token_ns=last,
         end_ns=last + 2 * NS_PER_MS,
-        token_at=times,
+        token_at=[first + round((last - first) * k / (tokens - 1)) for k in range(tokens)],
         token_lengths=[4] * tokens,
         status=200,
-        output_tokens=tokens,
+        finish_reason="length",
+        done_marker=True,
         input_tokens=512,
+        output_tokens=tokens,
         token_source="usage",
-        kernel_time=True,
+        events=tokens + 2,
+        reads=tokens,
+        max_read_tokens=1,
+        lag_max_ns=(600 if late else 1) * NS_PER_MS,
+        lag_sum_ns=tokens * 40_000,
+        kernel_time=not late,
     )
 
 
 def _refused(one: Observation) -> Observation:
-    return Observation(
-        id=one.id,
-        call=one.call,
-        target=one.target,
-        condition=one.condition,
+    assert one.head_ns is not None
+    return msgspec.structs.replace(
+        one,
         outcome="failed",
         fault=RATE_LIMITED,
-        due_ns=one.due_ns,
-        start_ns=one.start_ns,
-        sent_ns=one.sent_ns,
-        head_ns=one.head_ns,
-        end_ns=one.end_ns,
         status=429,
-    )
-
-
-def _findings(name: str, target: str, concurrency: int, made: list[Observation]) -> ConditionFindings:
-    good = answered(made)
-    failed = len(made) - len(good)
-    spreads = {key: spread(figure.values(good), fast_end=figure.fast_end) for key, figure in FIGURES.items()}
-    gaps = [gap / NS_PER_MS for one in good for gap in one.gaps_ns]
-    one_request = (spreads["tps"].p50 or 0.0) * 0.9
-    return ConditionFindings(
-        condition=name,
-        target=target,
-        concurrency=concurrency,
-        requests=len(made),
-        errors=failed,
-        error_kinds={"http_429": failed} if failed else {},
-        error_examples={"http_429": RATE_LIMITED.message} if failed else {},
-        warmups=concurrency,
-        **spreads,
-        itl_ms=spread(gaps, independent=False),
-        output_tokens_per_s=one_request * concurrency,
-        output_tokens_per_s_whole=one_request * concurrency * 0.85,
-        requests_per_s=one_request * concurrency / 512,
-        steady_s=31.4,
-        batching_efficiency=concurrency * 0.8,
-        input_tokens=512.0,
-        output_tokens=512.0,
-        tokens_per_event=1.0,
-        token_source="usage",
-        phases_ms={
-            "dns": 0.0,
-            "tcp": 0.0,
-            "tls": 0.0,
-            "network": 14.2,
-            "provider": (spreads["ttft_ms"].p50 or 14.2) - 14.2,
-            "streaming": (spreads["e2e_ms"].p50 or 0.0) - (spreads["ttft_ms"].p50 or 0.0),
-        },
-        instrument=Instrument(
-            kernel_time=True,
-            lag_p50_ms=0.041,
-            lag_p99_ms=0.38 + concurrency / 40,
-            lag_max_ms=1.9 + concurrency / 20,
-            late_p50_ms=0.09,
-            late_p99_ms=0.4,
-            in_flight=concurrency * 0.98,
-            runqueue_wait_share=0.012,
-            cpu_ms_per_1000_tokens=5.6,
-        ),
-        invalid=["the stream came in one burst: 49 of 50 answers in fewer than 3 reads"]
-        if target.startswith("replicate") and concurrency == 32
-        else [],
-        notes=["4 % of the input tokens came from the prefix cache"] if target.startswith("fireworks") else [],
+        end_ns=one.head_ns,
+        first_event_ns=None,
+        first_token_ns=None,
+        first_answer_ns=None,
+        last_token_ns=None,
+        token_at=[],
+        token_lengths=[],
+        output_tokens=None,
     )

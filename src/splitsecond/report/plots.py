@@ -198,7 +198,7 @@ def throughput(run: Run) -> list[Picture]:
 
 
 def stages(run: Run) -> list[Picture]:
-    """Where the time of a request goes, as medians: once up to the first token, once with the streaming."""
+    """Where the time of a request goes, as means: once up to the first token, once with the streaming."""
     whole = {
         "stages-first-token": ("Until the first token", [stage for stage in STAGES if stage != "streaming"]),
         "stages-whole": ("The whole request", list(STAGES)),
@@ -238,7 +238,7 @@ def stages(run: Run) -> list[Picture]:
                 name=name,
                 section="stages",
                 title=title,
-                description=f"{title}: the medians of each stage, one after another, for each target and load. "
+                description=f"{title}: the mean of each stage, one after another, for each target and load. "
                 "The numbers stand in the table below.",
                 height=height,
                 legend="stages",

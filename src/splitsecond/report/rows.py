@@ -7,6 +7,7 @@ no interval of a benchmark of this size supports a fourth.
 
 from collections.abc import Callable, Sequence
 from math import floor, log10
+from typing import Protocol
 
 from msgspec import Struct
 
@@ -31,6 +32,16 @@ def number(value: float | None) -> str:
 def share(value: float | None) -> str:
     """A fraction as a percentage; a dash where there is none."""
     return MISSING if value is None else f"{number(100 * value)} %"
+
+
+class Loaded(Protocol):
+    """Anything that was measured under a load: a row of findings, or the change of one."""
+
+    @property
+    def concurrency(self) -> int | None: ...
+
+    @property
+    def rate(self) -> float | None: ...
 
 
 class Cell(Struct, frozen=True, kw_only=True):
@@ -91,17 +102,17 @@ def levels(run: Run) -> list[Level]:
     ]
 
 
-def open_loop(condition: ConditionFindings) -> bool:
+def open_loop(condition: Loaded) -> bool:
     """Whether requests left on a schedule, whatever the target did."""
     return condition.concurrency is None
 
 
-def load(condition: ConditionFindings) -> float | None:
+def load(condition: Loaded) -> float | None:
     """The concurrency, or in an open loop the rate in requests/s; None for a trace."""
     return condition.rate if condition.concurrency is None else condition.concurrency
 
 
-def load_words(condition: ConditionFindings) -> str:
+def load_words(condition: Loaded) -> str:
     """The load in a narrow column: "c=8", "2.5/s", "trace"."""
     if condition.concurrency is not None:
         return f"c={condition.concurrency}"
@@ -121,6 +132,12 @@ def ttft(condition: ConditionFindings) -> Spread:
 def errors(condition: ConditionFindings) -> str:
     """ "0", or "3 of 50"."""
     return f"{condition.errors} of {condition.requests}" if condition.errors else "0"
+
+
+def statements(run: Run) -> list[str]:
+    """The findings as sentences, less those that say again why a row is INVALID: its row says so."""
+    reasons = [reason for condition in run.conditions for reason in condition.invalid]
+    return [sentence for sentence in run.statements if not any(reason in sentence for reason in reasons)]
 
 
 def asked_command(run: Run) -> str:

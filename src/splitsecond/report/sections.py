@@ -16,6 +16,9 @@ from splitsecond.report.rows import MISSING, number
 from splitsecond.report.series import STAGES, STEPS
 from splitsecond.report.theme import LIGHT, SHAPES
 
+STATEMENTS_SHOWN = 6
+"""So many sentences still leave the first table in sight."""
+
 Pictures = Mapping[str, Picture]
 Column = tuple[str, Callable[[ConditionFindings], str | Markup]]
 
@@ -87,24 +90,26 @@ def _opening(run: Run) -> Markup:
 
 
 def _verdict(run: Run) -> Markup:
+    """The banner where something is INVALID, and the sentences: the first few in sight, the others a click away."""
+    said = [tag("li", statement) for statement in rows.statements(run)]
+    parts: list[Markup] = [_banner(run)] if run.invalid or any(c.invalid for c in run.conditions) else []
+    if said:
+        parts.append(tag("ul", *said[:STATEMENTS_SHOWN], class_="verdict"))
+    if more := said[STATEMENTS_SHOWN:]:
+        summary = tag("summary", f"{_plural(len(more), 'more finding')}")
+        parts.append(tag("details", summary, tag("ul", *more, class_="verdict")))
+    return joined(parts)
+
+
+def _banner(run: Run) -> Markup:
     reasons = [tag("li", reason) for reason in run.invalid]
-    reasons += [
-        tag("li", tag("b", f"{c.target}, {rows.load_words(c)}: "), reason)
-        for c in run.conditions
-        for reason in c.invalid
-    ]
-    banner = [
-        tag(
-            "div",
-            tag("h2", "INVALID" if run.invalid else f"INVALID in {_plural(len(reasons), 'place')}"),
-            tag("p", "These figures must not be relied on:"),
-            tag("ul", *reasons),
-            class_="invalid",
-            role="alert",
-        )
-    ]
-    said = [tag("ul", *(tag("li", statement) for statement in run.statements), class_="verdict")]
-    return joined([*(banner if reasons else []), *(said if run.statements else [])])
+    spoilt = [condition for condition in run.conditions if condition.invalid]
+    for condition in spoilt:
+        name = tag("b", f"{condition.target}, {rows.load_words(condition)}: ")
+        reasons.append(tag("li", name, " ".join(condition.invalid)))
+    heading = "INVALID" if run.invalid else f"INVALID: {len(spoilt)} of {_plural(len(run.conditions), 'row')}"
+    words = tag("p", "These figures must not be relied on:")
+    return tag("div", tag("h2", heading), words, tag("ul", *reasons), class_="invalid", role="alert")
 
 
 def _tables(run: Run) -> Markup:
@@ -273,11 +278,12 @@ def _load(run: Run, pictures: Pictures) -> Markup:
 
 def _stages(run: Run, pictures: Pictures) -> Markup:
     text = (
-        "Medians of each stage of a request. Network is the round-trip time of the connection; provider is what is "
-        "left until the first token: queue, prefill and the first step. DNS, TCP and TLS are 0 on a warm connection."
+        "Means over the requests, so that the stages add up. Network is the round-trip time of the connection; "
+        "provider is what is left until the first token: queue, prefill and the first step. DNS, TCP and TLS took no "
+        "time where a connection was reused."
     )
     columns: list[Column] = [(label, _stage(stage)) for stage, label in STAGES.items()]
-    table = _condition_table(run, "Medians of the stages, ms", columns)
+    table = _condition_table(run, "Means of the stages, ms", columns)
     return _plotted(run, pictures, "stages", "Where the time goes", text, *table)
 
 

@@ -13,12 +13,20 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from splitsecond.analysis.compare import Comparison, ConditionChange, FigureChange
+from splitsecond.analysis.figures import FIGURES
 from splitsecond.analysis.findings import ConditionFindings, Run
+from splitsecond.analysis.wording import change
 from splitsecond.report import rows
 from splitsecond.report.rows import Cell, printable
 
 NARROW = 110
 """Columns below which intervals go under their figures."""
+
+COMPARED = {False: ("ttft_ms", "tps", "e2e_ms"), True: ("ttft_due_ms", "tps", "response_ms")}
+"""What of a comparison a person is shown, in a closed and in an open loop; the rest stands in its JSON."""
+
+TOTALS = {"output_tokens_per_s": "system tokens/s", "requests_per_s": "requests/s", "errors": "errors"}
 
 
 def run_table(run: Run, console: Console, files: Sequence[Path] = ()) -> None:
@@ -32,9 +40,10 @@ def run_table(run: Run, console: Console, files: Sequence[Path] = ()) -> None:
         console.print(Text(f"Dim, n < {weak}: too few requests for the figure; it needs that many.\n", "dim"))
     for reason in run.invalid:
         console.print(Text(f"INVALID: {printable(reason)}", "bold red"))
-    for statement in run.statements:
+    said = rows.statements(run)
+    for statement in said:
         console.print(Text(f"• {printable(statement)}"))
-    if run.statements or run.invalid:
+    if said or run.invalid:
         console.print()
     if not run.finished:
         console.print(Text("This run was stopped before its end: the figures are of what had finished.", "yellow"))
@@ -42,6 +51,59 @@ def run_table(run: Run, console: Console, files: Sequence[Path] = ()) -> None:
         console.print(Text(sentence, "dim"))
     for path in files:
         console.print(Text(str(path), "cyan"), soft_wrap=True)
+
+
+def comparison_table(comparison: Comparison, console: Console) -> None:
+    """Print what changed between two runs, a table for each row that both have; what chance explains is dim."""
+    for changed in comparison.conditions:
+        title = Text(f"{printable(changed.target)}, {rows.load_words(changed)}", "bold")
+        table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+        table.add_column("figure")
+        for heading in ("before", "after", "change", "95 % interval", "p"):
+            table.add_column(heading, justify="right")
+        for figure in changed.figures:
+            if _compared(changed, figure):
+                table.add_row(*_change_row(figure))
+        for total in changed.totals:
+            table.add_row(
+                TOTALS.get(total.figure, total.figure),
+                rows.number(total.before),
+                rows.number(total.after),
+                _change(total.change),
+            )
+        console.print(table)
+        for note in changed.notes:
+            console.print(Text(f"  {printable(note)}", "yellow"))
+    for which, missing in (("before", comparison.only_before), ("after", comparison.only_after)):
+        for name in missing:
+            console.print(Text(f"Only in the run {which}: {printable(name)}", "yellow"))
+    for statement in comparison.statements:
+        console.print(Text(f"• {printable(statement)}"))
+
+
+def _compared(changed: ConditionChange, figure: FigureChange) -> bool:
+    return figure.percentile in {"p50", "p95"} and figure.figure in COMPARED[rows.open_loop(changed)]
+
+
+def _change(value: float | None) -> str:
+    return rows.MISSING if value is None else change(value)
+
+
+def _change_row(figure: FigureChange) -> list[Text]:
+    look = ("green" if figure.better else "red") if figure.real else "dim"
+    interval = "" if figure.ci95 is None else " to ".join(map(change, figure.ci95))
+    chance = (
+        rows.MISSING if figure.p_value is None else f"{figure.p_value:.3f}" if figure.p_value >= 0.001 else "< 0.001"
+    )
+    shown = FIGURES[figure.figure]
+    return [
+        Text(f"{shown.label} {figure.percentile}, {shown.unit}"),
+        Text(rows.number(figure.before)),
+        Text(rows.number(figure.after)),
+        Text(_change(figure.change), look),
+        Text(interval, "dim"),
+        Text(chance, "dim"),
+    ]
 
 
 def _too_few(run: Run) -> str:
@@ -54,7 +116,7 @@ def _too_few(run: Run) -> str:
 def _level_table(level: rows.Level, *, wide: bool) -> Table:
     table = Table(title=level.title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("target", overflow="fold")
-    table_cells = [[_name(c) for c in level.conditions]]
+    table_cells = [[_name(c, wide=wide) for c in level.conditions]]
     for percentile in ("p50", "p95"):
         waits = [rows.cell(rows.ttft(c), percentile) for c in level.conditions]
         paces = [rows.cell(c.tps, percentile) for c in level.conditions]
@@ -70,8 +132,9 @@ def _level_table(level: rows.Level, *, wide: bool) -> Table:
     return table
 
 
-def _name(condition: ConditionFindings) -> Text:
-    name = Text(printable(condition.target))
+def _name(condition: ConditionFindings, *, wide: bool) -> Text:
+    target = printable(condition.target)
+    name = Text(target if wide else target.replace("/", "/\n", 1))
     if condition.invalid:
         name.append(" INVALID", "bold red")
     return name
