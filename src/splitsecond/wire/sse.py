@@ -17,6 +17,7 @@ MAX_EVENT_BYTES = 8 * 1024 * 1024
 """The most one line or one event may hold. Images as base64 inside a chunk run to a few megabytes."""
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_LF = 0x0A
 _LINE_ENDS = (b"\n", b"\r")
 
 
@@ -47,14 +48,18 @@ class SseDecoder:
         events: list[SseEvent] = []
         if self.overflow:
             return events
-        if self._between_events and len(data) <= self._max_bytes and data.endswith(b"\n\n") and b"\r" not in data:
-            for block in data[:-2].split(b"\n\n"):
-                if block.startswith(b"data: ") and b"\n" not in block:
-                    events.append(SseEvent(block[6:]))
-                else:
-                    self._feed_lines(block + b"\n\n", events)
-        else:
-            self._feed_lines(data, events)
+        if self._between_events and data.find(b"\r") < 0 and len(data) <= self._max_bytes:
+            start, size = 0, len(data)
+            while start < size:
+                end = data.find(b"\n", start)
+                if not (0 <= end < size - 1 and data[end + 1] == _LF and data.startswith(b"data: ", start)):
+                    break
+                events.append(SseEvent(data[start + 6 : end]))
+                start = end + 2
+            if start == size:
+                return events
+            data = data[start:]
+        self._feed_lines(data, events)
         return events
 
     @property

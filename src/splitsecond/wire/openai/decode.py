@@ -48,7 +48,7 @@ class OpenAIDecoder:
         self._ended = False
         self._chunks = 0
         self._tokens = 0
-        self._running_count: bool | None = None  # usage comes beside each token, from the first one on
+        self._running_count = False  # usage comes beside each token, the first included; else it is a total
         self._choices: set[int] = set()
         self._finished: dict[int, str] = {}
         self._tally = UsageTally()
@@ -135,24 +135,24 @@ class OpenAIDecoder:
                 self._break(at, out, kind, f"the body is not the JSON of an answer: {error}", body)
                 return
             chunk = mended
-        self._take_chunk(chunk, body, self._json_at, out)
-        if self._ended:
+        if not chunk.choices and _reported(chunk) is None:
+            kind = "malformed" if chunk.choices is None else "empty_answer"
+            self._break(at, out, kind, "the body is JSON without any choices", body)
             return
-        if chunk.choices:
+        self._take_chunk(chunk, body, self._json_at, out)
+        if not self._ended:
             self._ended = True
             out.append(Done(at, False))
-        elif chunk.choices is None:
-            self._break(at, out, "malformed", "the body is JSON without choices", body)
-        else:
-            self._break(at, out, "empty_answer", "the answer's list of choices is empty", body)
 
     def _take_chunk(self, chunk: Chunk, data: bytes, at: int, out: list[Event]) -> None:
         before = len(out)
         fresh = self._tokens == 0
         self._chunks += 1
-        if (said := _reported(chunk)) is not None:
-            self._report(at, out, said, data)
-            return
+        if chunk.error or chunk.base_resp is not None or chunk.x_groq is not None:
+            said = _reported(chunk)
+            if said is not None:
+                self._report(at, out, said, data)
+                return
         choices = chunk.choices or ()
         counted = self._count(chunk, at) if chunk.usage is not None or chunk.x_groq is not None else None
         for choice in choices:
@@ -160,10 +160,13 @@ class OpenAIDecoder:
             self._choices.add(index)
             if choice.usage is not None:
                 counted = self._tally.take(choice.usage, at, index) or counted
+            so_far = None if counted is None else counted.output_tokens
             for kind, text in _pieces(choice, fresh):
-                self._closed_by_usage = False
+                if self._tokens == 0:
+                    self._running_count = so_far is not None and self._json is None
                 self._tokens += 1
-                out.append(Token(at, text, kind, index, self._running(counted)))
+                self._closed_by_usage = False
+                out.append(Token(at, text, kind, index, so_far if self._running_count else None))
             reason = choice.finish_reason
             if reason == "error":
                 self._report(at, out, Said("finish_reason is error"), data)
@@ -190,18 +193,11 @@ class OpenAIDecoder:
             return self._tally.take(shape, at, chunk.choices[0].index)
         return self._tally.take_alone(shape, at, several=len(self._choices) > 1)
 
-    def _running(self, counted: Usage | None) -> int | None:
-        """The running count for a token. Usage that only the last chunk carries is a total, not a running count."""
-        so_far = counted.output_tokens if counted is not None else None
-        if self._running_count is None:
-            self._running_count = so_far is not None
-        return so_far if self._running_count else None
-
     def _end(self, at: int, out: list[Event], *, marker: bool = False, cut: bool = False) -> None:
         if not cut and self._is_whole(marker):
             self._ended = True
             out.append(Done(at, marker))
-        elif self._chunks or cut:
+        elif self._chunks or (cut and not self._sse.junk):
             how = "inside an event" if cut else "without a finish_reason"
             text = f"the answer ended {how} after {self._tokens} content events"
             self._break(at, out, "truncated", text + (" and [DONE]" if marker else ""), self._sse.junk)
