@@ -4,9 +4,8 @@ Figures are taken from measured requests that were answered whole. A request tha
 no success: it counts as load while it lasted, else nowhere. A row whose requests all failed stays, with empty figures.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
-from itertools import chain
 
 import msgspec
 import numpy as np
@@ -22,6 +21,8 @@ from splitsecond.analysis.validity import Facts, invalid_reasons, notes
 from splitsecond.clock import NS_PER_MS, NS_PER_S
 from splitsecond.timing.instrument import InstrumentReading
 from splitsecond.timing.observation import Observation
+
+_SERVER_UNITS = {"_ms": 1.0, "_time": 1000.0}
 
 
 def condition_findings(
@@ -142,9 +143,18 @@ def phases_ms(ok: Sequence[Observation]) -> dict[str, float]:
 
 
 def server_ms(ok: Sequence[Observation]) -> dict[str, float]:
-    """What servers say of their own time: the median of each timing they name."""
-    names = dict.fromkeys(chain.from_iterable(o.server_timings for o in ok))
-    return {name: float(np.median([o.server_timings[name] for o in ok if name in o.server_timings])) for name in names}
+    """What servers say of their own time: the median of each duration that they name, in ms.
+
+    Their names carry the unit (llama.cpp's ``prompt_ms``; Groq's and Cerebras' ``prompt_time``, in seconds). What has
+    neither ending is a count or a rate, and paces per token are TPOT in other words; those stay in the observations.
+    """
+    said: defaultdict[str, list[float]] = defaultdict(list)
+    for o in ok:
+        for name, value in o.server_timings.items():
+            for ending, in_ms in _SERVER_UNITS.items():
+                if name.endswith(ending) and "_per_" not in name:
+                    said[name.removesuffix(ending)].append(value * in_ms)
+    return {name: float(np.median(values)) for name, values in said.items()}
 
 
 def _floats(values: Sequence[int | None]) -> Floats:

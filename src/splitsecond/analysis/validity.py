@@ -143,7 +143,7 @@ def _burst(facts: Facts) -> str:
 
 def _collections(facts: Facts) -> str:
     ran = facts.findings.instrument.collections
-    return f"Python's garbage collection ran {ran} times inside the measurement, got {ran}, expected 0." if ran else ""
+    return f"Python's garbage collection ran {ran} times inside the measurement, expected 0." if ran else ""
 
 
 def _runqueue(facts: Facts) -> str:

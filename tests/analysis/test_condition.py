@@ -1,0 +1,181 @@
+"""One condition, worked out by hand."""
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.analysis.made import MS, S, asked, closed_loop, failure, request
+
+from splitsecond.analysis.condition import condition_findings
+from splitsecond.analysis.findings import ConditionFindings
+from splitsecond.analysis.slo import parse_slo
+from splitsecond.timing.instrument import InstrumentReading
+from splitsecond.timing.observation import Observation
+
+
+def of(*observations: Observation, concurrency: int | None = 1) -> ConditionFindings:
+    return condition_findings(asked(concurrency), observations, [])
+
+
+def test_the_figures_of_two_requests() -> None:
+    # 11 tokens: TTFT 100, then ten gaps of 10 ms; and TTFT 200, then ten of 20.
+    made = of(request(1000.0), request(1200.0, ttft_ms=200, gap_ms=20))
+    assert (made.requests, made.errors, made.warmups) == (2, 0, 0)
+    assert (made.ttft_ms.p50, made.ttft_ms.max) == (150, 200)
+    assert (made.tps.p50, made.tps.max) == (75, 100)
+    assert made.tps.p95 == pytest.approx(52.5)
+    assert (made.tpot_ms.p50, made.e2e_ms.p50) == (15, 300)
+    assert (made.itl_ms.n, made.itl_ms.p50, made.itl_ms.ci95, made.itl_ms.needs) == (20, 15, {}, {})
+    assert made.ttft_due_ms.n == made.response_ms.n == 0
+    assert made.total_tps.max == pytest.approx(11 / 0.2)
+    assert made.requests_per_s == pytest.approx(2 / 0.6)
+    assert made.output_tokens_per_s == made.output_tokens_per_s_whole == pytest.approx(22 / 0.6)
+    assert made.steady_s == pytest.approx(0.6)
+    assert (made.input_tokens, made.output_tokens, made.cached_tokens, made.tokens_per_event) == (100, 11, None, 1)
+    assert made.token_source == "usage"
+    assert made.instrument.in_flight == 1
+    assert (made.invalid, made.goodput, made.cost_usd, made.batching_efficiency) == ([], None, None, None)
+
+
+def test_failures_count_by_kind_and_have_no_figures() -> None:
+    made = of(request(), failure(1200), failure(1205), failure(1210, kind="refused"), failure(1215, fault=None))
+    assert (made.requests, made.errors, made.ttft_ms.n) == (5, 4, 1)
+    assert made.error_kinds == {"http_500": 2, "refused": 1, "unknown": 1}
+    assert made.error_examples == {"http_500": "got http_500, expected 200", "refused": "got refused, expected 200"}
+
+
+def test_a_row_whose_requests_all_failed_stays() -> None:
+    made = of(failure(1000), failure(1005))
+    assert (made.requests, made.errors, made.ttft_ms.n, made.itl_ms.n) == (2, 2, 0, 0)
+    assert (made.ttft_ms.p50, made.tokens_per_event, made.phases_ms) == (None, None, {})
+    assert made.output_tokens_per_s == 0
+    assert made.requests_per_s == 0
+
+
+def test_a_row_without_observations_stays() -> None:
+    made = of()
+    assert (made.requests, made.requests_per_s, made.output_tokens_per_s, made.steady_s) == (0, None, None, None)
+    assert made.invalid == ["nothing was measured."]
+
+
+def test_warm_ups_are_apart_and_other_roles_do_not_count() -> None:
+    made = of(
+        request(800.0, role="warmup"),
+        request(1000.0),
+        request(1200.0, role="calibration"),
+        request(1400.0, role="probe"),
+    )
+    assert (made.requests, made.warmups, made.ttft_ms.n) == (1, 1, 1)
+
+
+def test_a_cancelled_request_is_no_error() -> None:
+    made = of(request(1000.0), request(1200.0, outcome="cancelled"))
+    assert (made.requests, made.errors, made.ttft_ms.n) == (1, 0, 1)
+    assert any("1 requests were cancelled" in note for note in made.notes)
+
+
+def test_an_open_loop_counts_from_due() -> None:
+    late = [request(1000.0 + 300 * i, due_ns=round((990 + 300 * i) * MS)) for i in range(4)]
+    made = of(*late, concurrency=None)
+    assert (made.ttft_ms.p50, made.ttft_due_ms.p50, made.response_ms.p50) == (100, 110, 210)
+    assert (made.instrument.late_p50_ms, made.instrument.late_p99_ms) == (10, 10)
+    assert made.steady_s == pytest.approx(0.9)
+
+
+def test_the_phases_of_a_request_add_up() -> None:
+    cold = request(1000.0, dns_ns=2 * MS, tcp_ns=10 * MS, tls_ns=20 * MS, rtt_ns=10 * MS)
+    warm = request(1200.0, reused=True, rtt_ns=20 * MS)
+    phases = of(cold, warm).phases_ms
+    assert phases == {"dns": 1, "tcp": 5, "tls": 10, "network": 15, "provider": 85, "streaming": 100}
+    assert sum(phases.values()) == pytest.approx(200 + 16)
+
+
+def test_without_a_round_trip_time_the_network_is_the_providers() -> None:
+    assert of(request()).phases_ms == {"dns": 0, "tcp": 0, "tls": 0, "provider": 100, "streaming": 100}
+
+
+def test_a_round_trip_longer_than_the_ttft_leaves_the_provider_nothing() -> None:
+    phases = of(request(rtt_ns=500 * MS)).phases_ms
+    assert (phases["network"], phases["provider"]) == (100, 0)
+
+
+def test_what_servers_say_of_their_time_is_in_ms() -> None:
+    made = of(
+        request(1000.0, server_timings={"prompt_ms": 10.0, "prompt_n": 25.0, "prompt_per_token_ms": 0.4}),
+        request(1200.0, server_timings={"prompt_time": 0.02, "queue_time": 0.001}),
+        request(1400.0),
+    )
+    assert made.server_ms == {"prompt": 15.0, "queue": 1.0}
+
+
+def test_every_source_of_token_counts_is_named() -> None:
+    made = of(request(1000.0), request(1200.0, token_source="events"), failure(1400.0))
+    assert made.token_source == "events, usage"
+
+
+def test_the_instrument_reports_itself() -> None:
+    observations = [request(1000.0 + 200 * i, lag_sum_ns=11 * MS, lag_max_ns=(2 + i) * MS) for i in range(3)]
+    readings = [
+        InstrumentReading(condition="c", begin_ns=0, end_ns=S, cpu_ns=33 * MS, runqueue_wait_ns=50 * MS, collections=1),
+        InstrumentReading(condition="c", begin_ns=0, end_ns=S, runqueue_wait_ns=150 * MS),
+        InstrumentReading(condition="c", begin_ns=0, end_ns=S),
+    ]
+    made = condition_findings(asked(), observations, readings).instrument
+    assert (made.kernel_time, made.lag_p50_ms, made.lag_max_ms) == (True, 1, 4)
+    assert made.lag_p99_ms == pytest.approx(3.98)
+    assert made.runqueue_wait_share == pytest.approx(0.1)
+    assert made.cpu_ms_per_1000_tokens == pytest.approx(1000)
+    assert made.collections == 1
+
+
+def test_kernel_time_is_said_only_if_every_answer_had_it() -> None:
+    assert not of(request(1000.0), request(1200.0, kernel_time=False)).instrument.kernel_time
+    assert not of(failure()).instrument.kernel_time
+
+
+def test_goodput_is_there_when_asked_for() -> None:
+    made = condition_findings(asked(), [request(1000.0), failure(1200.0, took_ms=50)], [], parse_slo("ttft=100ms"))
+    assert made.goodput is not None
+    assert (made.goodput.met, made.goodput.sent) == (1, 2)
+    assert made.goodput.per_s == pytest.approx(1 / 0.25)
+
+
+MOMENTS = st.integers(0, 10**10)
+
+
+@st.composite
+def wild(draw: st.DrawFn) -> Observation:
+    made = request(
+        draw(st.integers(0, 5000)),
+        ttft_ms=draw(st.integers(0, 50)),
+        gap_ms=draw(st.integers(0, 20)),
+        tokens=draw(st.integers(1, 6)),
+    )
+    return msgspec.structs.replace(
+        made,
+        role=draw(st.sampled_from(["measured", "warmup", "calibration"])),
+        outcome=draw(st.sampled_from(["ok", "failed", "cancelled"])),
+        output_tokens=draw(st.none() | st.integers(0, 50)),
+        due_ns=draw(st.just(0) | MOMENTS),
+        sent_ns=draw(st.just(made.sent_ns) | st.none()),
+        kernel_time=draw(st.booleans()),
+        lag_max_ns=draw(MOMENTS),
+        max_read_tokens=draw(st.integers(0, 6)),
+        rtt_ns=draw(st.none() | MOMENTS),
+    )
+
+
+@given(st.lists(wild(), max_size=8), st.none() | st.integers(1, 4))
+def test_whatever_was_observed_gives_a_row_that_can_be_written(
+    observations: list[Observation], concurrency: int | None
+) -> None:
+    made = condition_findings(asked(concurrency), observations, [], parse_slo("ttft=20ms,tps=10"))
+    written = msgspec.json.encode(made)
+    assert msgspec.json.decode(written, type=ConditionFindings) == made
+    assert made.errors <= made.requests
+
+
+def test_a_full_loop_is_clean() -> None:
+    made = of(*closed_loop(8, 10), concurrency=8)
+    assert (made.invalid, made.notes) == ([], [])
+    assert made.output_tokens_per_s == pytest.approx(8 * 55, rel=0.01)
