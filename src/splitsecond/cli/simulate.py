@@ -25,8 +25,8 @@ def simulate(
 ) -> None:
     """Serve simulated providers in the OpenAI format: known times, and faults on demand.
 
-    Prints "READY name url model=…" for each as soon as it answers. GET /truth gives planned and actual send times. A request's
-    header "x-splitsecond-fault: stall; after=5; seconds=2" asks for a fault.
+    Prints "READY name url model=…" for each as soon as it answers. GET /truth gives planned and actual send times.
+    A request's header "x-splitsecond-fault: stall; after=5; seconds=2" asks for a fault.
     """
     from splitsecond.simulator import profile, server
 

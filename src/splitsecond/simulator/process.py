@@ -54,7 +54,7 @@ def running(*profiles: str, seed: int = 0, log: Path | None = None) -> Iterator[
                 errors.seek(0)
                 said = errors.read().decode("utf-8", "replace").strip()
                 raise NetworkFault(
-                    f"the simulator did not start, {len(lines)} of {len(profiles)} answer; it said: {said or 'nothing'}",
+                    f"the simulator did not start ({len(lines)} of {len(profiles)} answer): {said or 'not a word'}",
                     kind="simulator_failed",
                     phase="connect",
                 )

@@ -156,7 +156,7 @@ def _from_file(path: Path) -> Profile:
 def _unknown(name: str, known: list[str]) -> CallerFault:
     near = [other for other in known if name and name in other]
     near += [other for other in difflib.get_close_matches(name, known, n=5, cutoff=0.4) if other not in near]
-    choice = f"Did you mean {', '.join(near[:5])}?" if near else f"Known: {', '.join(sorted(known))}."
+    choice = f"Did you mean {', '.join(near[:5])}?" if near else "`splitsecond simulate --list` shows all."
     return CallerFault(
         f"unknown profile {name!r}",
         kind="unknown_profile",
