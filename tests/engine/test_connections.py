@@ -1,18 +1,15 @@
-"""How llama.cpp's server keeps, closes and loses connections, and how many requests it decodes at once."""
+"""How llama.cpp's server keeps and ends connections, and that it serves clients that are not ours."""
 
 import asyncio
 import http.client
 import json
-import re
 import socket
-import urllib.request
 from typing import Any
 from urllib.parse import urlsplit
 
 import openai
 import pytest
 
-from splitsecond.clock import NS_PER_S, now_ns
 from splitsecond.testing.engine import EngineProcess
 
 BODY: dict[str, Any] = {"messages": [{"role": "user", "content": "tell me about the river"}]}
@@ -20,18 +17,6 @@ BODY: dict[str, Any] = {"messages": [{"role": "user", "content": "tell me about 
 
 def connect(engine: EngineProcess) -> http.client.HTTPConnection:
     return http.client.HTTPConnection(urlsplit(engine.address).netloc, timeout=10)
-
-
-def busy_slots(engine: EngineProcess) -> int:
-    slots = json.loads(urllib.request.urlopen(f"{engine.address}/slots", timeout=10).read())
-    return sum(slot["is_processing"] for slot in slots)
-
-
-def predicted_tokens(engine: EngineProcess) -> int:
-    metrics = urllib.request.urlopen(f"{engine.address}/metrics", timeout=10).read().decode()
-    found = re.search(r"^llamacpp:tokens_predicted_total (\d+)", metrics, re.MULTILINE)
-    assert found
-    return int(found[1])
 
 
 def test_a_connection_serves_a_hundred_requests_and_is_closed(engine: EngineProcess) -> None:
@@ -60,19 +45,17 @@ def test_a_connection_that_idles_is_closed_by_the_server(engine: EngineProcess) 
     connection.close()
 
 
-def test_leaving_a_stream_frees_its_slot(engine: EngineProcess) -> None:
-    asked, before = 15_000, predicted_tokens(engine)
+def test_a_streamed_answer_ends_its_connection_though_its_headers_promise_to_keep_it(engine: EngineProcess) -> None:
     connection = connect(engine)
-    connection.request("POST", "/v1/chat/completions", json.dumps({**BODY, "stream": True, "max_tokens": asked}))
+    connection.request("POST", "/v1/chat/completions", json.dumps({**BODY, "stream": True, "max_tokens": 1}))
     response = connection.getresponse()
-    assert response.readline().startswith(b"data:")
-    assert busy_slots(engine) == 1
-    response.close()
+    assert response.headers["keep-alive"] == "timeout=5, max=100"
+    assert response.headers["connection"] is None
+    assert response.read().endswith(b"data: [DONE]\n\n")
+    assert isinstance(connection.sock, socket.socket)
+    connection.sock.settimeout(2)  # less than the 5 s after which an idle connection ends
+    assert connection.sock.recv(1) == b""
     connection.close()
-    deadline_ns = now_ns() + 10 * NS_PER_S
-    while busy_slots(engine):
-        assert now_ns() < deadline_ns, "the slot was still busy 10 s after its client had left"
-    assert predicted_tokens(engine) - before < asked
 
 
 @pytest.mark.parametrize("concurrency", [1, 8, 32])
@@ -93,7 +76,9 @@ def test_the_official_client_gets_every_token_at_any_concurrency(engine: EngineP
 
     async def ask_all() -> list[tuple[int, int]]:
         async with openai.AsyncOpenAI(base_url=engine.base_url, api_key="none", timeout=30, max_retries=0) as client:
-            return await asyncio.gather(*(ask(client) for _ in range(concurrency)))
+            async with asyncio.TaskGroup() as tasks:
+                asked = [tasks.create_task(ask(client)) for _ in range(concurrency)]
+        return [answer.result() for answer in asked]
 
     assert asyncio.run(ask_all()) == [(24, 24)] * concurrency
 

@@ -1,6 +1,5 @@
 """What llama.cpp's server puts on the wire, read by our own decoder: the habits that a client has to know."""
 
-import http.client
 import urllib.error
 import urllib.request
 from typing import Any
@@ -120,10 +119,3 @@ def test_an_unknown_path_is_404_in_json(engine: EngineProcess) -> None:
     with pytest.raises(urllib.error.HTTPError, match="404") as refused:
         urllib.request.urlopen(f"{engine.base_url}/nothing", timeout=10)
     assert b'"not_found_error"' in refused.value.read()
-
-
-def test_the_headers_of_a_stream_promise_what_the_server_keeps(engine: EngineProcess) -> None:
-    with urllib.request.urlopen(request(engine, {"messages": HELLO, "max_tokens": 1}), timeout=10) as response:
-        assert isinstance(response, http.client.HTTPResponse)
-        assert response.headers["content-type"] == "text/event-stream"
-        assert response.headers["transfer-encoding"] == "chunked"
