@@ -30,7 +30,7 @@ def main() -> int:
 
     try:
         serve(**vars(asked))
-    except RuntimeError as error:
+    except (RuntimeError, OSError) as error:
         print(f"llama.cpp did not start on 127.0.0.1:{asked.port}: {error}", file=sys.stderr)
         return 1
 
