@@ -11,7 +11,7 @@ import msgspec
 
 from splitsecond import clock
 from splitsecond.errors import Fault
-from splitsecond.service import Call
+from splitsecond.service import Call, Reply, Service
 from splitsecond.timing.observation import Observation, Role
 from splitsecond.timing.timeline import Sending, Timeline
 
@@ -52,3 +52,12 @@ class Ledger:
             )
             self.observed(attempt.observe(end_ns=clock.now_ns(), fault=fault, sending=Sending()))
         del self._entries[call.id]
+
+    def labelling(self, service: Service, *, condition: str, target: str, role: Role) -> Service:
+        """`service`, with every call made through it expected under this condition and role."""
+
+        async def labelled(call: Call) -> Reply:
+            self.expect(call.id, condition=condition, target=target, role=role)
+            return await service(call)
+
+        return labelled
