@@ -43,8 +43,9 @@ def invented_run(
     concurrencies: Sequence[int] = (1, 8, 32),
     requests: int = 80,
     output_tokens: int = 128,
+    failing: bool = False,
 ) -> tuple[Run, list[Observation]]:
-    """A whole run and its observations; the same every time."""
+    """A whole run and its observations; the same every time. `failing`: every request is answered with 429."""
     chance = random.Random(7)
     asked = [
         AskedCondition(condition=f"{target} c={c}", target=target, concurrency=c, output_tokens=output_tokens)
@@ -52,6 +53,8 @@ def invented_run(
         for c in concurrencies
     ]
     observations = [one for condition in asked for one in _closed_loop(chance, condition, requests, output_tokens)]
+    if failing:
+        observations = [_refused(one) for one in observations]
     readings = [
         InstrumentReading(
             condition=condition.condition,

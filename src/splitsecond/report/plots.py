@@ -298,8 +298,8 @@ def waterfalls(run: Run, samples: Samples) -> list[Picture]:
 
 def _scale(low: float, high: float) -> dict[str, Any]:
     """A logarithmic axis for positive values that lie far apart, else a linear one; the same for every level."""
-    kind = "log" if high > WIDE * low else "linear"
-    return {"type": kind, "domain": [low * 0.9, high * 1.05], "nice": False, "zero": False}
+    kind = {"type": "log"} if high > WIDE * low else {"type": "linear", "zero": False}
+    return {**kind, "domain": [low * 0.9, high * 1.05], "nice": False}
 
 
 def _ticks(low: float, high: float) -> dict[str, Any]:

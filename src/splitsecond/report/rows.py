@@ -5,6 +5,7 @@ interval, or with the number of requests that the figure would need. Figures hav
 no interval of a benchmark of this size supports a fourth.
 """
 
+import shlex
 from collections.abc import Callable, Sequence
 from math import floor, log10
 from typing import Protocol
@@ -25,7 +26,8 @@ def number(value: float | None) -> str:
     """Three significant digits and thousands separators; a dash where there is no figure."""
     if value is None:
         return MISSING
-    decimals = 2 - floor(log10(abs(value))) if value else 0
+    rounded = abs(float(f"{value:.3g}"))
+    decimals = 2 - floor(log10(rounded)) if rounded else 0
     return f"{value:,.{min(max(decimals, 0), 3)}f}"
 
 
@@ -143,7 +145,7 @@ def statements(run: Run) -> list[str]:
 def asked_command(run: Run) -> str:
     """The command line of the run, "" where it was not kept."""
     command = run.asked.get("command", "")
-    return command if isinstance(command, str) else " ".join(str(word) for word in command)
+    return command if isinstance(command, str) else shlex.join(map(str, command))
 
 
 def flat(settings: object, prefix: str = "") -> list[tuple[str, str]]:
@@ -168,7 +170,7 @@ def instrument_sentences(run: Run) -> list[str]:
             [worst(readings, of) for of in (lambda i: i.lag_p50_ms, lambda i: i.lag_p99_ms, lambda i: i.lag_max_ms)],
         ),
         (
-            "Requests left up to {0} ms (p50) and {1} ms (p99) after they were due.",
+            "Requests left up to {0} ms (p50) and {1} ms (p99) after they were due, connecting included.",
             [worst(readings, of) for of in (lambda i: i.late_p50_ms, lambda i: i.late_p99_ms)],
         ),
         (

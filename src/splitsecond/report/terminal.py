@@ -115,6 +115,7 @@ def _too_few(run: Run) -> str:
 
 def _level_table(level: rows.Level, *, wide: bool) -> Table:
     table = Table(title=level.title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+    table.collapse_padding = not wide
     table.add_column("target", overflow="fold")
     table_cells = [[_name(c, wide=wide) for c in level.conditions]]
     for percentile in ("p50", "p95"):
@@ -123,8 +124,8 @@ def _level_table(level: rows.Level, *, wide: bool) -> Table:
         table.add_column(f"{level.first_token} {percentile}\nms", justify="right", no_wrap=True)
         table.add_column(f"TPS {percentile}\ntokens/s", justify="right", no_wrap=True)
         table_cells += [_figures(waits, wide=wide), _figures(paces, wide=wide)]
-    table.add_column("system\ntokens/s", justify="right")
-    table.add_column("errors", justify="right")
+    table.add_column("system\ntokens/s", justify="right", no_wrap=True)
+    table.add_column("errors", justify="right", no_wrap=True)
     table_cells.append([Text(rows.number(c.output_tokens_per_s)) for c in level.conditions])
     table_cells.append([Text(rows.errors(c), "red" if c.errors else "") for c in level.conditions])
     for row in zip(*table_cells, strict=True):

@@ -1,0 +1,99 @@
+import io
+
+import msgspec
+from rich.console import Console
+from tests.report.invented import invented_run
+
+from splitsecond import clock
+from splitsecond.clock import NS_PER_S
+from splitsecond.report.live import REFRESH_NS, Progress
+from splitsecond.timing.observation import Observation
+
+
+class Ticking:
+    """A clock that a test sets."""
+
+    def __init__(self) -> None:
+        self.ns = NS_PER_S
+
+    def __call__(self) -> int:
+        return self.ns
+
+
+def terminal() -> tuple[Console, io.StringIO]:
+    out = io.StringIO()
+    return Console(file=out, force_terminal=True, width=100, color_system=None), out
+
+
+def requests() -> list[Observation]:
+    return invented_run(("groq/llama-3.1-70b-versatile",), concurrencies=(32,), requests=32)[1]
+
+
+def test_a_pipe_sees_nothing() -> None:
+    out = io.StringIO()
+    progress = Progress(Console(file=out))
+    progress.start({"groq/llama-3.1-70b-versatile c=32": 32})
+    progress.note("calibrated")
+    for one in requests():
+        progress.observed(one)
+    progress.stop()
+    assert out.getvalue() == ""
+
+
+def test_done_medians_errors_and_time_to_go_are_shown() -> None:
+    console, out = terminal()
+    now = Ticking()
+    with clock.using(now):
+        progress = Progress(console)
+        progress.start({"groq/llama-3.1-70b-versatile c=32": 64, "other": 0})
+        for one in requests():
+            now.ns += NS_PER_S
+            progress.observed(one)
+        progress.stop()
+    text = out.getvalue()
+    assert "32/64 requests" in text
+    assert "about 0:32 to go" in text
+    last = [line for line in text.splitlines() if "c=32" in line][-1]
+    assert last.split()[-1] == "1"
+    assert "–" not in last
+
+
+def test_frames_are_few() -> None:
+    console, out = terminal()
+    now = Ticking()
+    with clock.using(now):
+        progress = Progress(console)
+        progress.start({"groq/llama-3.1-70b-versatile c=32": 32})
+        begun = len(out.getvalue())
+        now.ns += REFRESH_NS - 1
+        for one in requests()[:5]:
+            progress.observed(one)
+        assert len(out.getvalue()) == begun
+        now.ns += 1
+        progress.observed(requests()[5])
+        assert len(out.getvalue()) > begun
+        progress.stop()
+        progress.stop()
+
+
+def test_only_measured_requests_of_known_conditions_count() -> None:
+    console, out = terminal()
+    now = Ticking()
+    with clock.using(now):
+        progress = Progress(console)
+        progress.start({"groq/llama-3.1-70b-versatile c=32": 32})
+        one = requests()[0]
+        for other in (msgspec.structs.replace(one, role="warmup"), msgspec.structs.replace(one, condition="x")):
+            now.ns += NS_PER_S
+            progress.observed(other)
+        progress.note("a word \x1b[2J")
+        progress.stop()
+    assert "0/32 requests" in out.getvalue()
+    assert "1/32" not in out.getvalue()
+    assert "a word" in out.getvalue()
+
+
+def test_stop_without_start_does_nothing() -> None:
+    console, out = terminal()
+    Progress(console).stop()
+    assert out.getvalue() == ""
