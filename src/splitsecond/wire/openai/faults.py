@@ -43,7 +43,7 @@ _CONTEXT_HINT = "Shorten the prompt, or ask for fewer output tokens."
 
 
 class Said(Struct, frozen=True):
-    """An error in the provider's words. `code` joins its code, type and status, for looking up."""
+    """An error in the provider's words. `codes` holds what it calls the error, under "code", "type" or "status"."""
 
     message: str
     codes: tuple[str, ...] = ()
@@ -89,22 +89,29 @@ def fault_from_response(
 
 def error_said(payload: Any) -> Said:
     """The words of an error, out of whatever JSON a provider sends for one."""
+    try:
+        return _find_words(payload)
+    except RecursionError:
+        return Said("an error nested too deeply to read")
+
+
+def _find_words(payload: Any) -> Said:
     match payload:
         case str():
             return Said(excerpt(payload))
         case [dict() as first, *_] if "msg" in first:  # FastAPI, inside "detail"
             return Said(excerpt("; ".join(_validation_said(entry) for entry in payload if isinstance(entry, dict))))
         case [first, *_]:  # Gemini wraps its error in a list
-            return error_said(first)
+            return _find_words(first)
         case {"error": (str() | dict() | list()) as inner} if inner:
-            said = error_said(inner)
+            said = _find_words(inner)
             return Said(said.message, said.codes + _codes(payload))
         case {"message": str(message)} if message:
             return Said(excerpt(message), _codes(payload))
         case {"base_resp": {"status_msg": str(message), **rest}}:
             return Said(excerpt(message), tuple(str(value) for value in rest.values()))
         case {"detail": (str() | list()) as inner}:
-            return error_said(inner)
+            return _find_words(inner)
         case None:
             return Said("")
         case _:
@@ -145,9 +152,7 @@ def _retry_after_s(headers: Mapping[str, str], now: datetime | None) -> float | 
 def _retry_delay_s(payload: Any) -> float | None:
     """Google's RetryInfo, which stands in the body (``"retryDelay": "34s"``)."""
     match payload:
-        case [first, *_]:
-            return _retry_delay_s(first)
-        case {"error": {"details": [*details]}}:
+        case {"error": {"details": [*details]}} | [{"error": {"details": [*details]}}, *_]:
             for detail in details:
                 match detail:
                     case {"retryDelay": str(delay)} if found := _DURATION.fullmatch(delay):
@@ -166,6 +171,6 @@ def _number(text: str | None) -> float | None:
 def _date(text: str | None) -> datetime | None:
     try:
         moment = parsedate_to_datetime(text or "")
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

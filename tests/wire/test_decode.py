@@ -1,0 +1,222 @@
+"""Reading answers: what the corpus and the transcripts do not already show, and properties over all of the corpus."""
+
+from itertools import pairwise
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from splitsecond.errors import ProviderFault
+from splitsecond.events import Broken, Done, Event, Finish, Quiet, Token, Usage
+from splitsecond.testing.streams import Stream, load
+from splitsecond.wire import openai
+from splitsecond.wire.sse import MAX_EVENT_BYTES
+
+STREAMS = [stream for stream in load() if sum(len(packet.data) for packet in stream.packets) < 10_000]
+WHOLE = [stream for stream in STREAMS if stream.truth.outcome == "ok"]
+
+
+def body(stream: Stream) -> bytes:
+    return b"".join(packet.data for packet in stream.packets)
+
+
+def events_of(parts: list[bytes]) -> list[Event]:
+    decoder = openai.decoder("chat")
+    events = [event for part in parts for event in decoder.feed(part, 0)]
+    return events + decoder.close(0)
+
+
+def fault_of(events: list[Event]) -> ProviderFault:
+    (end,) = [event for event in events if isinstance(event, Broken)]
+    assert end is events[-1]
+    assert isinstance(end.fault, ProviderFault)
+    return end.fault
+
+
+def plain(events: list[Event]) -> list[Event | tuple[str, str]]:
+    """Faults compare by identity; here by what they say."""
+    return [(event.fault.kind, event.fault.phase) if isinstance(event, Broken) else event for event in events]
+
+
+def summary(events: list[Event]) -> tuple[str, Usage | None]:
+    texts = "".join(f"{event.index}{event.kind}{event.text}" for event in events if isinstance(event, Token))
+    usages = [event for event in events if isinstance(event, Usage)]
+    return texts, usages[-1] if usages else None
+
+
+def test_events_carry_the_time_of_the_read_that_completed_them() -> None:
+    decoder = openai.decoder("chat")
+    assert decoder.feed(b'data: {"choices":[{"delta":{"content":"a"}}]}\n', 1) == []
+    assert decoder.feed(b'\ndata: {"choices":[{"delta":{"content":"b"}}]}\n\n', 2) == [Token(2, "a"), Token(2, "b")]
+    assert decoder.feed(b'data: {"choices":[{"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n', 3) == [
+        Finish(3, "stop"),
+        Done(3, True),
+    ]
+    assert decoder.feed(b'data: {"choices":[{"delta":{"content":"c"}}]}\n\n', 4) == []
+    assert decoder.close(5) == []
+
+
+def test_a_plain_answer_arrives_with_its_last_byte_and_ends_with_the_body() -> None:
+    decoder = openai.decoder("completions", stream=False)
+    assert decoder.feed(b' {"choices":[{"text":"a",', 1) == []
+    assert decoder.feed(b'"finish_reason":"stop"}]}', 2) == []
+    assert decoder.close(9) == [Token(2, "a"), Finish(2, "stop"), Done(9, False)]
+    assert decoder.close(10) == []
+
+
+def test_a_plain_answer_without_choices_is_empty() -> None:
+    assert fault_of(events_of([b'{"choices":[]}'])).kind == "empty_answer"
+
+
+def test_a_plain_answer_is_mended_too() -> None:
+    assert events_of([b'{"choices":[{"text":"a","logprobs":NaN}]}']) == [Token(0, "a"), Done(0, False)]
+
+
+def test_a_plain_answer_is_bounded() -> None:
+    decoder = openai.decoder("chat")
+    assert decoder.feed(b"{" + b" " * (MAX_EVENT_BYTES - 1), 0) == []
+    assert fault_of(decoder.feed(b" ", 0)).kind == "malformed"
+    assert decoder.close(0) == []
+
+
+def test_faults_say_what_came_and_how_far_the_answer_was() -> None:
+    fault = fault_of(events_of([b'data: {"choices":[{"delta":{"content":"a"}}]}\n\ndata: {"choices":7}\n\n']))
+    assert (fault.kind, fault.phase, fault.status) == ("malformed", "between tokens", 200)
+    assert fault.excerpt == '{"choices":7}'
+    assert "$.choices" in fault.message
+    fault = fault_of(events_of([b'data: {"error":{"message":"out of memory","code":1013}}\n\n']))
+    assert (fault.kind, fault.phase) == ("in_band_error", "first token")
+    assert "out of memory" in fault.message
+    assert "1013" in fault.excerpt
+
+
+def test_a_web_page_gets_a_hint() -> None:
+    assert "base URL" in fault_of(events_of([b"<html>hello</html>"])).hint
+
+
+@pytest.mark.parametrize(
+    "chunk",
+    [
+        b'{"error":null,"choices":[{"delta":{"content":"a"}}]}',
+        b'{"error":{},"choices":[{"delta":{"content":"a"}}]}',
+        b'{"base_resp":{"status_code":0},"choices":[{"delta":{"content":"a"}}]}',
+        b'{"x_groq":{"id":"r"},"choices":[{"delta":{"content":"a"}}]}',
+        b'{"usage":{},"choices":[{"delta":{"content":"a"}}]}',
+        b'{"x_groq":{"usage":{"total_tokens":3}},"choices":[{"delta":{"content":"a"},"usage":{}}]}',
+        b'{"choices":[{"delta":{"content":"a","tool_calls":[],"audio":{}}}]}',
+        b'{"choices":[{"delta":{"content":"a","tool_calls":[{"index":0},{"function":{"name":""}}]}}]}',
+    ],
+)
+def test_fields_that_say_nothing(chunk: bytes) -> None:
+    decoder = openai.decoder("chat")
+    assert decoder.feed(b"data: " + chunk + b"\n\n", 5) == [Token(5, "a")]
+
+
+@pytest.mark.parametrize(
+    ("chunk", "what"),
+    [
+        (b"{}", "no choices"),
+        (b'{"choices":[]}', "no choices"),
+        (b'{"choices":[{}]}', "empty"),
+        (b'{"choices":[{"text":""}]}', "empty"),
+        (b'{"choices":[{"delta":{"role":"assistant"}}]}', "role"),
+        (b" ", "empty"),
+    ],
+)
+def test_quiet_chunks(chunk: bytes, what: str) -> None:
+    assert openai.decoder("chat").feed(b"data: " + chunk + b"\n\n", 5) == [Quiet(5, what)]
+
+
+def test_a_custom_tool_is_content() -> None:
+    chunk = b'data: {"choices":[{"delta":{"tool_calls":[{"custom":{"name":"sql","input":"select"}}]}}]}\n\n'
+    assert openai.decoder("chat").feed(chunk, 1) == [Token(1, "sqlselect", "tool")]
+
+
+def test_groqs_error_inside_a_stream() -> None:
+    assert fault_of(events_of([b'data: {"x_groq":{"error":"over capacity"}}\n\n'])).kind == "in_band_error"
+
+
+def test_cerebras_time_info() -> None:
+    decoder = openai.decoder("chat")
+    decoder.feed(b'data: {"choices":[],"time_info":{"queue_time":0.1,"created":1,"note":"x","hot":true}}\n\n', 1)
+    assert decoder.server_timings == {"queue_time": 0.1}
+
+
+def test_an_error_event_in_json() -> None:
+    fault = fault_of(events_of([b'event: error\ndata: {"error":{"message":"overloaded"}}\n\n']))
+    assert fault.message.endswith("overloaded")
+
+
+def test_usage_before_the_first_token_closes_nothing() -> None:
+    opening = b'data: {"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":0}}\n\n'
+    assert fault_of(events_of([opening])).kind == "truncated"
+    token = b'data: {"choices":[{"delta":{"content":"a"}}]}\n\n'
+    closing = b'data: {"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":1}}\n\n'
+    assert isinstance(events_of([opening, token, closing])[-1], Done)
+    assert fault_of(events_of([opening, token, closing, token])).kind == "truncated"
+
+
+def test_reasoning_larger_than_the_output_was_left_out_of_it() -> None:
+    usage = (
+        b'data: {"choices":[],"usage":{"completion_tokens":2,"completion_tokens_details":{"reasoning_tokens":9}}}\n\n'
+    )
+    assert openai.decoder("chat").feed(usage, 1) == [Usage(1, None, 11, 9, None)]
+
+
+@pytest.mark.parametrize("last", [b": bye", b"id: 7\n", b"\n", b"event: end"])
+def test_harmless_rests(last: bytes) -> None:
+    end = b'data: {"choices":[{"index":0,"finish_reason":"stop"}]}\n\n'
+    events = events_of([end, last])
+    assert isinstance(events[-1], Done) == (last != b"event: end")
+
+
+def test_json_nested_without_end_is_malformed() -> None:
+    assert fault_of(events_of([b"data: " + b'{"a":' * 100_000 + b"\n\n"])).kind == "malformed"
+    assert fault_of(events_of([b"data: " + b'{"a":' * 100_000])).kind == "truncated"
+    assert fault_of(events_of([b"event: error\ndata: " + b"[" * 100_000 + b"\n\n"])).kind == "in_band_error"
+
+
+@pytest.mark.parametrize("stream", STREAMS, ids=lambda stream: stream.name)
+def test_byte_by_byte_gives_the_same_events(stream: Stream) -> None:
+    data = body(stream)
+    assert plain(events_of([data[i : i + 1] for i in range(len(data))])) == plain(events_of([data]))
+
+
+@given(st.sampled_from(STREAMS), st.lists(st.integers(0, 3000)))
+def test_a_split_anywhere_gives_the_same_events(stream: Stream, cuts: list[int]) -> None:
+    data = body(stream)
+    edges = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
+    parts = [data[start:end] for start, end in pairwise(edges)]
+    assert plain(events_of(parts)) == plain(events_of([data]))
+
+
+@pytest.mark.parametrize("stream", WHOLE, ids=lambda stream: stream.name)
+def test_a_cut_at_any_byte_gives_a_fault_or_the_whole_answer(stream: Stream) -> None:
+    data = body(stream)
+    text, usage = summary(events_of([data]))
+    for cut in range(len(data)):
+        events = events_of([data[:cut]])
+        if isinstance(events[-1], Done):
+            cut_text, cut_usage = summary(events)
+            assert cut_text == text
+            assert cut_usage in (None, usage)
+        else:
+            assert fault_of(events).kind in {"truncated", "malformed", "empty_answer"}
+
+
+@pytest.mark.parametrize("stream", STREAMS, ids=lambda stream: stream.name)
+def test_a_corrupt_byte_never_does_more_than_break_the_answer(stream: Stream) -> None:
+    data, random = body(stream), Random(stream.name)
+    for position in range(len(data)):
+        corrupt = data[:position] + bytes([random.randrange(256)]) + data[position + 1 :]
+        check_ends_once(events_of([corrupt]))
+
+
+@given(st.lists(st.binary()))
+def test_any_bytes_end_once(parts: list[bytes]) -> None:
+    check_ends_once(events_of(parts))
+
+
+def check_ends_once(events: list[Event]) -> None:
+    assert [isinstance(event, Done | Broken) for event in events] == [False] * (len(events) - 1) + [True]

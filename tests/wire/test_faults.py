@@ -1,0 +1,175 @@
+"""Refusals: any status and any body become one fault with words in it."""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from splitsecond.errors import CallerFault, Fault, ProviderFault
+from splitsecond.wire.openai import fault_from_response
+
+S = 1_000_000_000
+
+
+def fault(status: int, body: bytes = b"", **headers: str) -> Fault:
+    return fault_from_response(status, {name.replace("_", "-"): value for name, value in headers.items()}, body)
+
+
+def retry_after(status: int = 429, body: bytes = b"", now: datetime | None = None, **headers: str) -> int | None:
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    found = fault_from_response(status, named, body, now=now)
+    assert isinstance(found, ProviderFault)
+    return found.retry_after_ns
+
+
+@pytest.mark.parametrize(
+    ("payload", "words"),
+    [
+        ({"error": {"message": "bad thing", "type": "t", "code": None}}, "bad thing"),
+        ({"error": "Unauthorized"}, "Unauthorized"),
+        ({"error": ["first", "second"]}, "first"),
+        ({"error": {"error": {"message": "nested"}}}, "nested"),
+        ({"object": "error", "message": "Mistral says no", "type": "x"}, "Mistral says no"),
+        ({"detail": "Not Found"}, "Not Found"),
+        ({"detail": [{"loc": ["body", "n"], "msg": "too big"}, {"msg": "too small"}]}, "body.n: too big; too small"),
+        ([{"error": {"code": 400, "message": "Gemini", "status": "INVALID_ARGUMENT"}}], "Gemini"),
+        ({"base_resp": {"status_code": 1004, "status_msg": "login fail"}}, "login fail"),
+        ("a JSON string", "a JSON string"),
+        ({"code": 7, "reason": "x"}, '{"code": 7, "reason": "x"}'),
+        ({"error": {}}, '{"error": {}}'),
+        (17, "17"),
+        (None, "null"),
+    ],
+)
+def test_the_words_are_found(payload: Any, words: str) -> None:
+    assert fault(500, json.dumps(payload).encode()).message == f"HTTP 500: {words}"
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b"", "the body is empty"),
+        (b"upstream connect error\r\n", "upstream connect error"),
+        (b"\xff\xfe", "\ufffd\ufffd"),
+        (b"[" * 100_000, "[" * 599 + "…"),
+    ],
+)
+def test_bodies_that_are_not_json(body: bytes, words: str) -> None:
+    assert fault(502, body).message == f"HTTP 502: {words}"
+
+
+def test_an_error_nested_deeply() -> None:
+    for depth in range(800, 1000, 10):
+        assert fault(500, b"[" * depth + b"]" * depth).message.startswith("HTTP 500: ")
+
+
+def test_a_web_page_in_place_of_an_api() -> None:
+    assert "base URL" in fault(404, b"<!DOCTYPE html><html>").hint
+    assert fault(502, b"<html>Bad gateway</html>").hint == ""
+
+
+@pytest.mark.parametrize("status", [400, 413, 422])
+def test_the_callers_faults(status: int) -> None:
+    found = fault(status, b'{"error":{"message":"no"}}')
+    assert isinstance(found, CallerFault)
+    assert (found.kind, found.status, found.phase) == (f"http_{status}", status, "head")
+    assert found.excerpt == '{"error":{"message":"no"}}'
+
+
+@pytest.mark.parametrize(
+    ("status", "hint"), [(401, "key"), (402, "credit"), (403, "key"), (404, "model"), (429, "Rate"), (308, "base URL")]
+)
+def test_the_providers_faults_with_a_hint(status: int, hint: str) -> None:
+    found = fault(status)
+    assert isinstance(found, ProviderFault)
+    assert (found.kind, found.status) == (f"http_{status}", status)
+    assert hint in found.hint
+
+
+@pytest.mark.parametrize("status", [408, 409, 500, 503, 529])
+def test_the_providers_faults(status: int) -> None:
+    assert isinstance(fault(status), ProviderFault)
+    assert fault(status).kind == f"http_{status}"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"error":{"message":"too long","code":"context_length_exceeded"}}',
+        b'{"error":{"code":400,"message":"request too large","type":"exceed_context_size_error"}}',
+        b'{"error":{"message":"This model\'s maximum context length is 2048 tokens."}}',
+        b'{"message":"prompt is too long: 9 tokens"}',
+    ],
+)
+def test_a_prompt_too_long(body: bytes) -> None:
+    found = fault(400, body)
+    assert isinstance(found, CallerFault)
+    assert found.kind == "context_length_exceeded"
+    assert found.status == 400
+
+
+def test_a_bad_key_reported_as_a_bad_request_is_not_the_callers() -> None:
+    body = b'[{"error":{"code":400,"message":"API key not valid. Please pass a valid API key."}}]'
+    found = fault(400, body)
+    assert isinstance(found, ProviderFault)
+    assert (found.kind, found.hint) == ("http_400", "Check the API key.")
+
+
+def test_retry_after() -> None:
+    assert retry_after() is None
+    assert retry_after(Retry_After="2") == 2 * S
+    assert retry_after(retry_after="0.5") == S // 2
+    assert retry_after(retry_after="9", retry_after_ms="120") == 120_000_000
+    assert retry_after(status=503, retry_after="-3") == 0
+    assert retry_after(retry_after="1e300") == 24 * 3600 * S
+    assert retry_after(retry_after="soon") is None
+    assert retry_after(retry_after="nan") is None
+    assert retry_after(retry_after="Fri, 20 Nov 2026 10:00:30 +99999999999999") is None
+
+
+def test_retry_after_a_date() -> None:
+    then = "Fri, 20 Nov 2026 10:00:30 GMT"
+    assert retry_after(retry_after=then) is None
+    assert retry_after(retry_after=then, date="Fri, 20 Nov 2026 10:00:00 GMT") == 30 * S
+    now = datetime(2026, 11, 20, 10, 0, 10, tzinfo=UTC)
+    assert retry_after(retry_after=then, now=now) == 20 * S
+    assert retry_after(retry_after="Fri, 20 Nov 2026 10:00:30 -0000", now=now) == 20 * S
+
+
+@pytest.mark.parametrize(
+    ("details", "expected"),
+    [
+        ([{"@type": "QuotaFailure"}, {"@type": "RetryInfo", "retryDelay": "34.5s"}], 34_500_000_000),
+        ([{"retryDelay": "soon"}], None),
+        ([7], None),
+        ([], None),
+    ],
+)
+def test_the_wait_inside_googles_body(details: list[Any], expected: int | None) -> None:
+    payload = {"error": {"code": 429, "message": "quota", "details": details}}
+    assert retry_after(body=json.dumps(payload).encode()) == expected
+    assert retry_after(body=json.dumps([payload]).encode()) == expected
+
+
+@given(
+    st.integers(300, 599),
+    st.binary()
+    | st.recursive(
+        st.none() | st.integers() | st.text(),
+        lambda inner: (
+            st.lists(inner)
+            | st.dictionaries(
+                st.sampled_from(["error", "message", "detail", "code", "msg", "base_resp", "status_msg", "details"]),
+                inner,
+            )
+        ),
+    ).map(lambda value: json.dumps(value).encode()),
+    st.text(),
+)
+def test_any_response_becomes_a_bounded_fault(status: int, body: bytes, header: str) -> None:
+    found = fault_from_response(status, {"Retry-After": header, "Date": header}, body)
+    assert len(found.message) < 700
+    assert found.message.isprintable()

@@ -1,0 +1,127 @@
+"""The SSE decoder by the rules of its standard, and in any split."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from splitsecond.wire.sse import SseDecoder, SseEvent, encode_event
+
+
+def decode(data: bytes, *, warm: bool = False) -> list[SseEvent]:
+    decoder = SseDecoder()
+    if warm:
+        decoder.feed(b": first\n\n")
+    return decoder.feed(data)
+
+
+@pytest.mark.parametrize("warm", [False, True])
+@pytest.mark.parametrize(
+    ("data", "events"),
+    [
+        (b"data: a\n\n", [SseEvent(b"a")]),
+        (b"data:a\n\n", [SseEvent(b"a")]),
+        (b"data:  a \n\n", [SseEvent(b" a ")]),
+        (b"data: a\n\ndata: b\n\n", [SseEvent(b"a"), SseEvent(b"b")]),
+        (b"data: a\ndata: b\n\n", [SseEvent(b"a\nb")]),
+        (b"data: a\ndata\n\n", [SseEvent(b"a\n")]),
+        (b"data:\n\n", [SseEvent(b"")]),
+        (b"data: a\r\n\r\n", [SseEvent(b"a")]),
+        (b"data: a\r\rdata: b\r\r", [SseEvent(b"a"), SseEvent(b"b")]),
+        (b"data: a\n\n\n\ndata: b\n\n", [SseEvent(b"a"), SseEvent(b"b")]),
+        (b"event: x\ndata: a\n\ndata: b\n\n", [SseEvent(b"a", "x"), SseEvent(b"b")]),
+        (b"event: x\n\ndata: b\n\n", [SseEvent(b"b")]),
+        (b": hello\n\n", [SseEvent(None)]),
+        (b":\n", [SseEvent(None)]),
+        (b"data: a\n: c\ndata: b\n\n", [SseEvent(None), SseEvent(b"a\nb")]),
+        (b"id: 7\nretry: 10\ndata: a\n\n", [SseEvent(b"a")]),
+        (b'error: {"code": 500}\n\n', [SseEvent(b'{"code": 500}', "error")]),
+        (b"data: a\n", []),
+        (b"data: a", []),
+        (b"", []),
+    ],
+)
+def test_events(data: bytes, events: list[SseEvent], warm: bool) -> None:
+    assert decode(data, warm=warm) == events
+
+
+def test_a_byte_order_mark_counts_only_at_the_start() -> None:
+    mark = b"\xef\xbb\xbf"
+    assert decode(mark + b"data: a\n\n") == [SseEvent(b"a")]
+    decoder = SseDecoder()
+    assert decoder.feed(b"data: a\n\n" + mark + b"data: b\n\n") == [SseEvent(b"a")]
+    assert decoder.junk == mark + b"data: b"
+
+
+def test_only_the_first_junk_is_kept_and_not_all_of_it() -> None:
+    decoder = SseDecoder()
+    decoder.feed(b"<" * 5000 + b"\nmore\n")
+    assert decoder.junk == b"<" * 1000
+
+
+def test_rest_gives_what_lacks_its_blank_line() -> None:
+    decoder = SseDecoder()
+    assert decoder.feed(b"data: a\n\ndata: b") == [SseEvent(b"a")]
+    assert decoder.unfinished
+    assert decoder.rest() == [SseEvent(b"b")]
+    assert decoder.rest() == []
+
+
+def test_rest_after_a_carriage_return() -> None:
+    decoder = SseDecoder()
+    assert decoder.feed(b"data: a\r") == []
+    assert decoder.rest() == [SseEvent(b"a")]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"data: " + b"x" * 100 + b"\n\n", b"x" * 101, b"data: 0123456789\n" * 10 + b"\n", b"data: a\n\n" * 2 + b"x" * 101],
+)
+@pytest.mark.parametrize("step", [1, 7, 10_000])
+def test_the_bound(data: bytes, step: int) -> None:
+    decoder = SseDecoder(max_bytes=100)
+    for start in range(0, len(data), step):
+        decoder.feed(data[start : start + step])
+    assert decoder.overflow
+    assert decoder.feed(b"data: a\n\n") == []
+    assert decoder.rest() == []
+
+
+LINES = st.lists(
+    st.sampled_from(
+        [
+            b"data: a",
+            b"data: {}",
+            b"data:",
+            b"data",
+            b": c",
+            b"event: x",
+            b"id: 1",
+            b"junk",
+            b"",
+            b"",
+            b"error: e",
+            b"\xff",
+        ]
+    ).flatmap(lambda line: st.sampled_from([line + b"\n", line + b"\r\n", line + b"\r"]))
+)
+
+
+@given(LINES, st.sampled_from([b"", b"\xef\xbb\xbf"]), st.lists(st.integers(0, 200)))
+def test_a_split_anywhere_changes_nothing(lines: list[bytes], mark: bytes, cuts: list[int]) -> None:
+    data = mark + b"".join(lines)
+    whole = SseDecoder()
+    expected = whole.feed(data) + whole.rest()
+    parts = SseDecoder()
+    events: list[SseEvent] = []
+    edges = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
+    for start, end in pairwise(edges):
+        events += parts.feed(data[start:end])
+    assert events + parts.rest() == expected
+    assert parts.junk == whole.junk
+
+
+@given(st.text(st.characters(codec="utf-8", exclude_characters="\r")), st.sampled_from(["", "ping", "error"]))
+def test_what_is_encoded_decodes_to_the_same(text: str, name: str) -> None:
+    assert decode(encode_event(text.encode(), name)) == [SseEvent(text.encode(), name)]
