@@ -16,6 +16,7 @@ from splitsecond.analysis.steady import (
     per_second,
     tokens_in,
 )
+from splitsecond.timing.instrument import InstrumentReading
 from splitsecond.timing.observation import Observation
 
 
@@ -26,6 +27,10 @@ def windows(*pairs: tuple[float, float]) -> Windows:
 
 def in_ms(of: Windows) -> list[tuple[float, float]]:
     return [(a / MS, b / MS) for a, b in zip(of.begin.tolist(), of.end.tolist(), strict=True)]
+
+
+def reading(begin_ms: int, end_ms: int) -> InstrumentReading:
+    return InstrumentReading(condition="c", begin_ns=begin_ms * MS, end_ns=end_ms * MS)
 
 
 @st.composite
@@ -139,6 +144,25 @@ def test_an_open_loop_is_steady_from_first_due_to_last_due() -> None:
     load = load_of([request(0.0, role="warmup"), *sent], None)
     assert in_ms(load.steady) == [(999.0, 2999.0)]
     assert in_ms(load.whole) == [(1000.0, 3200.0)]
+
+
+def test_the_blocks_of_an_open_loop_each_have_their_window() -> None:
+    first = [request(1000.0 + 500 * i, due_ns=(1000 + 500 * i) * MS) for i in range(3)]
+    second = [request(9000.0 + 500 * i, due_ns=(9000 + 500 * i) * MS) for i in range(2)]
+    readings = [reading(990, 2300), reading(8990, 9800), reading(9001, 9900)]
+    load = load_of(first + second, None, readings)
+    assert in_ms(load.steady) == in_ms(load.sending) == [(1000.0, 2000.0), (9000.0, 9500.0)]
+    assert in_ms(load.whole) == [(1000.0, 2200.0), (9000.0, 9700.0)]
+
+
+def test_a_block_that_follows_without_a_pause_is_still_another() -> None:
+    load = load_of([request(1000.0), request(1201.0)], 1, [reading(999, 1200), reading(1201, 1500)])
+    assert in_ms(load.steady) == [(1000.0, 1200.0), (1201.0, 1401.0)]
+
+
+def test_a_pause_tells_where_a_reading_is_lost() -> None:
+    lost_and_kept = [request(1000.0), request(9000.0)]
+    assert in_ms(load_of(lost_and_kept, 1, [reading(8999, 9300)]).whole) == [(1000.0, 1200.0), (9000.0, 9200.0)]
 
 
 def test_one_open_request_has_no_steady_window() -> None:

@@ -14,10 +14,14 @@ from splitsecond.analysis.contrast import Contrast, contrast
 from splitsecond.analysis.figures import FIGURES, Figure, answered
 from splitsecond.analysis.findings import ConditionFindings, Run
 from splitsecond.analysis.spread import PERCENTILES
-from splitsecond.analysis.wording import by_place, chance, change, number, row
+from splitsecond.analysis.wording import by_place, change, evidence, number, row
 from splitsecond.timing.observation import Observation
 
-COMPARED = ("ttft_ms", "ttft_due_ms", "tps", "e2e_ms", "response_ms", "total_tps")
+COMPARED = {
+    False: ("ttft_ms", "tps", "e2e_ms", "total_tps"),
+    True: ("ttft_due_ms", "ttft_ms", "tps", "response_ms", "e2e_ms", "total_tps"),
+}
+"""The figures of a closed loop, and of an open one. In a closed loop a request is due when it leaves."""
 
 
 class RunData(Struct, frozen=True):
@@ -116,7 +120,11 @@ def _changed(
         target=new.target,
         concurrency=new.concurrency,
         rate=new.rate,
-        figures=[changed for name in COMPARED for changed in _figure_changes(FIGURES[name], old_ok, new_ok, random)],
+        figures=[
+            changed
+            for name in COMPARED[new.concurrency is None]
+            for changed in _figure_changes(FIGURES[name], old_ok, new_ok, random)
+        ],
         totals=[_total_change(name, old, new) for name in ("output_tokens_per_s", "requests_per_s", "errors")],
         notes=_notes(old, new),
     )
@@ -188,9 +196,8 @@ def _statements(name: str, changed: ConditionChange) -> list[str]:
 
 
 def _evidence(f: FigureChange) -> str:
-    parts = [] if f.change is None else [change(f.change)]
-    if f.ci95 is not None:
-        parts.append(f"95 % interval {change(f.ci95[0])} to {change(f.ci95[1])}")
-    if f.p_value is not None:
-        parts.append(chance(f.p_value))
-    return f" ({', '.join(parts)})"
+    return evidence(
+        "" if f.change is None else change(f.change),
+        f.ci95 and (change(f.ci95[0]), change(f.ci95[1])),
+        f.p_value,
+    )

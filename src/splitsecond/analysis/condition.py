@@ -38,7 +38,7 @@ def condition_findings(
     sent = [o for o in observations if o.role in ("measured", "warmup")]
     measured = [o for o in sent if o.role == "measured" and o.outcome != "cancelled"]
     ok = answered(measured)
-    load = load_of(sent, asked.concurrency)
+    load = load_of(sent, asked.concurrency, readings)
     error_kinds, error_examples = failures_by_kind(measured)
 
     def spread_of(name: str) -> Spread:
@@ -84,6 +84,7 @@ def condition_findings(
         findings=findings,
         measured=measured,
         answered=ok,
+        load=load,
         cancelled=sum(o.role == "measured" and o.outcome == "cancelled" for o in sent),
     )
     return msgspec.structs.replace(findings, invalid=invalid_reasons(facts), notes=notes(facts))

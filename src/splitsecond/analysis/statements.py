@@ -12,7 +12,7 @@ import numpy as np
 from splitsecond.analysis.contrast import Contrast, contrast
 from splitsecond.analysis.figures import FIGURES, Figure, answered, ttft_figure
 from splitsecond.analysis.findings import ConditionFindings
-from splitsecond.analysis.wording import chance, counted, level, number, percent, ratio, row
+from splitsecond.analysis.wording import counted, evidence, level, number, percent, ratio, row
 from splitsecond.timing.observation import Observation
 
 SEED = 0
@@ -71,12 +71,11 @@ def _first(rows: Sequence[Row], figure: Figure, observed: Observed, random: np.r
 
 
 def _evidence(found: Contrast) -> str:
-    parts = [] if found.ratio is None else [f"{ratio(found.ratio)} times as fast"]
-    if found.ci95 is not None:
-        parts.append(f"95 % interval {ratio(found.ci95[0])} to {ratio(found.ci95[1])}")
-    if found.p_value is not None:
-        parts.append(chance(found.p_value))
-    return f" ({', '.join(parts)})" if parts else ""
+    return evidence(
+        "" if found.ratio is None else f"{ratio(found.ratio)} times as fast",
+        found.ci95 and (ratio(found.ci95[0]), ratio(found.ci95[1])),
+        found.p_value,
+    )
 
 
 def _throughput(rows: Sequence[Row]) -> list[str]:

@@ -5,9 +5,12 @@ last ones finish alone. The steady windows leave both out:
 
 - In a closed loop a window opens when the requests under way first reach 95 % of the concurrency, and closes when
   they do so for the last time. Dips between (one request has ended, the next is not yet sent) are part of it: they are
-  part of such a load, and `mean_in_flight` shows whether they were too large. Targets of one run take turns, so a
-  condition may consist of several stretches of load with pauses between, each with its own window.
-- In an open loop there is one window, from the first measured request's due time to the last one's.
+  part of such a load, and `mean_in_flight` shows whether they were too large.
+- In an open loop a window runs from the first measured request's due time to the last one's.
+
+Targets of one run take turns, so a condition may consist of several stretches of load with pauses between, each with
+its own window. The instrument's readings, one for each block that was sent, say where a stretch begins; in a closed
+loop also a pause tells, should a reading be lost.
 
 No window opens before the first measured request or closes after the last one's last token. Warm-up requests that are
 still running then do count, as load and with their tokens: the server cannot tell them apart.
@@ -24,6 +27,7 @@ from msgspec import Struct
 
 from splitsecond.analysis.spread import Floats
 from splitsecond.clock import NS_PER_S
+from splitsecond.timing.instrument import InstrumentReading
 from splitsecond.timing.observation import Observation
 
 Moments = npt.NDArray[np.int64]
@@ -53,11 +57,12 @@ class Windows(Struct, frozen=True):
 
 
 class Load(Struct, frozen=True):
-    """What one condition's load looked like: `whole` runs from the first request sent to the last token of each
-    stretch, `steady` is where the load was as asked."""
+    """What one condition's load looked like. Of each stretch `whole` runs from the first measured request sent to the
+    last token, `sending` to the last request sent, and `steady` is where the load was as asked."""
 
     curve: Curve
     whole: Windows
+    sending: Windows
     steady: Windows
 
 
@@ -71,19 +76,24 @@ def due_ns(o: Observation) -> int:
     return o.due_ns or begin_ns(o)
 
 
-def load_of(observations: Sequence[Observation], concurrency: int | None) -> Load:
+def load_of(
+    observations: Sequence[Observation], concurrency: int | None, readings: Sequence[InstrumentReading] = ()
+) -> Load:
     """The load that `observations` (measured and warm-up) made. `concurrency` None: an open loop."""
     curve = in_flight(observations)
+    starts = np.union1d(curve.at[:1], _block_starts(readings))
+    if concurrency is not None:
+        starts = np.union1d(starts, _after_pauses(curve, observations))
     measured = [o for o in observations if o.role == "measured"]
-    if not measured:
-        none = np.array([], dtype=np.int64)
-        return Load(curve, Windows(none, none), Windows(none, none))
-    starts = curve.at[:1] if concurrency is None else _stretch_starts(curve, observations)
-    whole = _measured_spans(measured, starts)
-    if concurrency is None:
-        due = [due_ns(o) for o in measured]
-        return Load(curve, whole, _windows(np.array([min(due)]), np.array([max(due)])))
-    return Load(curve, whole, _reaching(curve, concurrency, starts, whole))
+    sent = np.array([begin_ns(o) for o in measured], dtype=np.int64)
+    done = np.array([o.end_ns if o.last_token_ns is None else o.last_token_ns for o in measured], dtype=np.int64)
+    stretch = _stretch_of(sent, starts)
+    whole = _windows(*_bounds(stretch, sent, done, len(starts)))
+    sending = _windows(*_bounds(stretch, sent, sent, len(starts)))
+    if concurrency is not None:
+        return Load(curve, whole, sending, _reaching(curve, concurrency, starts, whole))
+    due = np.array([due_ns(o) for o in measured], dtype=np.int64)
+    return Load(curve, whole, sending, _windows(*_bounds(stretch, due, due, len(starts))))
 
 
 def in_flight(observations: Sequence[Observation]) -> Curve:
@@ -95,17 +105,23 @@ def in_flight(observations: Sequence[Observation]) -> Curve:
     return Curve(at, np.cumsum(steps.astype(np.int64)))
 
 
-def _stretch_starts(curve: Curve, observations: Sequence[Observation]) -> Moments:
+def _block_starts(readings: Sequence[InstrumentReading]) -> Moments:
+    """When each block began; what several workers sent at the same time is one block."""
+    starts: list[int] = []
+    busy_until = -1
+    for reading in sorted(readings, key=lambda r: r.begin_ns):
+        if reading.begin_ns > busy_until:
+            starts.append(reading.begin_ns)
+        busy_until = max(busy_until, reading.end_ns)
+    return np.array(starts, dtype=np.int64)
+
+
+def _after_pauses(curve: Curve, observations: Sequence[Observation]) -> Moments:
+    if not len(curve.at):
+        return curve.at
     typical = float(np.median([o.end_ns - begin_ns(o) for o in observations]))
     pause = (curve.level[:-1] == 0) & (np.diff(curve.at) > PAUSE_SHARE * typical)
-    return np.concatenate((curve.at[:1], curve.at[1:][pause]))
-
-
-def _measured_spans(measured: Sequence[Observation], starts: Moments) -> Windows:
-    """For each stretch from the first measured request sent to the last one's last token, or end where it has none."""
-    begin = np.array([begin_ns(o) for o in measured], dtype=np.int64)
-    end = np.array([o.end_ns if o.last_token_ns is None else o.last_token_ns for o in measured], dtype=np.int64)
-    return _windows(*_bounds(_stretch_of(begin, starts), begin, end, len(starts)))
+    return np.compress(pause, curve.at[1:])
 
 
 def _reaching(curve: Curve, concurrency: int, starts: Moments, whole: Windows) -> Windows:
@@ -116,7 +132,8 @@ def _reaching(curve: Curve, concurrency: int, starts: Moments, whole: Windows) -
 
 
 def _stretch_of(at: Moments, starts: Moments) -> npt.NDArray[np.intp]:
-    return np.searchsorted(starts, at, side="right") - 1
+    """The stretch that each moment lies in; what came before the first one is part of it."""
+    return np.maximum(np.searchsorted(starts, at, side="right") - 1, 0)
 
 
 def _bounds(group: npt.NDArray[np.intp], begin: Moments, end: Moments, groups: int) -> tuple[Moments, Moments]:

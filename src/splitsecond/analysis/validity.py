@@ -14,7 +14,7 @@ from splitsecond.analysis.figures import ttft_figure
 from splitsecond.analysis.findings import ConditionFindings
 from splitsecond.analysis.lateness import dispatch_late_ns, exposed_lag_ns, ordered_ms
 from splitsecond.analysis.spread import Floats, percentile
-from splitsecond.analysis.steady import STEADY_PERCENT, begin_ns, due_ns, in_flight
+from splitsecond.analysis.steady import STEADY_PERCENT, Load, in_flight
 from splitsecond.analysis.wording import number, percent
 from splitsecond.clock import NS_PER_S
 from splitsecond.timing.observation import Observation
@@ -45,6 +45,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     findings: ConditionFindings
     measured: Sequence[Observation]
     answered: Sequence[Observation]
+    load: Load
     cancelled: int
 
 
@@ -116,18 +117,14 @@ def _concurrency_not_reached(facts: Facts) -> str:
 
 
 def _rate_not_reached(facts: Facts) -> str:
-    if not facts.asked.open_loop or len(facts.measured) < 2:
+    planned_ns, took_ns = facts.load.steady.length_ns, facts.load.sending.length_ns
+    if not facts.asked.open_loop or planned_ns * 100 >= took_ns * STEADY_PERCENT:
         return ""
-    due = [due_ns(o) for o in facts.measured]
-    left = [begin_ns(o) for o in facts.measured]
-    planned, took = max(due) - min(due), max(left) - min(left)
-    if took == 0 or planned * 100 >= took * STEADY_PERCENT:
-        return ""
-    intervals = len(due) - 1
-    wanted = f"{number(intervals * NS_PER_S / planned)} requests/s" if planned else "all at once"
+    longer = f"{number(took_ns / planned_ns)} times as long" if planned_ns else "longer"
     return (
-        f"the rate was not reached: requests left at {number(intervals * NS_PER_S / took)} requests/s "
-        f"where the schedule wanted {wanted}; use more workers, or a lower rate."
+        f"the rate was not reached: the requests took {longer} to leave than planned "
+        f"({number(took_ns / NS_PER_S)} s, planned {number(planned_ns / NS_PER_S)} s); "
+        "use more workers, or a lower rate."
     )
 
 

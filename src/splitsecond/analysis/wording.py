@@ -33,6 +33,17 @@ def chance(p_value: float) -> str:
     return "p < 0.001" if p_value < 0.001 else f"p = {p_value:.2g}"
 
 
+def evidence(moved: str, interval: tuple[str, str] | None, p_value: float | None) -> str:
+    """What a difference rests on, in brackets: " (+20 %, 95 % interval +15 % to +25 %, p < 0.001)"; "" for nothing."""
+    parts = [
+        moved,
+        f"95 % interval {interval[0]} to {interval[1]}" if interval else "",
+        "" if p_value is None else chance(p_value),
+    ]
+    known = ", ".join(part for part in parts if part)
+    return f" ({known})" if known else ""
+
+
 def level(concurrency: int | None, rate: float | None) -> str:
     """The load of a row: "at concurrency 8", "at 5 requests/s"."""
     if concurrency is not None:
