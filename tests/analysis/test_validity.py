@@ -210,7 +210,12 @@ def test_lag_above_the_gaps_is_noted() -> None:
 @pytest.mark.parametrize(("count", "noted"), [(2, True), (3, False)])
 def test_a_short_steady_window_is_noted(count: int, noted: bool) -> None:
     made = judged(turns(count))
-    assert any("The steady window lasted" in note for note in made.notes) is noted
+    assert any("A steady window lasted" in note for note in made.notes) is noted
+
+
+def test_each_of_several_windows_must_be_long_enough() -> None:
+    blocks = [request(start + 200.0 * i) for start in (1000, 5000, 9000) for i in range(2)]
+    assert only_note(judged(blocks)).startswith("A steady window lasted 0.4 s, less than 3 requests")
 
 
 @pytest.mark.parametrize(("failed", "noted"), [(1, False), (2, True)])

@@ -194,12 +194,16 @@ def _lag_in_itl(facts: Facts) -> str:
 
 
 def _short_window(facts: Facts) -> str:
-    steady_s, e2e_ms = facts.findings.steady_s, facts.findings.e2e_ms.p50
-    if facts.asked.open_loop or steady_s is None or e2e_ms is None or steady_s * 1000 >= STEADY_REQUESTS * e2e_ms:
+    windows, steady_s, e2e_ms = len(facts.load.steady.begin), facts.findings.steady_s, facts.findings.e2e_ms.p50
+    if facts.asked.open_loop or steady_s is None or e2e_ms is None:
+        return ""
+    each_s = steady_s / windows
+    if each_s * 1000 >= STEADY_REQUESTS * e2e_ms:
         return ""
     return (
-        f"The steady window lasted {number(steady_s)} s, less than {STEADY_REQUESTS} requests one after another, so "
-        "system throughput depends on how far requests had come when it opened; send more requests."
+        f"A steady window lasted {number(each_s)} s, less than {STEADY_REQUESTS} requests one after another, so "
+        "system throughput depends on how far requests had come when it opened, and may be some percent too high; "
+        "send more requests."
     )
 
 
