@@ -93,6 +93,22 @@ def test_only_measured_requests_of_known_conditions_count() -> None:
     assert "a word" in out.getvalue()
 
 
+def test_where_the_screen_is_low_what_is_under_way_is_in_sight() -> None:
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=True, width=100, height=5, color_system=None)
+    now = Ticking()
+    with clock.using(now):
+        progress = Progress(console)
+        progress.start({"first": 1, "second": 1, "groq/llama-3.1-70b-versatile c=32": 32})
+        assert "c=32" not in out.getvalue()
+        now.ns += NS_PER_S
+        progress.observed(requests()[0])
+        progress.stop()
+    last_frame = out.getvalue().split("1/34 requests")[-1]
+    assert "c=32" in last_frame
+    assert "second" not in last_frame
+
+
 def test_stop_without_start_does_nothing() -> None:
     console, out = terminal()
     Progress(console).stop()

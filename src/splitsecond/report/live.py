@@ -20,6 +20,8 @@ from splitsecond.report.rows import number, printable
 from splitsecond.timing.observation import Observation
 
 REFRESH_NS = NS_PER_S // 4
+SPARE_LINES = 3
+"""Lines of the screen that are left to the heading and to the prompt."""
 
 
 class _Row:
@@ -90,11 +92,12 @@ class Progress:
     def _table(self) -> Table:
         done, total = sum(r.done for r in self._rows.values()), sum(r.total for r in self._rows.values())
         table = Table(box=None, pad_edge=False, header_style="dim")
-        table.add_column(f"{done}/{total} requests", overflow="ellipsis", no_wrap=True, ratio=1)
+        heading = f"{done}/{total} requests{self._time_to_go(done, total)}"
+        table.add_column(heading, overflow="ellipsis", no_wrap=True, ratio=1)
         table.add_column("", width=20)
         for heading in ("done", "TTFT p50 ms", "TPS p50", "errors"):
             table.add_column(heading, justify="right", no_wrap=True)
-        for condition, row in self._rows.items():
+        for condition, row in self._in_sight():
             table.add_row(
                 Text(printable(condition)),
                 ProgressBar(total=max(row.total, 1), completed=row.done, width=20),
@@ -103,12 +106,18 @@ class Progress:
                 number(median(row.tps) if row.tps else None),
                 Text(str(row.errors), "red" if row.errors else "dim"),
             )
-        table.caption = self._time_to_go(done, total)
         return table
+
+    def _in_sight(self) -> list[tuple[str, _Row]]:
+        """The rows that the screen has room for: those under way before those to come, what is done last."""
+        room = max(self._console.height - SPARE_LINES, 1)
+        if len(self._rows) <= room:
+            return list(self._rows.items())
+        return sorted(self._rows.items(), key=lambda item: (item[1].done >= item[1].total, not item[1].done))[:room]
 
     def _time_to_go(self, done: int, total: int) -> str:
         """By the pace so far; the first request has to end before there is one."""
         if not done or done >= total:
             return ""
         seconds = round((now_ns() - self._began) * (total - done) / done / NS_PER_S)
-        return f"about {seconds // 60}:{seconds % 60:02d} to go"
+        return f", about {seconds // 60}:{seconds % 60:02d} to go"

@@ -199,53 +199,52 @@ def throughput(run: Run) -> list[Picture]:
 
 def stages(run: Run) -> list[Picture]:
     """Where the time of a request goes, as means: once up to the first token, once with the streaming."""
-    whole = {
-        "stages-first-token": ("Until the first token", [stage for stage in STAGES if stage != "streaming"]),
-        "stages-whole": ("The whole request", list(STAGES)),
-    }
-    several = len(rows.levels(run)) > 1
-    pictures = []
-    for name, (title, shown) in whole.items():
-        records: Records = []
-        ends: Records = []
-        for level in rows.levels(run):
-            for condition in level.conditions:
-                spent = {stage: condition.phases_ms[stage] for stage in shown if stage in condition.phases_ms}
-                if not spent:
-                    continue
-                at = {"target": condition.target, "level": level.title}
-                begin = 0.0
-                for stage, ms in spent.items():
-                    bar = {"stage": STAGES[stage], "ms": round(ms, 3), "begin": round(begin, 3)}
-                    begin += ms
-                    records.append({**at, **bar, "end": round(begin, 3)})
-                said = rows.number(begin) + (f" · {rows.load_words(condition)}" if several else "")
-                ends.append({**at, "end": round(begin, 3), "said": said})
-        if not ends:
-            continue
-        y = _target_rows(run)
-        offset = alt.YOffset("level:N").sort([level.title for level in rows.levels(run)])
-        room = max(end["end"] for end in ends) * (1.6 if several else 1.2) or 1.0
-        x = alt.X("begin:Q").title("ms").scale(domain=[0, room], nice=False).axis(tickCount=5)
-        colour = _stage_colour("stage", list(STAGES.values()))
-        hover = _tooltip(level="", stage="", ms="ms")
-        bars = alt.Chart(_data(records)).mark_bar().encode(x, alt.X2("end"), y, offset, colour, tooltip=hover)
-        labels = alt.Chart(_data(ends)).mark_text(align="left", dx=5, baseline="middle")
-        texts = labels.encode(alt.X("end:Q"), y, offset, alt.Text("said:N"))
-        height = len(rows.targets(run)) * (len(rows.levels(run)) * ROW_HEIGHT + 10) + AXIS_HEIGHT
-        pictures.append(
-            Picture(
-                name=name,
-                section="stages",
-                title=title,
-                description=f"{title}: the mean of each stage, one after another, for each target and load. "
-                "The numbers stand in the table below.",
-                height=height,
-                legend="stages",
-                spec=_spec(alt.layer(bars, texts), height, f"Where the time goes · {title.lower()}"),
-            )
+    return [
+        *_stacked(run, "stages-first-token", "Until the first token", [s for s in STAGES if s != "streaming"]),
+        *_stacked(run, "stages-whole", "The whole request", list(STAGES)),
+    ]
+
+
+def _stacked(run: Run, name: str, title: str, shown: Sequence[str]) -> list[Picture]:
+    levels = rows.levels(run)
+    bars: Records = []
+    ends: Records = []
+    for level in levels:
+        for condition in level.conditions:
+            at = {"target": condition.target, "level": level.title}
+            end = 0.0
+            for stage in (stage for stage in shown if stage in condition.phases_ms):
+                begin, end = end, end + condition.phases_ms[stage]
+                times = {"ms": round(end - begin, 3), "begin": round(begin, 3), "end": round(end, 3)}
+                bars.append({**at, "stage": STAGES[stage], **times})
+            if condition.phases_ms:
+                load = f" · {rows.load_words(condition)}" if len(levels) > 1 else ""
+                ends.append({**at, "end": round(end, 3), "said": rows.number(end) + load})
+    if not ends:
+        return []
+    room = 1.6 * max(end["end"] for end in ends) or 1.0
+    x = alt.X("begin:Q").title("ms").scale(domain=[0, room], nice=False).axis(tickCount=5)
+    y, offset = _target_rows(run), alt.YOffset("level:N").sort([level.title for level in levels])
+    colour, hover = _stage_colour("stage", list(STAGES.values())), _tooltip(level="", stage="", ms="ms")
+    bar = alt.Chart(_data(bars)).mark_bar().encode(x, alt.X2("end"), y, offset, colour, tooltip=hover)
+    label = alt.Chart(_data(ends)).mark_text(align="left", dx=5, baseline="middle")
+    height = len(rows.targets(run)) * (len(levels) * ROW_HEIGHT + 10) + AXIS_HEIGHT
+    return [
+        Picture(
+            name=name,
+            section="stages",
+            title=title,
+            description=f"{title}: the mean of each stage, one after another, for each target and load. "
+            "The numbers stand in the table below.",
+            height=height,
+            legend="stages",
+            spec=_spec(
+                alt.layer(bar, label.encode(alt.X("end:Q"), y, offset, alt.Text("said:N"))),
+                height,
+                f"Where the time goes · {title.lower()}",
+            ),
         )
-    return pictures
+    ]
 
 
 def waterfalls(run: Run, samples: Samples) -> list[Picture]:
