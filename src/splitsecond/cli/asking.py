@@ -1,0 +1,96 @@
+"""Reading options: what a user wrote becomes values, or a `CallerFault` that says which option is wrong and how."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from splitsecond.errors import CallerFault
+from splitsecond.load.arrivals import PATTERNS, read_trace
+from splitsecond.load.plan import Load
+
+DEFAULT_CONCURRENCY = "1,8,32"
+
+
+def wrong(option: str, got: object, expected: str) -> CallerFault:
+    """The fault of an option whose value makes no sense."""
+    return CallerFault(f"{option}: got {got!r}, expected {expected}", kind="bad_option")
+
+
+def at_least_one(**values: float) -> None:
+    """Refuses values below 1 (or no number at all) by their option's name."""
+    for name, value in values.items():
+        if not (math.isfinite(value) and value >= 1):
+            raise wrong("--" + name.replace("_", "-"), value, "1 or more")
+
+
+def numbers(text: str, option: str, *, whole: bool) -> list[float]:
+    """A list such as "1,8,32". Raises `CallerFault`."""
+    found = []
+    for part in text.split(","):
+        try:
+            value = int(part) if whole else float(part)
+        except ValueError:
+            value = 0
+        if not (math.isfinite(value) and value > 0):
+            kind = "whole numbers from 1" if whole else "numbers above 0"
+            raise wrong(option, text, f"{kind}, separated by commas")
+        found.append(value)
+    return found
+
+
+def loads(concurrency: str, rate: str, arrivals: str, burstiness: float, trace: Path | None) -> list[Load]:
+    """The loads that the options ask for: closed loops unless a rate or a trace is given without -c."""
+    one_of(arrivals, "--arrivals", (*PATTERNS, "trace"))
+    if arrivals == "trace" and trace is None:
+        raise wrong("--arrivals", arrivals, "--trace FILE with it")
+    open_loop = bool(rate or trace)
+    asked = numbers(concurrency or DEFAULT_CONCURRENCY, "-c", whole=True) if concurrency or not open_loop else []
+    found = [Load(concurrency=int(value)) for value in asked]
+    if trace is not None:
+        found.append(Load(trace=read_trace(trace)))
+    for pattern in PATTERNS:
+        if rate and pattern == arrivals:
+            found += [
+                Load(rate=value, pattern=pattern, burstiness=burstiness)
+                for value in numbers(rate, "--rate", whole=False)
+            ]
+    return found
+
+
+def one_of(value: str, option: str, allowed: Sequence[str]) -> str:
+    """`value`, if it is one of `allowed`."""
+    if value not in allowed:
+        raise wrong(option, value, " or ".join(allowed))
+    return value
+
+
+def together(**options: str) -> None:
+    """Refuses options of which some are given and some are missing."""
+    given = [name for name, value in options.items() if value]
+    missing = [name for name, value in options.items() if not value]
+    if given and missing:
+        raise CallerFault(f"{' and '.join(given)} needs {' and '.join(missing)} with it", kind="bad_option")
+
+
+def json_object(text: str, option: str) -> dict[str, Any]:
+    """A JSON object; "" is an empty one."""
+    if not text:
+        return {}
+    try:
+        return msgspec.json.decode(text, type=dict[str, Any])
+    except msgspec.DecodeError as error:
+        raise wrong(option, text, f"a JSON object such as '{{\"temperature\": 0}}' ({error})") from None
+
+
+def headers(lines: Sequence[str]) -> dict[str, str]:
+    """Headers from "Name: value" lines."""
+    found = {}
+    for line in lines:
+        name, colon, value = line.partition(":")
+        if not colon or not name.strip() or not line.isprintable() or not line.isascii():
+            raise wrong("--header", line, "'Name: value'")
+        found[name.strip().lower()] = value.strip()
+    return found

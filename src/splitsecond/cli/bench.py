@@ -1,0 +1,182 @@
+"""`splitsecond bench`: time targets, side by side in one run."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+TARGETS = "What to run"
+LOAD = "How hard to press"
+REQUESTS = "What to send"
+RESULTS = "Where the results go"
+
+
+def bench(
+    targets: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="TARGET...",
+            help="provider/model, sim/PROFILE (simulated) or engine/tiny (llama.cpp on a tiny model).",
+            show_default=False,
+        ),
+    ] = None,
+    base_url: Annotated[
+        str, typer.Option(metavar="URL", help="Any OpenAI-compatible endpoint.", rich_help_panel=TARGETS)
+    ] = "",
+    model: Annotated[str, typer.Option(metavar="NAME", help="Its model.", rich_help_panel=TARGETS)] = "",
+    api_key_env: Annotated[
+        str, typer.Option(metavar="VAR", help="The variable that holds its key.", rich_help_panel=TARGETS)
+    ] = "",
+    name: Annotated[str, typer.Option(help="What reports call it.", rich_help_panel=TARGETS)] = "",
+    header: Annotated[
+        list[str] | None,
+        typer.Option(metavar="'NAME: VALUE'", help="A header for every request.", rich_help_panel=TARGETS),
+    ] = None,
+    concurrency: Annotated[
+        str,
+        typer.Option(
+            "-c",
+            "--concurrency",
+            metavar="N,N",
+            help="Requests kept under way. [default: 1,8,32]",
+            rich_help_panel=LOAD,
+        ),
+    ] = "",
+    requests: Annotated[
+        int, typer.Option("-n", "--requests", help="Measured requests for each row.", rich_help_panel=LOAD)
+    ] = 50,
+    rate: Annotated[
+        str, typer.Option(metavar="R,R", help="Requests a second, whatever the answers do.", rich_help_panel=LOAD)
+    ] = "",
+    arrivals: Annotated[
+        str, typer.Option(help="With --rate: constant, poisson or gamma; or trace.", rich_help_panel=LOAD)
+    ] = "poisson",
+    burstiness: Annotated[
+        float, typer.Option(help="Shape of gamma arrivals: below 1 in bursts, 1 is Poisson.", rich_help_panel=LOAD)
+    ] = 1.0,
+    trace: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Arrivals from a file: seconds, one a line.", rich_help_panel=LOAD),
+    ] = None,
+    warmup: Annotated[
+        int | None,
+        typer.Option(help="Warm-up requests for each block. [default: the concurrency]", rich_help_panel=LOAD),
+    ] = None,
+    blocks: Annotated[
+        int | None,
+        typer.Option(
+            help="Blocks for each row; those of all targets alternate. [default: up to 4]", rich_help_panel=LOAD
+        ),
+    ] = None,
+    side_by_side: Annotated[
+        bool, typer.Option("--side-by-side", help="Measure different hosts at the same time.", rich_help_panel=LOAD)
+    ] = False,
+    processes: Annotated[
+        int | None, typer.Option(help="Processes for one row, at most. [default: the cores]", rich_help_panel=LOAD)
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Decides arrivals, order and prompts.", rich_help_panel=LOAD)] = 0,
+    input_tokens: Annotated[
+        int, typer.Option(help="Length of the prompts, as the endpoint counts it.", rich_help_panel=REQUESTS)
+    ] = 512,
+    output_tokens: Annotated[int, typer.Option(help="Length of the answers.", rich_help_panel=REQUESTS)] = 512,
+    prompts: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Prompts from JSON lines with OpenAI messages.", rich_help_panel=REQUESTS),
+    ] = None,
+    cache: Annotated[
+        str,
+        typer.Option(
+            help="fresh: every prompt begins differently; reuse: measure a warm cache.", rich_help_panel=REQUESTS
+        ),
+    ] = "fresh",
+    ignore_eos: Annotated[
+        bool, typer.Option("--ignore-eos", help="Full-length answers (vLLM, llama.cpp).", rich_help_panel=REQUESTS)
+    ] = False,
+    body: Annotated[
+        str, typer.Option(metavar="JSON", help="Further fields of every request.", rich_help_panel=REQUESTS)
+    ] = "",
+    timeout: Annotated[
+        float, typer.Option(metavar="S", help="Longest wait for a first token.", rich_help_panel=REQUESTS)
+    ] = 120.0,
+    slo: Annotated[
+        str,
+        typer.Option(
+            metavar="LIMITS", help="Goodput under ttft=300ms,tpot=20ms, or voice, chat, …", rich_help_panel=RESULTS
+        ),
+    ] = "",
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="The run's folder. [default: runs/ID]", rich_help_panel=RESULTS),
+    ] = None,
+    json: Annotated[
+        str, typer.Option(metavar="FILE", help="The findings as JSON; - for standard output.", rich_help_panel=RESULTS)
+    ] = "",
+    png: Annotated[bool, typer.Option("--png", help="The plots as pictures too.", rich_help_panel=RESULTS)] = False,
+    html: Annotated[bool, typer.Option(help="Write report.html.", rich_help_panel=RESULTS)] = True,
+) -> None:
+    """Time LLM endpoints: time to first token, tokens per second, end to end, throughput; with intervals.
+
+    \b
+    splitsecond bench groq/llama-3.3-70b-versatile together/meta-llama/Llama-3.3-70B-Instruct-Turbo
+    splitsecond bench --base-url http://127.0.0.1:8000/v1 --model mine -c 1,8,32 -n 50 --ignore-eos
+    splitsecond bench sim/groq sim/together --rate 5 --slo voice
+    """
+    from contextlib import ExitStack
+
+    from splitsecond.analysis.slo import parse_slo
+    from splitsecond.cli import asking
+    from splitsecond.cli.measuring import Output, measure, new_run_id
+    from splitsecond.cli.targets import Endpoint, resolve
+    from splitsecond.load.plan import make_plan
+    from splitsecond.load.workload import Workload, read_prompts
+    from splitsecond.upstream.spec import Timeouts
+
+    settings: dict[str, Any] = {k: v for k, v in locals().items() if isinstance(v, str | int | float | list | Path)}
+    asking.at_least_one(input_tokens=input_tokens, output_tokens=output_tokens, timeout=timeout, requests=requests)
+    if slo:
+        parse_slo(slo)
+    loads = asking.loads(concurrency, rate, arrivals, burstiness, trace)
+    extra = asking.json_object(body, "--body") | ({"ignore_eos": True} if ignore_eos else {})
+    run_id = new_run_id()
+    workload = Workload(
+        run=run_id,
+        prompts=read_prompts(prompts) if prompts else [],
+        output_tokens=output_tokens,
+        reuse_cache=asking.one_of(cache, "--cache", ("fresh", "reuse")) == "reuse",
+        extra=extra,
+        seed=seed,
+    )
+    endpoint = None
+    if base_url or model:
+        asking.together(**{"--base-url": base_url, "--model": model})
+        endpoint = Endpoint(base_url=base_url, model=model, name=name, api_key_env=api_key_env)
+    with ExitStack() as started:
+        specs = resolve(
+            targets or [],
+            endpoint,
+            started,
+            headers=asking.headers(header or []),
+            timeouts=Timeouts(head_ms=round(timeout * 1000), first_token_ms=round(timeout * 1000)),
+            seed=seed,
+        )
+        plan = make_plan(
+            {name: spec.base_url for name, spec in specs.items()},
+            loads,
+            requests=requests,
+            warmups=warmup,
+            blocks=blocks,
+            seed=seed,
+            side_by_side=side_by_side,
+        )
+        code = measure(
+            run_id=run_id,
+            plan=plan,
+            specs=specs,
+            workload=workload,
+            input_tokens=input_tokens,
+            settings=settings,
+            slo=slo,
+            output=Output(folder=out, json=json, html=html, png=png),
+            processes=processes,
+        )
+    raise typer.Exit(code)

@@ -1,0 +1,31 @@
+"""`splitsecond report`: the findings of a run again, from its observations."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def report(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs.")],
+    slo: Annotated[
+        str, typer.Option(metavar="LIMITS", help="Goodput under other limits than the run was asked for.")
+    ] = "",
+    json: Annotated[str, typer.Option(metavar="FILE", help="The findings as JSON; - for standard output.")] = "",
+    png: Annotated[bool, typer.Option("--png", help="The plots as pictures too.")] = False,
+    html: Annotated[bool, typer.Option(help="Write report.html.")] = True,
+) -> None:
+    """Recompute the findings of runs from their observations, and show them.
+
+    Writes run.json and report.html in the run's folder anew. With --json and several runs: a list.
+    """
+    from splitsecond.cli.measuring import Output, recompute, show, write_json
+    from splitsecond.store.folder import RunFolder
+
+    found = []
+    for path in runs:
+        run, observations = recompute(path, slo=slo)
+        found.append(run)
+        with RunFolder(path) as folder:
+            show(run, observations, folder, Output(html=html, png=png), quiet_output=json == "-")
+    write_json(found[0] if len(found) == 1 else found, json)
