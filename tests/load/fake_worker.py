@@ -1,5 +1,6 @@
 """A real worker process whose targets are fakes: the model's name says how they behave."""
 
+import asyncio
 import os
 import signal
 from collections.abc import Callable
@@ -29,9 +30,10 @@ def refused(call: Call) -> Script:
 
 
 def dies(call: Call) -> Script:
-    if call.id.endswith("-5"):
-        os.kill(os.getpid(), signal.SIGKILL)
-    return quick(call)
+    if not call.id.endswith("-5"):
+        return quick(call)
+    asyncio.get_running_loop().call_later(0.1, os.kill, os.getpid(), signal.SIGKILL)
+    return Script(hangs=True)
 
 
 def hangs_after_five(call: Call) -> Script:

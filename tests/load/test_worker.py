@@ -1,0 +1,107 @@
+"""One worker process on its own: it obeys its input, ignores Ctrl-C, and leaves nothing unsaid."""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from splitsecond.errors import AllFailed, CallerFault, Fault, NetworkFault, Overloaded, ProviderFault, TimedOut
+from splitsecond.load.block import Block
+from splitsecond.load.messages import Begin, Command, Ended, Learn, Observed, Read, Report, Send, Stop, revive
+from splitsecond.load.workload import Workload
+from splitsecond.timing.timeline import record_fault
+from splitsecond.upstream.spec import TargetSpec
+
+FAKE_WORKER = (sys.executable, str(Path(__file__).with_name("fake_worker.py")))
+Process = subprocess.Popen[bytes]
+
+
+@contextmanager
+def worker(model: str) -> Iterator[Process]:
+    """A worker that is in the middle of a block: five requests are done, one hangs if the model is "hangs"."""
+    with subprocess.Popen(FAKE_WORKER, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        say(process, Begin([TargetSpec(name="t", base_url="http://t.example", model=model)], 3))
+        say(process, Learn("t", Workload(run="r")))
+        say(process, Send(Block(condition="t@c1", target="t", requests=6, concurrency=1)))
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def say(process: Process, command: Command) -> None:
+    assert process.stdin is not None
+    process.stdin.write(msgspec.json.encode(command) + b"\n")
+    process.stdin.flush()
+
+
+def hear(process: Process) -> Report | None:
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    return msgspec.json.decode(line, type=Report) if line else None
+
+
+def outcomes(process: Process, count: int) -> list[str]:
+    found: list[str] = []
+    for _ in range(count):
+        report = hear(process)
+        assert isinstance(report, Observed)
+        found.append(report.observation.outcome)
+    return found
+
+
+def test_a_block_is_reported_request_by_request_then_the_reading_then_its_end() -> None:
+    with worker("quick") as process:
+        assert outcomes(process, 6) == ["ok"] * 6
+        read = hear(process)
+        assert isinstance(read, Read)
+        assert (read.reading.worker, read.reading.pid, read.reading.condition) == (3, process.pid, "t@c1")
+        assert hear(process) == Ended()
+        say(process, Stop())
+        assert hear(process) is None
+        assert process.wait(5) == 0
+
+
+@pytest.mark.parametrize("way", ["stop", "end of input", "SIGTERM"])
+def test_leaving_cancels_what_is_under_way_and_reports_it(way: str) -> None:
+    with worker("hangs") as process:
+        assert outcomes(process, 5) == ["ok"] * 5
+        process.send_signal(signal.SIGINT)
+        if way == "stop":
+            say(process, Stop())
+        elif way == "SIGTERM":
+            process.send_signal(signal.SIGTERM)
+        else:
+            assert process.stdin is not None
+            process.stdin.close()
+        assert outcomes(process, 1) == ["cancelled"]
+        assert isinstance(hear(process), Read)
+        assert hear(process) is None
+        assert process.wait(5) == 0
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        CallerFault("m", kind="k", phase="queue", target="t", hint="h", status=404),
+        ProviderFault("m", kind="http_403", phase="head", target="t", hint="h", status=403),
+        NetworkFault("m", kind="dns", phase="dns", target="t", hint="h"),
+        TimedOut("m", phase="head", target="t", hint="h"),
+    ],
+)
+def test_a_fault_survives_the_way_to_the_parent(fault: Fault) -> None:
+    revived = revive(record_fault(fault), "t")
+    assert type(revived) is type(fault)
+    assert str(revived) == str(fault)
+    assert (revived.kind, revived.phase) == (fault.kind, fault.phase)
+    assert getattr(revived, "status", None) == getattr(fault, "status", None)
+
+
+def test_a_fault_of_another_type_keeps_its_words() -> None:
+    for fault in (AllFailed([Overloaded("full")]), Overloaded("full")):
+        assert str(revive(record_fault(fault), "")) == str(fault)
