@@ -83,7 +83,8 @@ def understand(
     if request.n != 1:
         raise Refusal(400, f"n is {request.n}, but a simulated provider gives one choice", code="n")
     natural = profile.natural_tokens
-    ends_itself = natural is not None and natural < limit and request.fields.get("ignore_eos") != b"true"
+    ignores_eos = bytes(request.fields.get("ignore_eos", b"")) == b"true"
+    ends_itself = natural is not None and natural < limit and not ignores_eos
     given_id = headers.get(b"x-client-request-id", b"").decode("latin-1")[:MAX_ID_CHARACTERS]
     return Asked(
         request_id=given_id or f"{profile.name}-{number}",

@@ -57,11 +57,10 @@ class Engine(Generic[Key]):
 
     def submit(self, key: Key, *, prompt_tokens: int, output_tokens: int, now_ns: int) -> None:
         """Take a request. Raises `Overloaded` when slots and queue are full."""
-        limit = self._spec.queue_limit
-        free = self._spec.slots - len(self._running)
-        if limit is not None and len(self._waiting) >= limit + free:
+        limit, held = self._spec.queue_limit, len(self._running) + len(self._waiting)
+        if limit is not None and held >= self._spec.slots + limit:
             raise Overloaded(
-                f"all {self._spec.slots} slots are busy and {len(self._waiting)} requests wait, of at most {limit}",
+                f"{held} requests run or wait, in {self._spec.slots} slots and a queue of {limit}",
                 hint="Try again later.",
             )
         self._waiting.append(_Sequence(key, max(prompt_tokens, 1), max(output_tokens, 1)))

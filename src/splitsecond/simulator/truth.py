@@ -67,8 +67,12 @@ class Truth:
                 print(f"splitsecond simulate: the log ends here: {error}", file=sys.stderr, flush=True)
                 self.close()
 
+    def kept(self) -> list[Record]:
+        """The records that are still in memory, oldest first."""
+        return list(self._kept)
+
     def as_json(self, profile: str) -> bytes:
-        """The records of one profile that are still kept, oldest first, as a JSON list."""
+        """Those of one profile, as a JSON list."""
         return self._encoder.encode([record for record in self._kept if record.profile == profile])
 
     def clear(self, profile: str) -> None:

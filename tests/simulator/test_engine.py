@@ -1,0 +1,154 @@
+"""The engine model: its steps by hand, and overload that behaves like overload. All in given time, without a clock."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from splitsecond.errors import Overloaded
+from splitsecond.simulator import profile
+from splitsecond.simulator.engine import Emission, Engine
+from splitsecond.simulator.profile import EngineSpec
+
+MS = 1_000_000
+
+
+def spec(**changes: float | None) -> EngineSpec:
+    fields = {
+        "slots": 4,
+        "prefill_tokens_per_s": 1_000.0,
+        "prefill_chunk_tokens": 100,
+        "step_base_ms": 10.0,
+        "step_per_sequence_ms": 1.0,
+        **changes,
+    }
+    return EngineSpec(**fields)  # type: ignore[arg-type]
+
+
+def drain(engine: Engine[int], limit: int = 1_000_000) -> list[Emission[int]]:
+    emissions: list[Emission[int]] = []
+    for _ in range(limit):
+        if engine.next_ns is None:
+            return emissions
+        emissions += engine.advance()
+    raise AssertionError("the engine does not come to an end")
+
+
+def test_one_request_takes_its_prompt_then_a_step_per_token() -> None:
+    engine: Engine[int] = Engine(spec())
+    engine.submit(7, prompt_tokens=50, output_tokens=3, now_ns=5 * MS)
+    first = 5 * MS + 11 * MS + 50 * MS
+    assert [(e.key, e.index, e.at_ns) for e in drain(engine)] == [
+        (7, 0, first),
+        (7, 1, first + 11 * MS),
+        (7, 2, first + 22 * MS),
+    ]
+    assert repr(engine) == "<Engine 0 of 4 slots, 0 waiting>"
+    assert engine.advance() == []
+
+
+def test_a_long_prompt_is_worked_off_in_chunks_while_others_go_on() -> None:
+    engine: Engine[int] = Engine(spec())
+    engine.submit(1, prompt_tokens=1, output_tokens=10, now_ns=0)
+    engine.submit(2, prompt_tokens=250, output_tokens=1, now_ns=0)
+    emissions = drain(engine)
+    first_of_two = next(e.at_ns for e in emissions if e.key == 2)
+    assert sum(1 for e in emissions if e.key == 1 and e.at_ns < first_of_two) == 3
+    chunks = [e.at_ns for e in emissions if e.key == 1]
+    assert chunks[1] - chunks[0] == 12 * MS + 100 * MS
+    assert chunks[-1] - chunks[-2] == 11 * MS
+
+
+def test_a_request_waits_for_a_slot_and_takes_it_when_one_is_cancelled() -> None:
+    engine: Engine[int] = Engine(spec(slots=1))
+    for key in (1, 2, 3):
+        engine.submit(key, prompt_tokens=1, output_tokens=1_000, now_ns=0)
+    engine.advance()
+    engine.cancel(2)
+    engine.cancel(1)
+    engine.cancel(99)
+    engine.advance()
+    assert {e.key for e in engine.advance()} == {3}
+
+
+def test_beyond_slots_and_queue_requests_are_refused() -> None:
+    engine: Engine[int] = Engine(spec(slots=2, queue_limit=1))
+    for key in range(3):
+        engine.submit(key, prompt_tokens=1, output_tokens=5, now_ns=0)
+    with pytest.raises(Overloaded, match="3 requests run or wait, in 2 slots and a queue of 1"):
+        engine.submit(3, prompt_tokens=1, output_tokens=5, now_ns=0)
+
+
+def test_a_request_that_was_read_late_does_not_start_before_the_last_step_ended() -> None:
+    engine: Engine[int] = Engine(spec())
+    engine.submit(1, prompt_tokens=1, output_tokens=1, now_ns=0)
+    ended_ns = drain(engine)[-1].at_ns
+    engine.submit(2, prompt_tokens=1, output_tokens=1, now_ns=ended_ns - MS)
+    assert drain(engine)[0].at_ns > ended_ns + 10 * MS
+
+
+def open_loop(rate: float, requests: int = 400) -> tuple[list[float], float]:
+    """TTFTs in ms, and tokens per second, of requests that arrive evenly at `rate` per second."""
+    engine: Engine[int] = Engine(spec(slots=8, prefill_tokens_per_s=20_000.0))
+    arrivals = [round(i / rate * 1e9) for i in range(requests)]
+    firsts: dict[int, int] = {}
+    emissions: list[Emission[int]] = []
+    for key, at in enumerate(arrivals):
+        while engine.next_ns is not None and engine.next_ns <= at:
+            emissions += engine.advance()
+        engine.submit(key, prompt_tokens=100, output_tokens=20, now_ns=at)
+    emissions += drain(engine)
+    for emission in emissions:
+        firsts.setdefault(emission.key, emission.at_ns)
+    return [(firsts[k] - at) / 1e6 for k, at in enumerate(arrivals)], len(emissions) / emissions[-1].at_ns * 1e9
+
+
+def test_overload_saturates_throughput_and_grows_the_queue() -> None:
+    calm_ttft, calm_tps = open_loop(5)
+    _, full_tps = open_loop(40)
+    over_ttft, over_tps = open_loop(80)
+    assert calm_tps == pytest.approx(5 * 20, rel=0.05)
+    assert over_tps == pytest.approx(full_tps, rel=0.05)
+    assert max(calm_ttft) < 2 * min(calm_ttft)
+    quarters = [over_ttft[i] for i in (100, 200, 300, 399)]
+    assert quarters == sorted(quarters)
+    assert quarters[-1] > 50 * max(calm_ttft)
+
+
+@pytest.mark.parametrize(
+    ("name", "ttft_ms", "tps"),
+    [("runpod-h100-mistral-7b", 45, 92.5), ("lambda-h100-mistral-7b", 50, 87.5), ("ollama-4090-7b", 100, 67.5)],
+)
+def test_the_shipped_engines_give_their_article_back_for_one_request(name: str, ttft_ms: float, tps: float) -> None:
+    found = profile.load(name).engine
+    assert found is not None
+    engine: Engine[int] = Engine(found)
+    engine.submit(1, prompt_tokens=512, output_tokens=100, now_ns=0)
+    times = [e.at_ns for e in drain(engine)]
+    assert times[0] / 1e6 == pytest.approx(ttft_ms, rel=0.01)
+    assert 99e9 / (times[-1] - times[0]) == pytest.approx(tps, rel=0.01)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 300), st.integers(0, 300), st.integers(1, 12)), min_size=1, max_size=25),
+    st.integers(1, 5),
+    st.sets(st.integers(0, 24)),
+)
+def test_every_request_gets_its_tokens_once_in_order(
+    asked: list[tuple[int, int, int]], slots: int, cancelled: set[int]
+) -> None:
+    engine: Engine[int] = Engine(spec(slots=slots))
+    emissions: list[Emission[int]] = []
+    at = 0
+    for key, (wait_ms, prompt, output) in enumerate(asked):
+        at += wait_ms * MS
+        while engine.next_ns is not None and engine.next_ns <= at:
+            emissions += engine.advance()
+        engine.submit(key, prompt_tokens=prompt, output_tokens=output, now_ns=at)
+        if key in cancelled:
+            engine.cancel(key)
+    emissions += drain(engine)
+    assert [e.at_ns for e in emissions] == sorted(e.at_ns for e in emissions)
+    for key, (_, _, output) in enumerate(asked):
+        expected = [] if key in cancelled else list(range(output))
+        assert [e.index for e in emissions if e.key == key] == expected

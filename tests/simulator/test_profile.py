@@ -1,0 +1,120 @@
+"""Profiles: the shipped ones hold what was published, and wrong ones say where they are wrong."""
+
+from pathlib import Path
+
+import pytest
+from tests.simulator.published import PUBLISHED
+
+from splitsecond.errors import CallerFault
+from splitsecond.simulator import profile
+
+
+def test_the_shipped_tables_are_the_published_ones() -> None:
+    shipped = [
+        (alias, row.concurrency, row.ttft_ms.p50, row.tps.p50, row.ttft_ms.p95, row.tps.p95)
+        for alias in sorted({row.profile for row in PUBLISHED})
+        for row in profile.load(alias).table
+    ]
+    assert sorted(shipped) == sorted(tuple(row) for row in PUBLISHED)
+
+
+def test_every_shipped_profile_loads_and_says_where_its_numbers_come_from() -> None:
+    names = profile.names()
+    assert len(names) > 25
+    for name in names:
+        found = profile.load(name)
+        assert found.name == name
+        assert found.source
+        assert found.title
+
+
+def test_names_and_aliases_do_not_clash() -> None:
+    assert not set(profile.aliases()) & set(profile.names())
+    assert sum(len(profile.load(name).aliases) for name in profile.names()) == len(profile.aliases())
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("grok", "groq"),
+        ("mixtral", "groq-mixtral, together-mixtral"),
+        ("openai", "openai-gpt-4-turbo, openai-gpt-5-mini, openai-gpt-5.2"),
+        ("zzzz", "--list"),
+        ("", "--list"),
+    ],
+)
+def test_an_unknown_name_gets_the_nearest_ones(name: str, hint: str) -> None:
+    with pytest.raises(CallerFault) as caught:
+        profile.load(name)
+    assert caught.value.kind == "unknown_profile"
+    assert hint in caught.value.hint
+
+
+GOOD = """
+title = "Mine"
+model = "m"
+[[table]]
+concurrency = 1
+ttft_ms = { p50 = 100, p95 = 200 }
+tps = { p50 = 50, p95 = 40 }
+"""
+ENGINE = """
+[engine]
+slots = 1
+prefill_tokens_per_s = 1000
+prefill_chunk_tokens = 512
+step_base_ms = 10
+step_per_sequence_ms = 1
+"""
+
+
+def test_a_file_of_ones_own_is_named_after_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(GOOD)
+    assert profile.load(str(file)).name == "mine"
+
+
+def test_a_missing_or_unreadable_file_says_so(tmp_path: Path) -> None:
+    with pytest.raises(CallerFault, match=r"cannot read the profile .*absent.toml"):
+        profile.load(str(tmp_path / "absent.toml"))
+    (tmp_path / "binary.toml").write_bytes(b"\xff\xfe")
+    with pytest.raises(CallerFault, match="cannot read"):
+        profile.load(str(tmp_path / "binary.toml"))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("title = ", "x.toml: Invalid value"),
+        (GOOD.replace('model = "m"', ""), "missing required field `model`"),
+        (GOOD.replace("p50 = 100", "p50 = 'fast'"), r"Expected `float`, got `str` - at `\$.table\[0\].ttft_ms.p50`"),
+        (GOOD.replace("p50 = 100", "p50 = 300"), r"0 < p50 <= p95, not 300.0 and 200.0 - at `\$.table\[0\]`"),
+        (GOOD.replace("p95 = 40", "p95 = 60"), r"slow tail\), not 60.0 and 50.0"),
+        (GOOD.replace("concurrency = 1", "concurrency = 0"), "concurrency must be at least 1, not 0"),
+        (GOOD + GOOD[GOOD.index("[[table]]") :], r"rising concurrency, not \[1, 1\]"),
+        (GOOD + ENGINE, "either .* or an .engine., and not both"),
+        ('title = "a"\nmodel = "m"', "either .* or an .engine., and not both"),
+        (GOOD.replace('model = "m"', 'model = "m"\noutput_tokens = 0'), "at least 1"),
+        (GOOD + "colour = 1", "unknown field `colour`"),
+        (GOOD + '[[faults]]\nkind = "stahl"', r"Invalid enum value 'stahl' - at `\$.faults\[0\].kind`"),
+        (
+            'title = "a"\nmodel = "m"' + ENGINE.replace("slots = 1", "slots = 0"),
+            r"slots must be above 0, not 0 - at `\$.engine`",
+        ),
+        (
+            'title = "a"\nmodel = "m"' + ENGINE + "step_per_sequence_ms = -1".replace("step_per", "x_per"),
+            "x_per_sequence_ms",
+        ),
+        (
+            'title = "a"\nmodel = "m"' + ENGINE.replace("step_per_sequence_ms = 1", "step_per_sequence_ms = -1"),
+            "negative",
+        ),
+        ('title = "a"\nmodel = "m"' + ENGINE + "queue_limit = -1", "queue_limit must not be negative"),
+        ('title = "a"\nmodel = "m"' + ENGINE + "full_status = 200", "429 or 503, not 200"),
+    ],
+)
+def test_a_wrong_file_says_what_is_wrong_and_where(text: str, message: str) -> None:
+    with pytest.raises(CallerFault, match=message) as caught:
+        profile.parse(text, name="x", where="x.toml")
+    assert str(caught.value).startswith("x.toml: ")
+    assert caught.value.kind == "bad_profile"
