@@ -118,6 +118,7 @@ def test_fields_that_say_nothing(chunk: bytes) -> None:
     [
         (b"{}", "no choices"),
         (b'{"choices":[]}', "no choices"),
+        (b'{"choices":[],"usage":{}}', "no choices"),
         (b'{"choices":[{}]}', "empty"),
         (b'{"choices":[{"text":""}]}', "empty"),
         (b'{"choices":[{"delta":{"role":"assistant"}}]}', "role"),

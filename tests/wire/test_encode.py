@@ -69,12 +69,14 @@ def test_stream_options_of_a_wrong_type_are_the_callers_fault(wrong: Any) -> Non
         ("chat", "max_tokens", {"max_completion_tokens": 5}, {"max_tokens": 5}),
         ("chat", "max_completion_tokens", {"max_tokens": 5}, {"max_completion_tokens": 5}),
         ("chat", "max_completion_tokens", {"max_tokens": 5, "max_completion_tokens": 6}, {"max_completion_tokens": 6}),
+        ("chat", "max_tokens", {"max_tokens": Raw(b"null"), "max_completion_tokens": Raw(b"6")}, {"max_tokens": 6}),
+        ("chat", "max_tokens", {"max_tokens": None}, {}),
         ("chat", "max_completion_tokens", {}, {}),
         ("completions", "max_completion_tokens", {"max_tokens": 5}, {"max_tokens": 5}),
     ],
 )
 def test_the_limit_on_output_tokens_takes_the_providers_name(
-    operation: Operation, field: str, body: dict[str, int], expected: dict[str, int]
+    operation: Operation, field: str, body: dict[str, Any], expected: dict[str, int]
 ) -> None:
     fields = sent(body, Quirks(max_tokens_field=field), operation)
     assert {name: value for name, value in fields.items() if "max" in name} == expected

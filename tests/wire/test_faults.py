@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from splitsecond.errors import CallerFault, Fault, ProviderFault
 from splitsecond.wire.openai import fault_from_response
+from splitsecond.wire.openai.faults import error_said
 
 S = 1_000_000_000
 
@@ -64,6 +65,10 @@ def test_bodies_that_are_not_json(body: bytes, words: str) -> None:
 def test_an_error_nested_deeply() -> None:
     for depth in range(800, 1000, 10):
         assert fault(500, b"[" * depth + b"]" * depth).message.startswith("HTTP 500: ")
+    nested: Any = "lost"
+    for _ in range(5000):
+        nested = [nested]
+    assert error_said(nested).message == "an error nested too deeply to read"
 
 
 def test_a_web_page_in_place_of_an_api() -> None:

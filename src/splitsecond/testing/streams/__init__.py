@@ -8,7 +8,7 @@ what it saw with `differences`.
 
 from collections.abc import Iterable
 from importlib.resources import files
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
@@ -29,7 +29,7 @@ class Packet(Struct, frozen=True):
     data: bytes
 
 
-class Truth(Struct, frozen=True, kw_only=True):
+class Truth(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a stream is. Times are nanoseconds since the request was sent; None: it never came.
 
     `outcome` is "ok" or the kind of the fault, `phase` the fault's. `first_event_ns` is the first event that does not
@@ -68,21 +68,21 @@ class Truth(Struct, frozen=True, kw_only=True):
         return self.token_ns[-1] if self.token_ns else None
 
 
-class Stream(Struct, frozen=True, kw_only=True):
+class Stream(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One response with status 200, and its truth.
 
     `why` says what is hard about it. `stream`: what the request asked for. `head_ns`: when the head is sent. `ending`
-    "cut": the connection closes without the end that `framing` asks for.
+    "cut": the connection closes without the end that `framing` asks for. `end_ns`: when the body ends.
     """
 
     name: str
     why: str
-    operation: Operation
-    stream: bool
-    content_type: str
-    framing: Framing
-    ending: Ending
-    head_ns: int
+    operation: Operation = "chat"
+    stream: bool = True
+    content_type: str = "text/event-stream"
+    framing: Framing = "chunked"
+    ending: Ending = "clean"
+    head_ns: int = NS_PER_MS
     packets: tuple[Packet, ...]
     end_ns: int
     truth: Truth
@@ -155,100 +155,26 @@ def _brief(value: object) -> str:
     return text if len(text) <= 200 else f"{text[:199]}… ({len(text)} characters)"
 
 
-class _PacketFile(Struct, forbid_unknown_fields=True):
-    """A packet in a file: `text` or `hex`, repeated `times`."""
-
-    ms: float
-    text: str = ""
-    hex: str = ""
-    times: int = 1
-
-
-class _TruthFile(Struct, forbid_unknown_fields=True):
-    """A truth in a file. `end_ms` may be left out where the last packet ends the stream."""
-
-    outcome: str
-    phase: str = ""
-    first_event_ms: float | None = None
-    token_ms: list[float] = []
-    first_answer_ms: float | None = None
-    end_ms: float | None = None
-    text: str = ""
-    text_times: int = 1
-    reasoning: str = ""
-    refusal: str = ""
-    tool: str = ""
-    audio: str = ""
-    finish: list[str] = []
-    tokens_so_far: list[int] = []
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    reasoning_tokens: int | None = None
-    cached_tokens: int | None = None
-    marker: bool = False
-    server_timings: dict[str, float] = {}
-
-
-class _StreamFile(Struct, forbid_unknown_fields=True):
-    """A stream in a file. `end_ms`, when the body ends, may be left out where the last packet ends it."""
-
-    why: str
-    truth: _TruthFile
-    packets: list[_PacketFile] = []
-    operation: Operation = "chat"
-    stream: bool = True
-    content_type: str = "text/event-stream"
-    framing: Framing = "chunked"
-    ending: Ending = "clean"
-    head_ms: float = 1.0
-    end_ms: float | None = None
-
-
 def _stream(name: str, data: bytes) -> Stream:
-    file = msgspec.toml.decode(data, type=_StreamFile)
-    packets = tuple(
-        Packet(_ns(packet.ms), (bytes.fromhex(packet.hex) or packet.text.encode()) * packet.times)
-        for packet in file.packets
-    )
-    last_ns = packets[-1].at_ns if packets else _ns(file.head_ms)
-    return Stream(
-        name=name,
-        why=file.why,
-        operation=file.operation,
-        stream=file.stream,
-        content_type=file.content_type,
-        framing=file.framing,
-        ending=file.ending,
-        head_ns=_ns(file.head_ms),
-        packets=packets,
-        end_ns=last_ns if file.end_ms is None else _ns(file.end_ms),
-        truth=_truth(file.truth, last_ns),
-    )
+    """A file as a stream. It may leave out both ``end_ms`` where the last packet ends body and stream."""
+    fields = _in_nanoseconds(msgspec.toml.decode(data))
+    packets = tuple(_packet(**_in_nanoseconds(packet)) for packet in fields.get("packets", ()))
+    last_ns = packets[-1].at_ns if packets else fields["end_ns"]
+    truth = {"end_ns": last_ns, **_in_nanoseconds(fields["truth"])}
+    truth["text"] = truth.get("text", "") * truth.pop("text_times", 1)
+    return msgspec.convert({"end_ns": last_ns, **fields, "name": name, "packets": packets, "truth": truth}, Stream)
 
 
-def _truth(file: _TruthFile, last_ns: int) -> Truth:
-    return Truth(
-        outcome=file.outcome,
-        phase=file.phase,
-        first_event_ns=None if file.first_event_ms is None else _ns(file.first_event_ms),
-        token_ns=tuple(_ns(ms) for ms in file.token_ms),
-        first_answer_ns=None if file.first_answer_ms is None else _ns(file.first_answer_ms),
-        end_ns=last_ns if file.end_ms is None else _ns(file.end_ms),
-        text=file.text * file.text_times,
-        reasoning=file.reasoning,
-        refusal=file.refusal,
-        tool=file.tool,
-        audio=file.audio,
-        finish=tuple(file.finish),
-        tokens_so_far=tuple(file.tokens_so_far),
-        input_tokens=file.input_tokens,
-        output_tokens=file.output_tokens,
-        reasoning_tokens=file.reasoning_tokens,
-        cached_tokens=file.cached_tokens,
-        marker=file.marker,
-        server_timings=file.server_timings,
-    )
+def _packet(at_ns: int, text: str = "", hex: str = "", times: int = 1) -> Packet:  # noqa: A002
+    """A packet in a file holds `text`, or `hex` for what is not text, repeated."""
+    return Packet(at_ns, (bytes.fromhex(hex) or text.encode()) * times)
 
 
-def _ns(ms: float) -> int:
-    return round(ms * NS_PER_MS)
+def _in_nanoseconds(table: dict[str, Any]) -> dict[str, Any]:
+    """`table` with its fields ``…_ms``, numbers or lists of them, as ``…_ns``."""
+    times = {name.removesuffix("_ms") + "_ns": _scaled(ms) for name, ms in table.items() if name.endswith("_ms")}
+    return times | {name: value for name, value in table.items() if not name.endswith("_ms")}
+
+
+def _scaled(ms: float | list[float]) -> int | list[int]:
+    return [round(each * NS_PER_MS) for each in ms] if isinstance(ms, list) else round(ms * NS_PER_MS)

@@ -57,8 +57,7 @@ class OpenAIDecoder:
     def feed(self, data: bytes, at: int) -> list[Event]:
         """The events that `data` completes. None after the end."""
         out: list[Event] = []
-        over = self._ended
-        if over:
+        if self._ended:
             return out
         if not self._begun:
             data = data.lstrip(_LEADING)
@@ -70,13 +69,8 @@ class OpenAIDecoder:
             self._json_at = at
             if len(self._json) > MAX_EVENT_BYTES:
                 self._break(at, out, "malformed", f"the body is longer than {MAX_EVENT_BYTES} bytes")
-            return out
-        for event in self._sse.feed(data):
-            self._take(event, at, out)
-            if self._ended:
-                return out
-        if self._sse.overflow:
-            self._break(at, out, "malformed", f"an event is longer than {MAX_EVENT_BYTES} bytes")
+        else:
+            self._feed_events(data, at, out)
         return out
 
     def close(self, at: int) -> list[Event]:
@@ -95,6 +89,14 @@ class OpenAIDecoder:
         if not self._ended:
             self._end(at, out, cut=cut)
         return out
+
+    def _feed_events(self, data: bytes, at: int, out: list[Event]) -> None:
+        for event in self._sse.feed(data):
+            self._take(event, at, out)
+            if self._ended:
+                return
+        if self._sse.overflow:
+            self._break(at, out, "malformed", f"an event is longer than {MAX_EVENT_BYTES} bytes")
 
     def _take(self, event: SseEvent, at: int, out: list[Event]) -> None:
         data = event.data

@@ -15,6 +15,7 @@ from splitsecond.wire.dialect import Encoded, Quirks
 _PATHS: dict[Operation, str] = {"chat": "/chat/completions", "completions": "/completions"}
 _HEADERS = (("content-type", "application/json"), ("accept", "text/event-stream"))
 _MAX_TOKENS = ("max_tokens", "max_completion_tokens")
+_NO_LIMIT = (None, msgspec.Raw(b"null"))
 
 
 def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
@@ -29,7 +30,8 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
     if quirks.stream_options:
         fields["stream_options"] = {**_options(options), "include_usage": True}
     if call.operation == "chat":
-        limits = [fields.pop(name) for name in (quirks.max_tokens_field, *_MAX_TOKENS) if name in fields]
+        asked = [fields.pop(name, None) for name in (quirks.max_tokens_field, *_MAX_TOKENS)]
+        limits = [limit for limit in asked if limit not in _NO_LIMIT]
         if limits:
             fields[quirks.max_tokens_field] = limits[0]
     return Encoded(_PATHS[call.operation], _HEADERS, msgspec.json.encode(fields))

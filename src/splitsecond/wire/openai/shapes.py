@@ -6,7 +6,6 @@ serves chat and completions, streamed and whole: a choice then holds a `delta`, 
 
 from typing import Annotated, Any
 
-import msgspec
 from msgspec import Meta, Struct
 
 Count = Annotated[int, Meta(ge=0, lt=1 << 53)]
@@ -118,8 +117,3 @@ class Chunk(Struct, gc=False):
     base_resp: BaseResponse | None = None
     timings: dict[str, Any] | None = None
     time_info: dict[str, Any] | None = None
-
-
-def chunk_decoder() -> msgspec.json.Decoder[Chunk]:
-    """A decoder of `Chunk`; costly to make, so make it once."""
-    return msgspec.json.Decoder(Chunk)
