@@ -1,0 +1,72 @@
+"""The instrument's own error, by hand."""
+
+import pytest
+
+from splitsecond.analysis.accuracy import accuracy
+from splitsecond.timing.instrument import InstrumentReading
+from splitsecond.timing.observation import Observation
+
+MS = 1_000_000
+
+
+def seen(name: str, *at_ms: float, outcome: str = "ok") -> Observation:
+    return Observation(
+        id=name,
+        call=name,
+        target="sim",
+        outcome=outcome,  # type: ignore[arg-type]
+        token_at=[round(at * MS) for at in at_ms],
+        lag_max_ns=2 * MS,
+    )
+
+
+def sent(*at_ms: float) -> list[int]:
+    return [round(at * MS) for at in at_ms]
+
+
+READING = InstrumentReading(condition="", begin_ns=0, end_ns=1, cpu_ns=3 * MS, peak_in_flight=2)
+
+
+def test_errors_are_differences_of_one_clock() -> None:
+    result = accuracy(
+        2,
+        [seen("a", 100.1, 110.3), seen("b", 200.3, 210.3)],
+        {"a": sent(100, 110), "b": sent(200, 210)},
+        [READING],
+    )
+    assert (result.requests, result.failed, result.tokens, result.in_flight) == (2, 0, 4, 2)
+    assert result.ttft_error_ms.max == pytest.approx(0.3)
+    assert result.ttft_error_ms.min == pytest.approx(0.1)
+    assert result.token_error_ms.n == 4
+    assert result.tpot_error_share.max == pytest.approx(0.02)
+    assert result.tpot_error_share.min == pytest.approx(0)
+    assert result.read_lag_ms.p50 == 2
+    assert result.cpu_ms_per_1000_tokens == pytest.approx(750)
+    assert result.trusted
+    assert result.why_not == ""
+
+
+@pytest.mark.parametrize(
+    ("observation", "streams", "doubt"),
+    [
+        (seen("a", 100, 110, outcome="failed"), 2, "nothing could be compared"),
+        (seen("a", 100), 2, "nothing could be compared"),
+        (seen("unknown", 100, 110), 2, "nothing could be compared"),
+        (seen("a", 103, 113), 2, "the error of TTFT is 3.00 ms"),
+        (seen("a", 100, 111), 2, r"the error of TPOT is 10.0%"),
+        (seen("a", 100, 110), 3, "only 2 of 3 answers were under way"),
+    ],
+)
+def test_what_cannot_be_trusted_says_so(observation: Observation, streams: int, doubt: str) -> None:
+    result = accuracy(streams, [observation], {"a": sent(100, 110)}, [READING])
+    assert not result.trusted
+    assert doubt in result.why_not
+
+
+def test_one_failure_among_many_spoils_it() -> None:
+    result = accuracy(2, [seen("a", 100, 110), seen("b", 1, 2)], {"a": sent(100, 110)}, [READING])
+    assert "1 of 2 requests failed" in result.why_not
+
+
+def test_nothing_measured_costs_nothing_known() -> None:
+    assert accuracy(1, [], {}, []).cpu_ms_per_1000_tokens is None
