@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from splitsecond.errors import Fault, NetworkFault, ProviderFault, TimedOut
+from splitsecond.errors import CallerFault, Fault, NetworkFault, ProviderFault, TimedOut
 from splitsecond.load.calibration import WHAT_TO_CHECK, Calibrated, calibrate
 from splitsecond.load.workload import Composer, Workload
 from splitsecond.service import Call
@@ -105,6 +105,16 @@ def test_what_no_repetition_would_mend_ends_the_run_with_what_to_check(kind: str
     with pytest.raises(Fault) as raised:
         failing(ProviderFault("no", kind=kind, phase="head"), workload)
     assert raised.value.hint == WHAT_TO_CHECK[kind]
+
+
+def test_a_request_that_cannot_be_served_ends_the_run_but_an_http_400_does_not() -> None:
+    """The 400 may be for the one token that calibration asks for, which some models find too few."""
+    with pytest.raises(CallerFault):
+        failing(
+            CallerFault("1000 tokens, at most 512", kind="context_length_exceeded", phase="head"), Workload(run="r")
+        )
+    found = failing(CallerFault("max_tokens is below 16", kind="http_400", phase="head"), Workload(run="r"))
+    assert "max_tokens is below 16" in found.note
 
 
 def test_a_hint_that_is_there_already_stays() -> None:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 import msgspec
 
 from splitsecond import clock
-from splitsecond.errors import Fault
+from splitsecond.errors import CallerFault, Fault
 from splitsecond.events import Broken, Usage
 from splitsecond.load.words import WORDS
 from splitsecond.load.workload import LENGTH_FIELDS, SYSTEM, USER, Composer, Workload
@@ -35,7 +35,7 @@ WHAT_TO_CHECK: Mapping[str, str] = {
     "dns": "Check the host name in the base URL, and the network.",
     "certificate": "Check the base URL; for a private authority set SSL_CERT_FILE.",
 }
-"""Faults of the first request that end the run, as every other request would meet them too."""
+"""Faults of the first request that every other request would meet too, so that they end the run."""
 
 
 class Calibrated(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,7 +50,7 @@ async def calibrate(service: Service, workload: Workload, *, input_tokens: int, 
     """Sends the first requests to a target and returns its workload with synthetic prompts of `input_tokens`.
 
     Prompts from a file are sent as they are; for them it is one request. `name` makes the ids of the calls. Raises
-    the `Fault` if the target cannot be measured at all (`WHAT_TO_CHECK`).
+    the `Fault` if the target cannot be measured at all: one of `WHAT_TO_CHECK`, or a request that cannot be served.
     """
     trials = _Trials(service, name)
     try:
@@ -58,12 +58,18 @@ async def calibrate(service: Service, workload: Workload, *, input_tokens: int, 
             return Calibrated(workload=workload, input_tokens=await trials.count(workload))
         return await _fit(trials, workload, input_tokens)
     except Fault as fault:
-        if fault.kind in WHAT_TO_CHECK:
-            fault.hint = fault.hint or WHAT_TO_CHECK[fault.kind]
+        if _is_hopeless(fault):
+            fault.hint = fault.hint or WHAT_TO_CHECK.get(fault.kind, "")
             raise
         if not workload.synthetic:
             return Calibrated(workload=workload, note=f"the first request failed: {fault}")
         return _estimate(workload, input_tokens, f"the request to calibrate it failed: {fault}")
+
+
+def _is_hopeless(fault: Fault) -> bool:
+    """Whether every other request would fail too. An HTTP 400 may be for the single token that is asked for here."""
+    ours = isinstance(fault, CallerFault) and not fault.kind.startswith("http_")
+    return ours or fault.kind in WHAT_TO_CHECK
 
 
 async def _fit(trials: "_Trials", workload: Workload, wanted: int) -> Calibrated:

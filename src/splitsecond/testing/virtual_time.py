@@ -66,7 +66,7 @@ def run_virtual(main: Coroutine[Any, Any, T]) -> T:
 
 
 def _who_waits() -> str:
-    tasks = sorted(asyncio.all_tasks(asyncio.get_event_loop()), key=lambda task: task.get_name())
+    tasks = sorted(asyncio.all_tasks(), key=lambda task: task.get_name())
     return ", ".join(f"{task.get_name()} {_where(task)}" for task in tasks) or "no task at all"
 
 
