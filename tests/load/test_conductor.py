@@ -13,7 +13,7 @@ from splitsecond import clock
 from splitsecond.clock import NS_PER_S
 from splitsecond.errors import CallerFault, Fault, ProviderFault
 from splitsecond.load.conductor import Note, Outcome, conduct
-from splitsecond.load.crew import WorkerLost
+from splitsecond.load.crew import Crew, WorkerLost
 from splitsecond.load.plan import Load, Plan, make_plan
 from splitsecond.load.workload import Workload
 from splitsecond.timing.instrument import InstrumentReading
@@ -163,6 +163,18 @@ def test_cancelling_stops_within_two_seconds_and_keeps_what_was_finished() -> No
     assert Counter(o.outcome for o in loads) == {"ok": 5, "cancelled": 2}
     assert {o.condition for o in loads} == {"hangs/m@c2"}
     assert len(bench.readings) == 1
+
+
+def test_workers_that_do_not_listen_are_killed_together_and_in_time() -> None:
+    async def main() -> int:
+        deaf = (sys.executable, "-c", "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); signal.pause()")
+        async with Crew(deaf, lambda report: None) as crew:
+            for _ in range(3):
+                await crew.hire()
+            asked_ns = clock.now_ns()
+        return clock.now_ns() - asked_ns
+
+    assert asyncio.run(main()) < 2 * NS_PER_S
 
 
 def test_a_full_disk_stops_the_run_and_is_what_is_raised() -> None:
