@@ -16,7 +16,7 @@ def bench(
         list[str] | None,
         typer.Argument(
             metavar="TARGET...",
-            help="provider/model, sim/PROFILE (simulated) or engine/tiny (llama.cpp on a tiny model).",
+            help="provider/model, sim/PROFILE (simulated) or engine/small (llama.cpp, random weights).",
             show_default=False,
         ),
     ] = None,

@@ -15,11 +15,11 @@ import msgspec
 
 from splitsecond.errors import CallerFault
 from splitsecond.simulator.process import running
-from splitsecond.testing.engine.process import EngineProcess
+from splitsecond.testing.engine.process import MODELS, EngineProcess
 from splitsecond.upstream.spec import TargetSpec, Timeouts, from_catalog
 
 SIMULATED = "sim/"
-ENGINE = "engine/tiny"
+ENGINE = "engine/"
 
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,12 +66,10 @@ def resolve(
     specs = {
         name: from_catalog(name, os.environ)
         for name in names
-        if not name.startswith(SIMULATED) and name != ENGINE  # these are started once all others are known to be right
+        if not name.startswith((SIMULATED, ENGINE))  # these are started once all others are known to be right
     }
     specs |= _simulated([name for name in names if name.startswith(SIMULATED)], processes, seed)
-    if ENGINE in names:
-        engine = processes.enter_context(EngineProcess())
-        specs[ENGINE] = TargetSpec(name=ENGINE, base_url=engine.base_url, model=engine.model)
+    specs |= {name: _engine(name, processes) for name in names if name.startswith(ENGINE)}
     ordered = {name: specs[name] for name in names}
     if endpoint is not None:
         spec = endpoint.spec()
@@ -80,6 +78,18 @@ def resolve(
         name: msgspec.structs.replace(spec, headers=spec.headers | (headers or {}), timeouts=timeouts or spec.timeouts)
         for name, spec in ordered.items()
     }
+
+
+def _engine(name: str, processes: ExitStack) -> TargetSpec:
+    model = name.removeprefix(ENGINE)
+    if model not in MODELS:
+        raise CallerFault(
+            f"unknown model {model!r} of the built-in engine",
+            kind="bad_target",
+            hint=f"Try {' or '.join(ENGINE + known for known in MODELS)}.",
+        )
+    engine = processes.enter_context(EngineProcess(model))
+    return TargetSpec(name=name, base_url=engine.base_url, model=engine.model)
 
 
 def _simulated(names: Sequence[str], processes: ExitStack, seed: int) -> dict[str, TargetSpec]:

@@ -1,4 +1,4 @@
-"""``python -m splitsecond.testing.engine``: serve the tiny model on 127.0.0.1 until SIGTERM or Ctrl-C.
+"""``python -m splitsecond.testing.engine``: serve a small model on 127.0.0.1 until SIGTERM or Ctrl-C.
 
 Prints one line, ``READY http://127.0.0.1:PORT/v1 model=tiny``, once it answers. Exit codes: 0 its standard input was
 closed (``--until-eof``), 1 llama.cpp could not start, 2 wrong use, 3 the engine is not installed; or the signal.
@@ -8,12 +8,15 @@ import argparse
 import sys
 from collections.abc import Callable
 
-from splitsecond.testing.engine.process import INSTALL, NOT_INSTALLED, available
+from splitsecond.testing.engine.process import INSTALL, MODELS, NOT_INSTALLED, available
 
 
 def main() -> int:
     """Run the command; returns its exit code where it did not serve."""
-    parser = argparse.ArgumentParser("python -m splitsecond.testing.engine", description="A real engine, tiny model.")
+    parser = argparse.ArgumentParser(
+        "python -m splitsecond.testing.engine", description="A real engine, a small model."
+    )
+    parser.add_argument("--model", choices=MODELS, default=MODELS[0], help="which model (tiny)")
     parser.add_argument("--port", type=_from(0, to=65535), default=0, help="0, the default, takes a free one")
     parser.add_argument("--slots", type=_from(1, to=256), default=8, help="requests decoded at once (8)")
     parser.add_argument(

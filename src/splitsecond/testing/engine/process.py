@@ -20,6 +20,9 @@ from splitsecond.errors import CallerFault, ProviderFault, TimedOut, excerpt
 NOT_INSTALLED = "llama.cpp's engine is not installed here:"
 INSTALL = "pip install 'splitsecond[engine]'"
 
+MODELS = ("tiny", "small")
+"""For tests; and for a demonstration, at a pace nearer to that of a real endpoint."""
+
 _READY = re.compile(r"READY (http://\S+)/v1 model=(\S+)\n")
 _START_S = 30
 _STOP_S = 5
@@ -33,19 +36,22 @@ def available() -> bool:
 class EngineProcess:
     """One engine on a free port of 127.0.0.1, serving while the context is open.
 
-    `slots` requests are decoded at once, each with room for `context` tokens in and out; others wait. With
-    `prompt_cache` a slot reuses what it already knows of a prompt, with an `api_key` all but health checks need it.
+    `model` is one of `MODELS`. `slots` requests are decoded at once, each with room for `context` tokens in and out;
+    others wait. With `prompt_cache` a slot reuses what it already knows of a prompt, with an `api_key` all but health
+    checks need it.
 
     Entering takes a fraction of a second, and raises `CallerFault` where the engine is not installed,
     `ProviderFault` where it ends before it answers, `TimedOut` where it does not answer within 30 s.
     """
 
-    def __init__(self, *, slots: int = 8, context: int = 2048, prompt_cache: bool = False, api_key: str = "") -> None:
+    def __init__(
+        self, model: str = "tiny", *, slots: int = 8, context: int = 2048, prompt_cache: bool = False, api_key: str = ""
+    ) -> None:
         self.address = ""
         """``http://127.0.0.1:PORT``, where /health, /slots and /metrics are; "" until it answers."""
         self.model = ""
         """The name that the engine serves its model by; "" until it answers."""
-        self._command = [sys.executable, "-m", "splitsecond.testing.engine", "--until-eof"]
+        self._command = [sys.executable, "-m", "splitsecond.testing.engine", "--until-eof", f"--model={model}"]
         self._command += [f"--slots={slots}", f"--context={context}"]
         self._command += ["--prompt-cache"] if prompt_cache else []
         self._command += [f"--api-key={api_key}"] if api_key else []

@@ -1,4 +1,4 @@
-"""llama.cpp's C++ HTTP server in this process, on the tiny model, until it is told to stop.
+"""llama.cpp's C++ HTTP server in this process, on a small model, until it is told to stop.
 
 Only this module and `tiny_llama` import the packages of the extra `engine`.
 """
@@ -14,10 +14,16 @@ from xllamacpp.xllamacpp import CommonParams, Server
 
 from splitsecond.testing.engine import tiny_llama
 
-MODEL = "tiny"
+SHAPES = {
+    "tiny": tiny_llama.TINY,
+    "small": tiny_llama.Shape(width=512, layers=6, heads=8, kv_heads=4, feed_forward=1536),
+}
+"""The models by name: thousands of tokens a second, for tests; and a pace nearer to that of a real endpoint."""
 
 
-def serve(*, port: int, slots: int, context: int, prompt_cache: bool, api_key: str, until_eof: bool) -> NoReturn:
+def serve(
+    *, model: str, port: int, slots: int, context: int, prompt_cache: bool, api_key: str, until_eof: bool
+) -> NoReturn:
     """Serve on 127.0.0.1 and print one READY line. Does not return: a signal ends the process.
 
     `port` 0 takes a free one. `slots` requests are decoded at once, each with room for `context` tokens; others wait.
@@ -25,11 +31,11 @@ def serve(*, port: int, slots: int, context: int, prompt_cache: bool, api_key: s
     llama.cpp cannot start, `OSError` where the model cannot be written to the temporary folder.
     """
     with tempfile.TemporaryDirectory(prefix="splitsecond-engine-") as folder:
-        model = Path(folder) / "tiny.gguf"
-        tiny_llama.write(model)
+        file = Path(folder) / "model.gguf"
+        tiny_llama.write(file, SHAPES[model])
         # llama.cpp maps the file and needs its name no longer once it has started.
-        server = Server(_settings(model, port, slots, context, prompt_cache, api_key))
-    print(f"READY {server.listening_address}/v1 model={MODEL}", flush=True)
+        server = Server(_settings(file, model, port, slots, context, prompt_cache, api_key))
+    print(f"READY {server.listening_address}/v1 model={model}", flush=True)
     # Ctrl-C ends the process as SIGTERM does, at once: Python would only see it once its own code ran again, and
     # llama.cpp's destructor would wait for all open requests.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -40,10 +46,12 @@ def serve(*, port: int, slots: int, context: int, prompt_cache: bool, api_key: s
     os._exit(0)
 
 
-def _settings(model: Path, port: int, slots: int, context: int, prompt_cache: bool, api_key: str) -> CommonParams:
+def _settings(
+    file: Path, model: str, port: int, slots: int, context: int, prompt_cache: bool, api_key: str
+) -> CommonParams:
     settings = CommonParams()
-    settings.model.path = str(model)
-    settings.model_alias = {MODEL}
+    settings.model.path = str(file)
+    settings.model_alias = {model}
     settings.hostnames = ["127.0.0.1"]
     settings.port = port
     settings.n_parallel = slots

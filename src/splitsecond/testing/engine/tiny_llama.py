@@ -1,4 +1,4 @@
-"""Writes the tiny model: a Llama with random weights as a GGUF file, 2.5 MB, in a tenth of a second.
+"""Writes a small model: a Llama with random weights as a GGUF file, in a fraction of a second.
 
 What it says is a salad of common words, but each request goes through a real tokenizer, KV cache, scheduler and
 sampler, so its timing is a real engine's. The weights are drawn from numpy's `RandomState`, whose streams are frozen
@@ -29,7 +29,7 @@ _Weights = dict[str, NDArray[np.float32]]
 
 
 class Shape(NamedTuple):
-    """The sizes of the network. As they stand: 2.2 million parameters, 1 kB of KV cache for each token."""
+    """The sizes of the network. Its own are "tiny": 2.2 million parameters, 1 kB of KV cache for each token."""
 
     width: int = 256
     layers: int = 2
@@ -43,9 +43,12 @@ class Shape(NamedTuple):
         return self.width // self.heads
 
 
-def write(path: Path) -> None:
+TINY = Shape()
+
+
+def write(path: Path, shape: Shape = TINY) -> None:
     """Write the model to `path`. Raises `OSError` where that cannot be written."""
-    shape, words = Shape(), vocabulary.build()
+    words = vocabulary.build()
     writer = gguf.GGUFWriter(path, "llama")
     _describe_network(writer, shape)
     _describe_tokenizer(writer, words)
@@ -62,7 +65,7 @@ def write(path: Path) -> None:
 
 
 def _describe_network(writer: gguf.GGUFWriter, shape: Shape) -> None:
-    writer.add_name("tiny random Llama")
+    writer.add_name("random Llama")
     writer.add_file_type(gguf.LlamaFileType.MOSTLY_Q8_0)
     writer.add_context_length(shape.context)
     writer.add_embedding_length(shape.width)
