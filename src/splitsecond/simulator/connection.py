@@ -5,7 +5,6 @@ awaited, once for each token. So the connection puts itself, and the time at whi
 extensions. Head and end of an answer go through ASGI; the tokens between are written here, each as one HTTP chunk.
 """
 
-import os
 import socket
 import struct
 from collections.abc import Callable
@@ -33,7 +32,6 @@ class Connection(HttpToolsProtocol):
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        self._descriptor: int = transport.get_extra_info("socket").fileno()
         doorkeeper = cast(Doorkeeper, self.app)
         if doorkeeper.refuses_connection(transport.get_extra_info("sockname")[1]):
             self.reset()
@@ -48,32 +46,12 @@ class Connection(HttpToolsProtocol):
         self.scope["extensions"] = {EXTENSION: {"connection": self, "arrived_ns": clock.now_ns()}}
 
     def write_chunk(self, data: bytes) -> bool:
-        """Write `data` as one chunk of the body, at once. False: the client has left too much unread.
-
-        uvloop's transport would write at the end of the loop's turn, after the other tokens of that turn were made.
-        So while nothing waits in the transport, the socket is written to directly.
-        """
-        transport = self.transport
-        if transport.is_closing():  # its descriptor may be another's by now; `on_lost` follows
-            return True
-        frame = b"%x\r\n%b\r\n" % (len(data), data)
-        waiting = transport.get_write_buffer_size()
-        if not waiting:
-            frame = frame[_write_now(self._descriptor, frame) :]
-        if frame:
-            transport.write(frame)
-        return waiting <= MAX_UNREAD_BYTES
+        """Write `data` as one chunk of the body, at once. False: the client has left too much unread."""
+        self.transport.write(b"%x\r\n%b\r\n" % (len(data), data))
+        return self.transport.get_write_buffer_size() <= MAX_UNREAD_BYTES
 
     def reset(self) -> None:
         """Reset (RST instead of FIN): the peer loses what it has not read yet."""
         raw = self.transport.get_extra_info("socket")
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.transport.abort()
-
-
-def _write_now(descriptor: int, data: bytes) -> int:
-    """How many bytes the kernel took. None, where the connection has failed: the transport finds that out itself."""
-    try:
-        return os.write(descriptor, data)
-    except (BlockingIOError, ConnectionError):
-        return 0
