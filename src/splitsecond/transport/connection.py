@@ -28,6 +28,7 @@ from splitsecond.transport.tls import TlsSession
 READ_BYTES = 64 * 1024
 """Most bytes for one read. A merged read carries its last packet's time, so more would only blur it."""
 
+_unpack_stamp = STAMP.unpack
 _NOTHING = memoryview(b"")
 _TIMEOUT = re.compile(r"(?:^|[,;\s])timeout\s*=\s*(\d{1,6})", re.IGNORECASE)
 _LAST_ONE = re.compile(r"(?:^|[,;\s])max\s*=\s*0+(?:$|[,;\s])", re.IGNORECASE)
@@ -159,19 +160,20 @@ class Connection:
             self._lost(now_ns(), error)
             return
         if ancillary:
-            seconds, nanoseconds = STAMP.unpack(ancillary[0][2])
+            seconds, nanoseconds = _unpack_stamp(ancillary[0][2])
             at, lag = arrival(seconds * NS_PER_S + nanoseconds)
+            stamped = True
         else:
-            at, lag = now_ns(), 0
+            at, lag, stamped = now_ns(), 0, False
         if at < self._last_at:
             at, lag = self._last_at, max(lag - (self._last_at - at), 0)
         self._last_at = at
         if not count:
             self._stream_ended(at, clean=self._tls is None)
         elif self._tls is None:
-            self._take(at, lag, bool(ancillary), buffer.view[:count])
+            self._take(at, lag, stamped, buffer.view[:count])
         else:
-            self._take_records(self._tls, at, lag, bool(ancillary), buffer.view[:count])
+            self._take_records(self._tls, at, lag, stamped, buffer.view[:count])
 
     def _take_records(self, tls: TlsSession, at: int, lag: int, stamped: bool, records: memoryview) -> None:
         plain = tls.opened(records)

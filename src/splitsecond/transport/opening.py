@@ -50,14 +50,14 @@ async def opened(
         if proxy is not None and secure:
             await _by(deadline_ns, "connect", where, proxy.tunnel(sock, origin))
         connected = now_ns()
-        session = None
+        session, tls_ns = None, 0
         if context is not None:
             session = await _by(deadline_ns, "tls", where, handshake(sock, context, origin))
-        ready = now_ns()
+            tls_ns = now_ns() - connected
     except BaseException:
         sock.close()
         raise
-    return Opened(sock, session, str(address), named - begin, connected - named, ready - connected)
+    return Opened(sock, session, str(address), named - begin, connected - named, tls_ns)
 
 
 async def _by(deadline_ns: int | None, phase: Phase, where: str, step: Coroutine[Any, Any, T]) -> T:
