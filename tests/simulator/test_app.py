@@ -299,6 +299,35 @@ def test_a_client_that_leaves_frees_its_place_at_once(fault: str, stream: bool, 
     run_virtual(play())
 
 
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_server_that_goes_down_breaks_off_what_it_answers(stream: bool) -> None:
+    async def play() -> None:
+        client = Client(steady())
+        exchange = Exchange()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(client.send(exchange, stream=stream))
+            await asyncio.sleep(0.115)
+            client.provider.abandon()
+        assert exchange.connection.how == "reset"
+        (record,) = client.truth()
+        assert (len(record.planned_ns), record.closed_by_client) == (2, False)
+
+    run_virtual(play())
+
+
+def test_a_request_that_is_cancelled_is_in_the_books() -> None:
+    async def play() -> None:
+        client = Client(steady())
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.115):
+                await client.send(stream=True)
+        (record,) = client.truth()
+        assert len(record.actual_ns) == 2
+        assert (await client.send(method="GET", path="/health")).json["in_flight"] == 0
+
+    run_virtual(play())
+
+
 def test_a_client_that_does_not_read_is_given_up() -> None:
     async def play() -> None:
         client = Client(steady())

@@ -184,16 +184,22 @@ def test_an_early_close_ends_the_stream_on_the_server(client: openai.OpenAI, qui
     assert len(found[0]["actual_ns"]) < 30_000
 
 
-def exchange(of: Running, fault: str = "", *, send: bool = True) -> bytes:
-    """All the bytes of one answer, until the server closes. Raises what the socket raises."""
-    body = json.dumps({"model": of.model, "messages": HELLO, "stream": True}).encode()
+def connect(to: Running, fault: str = "", *, send: bool = True) -> socket.socket:
+    """A connection, with a request sent on it."""
+    body = json.dumps({"model": to.model, "messages": HELLO, "stream": True}).encode()
     head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {len(body)}\r\n"
     if fault:
         head += f"x-splitsecond-fault: {fault}\r\n"
-    host, port = of.origin.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), timeout=WAIT_S) as raw:
-        if send:
-            raw.sendall(head.encode() + b"\r\n" + body)
+    host, port = to.origin.removeprefix("http://").split(":")
+    raw = socket.create_connection((host, int(port)), timeout=WAIT_S)
+    if send:
+        raw.sendall(head.encode() + b"\r\n" + body)
+    return raw
+
+
+def exchange(to: Running, fault: str = "", *, send: bool = True) -> bytes:
+    """All the bytes of one answer, until the server closes. Raises what the socket raises."""
+    with connect(to, fault, send=send) as raw:
         received = b""
         while data := raw.recv(65536):
             received += data
@@ -264,8 +270,11 @@ def test_a_signal_ends_it_in_good_order(how: signal.Signals) -> None:
     command = [sys.executable, "-m", "splitsecond.simulator", "steady", "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as started:
         assert started.stdout is not None
-        assert started.stdout.readline().startswith("READY steady-100 http://127.0.0.1:")
-        started.send_signal(how)
-        _, errors = started.communicate(timeout=WAIT_S)
+        _, name, url, model = started.stdout.readline().split()
+        assert name == "steady-100"
+        with connect(Running(name, url, model.removeprefix("model="))) as waiting:
+            assert waiting.recv(1).startswith(b"H")  # in the middle of an answer
+            started.send_signal(how)
+            _, errors = started.communicate(timeout=WAIT_S)
     assert errors == ""
     assert started.returncode in (0, -how)

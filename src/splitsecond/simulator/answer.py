@@ -2,7 +2,7 @@
 
 Tokens come from a feed (`feeds`) by `offer`, in order, and a fault may put them off or cut them short. Nothing is
 written before the head has gone (`open`), and nothing of an answer that is held back (`buffered`, or not streamed)
-before the end. `app` waits for `outcome` and ends the response.
+before the end. `app` waits until it has `ended`, and ends the response.
 """
 
 import asyncio
@@ -40,7 +40,8 @@ class Answer:
         self.tokens = tokens
         self.planned_ns: array[int] = array("q")
         self.actual_ns: array[int] = array("q")
-        self.outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        self.outcome: Outcome | None = None
+        self._news = asyncio.Event()
         self._pacer = pacer
         self._render = render
         self._write = write
@@ -56,16 +57,22 @@ class Answer:
     @property
     def over(self) -> bool:
         """Whether nothing more will be sent."""
-        return self.outcome.done()
+        return self.outcome is not None
+
+    async def ended(self) -> Outcome:
+        """Wait until it is over, and say why."""
+        while self.outcome is None:
+            await self._news.wait()
+        return self.outcome
 
     async def head_due(self, arrived_ns: int) -> None:
         """Wait until the head may go, or until it is over."""
         if self._kind == "slow_head":
-            gone = asyncio.Event()
-            self.outcome.add_done_callback(lambda _: gone.set())
-            alarm = self._pacer.call_at(arrived_ns + self._delay_ns, gone.set)
-            await gone.wait()
+            alarm = self._pacer.call_at(arrived_ns + self._delay_ns, self._news.set)
+            await self._news.wait()
             alarm.cancel()
+            if not self.over:
+                self._news.clear()
 
     def due_ns(self, index: int, produced_ns: int) -> int:
         """When token `index`, which the provider produced at `produced_ns`, is to leave."""
@@ -108,8 +115,9 @@ class Answer:
 
     def end(self, outcome: Outcome) -> None:
         """Nothing more will be sent, because of `outcome`. The first one counts."""
-        if not self.outcome.done():
-            self.outcome.set_result(outcome)
+        if self.outcome is None:
+            self.outcome = outcome
+            self._news.set()
 
     def closed_by_client(self) -> None:
         """The client has gone."""

@@ -51,6 +51,11 @@ class Simulator:
         """Whether the next connection to `port` is to be reset at once."""
         return self._providers[port].refuses_connection()
 
+    def abandon(self) -> None:
+        """Break every answer off: the server is going down."""
+        for provider in self._providers.values():
+            provider.abandon()
+
 
 class SimulatedProvider:
     """One provider. `seed` decides its draws."""
@@ -64,6 +69,7 @@ class SimulatedProvider:
         self._truth = truth
         self._feed = feed_of(profile, pacer, seed)
         self._in_flight = 0
+        self._answers: set[Answer] = set()
         self._connections = 0
         self._requests = 0
 
@@ -71,6 +77,11 @@ class SimulatedProvider:
         """Whether the next connection is to be reset at once."""
         self._connections += 1
         return faults.first_striking(self._refused, self._connections) is not None
+
+    def abandon(self) -> None:
+        """Break every answer off."""
+        for answer in self._answers:
+            answer.end("abandoned")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         method, path = scope["method"], scope["path"]
@@ -158,6 +169,7 @@ class SimulatedProvider:
             status = self.profile.engine.full_status if self.profile.engine else 503
             raise Refusal(status, error.message, code="overloaded", retry_after=1) from error
         connection.on_lost = answer.closed_by_client
+        self._answers.add(answer)
         try:
             await answer.head_due(asked.arrived_ns)
             if asked.request.stream:
@@ -166,6 +178,7 @@ class SimulatedProvider:
                 await _whole(asked, answer, connection, send)
         finally:
             connection.on_lost = None
+            self._answers.discard(answer)
             answer.end("abandoned")
             stop()
             self._note(asked, asked.fault_kind, in_flight, answer)
@@ -182,7 +195,7 @@ class SimulatedProvider:
                 output_tokens=asked.output_tokens,
                 fault=fault,
                 ended_ns=clock.now_ns(),
-                closed_by_client=answer is not None and answer.outcome.result() == "closed_by_client",
+                closed_by_client=answer is not None and answer.outcome == "closed_by_client",
             )
         )
 
@@ -194,7 +207,7 @@ async def _stream(asked: Asked, answer: Answer, writer: StreamWriter, connection
     if opening:
         await send({"type": "http.response.body", "body": opening, "more_body": True})
     answer.open()
-    match await answer.outcome:
+    match await answer.ended():
         case "complete":
             answer.release()
             tail = writer.finish(asked.finish)
@@ -212,8 +225,9 @@ async def _stream(asked: Asked, answer: Answer, writer: StreamWriter, connection
 
 
 async def _whole(asked: Asked, answer: Answer, connection: Connection, send: Send) -> None:
-    outcome = await answer.outcome
-    if outcome == "closed_by_client":
+    outcome = await answer.ended()
+    if outcome in ("closed_by_client", "abandoned"):
+        connection.reset()
         return
     body = whole(
         asked.request.operation,

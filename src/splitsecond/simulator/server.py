@@ -49,16 +49,21 @@ def serve(
 
 
 class _Server(uvicorn.Server):
-    """Tells when it answers."""
+    """Tells when it answers, and breaks off what it is answering when it goes down."""
 
-    def __init__(self, config: uvicorn.Config, ready: Sequence[str]) -> None:
+    def __init__(self, config: uvicorn.Config, simulator: Simulator, ready: Sequence[str]) -> None:
         super().__init__(config)
+        self._simulator = simulator
         self._ready = ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         gc.freeze()  # what start-up left behind need not be looked through again and again
         print(*self._ready, sep="\n", flush=True)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._simulator.abandon()
+        await super().shutdown(sockets)
 
 
 async def _serve(profiles: Mapping[socket.socket, Profile], seed: int, truth: Truth) -> None:
@@ -67,8 +72,9 @@ async def _serve(profiles: Mapping[socket.socket, Profile], seed: int, truth: Tr
             bound.getsockname()[1]: SimulatedProvider(profile, seed=seed, pacer=pacer, truth=truth)
             for bound, profile in profiles.items()
         }
+        simulator = Simulator(providers)
         config = uvicorn.Config(
-            Simulator(providers),
+            simulator,
             http=Connection,
             ws="none",
             lifespan="off",
@@ -81,7 +87,7 @@ async def _serve(profiles: Mapping[socket.socket, Profile], seed: int, truth: Tr
             timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=1,
         )
-        await _Server(config, [_ready_line(*item) for item in profiles.items()]).serve(list(profiles))
+        await _Server(config, simulator, [_ready_line(*item) for item in profiles.items()]).serve(list(profiles))
 
 
 def _ready_line(bound: socket.socket, profile: Profile) -> str:

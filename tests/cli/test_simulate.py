@@ -1,0 +1,45 @@
+"""`splitsecond simulate`: what it passes on, what it lists, what it refuses. That it serves is tested with the room."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from splitsecond.cli.simulate import simulate
+from splitsecond.errors import CallerFault
+from splitsecond.simulator import profile, server
+
+
+@pytest.fixture
+def app() -> typer.Typer:
+    made = typer.Typer()
+    made.command()(simulate)
+    return made
+
+
+def test_the_list_names_every_shipped_profile(app: typer.Typer) -> None:
+    shown = CliRunner().invoke(app, ["--list"])
+    assert shown.exit_code == 0
+    lines = shown.output.splitlines()
+    assert [line.split()[0] for line in lines] == profile.names()
+    assert any(line.split()[:2] == ["groq-llama-3.1-70b", "groq"] for line in lines)
+
+
+def test_flags_are_passed_on(app: typer.Typer, monkeypatch: pytest.MonkeyPatch) -> None:
+    served: list[Any] = []
+    monkeypatch.setattr(server, "serve", lambda profiles, **flags: served.append((profiles, flags)))
+    CliRunner().invoke(app, ["groq", "together", "--port", "0", "--host", "::1", "--seed", "7", "--log", "x.jsonl"])
+    assert served == [(["groq", "together"], {"host": "::1", "port": 0, "seed": 7, "log": Path("x.jsonl")})]
+
+
+@pytest.mark.parametrize(("given", "kind"), [([], "no_profile"), (["grok"], "unknown_profile")])
+def test_wrong_use_is_a_callers_fault(app: typer.Typer, given: list[str], kind: str) -> None:
+    ended = CliRunner().invoke(app, given)
+    assert isinstance(ended.exception, CallerFault)
+    assert ended.exception.kind == kind
+
+
+def test_a_port_that_cannot_be_is_refused(app: typer.Typer) -> None:
+    assert CliRunner().invoke(app, ["groq", "--port", "-1"]).exit_code == 2
