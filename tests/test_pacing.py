@@ -147,6 +147,15 @@ def test_a_cancelled_sleep_leaves_no_alarm(loop: HandTimer) -> None:
     run(loop, play)
 
 
+def test_a_sleep_until_the_past_returns_at_once(loop: HandTimer) -> None:
+    async def play(pacer: Pacer) -> int:
+        before = clock.now_ns()
+        await pacer.sleep_until(before - 1)
+        return clock.now_ns() - before
+
+    assert run(loop, play) == 0
+
+
 def test_a_closed_pacer_sets_no_alarm(loop: HandTimer) -> None:
     pacer = Pacer(loop)
     pacer.call_at(clock.now_ns(), print)

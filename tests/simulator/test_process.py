@@ -16,7 +16,7 @@ import pytest
 from openai.types.chat import ChatCompletionMessageParam
 
 from splitsecond.errors import CallerFault, NetworkFault
-from splitsecond.simulator import process, server
+from splitsecond.simulator import process, profile, server
 from splitsecond.simulator.process import Running, running
 
 QUICK = """
@@ -258,6 +258,11 @@ def test_a_port_that_is_taken_is_said_and_so_is_no_profile() -> None:
             server.serve(["groq"], port=port)
     with pytest.raises(CallerFault, match="no profile given"):
         server.serve([])
+
+
+def test_the_same_profile_twice_is_two_providers() -> None:
+    twice = server.told_apart([profile.load(name) for name in ("groq", "steady", "groq-llama-3.1-70b")])
+    assert [one.name for one in twice] == ["groq-llama-3.1-70b", "steady-100", "groq-llama-3.1-70b#2"]
 
 
 def test_a_log_that_cannot_be_written_is_said(tmp_path: Path) -> None:

@@ -9,10 +9,12 @@ both 90 % of the tokens left within 50 µs of their time, and 99 % within 0.15 m
 import asyncio
 import gc
 import socket
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import uvicorn
+from msgspec import structs
 
 from splitsecond.errors import CallerFault
 from splitsecond.pacing import Pacer
@@ -34,18 +36,29 @@ def serve(
     Prints ``READY name url model=…`` for each when they answer. Raises `CallerFault`: an unknown profile, a port that
     is taken, a log that cannot be written.
     """
-    loaded = [load(name) for name in profiles]
+    loaded = told_apart([load(name) for name in profiles])
     if not loaded:
         raise CallerFault("no profile given", kind="no_profile", hint='For example "groq".')
     truth = Truth(log)
-    sockets = _bind(host, port, len(loaded))
     try:
+        sockets = _bind(host, port, len(loaded))
         with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
             runner.run(_serve(dict(zip(sockets, loaded, strict=True)), seed, truth))
     except KeyboardInterrupt:
         pass  # uvicorn has ended in good order, and passes the signal on
     finally:
         truth.close()
+
+
+def told_apart(profiles: Sequence[Profile]) -> list[Profile]:
+    """The same profiles; one that comes again is renamed to `name#2`, and so draws differently and has its own truth."""
+    seen: Counter[str] = Counter()
+    apart: list[Profile] = []
+    for profile in profiles:
+        seen[profile.name] += 1
+        again = seen[profile.name]
+        apart.append(profile if again == 1 else structs.replace(profile, name=f"{profile.name}#{again}"))
+    return apart
 
 
 class _Server(uvicorn.Server):
