@@ -51,7 +51,7 @@ def serve(
 
 
 def told_apart(profiles: Sequence[Profile]) -> list[Profile]:
-    """The same profiles; one that comes again is renamed to `name#2`, and so draws differently and has its own truth."""
+    """The same profiles; one that comes again is renamed `name#2`: it draws differently, and has its own truth."""
     seen: Counter[str] = Counter()
     apart: list[Profile] = []
     for profile in profiles:
