@@ -96,6 +96,8 @@ class Answer:
 
     def end_of_stream(self, *, clean: bool) -> None:
         """The peer, having answered in part, sends no more. `clean`: it said so itself (over TLS, by close_notify)."""
+        if self.fault is not None:
+            return
         if self.until_close and clean and (self._inflater is None or self._inflater.whole):
             self._finish()
         elif not self.status:
@@ -175,7 +177,7 @@ class Answer:
             self.fail(self._malformed(str(error)))
 
     def on_message_complete(self) -> None:
-        if self.status and not self.complete:
+        if self.status and not self.complete and self.fault is None:
             self._body_end = len(self._parts)
             self._finish()
 

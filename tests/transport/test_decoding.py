@@ -1,0 +1,60 @@
+"""Inflating in pieces, and the bound on it."""
+
+import gzip
+import zlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from splitsecond.transport.decoding import FREE_BYTES, MAX_RATIO, BadEncoding, Inflater, inflater_for
+
+
+def bare(data: bytes) -> bytes:
+    squeeze = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+    return squeeze.compress(data) + squeeze.flush()
+
+
+@given(
+    data=st.binary(max_size=2000),
+    squeeze=st.sampled_from([gzip.compress, zlib.compress, bare]),
+    size=st.integers(1, 200),
+)
+def test_pieces_of_any_size_give_the_whole(data: bytes, squeeze: object, size: int) -> None:
+    assert callable(squeeze)
+    packed = squeeze(data)
+    inflater = Inflater()
+    out = b""
+    for start in range(0, len(packed), size):
+        assert not inflater.whole or start == 0
+        out += inflater.feed(packed[start : start + size])
+    assert out == data
+    assert inflater.whole
+
+
+@pytest.mark.parametrize("size", [100, 65536])
+def test_a_bomb_is_refused_before_it_fills_the_memory(size: int) -> None:
+    packed = gzip.compress(bytes(50_000_000))
+    inflater = Inflater()
+    given_bytes = 0
+    with pytest.raises(BadEncoding, match="grow to more than"):
+        for start in range(0, len(packed), size):
+            given_bytes += len(inflater.feed(packed[start : start + size]))
+    assert given_bytes <= FREE_BYTES + MAX_RATIO * len(packed)
+
+
+@pytest.mark.parametrize("coding", ["", "identity", " Identity "])
+def test_nothing_to_undo(coding: str) -> None:
+    assert inflater_for(coding) is None
+
+
+@pytest.mark.parametrize("coding", ["br", "zstd", "gzip, gzip"])
+def test_codings_nobody_asked_for(coding: str) -> None:
+    with pytest.raises(BadEncoding, match="expected none, gzip or deflate"):
+        inflater_for(coding)
+
+
+def test_not_compressed_at_all() -> None:
+    inflater = Inflater()
+    with pytest.raises(BadEncoding):
+        inflater.feed(b"\xff\xff" + b"plain text")

@@ -1,0 +1,69 @@
+"""Requests as bytes."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from splitsecond.errors import CallerFault
+from splitsecond.transport.exchange import Origin, Request
+from splitsecond.transport.rendering import rendered
+
+ORIGIN = Origin("http", "api.example.com", 8000)
+
+
+def test_a_post() -> None:
+    request = Request("POST", "/v1/chat?x=1", [("Authorization", " Bearer k "), ("X-\x41", "é")], b"{}")
+    assert rendered(request, ORIGIN) == (
+        b"POST /v1/chat?x=1 HTTP/1.1\r\nHost: api.example.com:8000\r\nAuthorization: Bearer k\r\nX-A: \xe9\r\n"
+        b"Accept-Encoding: identity\r\nContent-Length: 2\r\n\r\n{}"
+    )
+
+
+def test_a_get_says_no_length_and_an_empty_post_says_zero() -> None:
+    assert b"Content-Length" not in rendered(Request("GET", "/"), ORIGIN)
+    assert b"Content-Length: 0\r\n\r\n" in rendered(Request("POST", "/"), ORIGIN)
+
+
+def test_host_and_accept_encoding_may_be_given() -> None:
+    request = Request("GET", "/", [("HOST", "other"), ("Accept-encoding", "gzip")])
+    assert rendered(request, ORIGIN) == b"GET / HTTP/1.1\r\nHOST: other\r\nAccept-encoding: gzip\r\n\r\n"
+
+
+def test_through_a_proxy_the_request_line_names_the_whole_url() -> None:
+    wire = rendered(Request("GET", "/a"), ORIGIN, via_proxy=True, extra="Proxy-Authorization: Basic eA==\r\n")
+    assert wire.startswith(b"GET http://api.example.com:8000/a HTTP/1.1\r\nHost: api.example.com:8000\r\n")
+    assert wire.endswith(b"\r\nProxy-Authorization: Basic eA==\r\n\r\n")
+
+
+@pytest.mark.parametrize(
+    ("request_", "kind"),
+    [
+        (Request("GET /", "/"), "bad_request"),
+        (Request("", "/"), "bad_request"),
+        (Request("GET", "v1"), "bad_url"),
+        (Request("GET", "/a b"), "bad_url"),
+        (Request("GET", "/a\r\nX: y"), "bad_url"),
+        (Request("GET", "/", [("X Y", "")]), "bad_header"),
+        (Request("GET", "/", [("X:", "")]), "bad_header"),
+        (Request("GET", "/", [("Content-Length", "3")]), "bad_header"),
+        (Request("GET", "/", [("transfer-encoding", "chunked")]), "bad_header"),
+        (Request("GET", "/", [("Authorization", "secret\nX: y")]), "bad_header"),
+        (Request("GET", "/", [("Authorization", "secret\N{RIGHT SINGLE QUOTATION MARK}")]), "bad_header"),
+    ],
+)
+def test_what_cannot_be_sent(request_: Request, kind: str) -> None:
+    with pytest.raises(CallerFault) as caught:
+        rendered(request_, ORIGIN)
+    assert caught.value.kind == kind
+    assert "secret" not in str(caught.value)
+
+
+@given(method=st.text(max_size=8), path=st.text(max_size=20), name=st.text(max_size=8), value=st.text(max_size=20))
+def test_nothing_a_caller_gives_adds_a_line(method: str, path: str, name: str, value: str) -> None:
+    try:
+        wire = rendered(Request(method, path, [(name, value)]), ORIGIN)
+    except CallerFault:
+        return
+    head, _, body = wire.partition(b"\r\n\r\n")
+    assert body == b""
+    assert head.count(b"\r\n") == head.count(b"\n") == head.count(b"\r") <= 4
