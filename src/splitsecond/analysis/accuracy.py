@@ -51,10 +51,12 @@ def accuracy(
 ) -> Accuracy:
     """Compares observations with what the server says: `sent_ns` maps an observation's id to when each token left.
 
-    An observation that the server knows nothing of, or that has another number of content events than tokens were
+    Warm-ups are not compared, but their tokens count for what measuring cost, as the readings cover them too. An
+    observation that the server knows nothing of, or that has another number of content events than tokens were
     sent, counts as failed: it cannot be compared, so it must not be trusted.
     """
-    comparable = [o for o in observations if o.ok and len(sent_ns.get(o.id, ())) == len(o.token_at) > 1]
+    measured = [o for o in observations if o.role == "measured"]
+    comparable = [o for o in measured if o.ok and len(sent_ns.get(o.id, ())) == len(o.token_at) > 1]
     firsts, tokens, paces = [], [np.empty(0)], []
     for o in comparable:
         seen, sent = np.asarray(o.token_at), np.asarray(sent_ns[o.id])
@@ -63,12 +65,12 @@ def accuracy(
         tokens.append(errors)
         true_span = int(sent[-1] - sent[0])
         paces.append(abs(int(seen[-1] - seen[0]) - true_span) / true_span)
-    counted = sum(len(o.token_at) for o in observations)
+    counted = sum(len(o.token_at) for o in observations if o.role in ("measured", "warmup"))
     cpu_ns = sum(reading.cpu_ns for reading in readings)
     result = Accuracy(
         streams=streams,
-        requests=len(observations),
-        failed=len(observations) - len(comparable),
+        requests=len(measured),
+        failed=len(measured) - len(comparable),
         tokens=counted,
         ttft_error_ms=spread(firsts),
         token_error_ms=spread(np.concatenate(tokens), independent=False),

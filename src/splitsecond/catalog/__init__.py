@@ -1,1 +1,1 @@
-"""Who the providers are, as data files. Adding a provider is adding one file to `providers/`; no code here knows one."""
+"""Who the providers are, as data files. Adding one is adding a file to `providers/`; no code knows one."""

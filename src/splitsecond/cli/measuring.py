@@ -253,8 +253,11 @@ def show(
     run_table(run, console, files)
 
 
-def write_json(result: msgspec.Struct | Sequence[msgspec.Struct], where: str) -> None:
-    """Writes a result as JSON to a file, to standard output for "-", nowhere for "". Raises `OSError`."""
+def write_json(result: object, where: str) -> None:
+    """Writes structs, or lists or dicts of them, as JSON: to a file, for "-" to standard output, for "" nowhere.
+
+    Raises `OSError`.
+    """
     if not where:
         return
     data = msgspec.json.format(msgspec.json.encode(result), indent=1) + b"\n"

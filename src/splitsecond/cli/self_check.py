@@ -68,9 +68,8 @@ def _measure(spec: TargetSpec, level: int, requests: int, origin: str, processes
             most_processes=processes,
         )
     )
-    measured = [o for o in observations if o.role == "measured"]
     sent = {record.request_id: record.actual_ns for record in _truth(origin)}
-    return accuracy(level, measured, sent, readings)
+    return accuracy(level, observations, sent, readings)
 
 
 def _truth(origin: str) -> list[_Sent]:

@@ -17,7 +17,8 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Protocol, Self
 
-from splitsecond.errors import Fault, TimedOut
+from splitsecond.clock import NS_PER_MS, NS_PER_S
+from splitsecond.errors import Fault, Phase, TimedOut
 from splitsecond.events import Broken, Done, Event
 from splitsecond.timing.observation import Observation
 from splitsecond.timing.timeline import Sending, Timeline
@@ -25,8 +26,14 @@ from splitsecond.transport.exchange import Exchange
 from splitsecond.upstream.spec import Timeouts
 from splitsecond.wire.dialect import Decoder
 
-LINGER_NS = 1_000_000_000
+LINGER_NS = NS_PER_S
 ERROR_BODY_BYTES = 65_536
+
+MISSING: Mapping[Phase, str] = {
+    "head": "no answer",
+    "first token": "no token",
+    "between tokens": "no further token",
+}
 
 Observer = Callable[[Observation], None]
 
@@ -74,7 +81,7 @@ class Attempt:
         self._observer = observer
         self._start_ns = start_ns
         total_ms = timeouts.total_ms
-        total_ns = None if total_ms is None else start_ns + total_ms * 1_000_000
+        total_ns = None if total_ms is None else start_ns + total_ms * NS_PER_MS
         given = [d for d in (total_ns, deadline_ns) if d is not None]
         self._deadline_ns = min(given) if given else None
         self._loop = asyncio.get_running_loop()
@@ -197,41 +204,46 @@ class Attempt:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        due_ns, fault = self._next_deadline()
+        due_ns = self._next_deadline()
         if due_ns is None or self._exchange is None or self.observation is not None:
             return
-        now_ns = int(self._loop.time() * 1e9)
-        if now_ns < due_ns:
+        if int(self._loop.time() * 1e9) < due_ns:
             self._timer = self._loop.call_at(due_ns / 1e9, self._watch)
         elif self._complete:
             self._settle(self._last_ns)
         else:
-            self._break(due_ns, fault)
+            self._break(due_ns, self._overdue(due_ns))
 
-    def _next_deadline(self) -> tuple[int | None, Fault]:
-        """The earliest deadline that could pass if nothing more arrived, and the fault that it would be."""
-        limits, timeline = self._timeouts, self._timeline
+    def _waiting_for(self) -> tuple[Phase, int, int | None]:
+        """What must come next, since when it is waited for (ns), and how long it may take (ms)."""
+        limits = self._timeouts
         sent_ns = self._exchange.sent_ns if self._exchange is not None else 0
-        if self._complete:
-            return self._last_ns + LINGER_NS, TimedOut("", phase="total")
         if not self._status:
-            since_ns, limit_ms, what = sent_ns, limits.head_ms, "no answer"
-            fault = TimedOut(f"no answer within {limit_ms} ms of sending", phase="head", target=self._target)
-        elif not timeline.has_token:
-            since_ns, limit_ms, what = sent_ns, limits.first_token_ms, "no token"
-            fault = TimedOut(f"no token within {limit_ms} ms of sending", phase="first token", target=self._target)
-        else:
-            since_ns, limit_ms, what = timeline.last_activity_ns, limits.stall_ms, "no further token"
-            fault = TimedOut(f"no further token for {limit_ms} ms", phase="between tokens", target=self._target)
-        due_ns = None if limit_ms is None else since_ns + limit_ms * 1_000_000
-        if self._deadline_ns is not None and (due_ns is None or self._deadline_ns < due_ns):
-            total_ms = (self._deadline_ns - self._start_ns) // 1_000_000
-            return self._deadline_ns, TimedOut(
-                f"{what} when the deadline of {total_ms} ms for the whole call passed",
-                phase="total",
-                target=self._target,
-            )
-        return due_ns, fault
+            return "head", sent_ns, limits.head_ms
+        if not self._timeline.has_token:
+            return "first token", sent_ns, limits.first_token_ms
+        return "between tokens", self._timeline.last_activity_ns, limits.stall_ms
+
+    def _next_deadline(self) -> int | None:
+        """The earliest deadline that would pass if nothing more arrived."""
+        if self._complete:
+            return self._last_ns + LINGER_NS
+        _, since_ns, limit_ms = self._waiting_for()
+        due_ns = None if limit_ms is None else since_ns + limit_ms * NS_PER_MS
+        if self._deadline_ns is None or due_ns is None:
+            return self._deadline_ns if due_ns is None else due_ns
+        return min(due_ns, self._deadline_ns)
+
+    def _overdue(self, due_ns: int) -> Fault:
+        """The fault of not having had what was due at `due_ns`."""
+        phase, since_ns, limit_ms = self._waiting_for()
+        missing = MISSING[phase]
+        if due_ns == self._deadline_ns:
+            after_ns = due_ns - self._start_ns
+            words = f"{missing} when the deadline of {after_ns // NS_PER_MS} ms for the whole call passed"
+            return TimedOut(words, phase="total", after_ns=after_ns)
+        words = f"{missing} for {limit_ms} ms"
+        return TimedOut(words, phase=phase, after_ns=due_ns - since_ns)
 
     # What the caller does.
 

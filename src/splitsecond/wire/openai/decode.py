@@ -114,12 +114,11 @@ class OpenAIDecoder:
             chunk = _decode_chunk(data)
         except (ValueError, RecursionError) as error:
             word = data.strip()
-            mended = _mended(data)
             if word == _END_MARK:
                 self._end(at, out, marker=True)
             elif not word:
                 out.append(Quiet(at, "empty"))
-            elif mended is None:
+            elif (mended := _mended(data)) is None:
                 self._break(at, out, "malformed", f"an event is not the JSON of a chunk: {error}", data)
             else:
                 self._take_chunk(mended, data, at, out)
