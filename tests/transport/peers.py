@@ -27,6 +27,7 @@ class Recorder:
         """For each piece of body: how long before "now" its `at` lies, less its lag. Never below zero."""
         self.kernel_times: list[bool] = []
         self.fault: Fault | None = None
+        self.begun = asyncio.Event()
         self.over = asyncio.Event()
 
     @property
@@ -37,6 +38,7 @@ class Recorder:
         self.at.append(at)
         self.headers = headers
         self.story.append(("head", status))
+        self.begun.set()
 
     def body_received(self, at: int, lag: int, kernel_time: bool, data: bytes) -> None:
         self.at.append(at)
@@ -87,6 +89,7 @@ class Peer:
     def __init__(self, *scripts: Script, tls: SSLContext | None = None, host: str = "127.0.0.1") -> None:
         self._scripts, self._tls, self._host = scripts, tls, host
         self._tasks: list[asyncio.Task[object]] = []
+        self._writers: list[asyncio.StreamWriter] = []
         self.connections = 0
 
     async def __aenter__(self) -> Self:
@@ -96,26 +99,29 @@ class Peer:
         self.origin = Origin(scheme, self._host, self.port)
         return self
 
+    def stop_listening(self) -> None:
+        """From now on nobody can connect."""
+        self._server.close()
+
     async def __aexit__(self, *_: object) -> None:
         self._server.close()
         for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*self._tasks)
+        for writer in self._writers:
+            writer.transport.abort()
+        await asyncio.sleep(0)  # the transports close in the loop's next turn
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
         self._tasks.append(task)
+        self._writers.append(writer)
         script = self._scripts[min(self.connections, len(self._scripts) - 1)]
         self.connections += 1
-        try:
+        with suppress(asyncio.CancelledError, asyncio.IncompleteReadError, ConnectionError):
             await script(reader, writer)
-        except (asyncio.CancelledError, asyncio.IncompleteReadError, ConnectionError):
-            pass
-        finally:
-            writer.close()
-            with suppress(ConnectionError, OSError):
-                await writer.wait_closed()
+        writer.close()
 
 
 def stay(*answers: bytes) -> Script:

@@ -2,13 +2,14 @@
 
 import gzip
 import zlib
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.transport.peers import chunked
 
 from splitsecond.transport.answer import MAX_HEAD_BYTES, MAX_HEADERS, Answer
-from tests.transport.peers import chunked
 
 OK = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
@@ -121,7 +122,7 @@ def test_split_anywhere_it_is_the_same(name: str, cuts: list[int]) -> None:
     wire, body = WHOLE[name]
     bounds = sorted({0, len(wire), *(cut % len(wire) for cut in cuts)})
     answer = Answer("POST")
-    pieces = [wire[a:b] for a, b in zip(bounds, bounds[1:], strict=False)]
+    pieces = [wire[a:b] for a, b in pairwise(bounds)]
     assert taken(answer, pieces) == body
     assert answer.complete
     assert answer.status == int(wire[9:12]) or wire.startswith(b"HTTP/1.1 100")
@@ -173,11 +174,10 @@ def test_random_bytes_never_raise(data: bytes) -> None:
 def test_a_body_that_the_end_of_the_connection_ends() -> None:
     answer = Answer("GET")
     assert answer.feed(OK + b"\r\nabc") == b"abc"
-    assert not answer.complete
     assert answer.feed(b"def") == b"def"
+    before = answer.complete
     answer.end_of_stream(clean=True)
-    assert answer.complete
-    assert not answer.keep_alive
+    assert (before, answer.complete, answer.keep_alive) == (False, True, False)
 
 
 def test_an_end_that_the_peer_did_not_announce_is_a_cut() -> None:

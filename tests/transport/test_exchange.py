@@ -4,10 +4,10 @@ import asyncio
 from typing import cast
 
 import pytest
+from tests.transport.peers import Recorder
 
 from splitsecond.errors import CallerFault, NetworkFault
 from splitsecond.transport.exchange import Connected, Exchange, Origin
-from tests.transport.peers import Recorder
 
 
 @pytest.mark.parametrize(

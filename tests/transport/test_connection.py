@@ -1,0 +1,196 @@
+"""What a receiver is told, read by read, with the loop's part played by hand."""
+
+import asyncio
+import gzip
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from typing import cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.transport.peers import HELLO, Recorder, chunked
+
+from splitsecond import clock
+from splitsecond.transport.connection import Connection, ReadBuffer
+from splitsecond.transport.exchange import Connected, Exchange, Origin
+from splitsecond.transport.kernel import STAMP
+
+TEXT = b"data: a token\n\n" * 5
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n"
+ANSWERS = {
+    "sized": (HELLO, b"hello"),
+    "chunked": (CHUNKED + b"\r\n" + chunked([b"one", b"two", b"three"]), b"onetwothree"),
+    "interim": (b"HTTP/1.1 100 Continue\r\n\r\n" + HELLO, b"hello"),
+    "gzip": (CHUNKED + b"Content-Encoding: gzip\r\n\r\n" + chunked([gzip.compress(TEXT, mtime=0)]), TEXT),
+    "empty": (b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", b""),
+}
+
+
+class HandLoop:
+    """An event loop that calls nothing by itself."""
+
+    def __init__(self) -> None:
+        self.readable: Callable[[], None] | None = None
+
+    def add_reader(self, _fd: int, callback: Callable[[], None]) -> None:
+        self.readable = callback
+
+    def remove_reader(self, _fd: int) -> None:
+        self.readable = None
+
+    def remove_writer(self, _fd: int) -> None:
+        pass
+
+
+class Shelf:
+    """A home that keeps the books."""
+
+    def __init__(self) -> None:
+        self.book: list[str] = []
+
+    def came_free(self, connection: Connection) -> None:
+        self.book.append("free")
+
+    def gone(self, connection: Connection) -> None:
+        self.book.append("gone")
+
+
+class Line:
+    """A connection that carries a request, the far end of its socket, and what the receiver was told."""
+
+    def __init__(self, near: socket.socket, far: socket.socket) -> None:
+        near.setblocking(False)
+        self.far, self.loop, self.shelf, self.receiver = far, HandLoop(), Shelf(), Recorder()
+        facts = Connected(1, False, 1, 2, 3, "here")
+        self.connection = Connection(
+            near,
+            None,
+            origin=Origin("http", "test", 80),
+            facts=facts,
+            home=self.shelf,
+            buffer=ReadBuffer(),
+            loop=cast(asyncio.AbstractEventLoop, self.loop),
+        )
+        self.exchange = Exchange(self.receiver, facts, lambda _: pytest.fail("nothing to send again"))
+        self.connection.carry(self.exchange, b"request", "POST", reused=False)
+        assert far.recv(100) == b"request"
+
+    def receive(self, data: bytes) -> None:
+        self.far.sendall(data)
+        self.turn()
+
+    def turn(self) -> None:
+        if self.loop.readable:
+            self.loop.readable()
+
+
+@contextmanager
+def line() -> Iterator[Line]:
+    near, far = socket.socketpair()
+    with near, far:
+        made = Line(near, far)
+        yield made
+        made.connection.close()
+
+
+def split(wire: bytes, cuts: list[int]) -> list[bytes]:
+    bounds = sorted({0, len(wire), *(cut % len(wire) for cut in cuts)})
+    return [wire[a:b] for a, b in pairwise(bounds)]
+
+
+def joined(story: list[object]) -> list[object]:
+    """The story with neighbouring pieces of body made one."""
+    out: list[object] = []
+    for told in story:
+        last = out[-1] if out else None
+        if isinstance(told, bytes) and isinstance(last, bytes):
+            out[-1] = last + told
+        else:
+            out.append(told)
+    return out
+
+
+@given(name=st.sampled_from(sorted(ANSWERS)), cuts=st.lists(st.integers(0, 300), max_size=20))
+def test_split_anywhere_the_receiver_is_told_the_same(name: str, cuts: list[int]) -> None:
+    wire, body = ANSWERS[name]
+    with line() as it:
+        for piece in split(wire, cuts):
+            it.receive(piece)
+        assert joined(it.receiver.story) == [("head", 200), *([body] if body else []), "ended"]
+        assert it.shelf.book == ["free"]
+        assert it.receiver.at == sorted(it.receiver.at)
+
+
+@given(name=st.sampled_from(sorted(ANSWERS)), cut=st.integers(0, 300), cuts=st.lists(st.integers(0, 300), max_size=5))
+def test_cut_anywhere_it_fails_and_never_hangs(name: str, cut: int, cuts: list[int]) -> None:
+    wire, body = ANSWERS[name]
+    cut %= len(wire)
+    with line() as it:
+        for piece in split(wire[:cut], cuts) if cut else []:
+            it.receive(piece)
+        it.far.close()
+        it.turn()
+        assert it.receiver.story[-1] == ("truncated" if cut else "closed")
+        assert body.startswith(it.receiver.body)
+        assert it.receiver.fault is not None
+        assert it.receiver.fault.phase == ("between tokens" if ("head", 200) in it.receiver.story else "head")
+        assert it.shelf.book == ["gone"]
+
+
+@given(st.binary(max_size=200), st.sampled_from([b"", b"HTTP/1.1 200 OK\r\n", CHUNKED + b"\r\n"]))
+def test_random_bytes_end_the_exchange_once_and_raise_nothing(data: bytes, start: bytes) -> None:
+    with line() as it:
+        it.receive(start + data)
+        it.far.close()
+        it.turn()
+        assert sum(told == "ended" or isinstance(told, str) for told in it.receiver.story) == 1
+
+
+def test_a_read_that_gives_a_stamp(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel's wall-clock stamp becomes a monotonic time; time never runs backwards, nor before the sending."""
+    now = {"mono": 1_000, "wall": 50_000}
+    with clock.using(lambda: now["mono"], lambda: now["wall"]), line() as it:
+        stamps = iter([49_990, 50_080, 50_060])
+
+        def recvmsg_into(targets: list[memoryview], _room: int) -> tuple[int, list[tuple[int, int, bytes]], int, None]:
+            data = next(pieces)
+            targets[0][: len(data)] = data
+            return len(data), [(1, 35, STAMP.pack(0, next(stamps)))], 0, None
+
+        pieces = iter([HELLO[:-5], b"he", b"llo"])
+        monkeypatch.setattr(it.connection, "_recvmsg_into", recvmsg_into)
+        it.turn()  # stamped 10 ns before the request left: cannot be
+        now.update(mono=1_100, wall=50_100)
+        it.turn()
+        it.turn()  # stamped earlier than the read before it: counts as arriving together with it
+        assert it.receiver.at == [1_000, 1_080, 1_080, 1_080]
+        assert it.receiver.late == [0, 0]
+        assert it.receiver.kernel_times == [True, True]
+
+
+def test_a_read_without_a_stamp_says_so() -> None:
+    with line() as it:
+        it.receive(HELLO)
+        assert it.receiver.kernel_times == [False]
+        assert it.exchange.rtt_ns() is None
+
+
+def test_stray_bytes_while_idle_end_it() -> None:
+    with line() as it:
+        it.receive(HELLO)
+        assert it.connection.is_alive()
+        it.far.sendall(b"x")
+        assert not it.connection.is_alive()
+        assert it.shelf.book == ["free", "gone"]
+
+
+def test_its_repr_says_how_it_is() -> None:
+    with line() as it:
+        assert repr(it.connection) == "<Connection 1 to http://test at here, active>"
+        it.receive(HELLO)
+        assert "idle" in repr(it.connection)
+        it.connection.close()
+        assert "closed" in repr(it.connection)
