@@ -1,0 +1,92 @@
+"""Gives a published benchmark's tables back: `python -m benchmarks.reproduce_published` (about ten minutes).
+
+Five simulated providers draw their times from the three tables of General Compute's "LLM Token Generation Speed: How
+Providers Compare in 2025" (June 2025: Llama 3.1 70B, 512 tokens in, 512 out, 50 requests at concurrency 1, 8 and 32).
+`splitsecond bench` measures them with that article's settings over real sockets, and what it reports is held against
+the tables: each p50 within 5 %, each p95 within 15 %. Exit code 1 where one is not.
+"""
+
+import sys
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+
+from splitsecond.analysis.findings import ConditionFindings, Run
+from splitsecond.cli.demo import PROVIDERS
+from splitsecond.cli.measuring import Output, measure, new_run_id
+from splitsecond.cli.targets import SIMULATED, resolve
+from splitsecond.load.plan import Load, make_plan
+from splitsecond.load.workload import Workload
+from splitsecond.simulator.profile import Row, load
+from splitsecond.store.folder import read_run
+
+LEVELS = (1, 8, 32)
+REQUESTS = 50
+TOKENS = 512
+ALLOWED = {"p50": 0.05, "p95": 0.15}
+
+
+def measured(folder: Path) -> Run:
+    """Runs the benchmark into `folder`."""
+    run_id = new_run_id()
+    with ExitStack() as started:
+        specs = resolve([SIMULATED + provider for provider in PROVIDERS], None, started)
+        plan = make_plan(
+            {name: spec.base_url for name, spec in specs.items()},
+            [Load(concurrency=level) for level in LEVELS],
+            requests=REQUESTS,
+            side_by_side=True,
+        )
+        measure(
+            run_id=run_id,
+            plan=plan,
+            specs=specs,
+            workload=Workload(run=run_id, output_tokens=TOKENS),
+            input_tokens=TOKENS,
+            settings={},
+            slo="",
+            output=Output(folder=folder),
+        )
+    return read_run(folder, Run)
+
+
+def deviations(published: Row, found: ConditionFindings) -> list[tuple[str, float, float | None, bool]]:
+    """For each figure of a published row: its name, what was published, what was measured, whether that is near."""
+    rows = []
+    for figure, spread, quantiles in (
+        ("TTFT", found.ttft_ms, published.ttft_ms),
+        ("TPS", found.tps, published.tps),
+    ):
+        for percentile, allowed in ALLOWED.items():
+            value: float | None = getattr(spread, percentile)
+            truth: float = getattr(quantiles, percentile)
+            near = value is not None and abs(value / truth - 1) <= allowed
+            rows.append((f"{figure} {percentile}", truth, value, near))
+    return rows
+
+
+def main() -> int:
+    """Prints the comparison as Markdown tables; returns the exit code."""
+    with tempfile.TemporaryDirectory() as folder:
+        run = measured(Path(folder) / "run")
+    found = {(c.target, c.concurrency): c for c in run.conditions}
+    wrong = 0
+    for level in LEVELS:
+        print(f"\n### Concurrency {level}\n")
+        print("| provider | TTFT p50, ms | TTFT p95, ms | TPS p50 | TPS p95 | errors |\n|---|---|---|---|---|---|")
+        for provider in PROVIDERS:
+            row = next(row for row in load(provider).table if row.concurrency == level)
+            condition = found[SIMULATED + provider, level]
+            cells = []
+            for _, truth, value, near in deviations(row, condition):
+                wrong += not near
+                change = "nothing" if value is None else f"{value:,.0f} ({value / truth - 1:+.1%})"
+                cells.append(f"{truth:,.0f} → {change}" + ("" if near else " **off**"))
+            wrong += condition.errors
+            print(f"| {provider} | {' | '.join(cells)} | {condition.errors} |")
+    print(f"\nPublished → measured (deviation). Off by more than allowed, or failed: {wrong}.")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
