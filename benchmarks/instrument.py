@@ -1,4 +1,4 @@
-"""The instrument's own error and cost: `python -m benchmarks.instrument` (about a minute), for docs/performance.md.
+"""The instrument's own error and cost: `python -m benchmarks.instrument` (about two minutes), for docs/performance.md.
 
 The bench's worker times a simulated provider that logs when it handed each token to the kernel. Beside it runs a bare
 reader in the same minutes: one epoll loop that does nothing but read the same streams with the same system call. What
@@ -16,11 +16,13 @@ from urllib.parse import urlsplit
 
 from splitsecond import clock
 from splitsecond.analysis.accuracy import Accuracy
-from splitsecond.cli.self_check import TOKENS, YARDSTICK, measure_instrument
+from splitsecond.cli.self_check import YARDSTICK, measure_instrument
 from splitsecond.simulator.process import Running, running
 
 LEVELS = (32, 256)
 REPEATS = 3
+TOKENS = 512
+"""Length of an answer: what `bench` asks for by default."""
 REACH = {32: (0.3, 1.0), 256: (0.8, 2.0)}
 REACH_CPU_MS = 8.0
 
@@ -74,7 +76,7 @@ def main() -> int:
     measured: dict[int, list[Accuracy]] = {level: [] for level in LEVELS}
     bare: list[float] = []
     for _ in range(REPEATS):
-        for result in measure_instrument(LEVELS):
+        for result in measure_instrument(LEVELS, tokens=TOKENS):
             measured[result.streams].append(result)
         with running(YARDSTICK) as (provider,):
             bare.append(bare_cpu_ms_per_1000_tokens(provider, max(LEVELS)))

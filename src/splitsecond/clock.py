@@ -43,6 +43,16 @@ def arrival(kernel_wall_ns: int) -> tuple[int, int]:
     return seen - lag, lag
 
 
+def block_until(due_ns: int) -> None:
+    """Keeps this thread, event loop and all, until `due_ns` on the monotonic clock. For well below a millisecond or so.
+
+    Returns at once where time is virtual.
+    """
+    left_ns = due_ns - _monotonic_ns()
+    if left_ns > 0 and is_real():
+        time.sleep(left_ns / NS_PER_S)
+
+
 def wall_time() -> datetime:
     """The wall clock, in UTC, for naming a moment. Never subtract two of these."""
     return datetime.fromtimestamp(_wall_ns() / NS_PER_S, UTC)

@@ -17,6 +17,7 @@ from splitsecond import clock
 from splitsecond.transport.connection import Connection, ReadBuffer
 from splitsecond.transport.exchange import Connected, Exchange, Origin
 from splitsecond.transport.kernel import STAMP
+from splitsecond.transport.watching import ByLoop
 
 TEXT = b"data: a token\n\n" * 5
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n"
@@ -73,6 +74,7 @@ class Line:
             home=self.shelf,
             buffer=ReadBuffer(),
             loop=cast(asyncio.AbstractEventLoop, self.loop),
+            watching=ByLoop(cast(asyncio.AbstractEventLoop, self.loop)),
         )
         self.exchange = Exchange(self.receiver, facts, lambda _: pytest.fail("nothing to send again"))
         self.connection.carry(self.exchange, b"request", "POST", reused=False)

@@ -11,7 +11,7 @@ from tests.transport.peers import GET, HELLO, Peer, Recorder, Script, close, sta
 
 from splitsecond.errors import CallerFault, NetworkFault
 from splitsecond.transport import Client, Origin
-from splitsecond.transport.proxy import Proxies, Proxy, proxies_of_environment
+from splitsecond.transport.proxy import LOOPBACK, Proxies, Proxy, proxies_of_environment
 
 API = Origin("https", "api.example.com", 443)
 WHOLE_HELLO = [("head", 200), b"hello", "ended"]
@@ -53,13 +53,22 @@ def test_each_scheme_has_its_own() -> None:
 def test_lower_case_variables_win(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("https_proxy", "http_proxy", "no_proxy", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY"):
         monkeypatch.delenv(name, raising=False)
-    assert proxies_of_environment() == {}
+    assert proxies_of_environment() == {"no": LOOPBACK}
     monkeypatch.setenv("HTTPS_PROXY", "http://upper")
     monkeypatch.setenv("HTTP_PROXY", "http://upper")
     monkeypatch.setenv("http_proxy", "http://lower")
     monkeypatch.setenv("NO_PROXY", "x")
-    assert proxies_of_environment() == {"https": "http://upper", "http": "http://lower", "no": "x"}
+    assert proxies_of_environment() == {"https": "http://upper", "http": "http://lower", "no": f"x,{LOOPBACK}"}
     assert Client() is not None
+
+
+@pytest.mark.parametrize("host", ["localhost", "api.localhost", "127.0.0.1", "127.3.2.1", "::1"])
+def test_this_machine_is_never_behind_a_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch, host: str) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://proxy:3128")
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    proxies = Proxies(proxies_of_environment())
+    assert proxies.between(Origin("http", host, 8000)) is None
+    assert proxies.between(Origin("http", "10.0.0.5", 8000)) is not None
 
 
 @pytest.mark.parametrize("url", ["https://p:1", "socks5://p:1", "http://", "http://p:x"])

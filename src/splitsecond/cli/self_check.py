@@ -36,23 +36,24 @@ def measure_instrument(
     levels: Sequence[int] = LEVELS,
     *,
     rounds: int = 2,
+    tokens: int = TOKENS,
     processes: int | None = None,
     progress: Callable[[int], None] = lambda level: None,
 ) -> list[Accuracy]:
     """The instrument's error with so many streams of 100 tokens/s, level by level; `progress` hears each level begin.
 
-    Each level sends `rounds` answers of 100 tokens per stream (at least 8 in all) after as many to warm up.
+    Each level sends `rounds` answers of `tokens` per stream (at least 8 in all), after one per stream to warm up.
     """
     results = []
     with running(YARDSTICK) as (simulated,):
         spec = TargetSpec(name=TARGET, base_url=simulated.base_url, model=simulated.model)
         for level in levels:
             progress(level)
-            results.append(_measure(spec, level, max(8, rounds * level), simulated.origin, processes))
+            results.append(_measure(spec, level, max(8, rounds * level), tokens, simulated.origin, processes))
     return results
 
 
-def _measure(spec: TargetSpec, level: int, requests: int, origin: str, processes: int | None) -> Accuracy:
+def _measure(spec: TargetSpec, level: int, requests: int, tokens: int, origin: str, processes: int | None) -> Accuracy:
     observations: list[Observation] = []
     readings: list[InstrumentReading] = []
     run_id = f"self-check-{level}"
@@ -60,7 +61,7 @@ def _measure(spec: TargetSpec, level: int, requests: int, origin: str, processes
         conduct(
             make_plan({TARGET: spec.base_url}, [Load(concurrency=level)], requests=requests),
             {TARGET: spec},
-            Workload(run=run_id, output_tokens=TOKENS),
+            Workload(run=run_id, output_tokens=tokens),
             input_tokens=64,
             on_observation=observations.append,
             on_reading=readings.append,

@@ -15,6 +15,7 @@ import signal
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -44,6 +45,7 @@ from splitsecond.pacing import Pacer
 from splitsecond.service import Service
 from splitsecond.timing.observation import Observation
 from splitsecond.timing.timeline import record_fault
+from splitsecond.transport.client import Client
 from splitsecond.upstream.spec import TargetSpec
 from splitsecond.upstream.target import connect
 
@@ -180,14 +182,19 @@ def _allow_many_connections() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
 
 
-def main(connect: Connect = connect) -> None:
+def gathering() -> Connect:
+    """`upstream.connect` over connections of one client, whose reads gather where there are many."""
+    return partial(connect, client=Client(gather=True))
+
+
+def main(connect: Connect | None = None) -> None:
     """Runs a worker on standard input and output until it is told to stop."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _allow_many_connections()
     reports = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what else prints must not come between the reports
     with Reports(reports) as out, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(connect, out.put))
+        runner.run(_serve(connect or gathering(), out.put))
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from splitsecond.transport.pool import Pool, PoolStatistics
 from splitsecond.transport.proxy import Proxies, proxies_of_environment
 from splitsecond.transport.rendering import rendered
 from splitsecond.transport.tls import prepared
+from splitsecond.transport.watching import Watching, watching
 
 IDLE_S = 60.0
 """How long an idle connection is kept where its server does not say. Shorter than the usual 75 s of nginx, and of
@@ -34,9 +35,16 @@ class Client:
     """One per event loop. Not for threads. Make it and use it within the same loop, and close it at the end."""
 
     def __init__(
-        self, *, trust: ssl.SSLContext | None = None, proxies: Mapping[str, str] | None = None, idle_s: float = IDLE_S
+        self,
+        *,
+        trust: ssl.SSLContext | None = None,
+        proxies: Mapping[str, str] | None = None,
+        idle_s: float = IDLE_S,
+        gather: bool = False,
     ) -> None:
         """`trust`: whom to believe, None: the system; its ALPN is set. `proxies`: see `Proxies`, None: environment.
+
+        `gather`: let arrivals on many connections gather before they are read, which is for measuring; see `watching`.
 
         Raises `CallerFault` where a proxy is not usable.
         """
@@ -47,6 +55,8 @@ class Client:
         self._buffer = ReadBuffer()
         self._ids = itertools.count(1)
         self._redials: dict[asyncio.Task[None], Exchange] = {}
+        self._gather = gather
+        self._watching: Watching | None = None
         self._closed = False
 
     def __repr__(self) -> str:
@@ -111,6 +121,8 @@ class Client:
         for exchange in under_way:
             exchange.abandon(now_ns(), NetworkFault("the client was closed", kind="closed", phase="total"))
         self._pool.close()
+        if self._watching is not None:
+            self._watching.close()
 
     def _rendered(self, origin: Origin, request: Request) -> bytes:
         if self._closed:
@@ -126,6 +138,9 @@ class Client:
             ready.sock.close()
             raise NetworkFault("the client was closed", kind="closed", phase="connect")
         facts = Connected(next(self._ids), False, ready.dns_ns, ready.tcp_ns, ready.tls_ns, ready.peer)
+        loop = asyncio.get_running_loop()
+        if self._watching is None:
+            self._watching = watching(loop, gather=self._gather)
         return Connection(
             ready.sock,
             ready.tls,
@@ -133,7 +148,8 @@ class Client:
             facts=facts,
             home=self._pool,
             buffer=self._buffer,
-            loop=asyncio.get_running_loop(),
+            loop=loop,
+            watching=self._watching,
         )
 
     def _tls_context(self) -> ssl.SSLContext:

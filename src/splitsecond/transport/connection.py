@@ -1,10 +1,10 @@
 """One ready connection: idle, or carrying one exchange. Its read callback is where the product takes its times.
 
-The strategy: the event loop calls `_readable` when the socket has bytes (no transport, no stream, no task between),
-one `recvmsg` takes them into a buffer shared by all connections, the kernel's stamp is turned into a time, and the
-parser and the receiver are called on the spot. Nothing is copied until the parser cuts the body out, and nothing runs
-later. With one token a read this is the cost of a token; whatever is rare (the head, the end, a failure, an idle
-connection) leaves the path at one test.
+The strategy: the event loop (or a `Gatherer`) calls `_readable` when the socket has bytes (no transport, no stream, no
+task between), one `recvmsg` takes them into a buffer shared by all connections, the kernel's stamp is turned into a
+time, and the parser and the receiver are called on the spot. Nothing is copied until the parser cuts the body out, and
+nothing runs later. With one token a read this is the cost of a token; whatever is rare (the head, the end, a failure,
+an idle connection) leaves the path at one test.
 
 A receiver may close its exchange from inside any call. So after each call that tells it something, `exchange` is
 looked at again.
@@ -24,6 +24,7 @@ from splitsecond.transport.answer import Answer
 from splitsecond.transport.exchange import Connected, Exchange, Origin
 from splitsecond.transport.kernel import ANCILLARY_BYTES, STAMP, rtt_ns
 from splitsecond.transport.tls import TlsSession
+from splitsecond.transport.watching import Watching
 
 READ_BYTES = 64 * 1024
 """Most bytes for one read. A merged read carries its last packet's time, so more would only blur it."""
@@ -67,6 +68,7 @@ class Connection:
         "_sock",
         "_tls",
         "_unsent",
+        "_watching",
         "_write_error",
         "_writing",
         "exchange",
@@ -85,6 +87,7 @@ class Connection:
         home: Home,
         buffer: ReadBuffer,
         loop: asyncio.AbstractEventLoop,
+        watching: Watching,
     ) -> None:
         self.origin, self.facts = origin, facts
         self.exchange: Exchange | None = None
@@ -92,6 +95,7 @@ class Connection:
         self.idle_limit_s: float | None = None
         """How long the peer keeps it when idle, by its Keep-Alive header; None: it did not say."""
         self._sock, self._tls, self._home, self._buffer, self._loop = sock, tls, home, buffer, loop
+        self._watching = watching
         self._recvmsg_into = sock.recvmsg_into
         self._answer: Answer | None = None
         self._head_told = False
@@ -99,7 +103,7 @@ class Connection:
         self._unsent = _NOTHING
         self._write_error: OSError | None = None
         self._writing = self._paused = self._closed = False
-        loop.add_reader(sock.fileno(), self._readable)
+        watching.watch(sock.fileno(), self._readable)
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else "idle" if self.exchange is None else "active"
@@ -130,12 +134,12 @@ class Connection:
     def pause(self) -> None:
         if not self._paused and not self._closed:
             self._paused = True
-            self._loop.remove_reader(self._sock.fileno())
+            self._watching.unwatch(self._sock.fileno())
 
     def resume(self) -> None:
         if self._paused and not self._closed:
             self._paused = False
-            self._loop.add_reader(self._sock.fileno(), self._readable)
+            self._watching.watch(self._sock.fileno(), self._readable)
 
     def close(self) -> None:
         """Close the socket at once, without a word to the receiver. Again: nothing."""
@@ -143,7 +147,7 @@ class Connection:
             return
         self._closed = True
         self._detach()
-        self._loop.remove_reader(self._sock.fileno())
+        self._watching.unwatch(self._sock.fileno())
         self._loop.remove_writer(self._sock.fileno())
         self._sock.close()
         self._home.gone(self)

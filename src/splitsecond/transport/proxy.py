@@ -21,11 +21,16 @@ _MAX_HEAD_BYTES = 64 * 1024
 _STATUS_LINE = re.compile(rb"HTTP/1\.[01] (\d{3})(?: [^\r\n]*)?\r\n")
 
 
+LOOPBACK = "localhost,127.0.0.0/8,::1"
+"""Goes direct whatever the environment says: a proxy elsewhere cannot reach this machine's own servers."""
+
+
 def proxies_of_environment() -> dict[str, str]:
     """HTTPS_PROXY, HTTP_PROXY and NO_PROXY as a mapping from "https", "http" and "no"; lower case names win."""
     found = {
         key: os.environ.get(f"{key}_proxy") or os.environ.get(f"{key.upper()}_PROXY") for key in ("https", "http", "no")
     }
+    found["no"] = f"{found['no']},{LOOPBACK}" if found["no"] else LOOPBACK
     return {key: value for key, value in found.items() if value}
 
 

@@ -29,7 +29,11 @@ class SseEvent(Struct, frozen=True, gc=False):
 
 
 class SseDecoder:
-    """Bytes in, events out. `overflow`: the bound was passed. `junk`: the first line that is not of this format."""
+    """Bytes in, events out.
+
+    `overflow`: the bound was passed. `junk`: the first line that is not of this format. `between_events`: nothing is
+    pending, so the next byte begins an event.
+    """
 
     def __init__(self, max_bytes: int = MAX_EVENT_BYTES) -> None:
         self.overflow = False
@@ -41,14 +45,14 @@ class SseDecoder:
         self._name = ""
         self._after_cr = False  # a line feed that comes next belongs to the carriage return before it
         self._at_start = True  # a byte order mark may still come
-        self._between_events = False  # nothing is pending: the next byte begins an event
+        self.between_events = False
 
     def feed(self, data: bytes) -> list[SseEvent]:
         """The events and comments that `data` completes, in order."""
         events: list[SseEvent] = []
         if self.overflow:
             return events
-        if self._between_events and data.find(b"\r") < 0 and len(data) <= self._max_bytes:
+        if self.between_events and data.find(b"\r") < 0 and len(data) <= self._max_bytes:
             start, size = 0, len(data)
             while start < size:
                 end = data.find(b"\n", start)
@@ -97,7 +101,7 @@ class SseDecoder:
                 self._take_line(line.rstrip(b"\r\n"), events)
             if self.overflow:
                 return
-        self._between_events = not (self._line or self._data or self._name or self._after_cr)
+        self.between_events = not (self._line or self._data or self._name or self._after_cr)
 
     def _take_line(self, line: bytes, events: list[SseEvent]) -> None:
         if not line:

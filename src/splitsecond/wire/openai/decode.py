@@ -69,9 +69,36 @@ class OpenAIDecoder:
             self._json_at = at
             if len(self._json) > MAX_EVENT_BYTES:
                 self._break(at, out, "malformed", f"the body is longer than {MAX_EVENT_BYTES} bytes")
+        elif (token := self._plain_token(data, at)) is not None:
+            out.append(token)
         else:
             self._feed_events(data, at, out)
         return out
+
+    def _plain_token(self, data: bytes, at: int) -> Token | None:
+        """The token, where `data` is one whole event with nothing but the next piece of a text; else None.
+
+        Nine reads of ten are that, once an answer has begun. It takes half the time of the way that serves them all,
+        which gives the same.
+        """
+        if not (self._tokens and self._sse.between_events and data.startswith(b"data: {")):
+            return None
+        if data.find(b"\n") != len(data) - 2 or not data.endswith(b"\n\n") or b"\r" in data:
+            return None
+        try:
+            chunk = _decode_chunk(data[6:-2])
+        except (ValueError, RecursionError):
+            return None
+        choice = _only_choice(chunk)
+        if choice is None or choice.index not in self._choices:
+            return None
+        text = _only_text(choice)
+        if not text:
+            return None
+        self._chunks += 1
+        self._tokens += 1
+        self._closed_by_usage = False
+        return Token(at, text, "text", choice.index)
 
     def close(self, at: int) -> list[Event]:
         """The body ended: the last events, `Done` or `Broken` among them unless one was given before."""
@@ -225,6 +252,28 @@ class OpenAIDecoder:
         hint = HTML_HINT if data.lstrip().startswith(b"<") else ""
         fault = ProviderFault(message, kind=kind, phase=phase, status=200, excerpt=excerpt(data), hint=hint)
         out.append(Broken(at, fault))
+
+
+def _only_choice(chunk: Chunk) -> Choice | None:
+    """The choice of a chunk that holds one and nothing else."""
+    choices = chunk.choices
+    if choices is None or len(choices) != 1 or chunk.usage is not None or chunk.error is not None:
+        return None
+    if chunk.x_groq is not None or chunk.base_resp is not None:
+        return None
+    return choices[0] if chunk.timings is None and chunk.time_info is None else None
+
+
+def _only_text(choice: Choice) -> str | None:
+    """The text of a choice that holds some and nothing else."""
+    delta = choice.delta
+    if delta is None or choice.finish_reason is not None or choice.usage is not None:
+        return None
+    if delta.reasoning_content is not None or delta.reasoning is not None or delta.refusal is not None:
+        return None
+    if delta.tool_calls is not None or delta.function_call is not None or delta.audio is not None:
+        return None
+    return delta.content if isinstance(delta.content, str) else None
 
 
 def _pieces(choice: Choice, fresh: bool) -> list[tuple[TokenKind, str]]:
