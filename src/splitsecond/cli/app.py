@@ -6,7 +6,9 @@ Exit codes: 0 done; 1 the thing measured failed, or a gate was missed; 2 the com
 
 import os
 import sys
-from typing import Annotated
+from collections.abc import Callable
+from functools import wraps
+from typing import Annotated, Any
 
 import typer
 
@@ -43,20 +45,29 @@ def splitsecond(
     """Times LLM inference, and sends each request where the timing says it will be fastest."""
 
 
+def ending_well(command: Callable[..., None]) -> Callable[..., None]:
+    """`command`, where no failure of ours, no Ctrl-C and no reader that left shows a traceback."""
+
+    @wraps(command)
+    def ended(*args: Any, **options: Any) -> None:
+        try:
+            command(*args, **options)
+        except Fault as fault:
+            typer.echo(f"splitsecond: {fault}", err=True)
+            raise typer.Exit(2 if isinstance(fault, CallerFault) else 1) from None
+        except KeyboardInterrupt:
+            typer.echo("splitsecond: interrupted", err=True)
+            raise typer.Exit(130) from None
+        except BrokenPipeError:  # the reader of our output left (`| head`): nothing is wrong, and nobody to tell
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+    return ended
+
+
 for command in (bench, demo, compare, report, doctor, simulate):
-    app.command()(command)
+    app.command()(ending_well(command))
 
 
 def main() -> None:
-    """Runs the command line and exits with its code. No failure of ours shows a traceback."""
-    try:
-        app()
-    except Fault as fault:
-        typer.echo(f"splitsecond: {fault}", err=True)
-        sys.exit(2 if isinstance(fault, CallerFault) else 1)
-    except KeyboardInterrupt:
-        typer.echo("splitsecond: interrupted", err=True)
-        sys.exit(130)
-    except BrokenPipeError:  # the reader of our output left (`| head`): nothing is wrong, and nobody to tell
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
+    """Runs the command line and exits with its code."""
+    app()

@@ -46,6 +46,10 @@ def loads(concurrency: str, rate: str, arrivals: str, burstiness: float, trace: 
     one_of(arrivals, "--arrivals", (*PATTERNS, "trace"))
     if arrivals == "trace" and trace is None:
         raise wrong("--arrivals", arrivals, "--trace FILE with it")
+    if rate and (trace or arrivals == "trace"):
+        raise wrong("--rate", rate, "either a rate or a trace")
+    if not (math.isfinite(burstiness) and burstiness > 0):
+        raise wrong("--burstiness", burstiness, "a number above 0")
     open_loop = bool(rate or trace)
     asked = numbers(concurrency or DEFAULT_CONCURRENCY, "-c", whole=True) if concurrency or not open_loop else []
     found = [Load(concurrency=int(value)) for value in asked]
@@ -65,14 +69,6 @@ def one_of(value: str, option: str, allowed: Sequence[str]) -> str:
     if value not in allowed:
         raise wrong(option, value, " or ".join(allowed))
     return value
-
-
-def together(**options: str) -> None:
-    """Refuses options of which some are given and some are missing."""
-    given = [name for name, value in options.items() if value]
-    missing = [name for name, value in options.items() if not value]
-    if given and missing:
-        raise CallerFault(f"{' and '.join(given)} needs {' and '.join(missing)} with it", kind="bad_option")
 
 
 def json_object(text: str, option: str) -> dict[str, Any]:

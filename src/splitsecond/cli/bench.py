@@ -1,7 +1,7 @@
 """`splitsecond bench`: time targets, side by side in one run."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -125,14 +125,18 @@ def bench(
 
     from splitsecond.analysis.slo import parse_slo
     from splitsecond.cli import asking
-    from splitsecond.cli.measuring import Output, measure, new_run_id
+    from splitsecond.cli.measuring import measure, new_run_id
+    from splitsecond.cli.results import Output
     from splitsecond.cli.targets import Endpoint, resolve
     from splitsecond.load.plan import make_plan
     from splitsecond.load.workload import Workload, read_prompts
     from splitsecond.upstream.spec import Timeouts
 
-    settings: dict[str, Any] = {k: v for k, v in locals().items() if isinstance(v, str | int | float | list | Path)}
+    given = {option: str(value) if isinstance(value, Path) else value for option, value in locals().items()}
+    settings = {option: value for option, value in given.items() if isinstance(value, str | int | float | list)}
     asking.at_least_one(input_tokens=input_tokens, output_tokens=output_tokens, timeout=timeout, requests=requests)
+    if processes is not None:
+        asking.at_least_one(processes=processes)
     if slo:
         parse_slo(slo)
     loads = asking.loads(concurrency, rate, arrivals, burstiness, trace)
@@ -146,10 +150,7 @@ def bench(
         extra=extra,
         seed=seed,
     )
-    endpoint = None
-    if base_url or model:
-        asking.together(**{"--base-url": base_url, "--model": model})
-        endpoint = Endpoint(base_url=base_url, model=model, name=name, api_key_env=api_key_env)
+    endpoint = Endpoint.asked(base_url=base_url, model=model, name=name, api_key_env=api_key_env)
     with ExitStack() as started:
         specs = resolve(
             targets or [],

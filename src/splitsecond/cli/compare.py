@@ -29,9 +29,11 @@ def compare(
     from splitsecond.analysis.compare import RunData
     from splitsecond.analysis.compare import compare as compare_runs
     from splitsecond.analysis.gate import parse_gate
-    from splitsecond.cli.measuring import recompute, write_json
+    from splitsecond.cli.measuring import recompute
+    from splitsecond.cli.results import check_json, write_json
     from splitsecond.report.terminal import comparison_table
 
+    check_json(json)
     gates = [parse_gate(text) for text in fail_if or ()]
     old, new = (RunData(*recompute(path)) for path in (before, after))
     comparison = compare_runs(old, new, seed=seed)

@@ -23,7 +23,8 @@ def demo(
     """
     from contextlib import ExitStack
 
-    from splitsecond.cli.measuring import Output, measure, new_run_id
+    from splitsecond.cli.measuring import measure, new_run_id
+    from splitsecond.cli.results import Output
     from splitsecond.cli.targets import ENGINE, SIMULATED, resolve
     from splitsecond.load.plan import Load, make_plan
     from splitsecond.load.workload import Workload

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from splitsecond.analysis.accuracy import Accuracy
+    from splitsecond.cli.targets import Endpoint
     from splitsecond.timing.observation import Observation
     from splitsecond.upstream.spec import TargetSpec
 
@@ -33,15 +34,18 @@ def doctor(
     from rich.console import Console
 
     from splitsecond.cli import asking
-    from splitsecond.cli.measuring import write_json
+    from splitsecond.cli.results import check_json, write_json
+    from splitsecond.cli.targets import Endpoint
     from splitsecond.report.checkup import accuracy_table, target_table
 
-    asking.together(**{"--base-url": base_url, "--model": model})
+    check_json(json)
+    endpoint = Endpoint.asked(base_url=base_url, model=model, api_key_env=api_key_env)
+    asked = sorted(int(n) for n in asking.numbers(levels, "--levels", whole=True))
     console = Console(stderr=json == "-")
     result: dict[str, object] = {}
     healthy = True
-    if targets or base_url:
-        checks = _try_targets(targets or [], base_url, model, api_key_env)
+    if targets or endpoint:
+        checks = _try_targets(targets or [], endpoint)
         target_table(checks, console)
         result["targets"] = [
             {"target": name, "works": not fault, "fault": fault, "observations": seen} for name, seen, fault in checks
@@ -52,7 +56,7 @@ def doctor(
         result["streams"] = wrong
         healthy &= not any(wrong.values())
     if not result:
-        accuracy = _measure(sorted(int(n) for n in asking.numbers(levels, "--levels", whole=True)))
+        accuracy = _measure(asked)
         accuracy_table(accuracy, console)
         result["instrument"] = accuracy
         healthy &= accuracy[0].trusted
@@ -73,26 +77,24 @@ def _measure(levels: list[int]) -> "list[Accuracy]":
         )
 
 
-def _try_targets(
-    names: list[str], base_url: str, model: str, api_key_env: str
-) -> "list[tuple[str, list[Observation], str]]":
+def _try_targets(names: list[str], endpoint: "Endpoint | None") -> "list[tuple[str, list[Observation], str]]":
     """Two small requests to each target: its name, what was observed, and the fault in words, "" if it works."""
     import asyncio
     from contextlib import ExitStack
 
-    from splitsecond.cli.targets import Endpoint, resolve
+    from splitsecond.cli.targets import resolve
     from splitsecond.errors import CallerFault
 
     found: list[tuple[str, list[Observation], str]] = []
     wanted: list[tuple[list[str], Endpoint | None]] = [([name], None) for name in names]
-    if base_url:
-        wanted.append(([], Endpoint(base_url=base_url, model=model, api_key_env=api_key_env)))
+    if endpoint:
+        wanted.append(([], endpoint))
     with ExitStack() as started:
-        for listed, endpoint in wanted:
+        for listed, unlisted in wanted:
             try:
-                specs = resolve(listed, endpoint, started)
+                specs = resolve(listed, unlisted, started)
             except CallerFault as fault:  # the others may work
-                found.append((listed[0], [], str(fault)))
+                found.append((listed[0] if listed else fault.target, [], str(fault)))
             else:
                 found += [(spec.name, *asyncio.run(_try(spec))) for spec in specs.values()]
     return found

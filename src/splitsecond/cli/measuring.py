@@ -2,17 +2,18 @@
 
 What was measured is kept first and shown second. Every observation goes to memory and to the run's folder as it comes.
 If the folder fails (a full disk), the run stops there and says so, and what is in memory is still reported; so it is
-after Ctrl-C.
+after Ctrl-C. A run that ends before any load was put on a target leaves no folder behind.
 """
 
 import asyncio
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from rich.console import Console
+from rich.text import Text
 
 from splitsecond import __version__, clock
 from splitsecond.analysis.asked import AskedCondition
@@ -21,17 +22,17 @@ from splitsecond.analysis.run import summarise
 from splitsecond.analysis.slo import Slo, parse_slo
 from splitsecond.analysis.statements import statements
 from splitsecond.cli.machine import environment
+from splitsecond.cli.results import Output, cannot_write, check_json, show
 from splitsecond.errors import CallerFault, Fault
 from splitsecond.load.conductor import Note, conduct
 from splitsecond.load.plan import Plan
 from splitsecond.load.workload import Workload
 from splitsecond.report.live import Progress
-from splitsecond.store.folder import RunFolder, read_observations, read_readings, read_run
+from splitsecond.report.rows import printable
+from splitsecond.store.folder import RUN, RunFolder, read_observations, read_readings, read_run
 from splitsecond.timing.instrument import InstrumentReading
 from splitsecond.timing.observation import Observation
-from splitsecond.upstream.spec import TargetSpec
-
-REPORT = "report.html"
+from splitsecond.upstream.spec import TargetSpec, concealed, secrets
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,13 +49,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     notes: list[str] = []
 
 
-class Output(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the results go: a folder (None: `runs/ID`), a JSON file besides ("-": standard output), pictures or not."""
-
-    folder: Path | None = None
-    json: str = ""
-    html: bool = True
-    png: bool = False
+class FolderFailed(Fault):
+    """The run's folder cannot be written any more: neither the caller's doing nor the provider's."""
 
 
 class Recorder:
@@ -69,7 +65,7 @@ class Recorder:
         self._failed = False
 
     def observed(self, observation: Observation) -> None:
-        """One attempt has ended. Raises `CallerFault` where it cannot be written: once, as it ends the run."""
+        """One attempt has ended. Raises `FolderFailed` where it cannot be written: once, as it ends the run."""
         self.observations.append(observation)
         self._keep(lambda: self._folder.add(observation))
         self._progress.observed(observation)
@@ -85,16 +81,22 @@ class Recorder:
         self.notes.append(text)
         self._progress.note(text)
 
-    def _keep(self, write: Any) -> None:
+    @property
+    def pressed(self) -> bool:
+        """Whether any load was put on a target."""
+        return any(o.role != "calibration" for o in self.observations)
+
+    def _keep(self, write: Callable[[], None]) -> None:
         if self._failed:
             return
         try:
             write()
         except OSError as error:
             self._failed = True
-            raise CallerFault(
-                f"cannot write to {self._folder.path}: {error.strerror}; stopped, what was measured so far is reported",
+            raise FolderFailed(
+                f"{cannot_write(self._folder.path, error)}; the run was stopped, what was measured is reported",
                 kind="disk",
+                phase="queue",
                 hint="Free some space, or name another folder with --out.",
             ) from error
 
@@ -117,10 +119,12 @@ def measure(
     output: Output,
     processes: int | None = None,
 ) -> int:
-    """Runs the plan, keeps it, shows it. Returns the exit code. Raises the `Fault` of a target that cannot be measured.
+    """Runs the plan, keeps it, shows it. Returns the exit code.
 
-    1: all requests to a target failed, or the folder did; 130: interrupted.
+    1: a row has no request that was answered, or a result could not be written; 130: interrupted. Raises the `Fault`
+    that ended the run early, after what was measured is shown.
     """
+    check_json(output.json)
     limits = parse_slo(slo) if slo else None
     conditions = [
         AskedCondition(
@@ -145,15 +149,20 @@ def measure(
         began=clock.wall_time().isoformat(timespec="milliseconds"),
         began_ns=clock.now_ns(),
         version=__version__,
-        asked=msgspec.to_builtins(asked),
+        asked=concealed(msgspec.to_builtins(asked), [s for spec in specs.values() for s in secrets(spec)]),
         environment=environment(),
     )
-    progress = Progress(Console(stderr=True))
+    screen = Console(stderr=True)
+    progress = Progress(screen)
     fault: Fault | None = None
     interrupted = False
     with RunFolder.create(output.folder or Path("runs") / run_id) as folder:
+        try:
+            folder.write_run(run)
+        except OSError as error:
+            folder.discard()
+            raise FolderFailed(cannot_write(folder.path, error), kind="disk", phase="queue") from None
         recorder = Recorder(folder, progress)
-        folder.write_run(run)
         progress.start({c.condition: c.requests for c in plan.conditions})
         try:
             asyncio.run(
@@ -172,19 +181,30 @@ def measure(
         except KeyboardInterrupt:
             interrupted = True
         except Fault as error:
-            if not any(o.role == "measured" for o in recorder.observations):
-                raise
             fault = error
         finally:
             progress.stop()
+        if not recorder.pressed and not run.finished:
+            folder.discard()
+            if fault is None:
+                raise KeyboardInterrupt
+            if not screen.is_terminal:  # there, notes were shown as they came
+                for note in recorder.notes:
+                    screen.print(Text(printable(note)), soft_wrap=True)
+            raise fault
         run.asked["notes"] = recorder.notes
         conclude(run, conditions, recorder.observations, recorder.readings, limits)
-        show(run, recorder.observations, folder, output)
+        written = show(run, recorder.observations, folder, output)
     if fault is not None:
         raise fault
     if interrupted:
         return 130
-    return 1 if any(c.requests and c.errors == c.requests for c in run.conditions) else 0
+    return 0 if written and all(c.errors < c.requests for c in run.conditions) else 1
+
+
+def run_folder(path: Path) -> Path:
+    """The folder of a run that was named by its folder or by its `run.json`."""
+    return path.parent if path.name == RUN else path
 
 
 def conclude(
@@ -211,6 +231,7 @@ def recompute(path: Path, *, slo: str = "") -> tuple[Run, list[Observation]]:
     Raises `CallerFault` where the folder holds no run.
     """
     run = read_run(path, Run)
+    path = run_folder(path)
     try:
         asked = msgspec.convert(run.asked, Asked)
     except msgspec.ValidationError as error:
@@ -219,50 +240,3 @@ def recompute(path: Path, *, slo: str = "") -> tuple[Run, list[Observation]]:
     limits = slo or asked.slo
     conclude(run, asked.conditions, observations, read_readings(path), parse_slo(limits) if limits else None)
     return run, observations
-
-
-def show(
-    run: Run,
-    observations: Sequence[Observation],
-    folder: RunFolder,
-    output: Output,
-    *,
-    quiet_output: bool = False,
-) -> None:
-    """Writes `run.json`, the report and what else was asked for, and prints the tables.
-
-    Where JSON goes to standard output, or `quiet_output` says so, the tables go to standard error.
-    """
-    from splitsecond.report.terminal import run_table
-
-    console = Console(stderr=quiet_output or output.json == "-")
-    files: list[Path] = []
-    try:
-        folder.write_run(run)
-        if output.html:
-            from splitsecond.report.html import render
-
-            files.append(folder.write(REPORT, render(run, observations).encode()))
-        if output.png:
-            from splitsecond.report.pictures import save_png
-
-            files += save_png(run, observations, folder.path)
-        write_json(run, output.json)
-    except OSError as error:
-        console.print(f"cannot write all of the results: {error}", style="red")
-    run_table(run, console, files)
-
-
-def write_json(result: object, where: str) -> None:
-    """Writes structs, or lists or dicts of them, as JSON: to a file, for "-" to standard output, for "" nowhere.
-
-    Raises `OSError`.
-    """
-    if not where:
-        return
-    data = msgspec.json.format(msgspec.json.encode(result), indent=1) + b"\n"
-    if where == "-":
-        sys.stdout.buffer.write(data)
-        sys.stdout.buffer.flush()
-    else:
-        Path(where).write_bytes(data)

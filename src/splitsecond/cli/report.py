@@ -19,13 +19,16 @@ def report(
 
     Writes run.json and report.html in the run's folder anew. With --json and several runs: a list.
     """
-    from splitsecond.cli.measuring import Output, recompute, show, write_json
+    from splitsecond.cli.measuring import recompute, run_folder
+    from splitsecond.cli.results import Output, check_json, show, write_json
     from splitsecond.store.folder import RunFolder
 
-    found = []
-    for path in runs:
-        run, observations = recompute(path, slo=slo)
-        found.append(run)
-        with RunFolder(path) as folder:
-            show(run, observations, folder, Output(html=html, png=png), quiet_output=json == "-")
-    write_json(found[0] if len(found) == 1 else found, json)
+    check_json(json)
+    found = [recompute(path, slo=slo) for path in runs]
+    written = True
+    for path, (run, observations) in zip(runs, found, strict=True):
+        with RunFolder.open(run_folder(path)) as folder:
+            written &= show(run, observations, folder, Output(html=html, png=png), quiet_output=json == "-")
+    shown = [run for run, _ in found]
+    write_json(shown[0] if len(shown) == 1 else shown, json)
+    raise typer.Exit(0 if written else 1)

@@ -14,9 +14,11 @@ from urllib.parse import urlsplit
 import msgspec
 
 from splitsecond.errors import CallerFault
+from splitsecond.simulator import profile
 from splitsecond.simulator.process import running
 from splitsecond.testing.engine.process import MODELS, EngineProcess
-from splitsecond.upstream.spec import TargetSpec, Timeouts, from_catalog
+from splitsecond.transport.exchange import Origin
+from splitsecond.upstream.spec import TargetSpec, Timeouts, api_key, from_catalog
 
 SIMULATED = "sim/"
 ENGINE = "engine/"
@@ -29,6 +31,18 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     model: str
     name: str = ""
     api_key_env: str = ""
+
+    @classmethod
+    def asked(cls, *, base_url: str, model: str, name: str = "", api_key_env: str = "") -> "Endpoint | None":
+        """The endpoint that options describe; None where they describe none. Raises `CallerFault` for half of one."""
+        options = {"--base-url": base_url, "--model": model, "--name": name, "--api-key-env": api_key_env}
+        if not any(options.values()):
+            return None
+        if missing := [option for option in ("--base-url", "--model") if not options[option]]:
+            given = " and ".join(option for option, value in options.items() if value)
+            raise CallerFault(f"{given} needs {' and '.join(missing)} with it", kind="bad_option")
+        Origin.parse(base_url)
+        return cls(base_url=base_url, model=model, name=name, api_key_env=api_key_env)
 
     def spec(self) -> TargetSpec:
         """Its spec; unless it has a `name`, it is called by its host and model."""
@@ -54,6 +68,8 @@ def resolve(
 
     Raises `CallerFault` for no target, one that is named twice, an unknown provider or profile, a missing key.
     """
+    simulated = [name for name in names if name.startswith(SIMULATED)]
+    engines = [name for name in names if name.startswith(ENGINE)]
     if not names and endpoint is None:
         raise CallerFault(
             "no target given",
@@ -63,24 +79,30 @@ def resolve(
         )
     if repeated := {name for name in names if list(names).count(name) > 1}:
         raise CallerFault(f"{min(repeated)} is named twice", kind="bad_target")
-    specs = {
-        name: from_catalog(name, os.environ)
-        for name in names
-        if not name.startswith((SIMULATED, ENGINE))  # these are started once all others are known to be right
-    }
-    specs |= _simulated([name for name in names if name.startswith(SIMULATED)], processes, seed)
-    specs |= {name: _engine(name, processes) for name in names if name.startswith(ENGINE)}
-    ordered = {name: specs[name] for name in names}
+    specs = {name: from_catalog(name, os.environ) for name in names if name not in (*simulated, *engines)}
     if endpoint is not None:
         spec = endpoint.spec()
-        ordered[spec.name] = spec
+        api_key(spec, os.environ)
+        if spec.name in names:
+            raise CallerFault(
+                f"{spec.name} is named twice", kind="bad_target", hint="Give the endpoint another --name."
+            )
+        specs[spec.name] = spec
+    for name in engines:
+        _known_engine(name)
+    for name in simulated:
+        profile.load(name.removeprefix(SIMULATED))
+    # Everything asked for is known to be right: now start what must be started.
+    specs |= _simulated(simulated, processes, seed)
+    specs |= {name: _engine(name, processes) for name in engines}
+    ordered = {name: specs[name] for name in (*names, *specs)}
     return {
         name: msgspec.structs.replace(spec, headers=spec.headers | (headers or {}), timeouts=timeouts or spec.timeouts)
         for name, spec in ordered.items()
     }
 
 
-def _engine(name: str, processes: ExitStack) -> TargetSpec:
+def _known_engine(name: str) -> None:
     model = name.removeprefix(ENGINE)
     if model not in MODELS:
         raise CallerFault(
@@ -88,7 +110,10 @@ def _engine(name: str, processes: ExitStack) -> TargetSpec:
             kind="bad_target",
             hint=f"Try {' or '.join(ENGINE + known for known in MODELS)}.",
         )
-    engine = processes.enter_context(EngineProcess(model))
+
+
+def _engine(name: str, processes: ExitStack) -> TargetSpec:
+    engine = processes.enter_context(EngineProcess(name.removeprefix(ENGINE)))
     return TargetSpec(name=name, base_url=engine.base_url, model=engine.model)
 
 

@@ -53,7 +53,8 @@ def read_trace(path: Path) -> list[int]:
         with path.open(encoding="utf-8") as lines:
             return parse_trace(lines, str(path))
     except (OSError, UnicodeDecodeError) as error:
-        raise CallerFault(f"cannot read the trace {path}: {error}", kind="bad_trace") from None
+        why = error.strerror if isinstance(error, OSError) else error
+        raise CallerFault(f"cannot read the trace {path}: {why}", kind="bad_trace") from None
 
 
 def parse_trace(lines: Iterable[str], name: str) -> list[int]:

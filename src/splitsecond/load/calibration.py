@@ -6,7 +6,9 @@ then about one a word), so two short requests of different length give the line,
 it, and where it is off the line is drawn again through the last two.
 
 Because these are the first requests to a target, they also find what no repetition would mend (a wrong key, model,
-name or certificate): that stops the run before anything is measured. Any other failure does not: it will be counted.
+name or certificate): that stops the run before anything is measured. Of a target that could not be reached, or is no
+such API, the failure is passed on: where it is so of every target, there is nothing to measure. Any other failure
+(busy, a broken answer) will be counted.
 """
 
 from collections.abc import Mapping
@@ -14,11 +16,13 @@ from collections.abc import Mapping
 import msgspec
 
 from splitsecond import clock
-from splitsecond.errors import CallerFault, Fault
+from splitsecond.errors import CallerFault, Fault, ProviderFault
 from splitsecond.events import Broken, Usage
 from splitsecond.load.words import WORDS
 from splitsecond.load.workload import LENGTH_FIELDS, SYSTEM, USER, Composer, Workload
 from splitsecond.service import Call, Service
+from splitsecond.timing.observation import FaultRecord
+from splitsecond.timing.timeline import record_fault
 
 SYSTEM_TOKENS = 256
 """The system prompt's share, as published benchmarks of 512-token prompts have it; at most half of the input."""
@@ -37,13 +41,21 @@ WHAT_TO_CHECK: Mapping[str, str] = {
 }
 """Faults of the first request that every other request would meet too, so that they end the run."""
 
+PASSING_STATUS = (408, 409, 425, 429)
+PASSING_KINDS = ("in_band_error", "truncated", "empty_answer")
+"""Answers of a provider that is there and speaks: the next request may fare better. So it may after any 5xx."""
+
 
 class Calibrated(msgspec.Struct, frozen=True, kw_only=True):
-    """A target's workload, ready to send. `input_tokens` as the endpoint counted them, None: it did not say."""
+    """A target's workload, ready to send. `input_tokens` as the endpoint counted them, None: it did not say.
+
+    `fault`: the target did not answer the first request, or not as such an API would.
+    """
 
     workload: Workload
     input_tokens: int | None = None
     note: str = ""
+    fault: FaultRecord | None = None
 
 
 async def calibrate(service: Service, workload: Workload, *, input_tokens: int, name: str) -> Calibrated:
@@ -61,15 +73,29 @@ async def calibrate(service: Service, workload: Workload, *, input_tokens: int, 
         if _is_hopeless(fault):
             fault.hint = fault.hint or WHAT_TO_CHECK.get(fault.kind, "")
             raise
+        mute = None if trials.answered or _may_pass(fault) else record_fault(fault)
         if not workload.synthetic:
-            return Calibrated(workload=workload, note=f"the first request failed: {fault}")
-        return _estimate(workload, input_tokens, f"the request to calibrate it failed: {fault}")
+            return Calibrated(workload=workload, note=f"the first request failed: {in_words(fault)}", fault=mute)
+        estimate = _estimate(workload, input_tokens, f"the request to calibrate it failed: {in_words(fault)}")
+        return msgspec.structs.replace(estimate, fault=mute)
 
 
 def _is_hopeless(fault: Fault) -> bool:
     """Whether every other request would fail too. An HTTP 400 may be for the single token that is asked for here."""
     ours = isinstance(fault, CallerFault) and not fault.kind.startswith("http_")
     return ours or fault.kind in WHAT_TO_CHECK
+
+
+def in_words(fault: Fault) -> str:
+    """What happened and what to try, for a note that names the target already."""
+    return f"{fault.message}. {fault.hint}".rstrip()
+
+
+def _may_pass(fault: Fault) -> bool:
+    """Whether the provider is there and speaks, and refused or failed only this request."""
+    if isinstance(fault, ProviderFault):
+        return fault.status >= 500 or fault.status in PASSING_STATUS or fault.kind in PASSING_KINDS
+    return isinstance(fault, CallerFault)
 
 
 async def _fit(trials: "_Trials", workload: Workload, wanted: int) -> Calibrated:
@@ -119,6 +145,8 @@ class _Trials:
         self._service = service
         self._name = name
         self._sent = 0
+        self.answered = 0
+        """How many were answered whole."""
 
     async def count(self, workload: Workload) -> int | None:
         """What the endpoint counts for a prompt of this workload; None where it does not say."""
@@ -134,4 +162,5 @@ class _Trials:
                     counted = event.input_tokens
                 elif isinstance(event, Broken):
                     raise event.fault
+        self.answered += 1
         return counted

@@ -2,9 +2,10 @@
 they report.
 
 Each lane has worker processes of its own, started before they are needed and between blocks, never inside one. First
-every lane prepares its targets, and a target that cannot be measured ends the run before any load was put on the
-others. Then the lanes run at the same time, each sending its blocks one after another; a block of more streams than one
-process should carry goes out in slices to several.
+every lane prepares its targets. A target that cannot be measured ends the run before any load was put on the others;
+so do targets of which not one answers; where some do, the run goes on. Then the lanes run at the same time, each
+sending its blocks one after another; a block of more streams than one process should carry goes out in slices to
+several.
 
 Nothing that was reported is lost: not when a worker dies (its block is interrupted, the next one gets a new worker),
 and not when `conduct` is cancelled, which stops all workers within two seconds and still passes on their last reports.
@@ -12,7 +13,7 @@ and not when `conduct` is cancelled, which stops all workers within two seconds 
 
 import asyncio
 import os
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -20,7 +21,7 @@ import msgspec
 from splitsecond import clock
 from splitsecond.errors import Fault
 from splitsecond.load.block import Block
-from splitsecond.load.calibration import Calibrated
+from splitsecond.load.calibration import Calibrated, in_words
 from splitsecond.load.crew import WORKER_COMMAND, Crew, Member, WorkerLost
 from splitsecond.load.messages import Begin, Learn, Observed, Prepare, Prepared, Read, Refused, Report, Send, revive
 from splitsecond.load.plan import Plan, slices
@@ -70,10 +71,11 @@ async def conduct(
 
     The callbacks run in this task's loop, in the order of the reports. What one of them raises stops the workers and
     passes through. `most_processes` for one block: by default as many as there are processors. Raises the `Fault` of
-    a target that cannot be measured at all.
+    the first target that cannot be measured at all, or of the first one where none answers; those of other targets
+    are noted before.
     """
     outcome = Outcome()
-    refused: list[Fault] = []
+    refused: dict[str, Fault] = {}
 
     def on_report(report: Report) -> None:
         match report:
@@ -83,21 +85,31 @@ async def conduct(
                 on_reading(reading)
             case Prepared(target, calibrated):
                 outcome.calibrated[target] = calibrated
-                if calibrated.note:
-                    on_note(Note(text=calibrated.note, target=target))
             case Refused(target, fault):
-                refused.append(revive(fault, target))
+                refused[target] = revive(fault, target)
 
     most = most_processes or os.cpu_count() or 1
     async with Crew(command, on_report) as crew:
         lanes = [_Lane(blocks, specs, crew, outcome, on_note, most) for blocks in plan.lanes]
         await _together([lane.prepare(workload, input_tokens) for lane in lanes])
-        if refused:
-            for fault in refused[1:]:
-                on_note(Note(text=str(fault), target=fault.target))
-            raise refused[0]
+        if faults := _hopeless(specs, refused, outcome.calibrated):
+            for fault in faults[1:]:
+                on_note(Note(text=in_words(fault), target=fault.target))
+            raise faults[0]
+        for target, calibrated in outcome.calibrated.items():
+            if calibrated.note:
+                on_note(Note(text=calibrated.note, target=target))
         await _together([lane.run() for lane in lanes])
     return outcome
+
+
+def _hopeless(
+    targets: Iterable[str], refused: Mapping[str, Fault], calibrated: Mapping[str, Calibrated]
+) -> list[Fault]:
+    """Why the plan cannot be carried out, a fault for each target to blame, in the order asked; empty if it can."""
+    mute = {target: revive(found.fault, target) for target, found in calibrated.items() if found.fault is not None}
+    faults = refused or (mute if len(mute) == len(calibrated) else {})
+    return [faults[target] for target in targets if target in faults]
 
 
 class _Lane:

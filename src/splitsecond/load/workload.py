@@ -102,7 +102,7 @@ def read_prompts(path: Path) -> list[dict[str, Any]]:
         with path.open("rb") as lines:
             return parse_prompts(lines, str(path))
     except OSError as error:
-        raise CallerFault(f"cannot read the prompts {path}: {error}", kind="bad_prompts") from None
+        raise CallerFault(f"cannot read the prompts {path}: {error.strerror or error}", kind="bad_prompts") from None
 
 
 def parse_prompts(lines: Iterable[bytes], name: str) -> list[dict[str, Any]]:

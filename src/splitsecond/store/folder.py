@@ -7,6 +7,7 @@ that was being written, never an earlier one, and a reader passes over a last li
 `run.json` belongs to `analysis`; here it is any struct.
 """
 
+import contextlib
 import os
 from pathlib import Path
 from typing import TypeVar
@@ -29,6 +30,7 @@ class RunFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._made = False
         self._encoder = msgspec.json.Encoder()
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
         self._observations = os.open(path / OBSERVATIONS, flags, 0o644)
@@ -38,18 +40,29 @@ class RunFolder:
     def create(cls, path: Path) -> "RunFolder":
         """Makes a new folder. Raises `CallerFault` where it cannot be written, or holds a run already."""
         try:
+            made = not path.exists()
             path.mkdir(parents=True, exist_ok=True)
             if (path / RUN).exists() or (path / OBSERVATIONS).exists():
                 raise CallerFault(
                     f"{path} holds a run already", kind="folder_taken", hint="Name another folder with --out."
                 )
-            return cls(path)
+            folder = cls(path)
         except OSError as error:
             raise CallerFault(
                 f"cannot write the run to {path}: {error.strerror or error}",
                 kind="unwritable_folder",
                 hint="Name another folder with --out.",
             ) from None
+        folder._made = made
+        return folder
+
+    @classmethod
+    def open(cls, path: Path) -> "RunFolder":
+        """The folder of a run that is there, to report on it anew. Raises `CallerFault` where it cannot be written."""
+        try:
+            return cls(path)
+        except OSError as error:
+            raise CallerFault(f"cannot write to {path}: {error.strerror or error}", kind="unwritable_folder") from None
 
     def __enter__(self) -> "RunFolder":
         return self
@@ -73,9 +86,22 @@ class RunFolder:
         """Puts a file into the folder, whole or not at all; returns its path. Raises `OSError`."""
         target = self.path / name
         unfinished = self.path / f".{name}.part"
-        unfinished.write_bytes(data)
-        unfinished.replace(target)
+        try:
+            unfinished.write_bytes(data)
+            unfinished.replace(target)
+        except OSError:
+            unfinished.unlink(missing_ok=True)  # a part of a file is of no use, and a full disk needs its room
+            raise
         return target
+
+    def discard(self) -> None:
+        """Closes and removes what was written of the run, and its folder if `create` made it and it is empty."""
+        self.close()
+        for name in (RUN, OBSERVATIONS, READINGS):
+            (self.path / name).unlink(missing_ok=True)
+        if self._made:
+            with contextlib.suppress(OSError):  # something of another's is in it
+                self.path.rmdir()
 
     def close(self) -> None:
         """Closes the files. Calling it again does nothing."""

@@ -9,6 +9,7 @@ to connect wins, and the others are closed.
 import asyncio
 import errno
 import ipaddress
+import os
 import socket
 from collections.abc import Iterable, Sequence
 from itertools import chain, zip_longest
@@ -143,7 +144,7 @@ def _literal(host: str, port: int) -> Address | None:
 def _failure(where: str, failures: Sequence[tuple[Address, OSError]]) -> NetworkFault:
     """One fault for all attempts; the first address, which the resolver preferred, decides its kind."""
     kind = _KINDS.get(failures[0][1].errno or 0, "unreachable")
-    tried = "; ".join(f"{address}: {error.strerror or error}" for address, error in failures)
+    tried = "; ".join(f"{address}: {os.strerror(error.errno) if error.errno else error}" for address, error in failures)
     return NetworkFault(
         f"cannot connect to {where}, tried {len(failures)} of its addresses ({tried})",
         kind=kind,

@@ -13,7 +13,7 @@ said everything but leaves the body open is given `LINGER_NS`, then closed: that
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -23,7 +23,7 @@ from splitsecond.events import Broken, Done, Event
 from splitsecond.timing.observation import Observation
 from splitsecond.timing.timeline import Sending, Timeline
 from splitsecond.transport.exchange import Exchange
-from splitsecond.upstream.spec import Timeouts
+from splitsecond.upstream.spec import Timeouts, concealed
 from splitsecond.wire.dialect import Decoder
 
 LINGER_NS = NS_PER_S
@@ -72,8 +72,10 @@ class Attempt:
         observer: Observer,
         deadline_ns: int | None,
         start_ns: int,
+        secrets: Sequence[str] = (),
     ) -> None:
         self._target = target
+        self._secrets = secrets
         self._timeline = timeline
         self._decoder = decoder
         self._read_fault = read_fault
@@ -150,7 +152,7 @@ class Attempt:
         if isinstance(last, Done | Broken):
             self._complete = True
             if isinstance(last, Broken):
-                last.fault.target = last.fault.target or self._target
+                self._own(last.fault)
         if self._buffer is not None:
             self._buffer.extend(events)
             self._wake()
@@ -159,13 +161,20 @@ class Attempt:
         elif self._complete or not had_token:
             self._watch()  # another deadline holds from here on, perhaps an earlier one
 
+    def _own(self, fault: Fault) -> None:
+        """Put the target's name on a fault, and take out of it what a provider must not repeat to anyone: our key."""
+        fault.target = fault.target or self._target
+        for words in ("message", "hint", "excerpt"):
+            if said := getattr(fault, words, ""):
+                setattr(fault, words, concealed(said, self._secrets))
+
     def _error_answer(self) -> Fault:
         return self._read_fault(self._status, self._headers, bytes(self._error_body or b""))
 
     # Ending, exactly once.
 
     def _break(self, at: int, fault: Fault) -> None:
-        fault.target = fault.target or self._target
+        self._own(fault)
         if self._buffer is not None and not self._complete:
             self._buffer.append(Broken(at, fault))
         self._complete = True
@@ -175,7 +184,7 @@ class Attempt:
         if self.observation is not None:
             return
         if fault is not None:
-            fault.target = fault.target or self._target
+            self._own(fault)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

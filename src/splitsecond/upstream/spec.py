@@ -1,15 +1,21 @@
 """A target as it can be written down: everything that a worker process needs in order to call it.
 
 Specs travel between processes as JSON, so they hold the names of the environment variables with keys, never a key.
+A header that a user adds may still carry one: `secrets` finds it, and what is shown or stored goes through `concealed`.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from splitsecond.catalog.provider import fill_base_url, provider, split_target
 from splitsecond.errors import CallerFault
+
+LEAST_SECRET = 8
+"""Characters. What is shorter protects nothing ("none", "EMPTY"), and may stand in any message."""
+_SECRET_HEADER = re.compile(r"auth|key|token|secret|cookie")
 
 
 class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,3 +85,30 @@ def api_key(spec: TargetSpec, environment: Mapping[str, str]) -> str | None:
         target=spec.name,
         hint=f"export {spec.api_key_env[0]}=...",
     )
+
+
+def secrets(spec: TargetSpec, key: str | None = None) -> list[str]:
+    """What of a target must never be shown or stored: its key, and what its headers carry in the place of one."""
+    said = [value.split()[-1:] for name, value in spec.headers.items() if _SECRET_HEADER.search(name.lower())]
+    return [
+        secret for secret in (key or "", *(word for words in said for word in words)) if len(secret) >= LEAST_SECRET
+    ]
+
+
+def concealed(value: Any, secrets: Sequence[str]) -> Any:
+    """`value`, a text or lists and objects of texts, with "[key]" in the place of each of `secrets`.
+
+    So for the part of one at which an excerpt ends.
+    """
+    if isinstance(value, str):
+        for secret in secrets:
+            value = value.replace(secret, "[key]")
+            if value.endswith("…"):
+                begun = next((n for n in range(len(secret) - 1, 3, -1) if value.endswith(secret[:n] + "…")), 0)
+                value = value[: len(value) - begun - 1] + "[key]…" if begun else value
+        return value
+    if isinstance(value, dict):
+        return {name: concealed(each, secrets) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [concealed(each, secrets) for each in value]
+    return value

@@ -19,7 +19,7 @@ from splitsecond.timing.timeline import Timeline
 from splitsecond.transport.client import Client
 from splitsecond.transport.exchange import Origin, Request
 from splitsecond.upstream.attempt import Attempt, Observer
-from splitsecond.upstream.spec import TargetSpec, api_key
+from splitsecond.upstream.spec import TargetSpec, api_key, secrets
 from splitsecond.wire import openai
 from splitsecond.wire.dialect import Decoder, Encoded, Quirks
 
@@ -58,6 +58,7 @@ class Target:
         self._observer = observer
         self._client = client
         self._attempts = count(1)
+        self._secrets = secrets(spec, key)
         bearer = {"authorization": f"Bearer {key}"} if key else {}
         self._headers = {
             "content-type": "application/json",
@@ -90,6 +91,7 @@ class Target:
             observer=self._observer,
             deadline_ns=call.deadline_ns,
             start_ns=call.start_ns,
+            secrets=self._secrets,
         )
         # Providers log this id (OpenAI documents it), so that a slow request can be asked about; the simulator's own
         # record of what it sent when is found by it.
@@ -104,7 +106,6 @@ class Target:
             attempt.under_way(exchange)
             await attempt.first_token()
         except Fault as fault:
-            fault.target = fault.target or spec.name
             attempt.abandon(fault, int(loop.time() * 1e9))
             raise
         except asyncio.CancelledError:
