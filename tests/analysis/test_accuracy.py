@@ -53,7 +53,7 @@ def test_errors_are_differences_of_one_clock() -> None:
         (seen("a", 100), 2, "nothing could be compared"),
         (seen("unknown", 100, 110), 2, "nothing could be compared"),
         (seen("a", 103, 113), 2, "the error of TTFT is 3.00 ms"),
-        (seen("a", 100, 111), 2, r"the error of TPOT is 10.0%"),
+        (seen("a", 100, 111), 2, r"the error of TPOT is 10 %"),
         (seen("a", 100, 110), 3, "only 2 of 3 answers were under way"),
     ],
 )

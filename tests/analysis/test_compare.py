@@ -62,7 +62,7 @@ def test_a_run_does_not_differ_from_itself() -> None:
     same = run("same", scattered(100, 1))
     comparison = compare(same, same)
     assert changed(comparison, "ttft_ms", "p50") == (0, False, None)
-    assert comparison.statements == ["a/x at concurrency 1: no change that chance does not explain."]
+    assert comparison.statements == ["At concurrency 1, no change beyond chance: a/x."]
 
 
 def test_the_seed_decides() -> None:

@@ -71,7 +71,7 @@ def test_warm_ups_are_apart_and_other_roles_do_not_count() -> None:
 def test_a_cancelled_request_is_no_error() -> None:
     made = of(request(1000.0), request(1200.0, outcome="cancelled"))
     assert (made.requests, made.errors, made.ttft_ms.n) == (1, 0, 1)
-    assert any("1 requests were cancelled" in note for note in made.notes)
+    assert made.notes[-1] == "cancelled before the end, and counted nowhere: 1 request."
 
 
 def test_an_open_loop_counts_from_due() -> None:
@@ -131,6 +131,28 @@ def test_the_instrument_reports_itself() -> None:
 def test_kernel_time_is_said_only_if_every_answer_had_it() -> None:
     assert not of(request(1000.0), request(1200.0, kernel_time=False)).instrument.kernel_time
     assert not of(failure()).instrument.kernel_time
+
+
+def test_gaps_are_shared_out_over_the_tokens_that_ended_them() -> None:
+    # 30 ms before three tokens, 10 ms before one: 10 ms each, as the running count says.
+    counted = request(token_at=[1100 * MS, 1130 * MS, 1140 * MS], tokens_so_far=[1, 4, 5], output_tokens=5)
+    made = of(counted)
+    assert (made.itl_ms.n, made.itl_ms.max) == (2, 30)
+    assert (made.itl_per_token_ms.n, made.itl_per_token_ms.min, made.itl_per_token_ms.max) == (4, 10, 10)
+    # Without a count the characters tell: of 8 tokens 2, 4 and 2.
+    by_characters = request(token_at=[1100 * MS, 1140 * MS, 1150 * MS], token_lengths=[5, 10, 5], output_tokens=8)
+    made = of(by_characters)
+    assert (made.itl_per_token_ms.n, made.itl_per_token_ms.max, made.itl_per_token_ms.min) == (6, 10, 5)
+    assert (made.itl_per_token_ms.ci95, made.itl_per_token_ms.needs) == ({}, {})
+
+
+@given(st.lists(st.integers(0, 10**9), min_size=1, max_size=20), st.none() | st.integers(0, 100))
+def test_sharing_gaps_out_keeps_their_sum(gaps: list[int], tokens: int | None) -> None:
+    at = [sum(gaps[:i], start=1100 * MS) for i in range(len(gaps) + 1)]
+    made = of(request(token_at=at, last_token_ns=at[-1], token_lengths=[4] * len(at), output_tokens=tokens))
+    per_token = made.itl_per_token_ms
+    assert per_token.n >= made.itl_ms.n == len(gaps)
+    assert (per_token.mean or 0) * per_token.n == pytest.approx(sum(gaps) / MS, abs=1e-6)
 
 
 def test_goodput_is_there_when_asked_for() -> None:

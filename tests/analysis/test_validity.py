@@ -93,7 +93,7 @@ def test_an_open_loop_must_send_on_time(late_ms: int, trusted: bool) -> None:
 
 def test_a_concurrency_that_was_never_reached() -> None:
     made = judged(turns(), condition=asked(8))
-    assert "concurrency 8 was never reached, at most 1 measured requests" in made.invalid[0]
+    assert "concurrency 8 was never reached: at most 1 measured request was under way" in made.invalid[0]
 
 
 def test_a_concurrency_that_was_not_held() -> None:
@@ -182,12 +182,12 @@ def only_note(made: ConditionFindings) -> str:
 
 
 def test_counting_events_is_noted() -> None:
-    assert "each content event counts as one token" in only_note(judged(turns(token_source="events")))
+    assert "each event counts as one token" in only_note(judged(turns(token_source="events")))
 
 
 def test_cached_prompts_are_noted_unless_wanted() -> None:
     warm = turns(cached_tokens=50)
-    assert only_note(judged(warm)).startswith("10 of 10 prompts were served partly from the provider's cache")
+    assert only_note(judged(warm)).startswith("10 of 10 prompts came partly from the provider's cache")
     assert judged(warm, condition=asked(cache_reuse=True)).notes == []
     assert judged(turns(cached_tokens=0)).notes == []
 
@@ -195,7 +195,7 @@ def test_cached_prompts_are_noted_unless_wanted() -> None:
 @pytest.mark.parametrize(("wanted", "noted"), [(11, False), (None, False), (12, True)])
 def test_answers_of_another_length_are_noted(wanted: int | None, noted: bool) -> None:
     made = judged(turns(), condition=asked(output_tokens=wanted))
-    assert made.notes == (["Answers had 11 tokens (median) where 12 were asked for."] if noted else [])
+    assert made.notes == (["answers had 11 tokens (median), asked for were 12."] if noted else [])
 
 
 def test_unknown_lengths_are_not_held_against_what_was_asked() -> None:
@@ -204,18 +204,18 @@ def test_unknown_lengths_are_not_held_against_what_was_asked() -> None:
 
 def test_lag_above_the_gaps_is_noted() -> None:
     note = only_note(judged(turns(ttft_ms=1000, gap_ms=2, tokens=101, kernel_time=False, lag_max_ns=3 * MS)))
-    assert note.startswith("Reads were late by up to 3 ms")
+    assert note.startswith("in half of the requests reads were up to 3 ms late")
 
 
 @pytest.mark.parametrize(("count", "noted"), [(2, True), (3, False)])
 def test_a_short_steady_window_is_noted(count: int, noted: bool) -> None:
     made = judged(turns(count))
-    assert any("A steady window lasted" in note for note in made.notes) is noted
+    assert any("short steady window" in note for note in made.notes) is noted
 
 
 def test_each_of_several_windows_must_be_long_enough() -> None:
     blocks = [request(start + 200.0 * i) for start in (1000, 5000, 9000) for i in range(2)]
-    assert only_note(judged(blocks)).startswith("A steady window lasted 0.4 s, less than 3 requests")
+    assert only_note(judged(blocks)).startswith("short steady window")
 
 
 @pytest.mark.parametrize(("failed", "noted"), [(1, False), (2, True)])
@@ -226,4 +226,6 @@ def test_failures_above_one_percent_are_noted(failed: int, noted: bool) -> None:
 
 
 def test_requests_sent_again_are_noted() -> None:
-    assert only_note(judged([*turns(), request(3000.0, resent=True)])).startswith("1 requests were sent again")
+    assert only_note(judged([*turns(), request(3000.0, resent=True)])).startswith(
+        "sent again, as the kept connection turned out closed: 1 req"
+    )

@@ -15,7 +15,7 @@ def test_numbers_have_three_digits(value: float, text: str) -> None:
 
 def test_shares_changes_ratios_and_chances() -> None:
     assert (percent(0.25), percent(0.0012)) == ("25 %", "0.12 %")
-    assert (change(0.25), change(-0.031), change(0.0)) == ("+25 %", "−3.1 %", "+0 %")
+    assert (change(0.25), change(-0.031), change(0.0)) == ("+25 %", "−3.1 %", "0 %")
     assert (ratio(1.0), ratio(1.044), ratio(35.31)) == ("1.00", "1.04", "35.3")
     assert (chance(0.0005), chance(0.0331), chance(1.0)) == ("p < 0.001", "p = 0.033", "p = 1")
 

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from splitsecond.analysis.findings import Spread
 from splitsecond.analysis.spread import spread
+from splitsecond.analysis.wording import percent
 from splitsecond.clock import NS_PER_MS
 from splitsecond.timing.instrument import InstrumentReading
 from splitsecond.timing.observation import Observation
@@ -97,5 +98,5 @@ def _doubt(result: Accuracy) -> str:
     if ttft > TRUSTED_TTFT_MS:
         return f"the error of TTFT is {ttft:.2f} ms at p99 (allowed: {TRUSTED_TTFT_MS:g} ms)"
     if pace > TRUSTED_TPOT_SHARE:
-        return f"the error of TPOT is {pace:.1%} at p99 (allowed: {TRUSTED_TPOT_SHARE:.0%})"
+        return f"the error of TPOT is {percent(pace)} at p99 (allowed: {percent(TRUSTED_TPOT_SHARE)})"
     return ""

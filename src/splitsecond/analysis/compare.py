@@ -14,7 +14,7 @@ from splitsecond.analysis.contrast import Contrast, contrast
 from splitsecond.analysis.figures import FIGURES, Figure, answered
 from splitsecond.analysis.findings import ConditionFindings, Run
 from splitsecond.analysis.spread import PERCENTILES
-from splitsecond.analysis.wording import by_place, change, evidence, number, row
+from splitsecond.analysis.wording import by_place, change, evidence, level, listed, number, row
 from splitsecond.timing.observation import Observation
 
 COMPARED = {
@@ -22,6 +22,9 @@ COMPARED = {
     True: ("ttft_due_ms", "ttft_ms", "tps", "response_ms", "e2e_ms", "total_tps"),
 }
 """The figures of a closed loop, and of an open one. In a closed loop a request is due when it leaves."""
+TOLD = {False: ("ttft_ms", "tps", "e2e_ms"), True: ("ttft_due_ms", "tps", "response_ms")}
+TOLD_PERCENTILES = ("p50", "p95")
+"""Of these a change is worth a sentence; the others say the same again, or rest on few requests."""
 
 
 class RunData(Struct, frozen=True):
@@ -94,11 +97,7 @@ def compare(before: RunData, after: RunData, *, seed: int = 0) -> Comparison:
         conditions=changes,
         only_before=[row(old) for place, old in old_rows.items() if place not in new_rows],
         only_after=[row(new) for place, new in new_rows.items() if place not in old_rows],
-        statements=[
-            sentence
-            for (_, new), changed in zip(matched, changes, strict=True)
-            for sentence in _statements(row(new), changed)
-        ],
+        statements=_statements(changes),
     )
 
 
@@ -185,14 +184,30 @@ def _both(old: ConditionFindings, new: ConditionFindings) -> tuple[tuple[str, Co
     return ("before", old), ("after", new)
 
 
-def _statements(name: str, changed: ConditionChange) -> list[str]:
-    real = [
+def _real(name: str, changed: ConditionChange) -> list[str]:
+    """A sentence for each change of a figure that is told which chance does not explain."""
+    return [
         f"{name}: {FIGURES[f.figure].label} {f.percentile} went from {number(f.before)} to {number(f.after)} "
         f"{FIGURES[f.figure].unit}{_evidence(f)}, for the {'better' if f.better else 'worse'}."
         for f in changed.figures
-        if f.real
+        if f.real and f.percentile in TOLD_PERCENTILES and f.figure in TOLD[changed.concurrency is None]
     ]
-    return real or [f"{name}: no change that chance does not explain."]
+
+
+def _statements(changes: Sequence[ConditionChange]) -> list[str]:
+    """What changed row by row, then in one sentence for each load the rows in which nothing did."""
+    said: list[str] = []
+    same: defaultdict[str, list[str]] = defaultdict(list)
+    for changed in changes:
+        where = level(changed.concurrency, changed.rate)
+        real = _real(f"{changed.target} {where}", changed)
+        said += real
+        if not real:
+            same[where].append(changed.target)
+    return said + [
+        f"{where.capitalize()}, no change beyond chance: {listed(targets)}."
+        for where, targets in same.items()
+    ]
 
 
 def _evidence(f: FigureChange) -> str:

@@ -16,7 +16,7 @@ from splitsecond.analysis.findings import ConditionFindings, Spread
 from splitsecond.analysis.lateness import instrument_of
 from splitsecond.analysis.slo import Slo
 from splitsecond.analysis.spread import Floats, spread
-from splitsecond.analysis.steady import load_of, per_second, tokens_in
+from splitsecond.analysis.steady import event_tokens, load_of, per_second, tokens_in
 from splitsecond.analysis.validity import Facts, invalid_reasons, notes
 from splitsecond.clock import NS_PER_MS, NS_PER_S
 from splitsecond.timing.instrument import InstrumentReading
@@ -61,6 +61,7 @@ def condition_findings(
         tps=spread_of("tps"),
         tpot_ms=spread_of("tpot_ms"),
         itl_ms=itl_ms(ok),
+        itl_per_token_ms=itl_per_token_ms(ok),
         e2e_ms=spread_of("e2e_ms"),
         response_ms=spread_of("response_ms"),
         total_tps=spread_of("total_tps"),
@@ -110,6 +111,15 @@ def itl_ms(ok: Sequence[Observation]) -> Spread:
     """
     gaps = [np.diff(np.array(o.token_at, dtype=np.float64)) for o in ok]
     return spread(np.concatenate(gaps) / NS_PER_MS if gaps else [], independent=False)
+
+
+def itl_per_token_ms(ok: Sequence[Observation]) -> Spread:
+    """The same gaps per token: one that an event of k tokens ended counts k times, each a k-th as long."""
+    shared = [np.empty(0)]
+    for o in ok:
+        tokens = np.maximum(event_tokens(o)[1:].round(), 1.0)
+        shared.append(np.repeat(np.diff(o.token_at) / tokens, tokens.astype(np.int64)))
+    return spread(np.concatenate(shared) / NS_PER_MS, independent=False)
 
 
 def tokens_per_event(ok: Sequence[Observation]) -> float | None:

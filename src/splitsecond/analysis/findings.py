@@ -6,7 +6,7 @@ the program. A figure that could not be had is null, never 0.
 
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 SCHEMA = "splitsecond.run/1"
 
@@ -32,9 +32,13 @@ class Spread(Struct, kw_only=True):
 
 
 class Goodput(Struct, kw_only=True):
-    """Requests that met every limit, of all requests sent; errors miss. `limits` as asked: {"ttft": 300.0} in ms."""
+    """Requests that met every limit, of all requests sent; errors miss. `limits` as asked: {"ttft": 300.0} in ms.
+
+    `use`: the name that the limits were asked by, such as "voice", or "".
+    """
 
     limits: dict[str, float]
+    use: str = ""
     met: int
     sent: int
     fraction: float
@@ -69,6 +73,7 @@ class ConditionFindings(Struct, kw_only=True):
     `requests` counts the measured ones that were sent, `errors` those of them that failed, `error_kinds` by class.
     `output_tokens_per_s` is system throughput in the steady window, `output_tokens_per_s_whole` from the first request
     sent to the last token; over that time also `requests_per_s`, of answered requests, and goodput's `per_s`.
+    `itl_ms` are the gaps between content events, `itl_per_token_ms` shares them out over the tokens that ended them.
     `phases_ms`: where the time of a request goes, means that add up: dns, tcp, tls, network, provider, streaming.
     `invalid`: why the numbers of this row must not be trusted; `notes`: what a reader should know.
     """
@@ -89,6 +94,7 @@ class ConditionFindings(Struct, kw_only=True):
     tps: Spread
     tpot_ms: Spread
     itl_ms: Spread
+    itl_per_token_ms: Spread = field(default_factory=lambda: Spread(n=0))
     e2e_ms: Spread
     response_ms: Spread
     total_tps: Spread

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from splitsecond.analysis.figures import FIGURES
 from splitsecond.analysis.findings import ConditionFindings, Spread
-from splitsecond.analysis.wording import by_place, change, number, row
+from splitsecond.analysis.wording import by_place, number, row
 from splitsecond.errors import CallerFault
 
 SPREADS = (*FIGURES, "itl_ms")
@@ -83,8 +83,8 @@ class Gate(Struct, frozen=True, kw_only=True):
         moved = round(after / before - 1, 12)  # 330 against 300 is +10 %, not a hair more
         if _COMPARE[self.compare](moved, self.limit):
             return (
-                f"{row(new)}: {self._name} went from {number(before)} to {number(after)} ({change(moved)}), "
-                f"which is {self.compare} {change(self.limit)}."
+                f"{row(new)}: {self._name} went from {number(before)} to {number(after)} ({_change(moved)}), "
+                f"which is {self.compare} {_change(self.limit)}."
             )
         return ""
 
@@ -124,6 +124,11 @@ def parse_gate(text: str) -> Gate:
         limit=limit / 100 if relative else limit,
         relative=relative,
     )
+
+
+def _change(share: float) -> str:
+    """With more digits than `wording.change`: a gate may be missed by a hair."""
+    return f"{share * 100:+.4g} %".replace("-", "−")
 
 
 def _wrong(text: str, what: str) -> CallerFault:

@@ -62,6 +62,7 @@ class Slo(Struct, frozen=True, kw_only=True):
         met = sum(self.met_by(o, open_loop=open_loop) for o in sent)
         return Goodput(
             limits=self.limits,
+            use=self.use,
             met=met,
             sent=len(sent),
             fraction=met / len(sent) if sent else 0.0,

@@ -1,7 +1,9 @@
 """Findings as plain sentences: who is first on what under which load, and whether the difference is real.
 
 First and second of each load are compared by their medians, with the interval and the test of `contrast`. A row that
-is INVALID takes no part. The random numbers come from a fixed seed, so the same observations give the same sentences.
+is INVALID takes no part, and the built-in engine is ranked only against itself: that a toy model on this machine is
+faster or slower than a provider says nothing of either. The random numbers come from a fixed seed, so the same
+observations give the same sentences.
 """
 
 from collections import defaultdict
@@ -12,7 +14,8 @@ import numpy as np
 from splitsecond.analysis.contrast import Contrast, contrast
 from splitsecond.analysis.figures import FIGURES, Figure, answered, ttft_figure
 from splitsecond.analysis.findings import ConditionFindings
-from splitsecond.analysis.wording import counted, evidence, level, number, percent, ratio, row
+from splitsecond.analysis.verdicts import verdicts
+from splitsecond.analysis.wording import ENGINE, counted, evidence, level, listed, number, percent, ratio, row
 from splitsecond.timing.observation import Observation
 
 SEED = 0
@@ -23,19 +26,20 @@ Observed = Mapping[str, Sequence[Observation]]
 
 
 def statements(conditions: Sequence[ConditionFindings], observations: Sequence[Observation]) -> list[str]:
-    """One sentence for each finding, the comparisons first and what spoils them last."""
+    """One sentence for each finding: the verdict on a use, the comparisons, and last what spoils them."""
     observed: defaultdict[str, list[Observation]] = defaultdict(list)
     for o in answered(observations):
         observed[o.condition].append(o)
     random = np.random.default_rng(SEED)
     valid = [c for c in conditions if not c.invalid]
-    said: list[str] = []
-    for rows in _by_load(valid):
+    said = verdicts(valid)
+    for rows in _comparable(valid):
         for figure in (ttft_figure(open_loop=rows[0].concurrency is None), FIGURES["tps"]):
             said += _first(rows, figure, observed, random)
         said += _throughput(rows)
+    for rows in _by_load(valid):
         said += _goodput(rows)
-    return said + _batching(valid) + _errors(conditions) + _invalid(conditions)
+    return said + _batching(valid) + _errors(conditions) + _left_out(conditions)
 
 
 def _by_load(rows: Sequence[Row]) -> list[list[Row]]:
@@ -43,6 +47,16 @@ def _by_load(rows: Sequence[Row]) -> list[list[Row]]:
     for c in rows:
         loads[c.concurrency, c.rate].append(c)
     return list(loads.values())
+
+
+def _comparable(rows: Sequence[Row]) -> list[list[Row]]:
+    """The rows of each load, the built-in engine's apart."""
+    return [
+        group
+        for under_one_load in _by_load(rows)
+        for engines in (False, True)
+        if (group := [c for c in under_one_load if c.target.startswith(ENGINE) == engines])
+    ]
 
 
 def _first(rows: Sequence[Row], figure: Figure, observed: Observed, random: np.random.Generator) -> list[str]:
@@ -61,8 +75,8 @@ def _first(rows: Sequence[Row], figure: Figure, observed: Observed, random: np.r
     where = level(best.concurrency, best.rate).capitalize()
     if found.real:
         return [
-            f"{where}, {best.target} is first on {figure.label}: p50 {number(best_median)} {figure.unit} against "
-            f"{number(next_median)} for {next_best.target}{_evidence(found)}."
+            f"{where}, {best.target} is first on {figure.label}: p50 {number(best_median)} {figure.unit}, "
+            f"{next_best.target} {number(next_median)}{_evidence(found)}."
         ]
     return [
         f"{where}, {best.target} and {next_best.target} cannot be told apart on {figure.label}: p50 "
@@ -87,8 +101,8 @@ def _throughput(rows: Sequence[Row]) -> list[str]:
     (most, first), (next_most, second) = ranked[:2]
     where = level(rows[0].concurrency, rows[0].rate).capitalize()
     return [
-        f"{where}, {first} gave the most tokens in all: {number(most)} tokens/s against {number(next_most)} for "
-        f"{second} (one figure each, so without a test)."
+        f"{where}, {first} gave the most tokens in all: {number(most)} tokens/s, {second} {number(next_most)} "
+        "(one figure each, no test)."
     ]
 
 
@@ -99,21 +113,27 @@ def _goodput(rows: Sequence[Row]) -> list[str]:
     if not judged:
         return []
     limits = ", ".join(
-        f"{name} {'at least' if name == 'tps' else 'at most'} {number(limit)}{'' if name == 'tps' else ' ms'}"
+        f"{name.upper()} {'≥' if name == 'tps' else '≤'} {number(limit)}{'' if name == 'tps' else ' ms'}"
         for name, limit in judged[0][0].limits.items()
     )
     shares = ", ".join(f"{target} {percent(goodput.fraction)}" for goodput, target in judged)
-    return [f"{level(rows[0].concurrency, rows[0].rate).capitalize()}, requests within {limits}: {shares}."]
+    return [f"{level(rows[0].concurrency, rows[0].rate).capitalize()}, requests with {limits}: {shares}."]
 
 
 def _batching(rows: Sequence[Row]) -> list[str]:
+    alone = {c.target for c in rows if c.concurrency == 1}
     highest: dict[str, Row] = {}
-    for c in sorted((c for c in rows if c.batching_efficiency and (c.concurrency or 0) > 1), key=_concurrency):
+    for c in sorted((c for c in rows if c.batching_efficiency and c.target in alone), key=_concurrency):
         highest[c.target] = c
+    loads: defaultdict[int, list[Row]] = defaultdict(list)
+    for c in highest.values():
+        loads[_concurrency(c)].append(c)
     return [
-        f"{c.target} gives {ratio(c.batching_efficiency or 0)} times as many tokens per second "
-        f"{level(c.concurrency, None)} as at 1."
-        for c in highest.values()
+        f"From concurrency 1 to {most}, system tokens/s grow "
+        + ", ".join(f"{ratio(c.batching_efficiency or 0)} times for {c.target}" for c in sorted(grown, key=_batched))
+        + "."
+        for most, grown in sorted(loads.items())
+        if most > 1
     ]
 
 
@@ -121,11 +141,15 @@ def _concurrency(c: Row) -> int:
     return c.concurrency or 0
 
 
+def _batched(c: Row) -> float:
+    return -(c.batching_efficiency or 0)
+
+
 def _errors(rows: Sequence[Row]) -> list[str]:
-    return [
-        f"{row(c)}: {c.errors} of {c.requests} requests failed ({counted(c.error_kinds)})." for c in rows if c.errors
-    ]
+    failed = [f"{c.errors} of {c.requests} to {row(c)} ({counted(c.error_kinds)})" for c in rows if c.errors]
+    return [f"Requests failed: {'; '.join(failed)}."] if failed else []
 
 
-def _invalid(rows: Sequence[Row]) -> list[str]:
-    return [f"INVALID: {row(c)}: {reason}" for c in rows for reason in c.invalid]
+def _left_out(rows: Sequence[Row]) -> list[str]:
+    spoilt = [row(c) for c in rows if c.invalid]
+    return [f"Left out of these comparisons, as INVALID: {listed(spoilt)}."] if spoilt else []

@@ -15,7 +15,7 @@ from splitsecond.analysis.findings import ConditionFindings
 from splitsecond.analysis.lateness import dispatch_late_ns, exposed_lag_ns, ordered_ms
 from splitsecond.analysis.spread import Floats, percentile
 from splitsecond.analysis.steady import STEADY_PERCENT, Load, in_flight
-from splitsecond.analysis.wording import number, percent
+from splitsecond.analysis.wording import counted_as, number, percent
 from splitsecond.clock import NS_PER_S
 from splitsecond.timing.observation import Observation
 
@@ -105,8 +105,8 @@ def _concurrency_not_reached(facts: Facts) -> str:
     if mean is None:
         most = int(in_flight(facts.measured).level.max())
         return (
-            f"concurrency {asked} was never reached, at most {most} measured requests were under way at a time; "
-            f"send more requests than {asked}, or find what limits the client."
+            f"concurrency {asked} was never reached: at most {counted_as(most, 'measured request was', 'were')} "
+            f"under way at a time; send more requests than {asked}, or find what limits the client."
         )
     if mean * 100 < asked * STEADY_PERCENT:
         return (
@@ -140,7 +140,8 @@ def _burst(facts: Facts) -> str:
 
 def _collections(facts: Facts) -> str:
     ran = facts.findings.instrument.collections
-    return f"Python's garbage collection ran {ran} times inside the measurement, expected 0." if ran else ""
+    times = counted_as(ran, "time", "times")
+    return f"Python's garbage collection ran {times} inside the measurement, expected 0." if ran else ""
 
 
 def _runqueue(facts: Facts) -> str:
@@ -156,16 +157,14 @@ def _runqueue(facts: Facts) -> str:
 def _counted_by_events(facts: Facts) -> str:
     if not any(o.token_source == "events" for o in facts.answered):
         return ""
-    return "The target reported no token counts, so each content event counts as one token; TPS may be too low."
+    return "no token counts were reported, so each event counts as one token; TPS may be too low."
 
 
 def _cached(facts: Facts) -> str:
     hits = sum(1 for o in facts.answered if o.cached_tokens)
     if not hits or facts.asked.cache_reuse:
         return ""
-    return (
-        f"{hits} of {len(facts.answered)} prompts were served partly from the provider's cache, although each is new."
-    )
+    return f"{hits} of {len(facts.answered)} prompts came partly from the provider's cache, although each was new."
 
 
 def _length(facts: Facts) -> str:
@@ -173,7 +172,7 @@ def _length(facts: Facts) -> str:
     lengths = [o.output_tokens for o in facts.answered if o.output_tokens is not None]
     if not asked or not lengths or abs((got := float(np.median(lengths))) - asked) <= LENGTH_SHARE * asked:
         return ""
-    return f"Answers had {number(got)} tokens (median) where {asked} were asked for."
+    return f"answers had {number(got)} tokens (median), asked for were {asked}."
 
 
 def _some_bursts(facts: Facts) -> str:
@@ -188,9 +187,7 @@ def _lag_in_itl(facts: Facts) -> str:
     lag = ordered_ms([exposed_lag_ns(o) for o in facts.answered])
     if gap is None or not len(lag) or (late := percentile(lag, 0.5)) <= gap:
         return ""
-    return (
-        f"Reads were late by up to {number(late)} ms in half of the requests; gaps between tokens blur at that scale."
-    )
+    return f"in half of the requests reads were up to {number(late)} ms late; shorter ITL is blurred."
 
 
 def _short_window(facts: Facts) -> str:
@@ -200,27 +197,24 @@ def _short_window(facts: Facts) -> str:
     each_s = steady_s / windows
     if each_s * 1000 >= STEADY_REQUESTS * e2e_ms:
         return ""
-    return (
-        f"A steady window lasted {number(each_s)} s, less than {STEADY_REQUESTS} requests one after another, so "
-        "system throughput depends on how far requests had come when it opened, and may be some percent too high; "
-        "send more requests."
-    )
+    return "short steady window: system tokens/s may be some percent too high; send more requests."
 
 
 def _failed(facts: Facts) -> str:
-    failed, sent = facts.findings.errors, facts.findings.requests
-    if failed <= FAILED_SHARE * sent:
+    if facts.findings.errors <= FAILED_SHARE * facts.findings.requests:
         return ""
-    return f"{failed} of {sent} requests failed, and percentiles are of the others: a p99 of all would be a failure."
+    return "percentiles are of the answered requests only; a p99 of all would be a failure."
 
 
 def _cancelled(facts: Facts) -> str:
-    return f"{facts.cancelled} requests were cancelled before they ended, and count nowhere." if facts.cancelled else ""
+    requests = counted_as(facts.cancelled, "request", "requests")
+    return f"cancelled before the end, and counted nowhere: {requests}." if facts.cancelled else ""
 
 
 def _resent(facts: Facts) -> str:
     again = sum(o.resent for o in facts.measured)
-    return f"{again} requests were sent again, as their kept connection turned out closed." if again else ""
+    requests = counted_as(again, "request", "requests")
+    return f"sent again, as the kept connection turned out closed: {requests}." if again else ""
 
 
 _INVALID: tuple[Check, ...] = (

@@ -1,9 +1,12 @@
 """How findings are put into words: numbers, conditions, counts. Every sentence of this room uses these."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from splitsecond.analysis.findings import ConditionFindings
+
+SIMULATED, ENGINE = "sim/", "engine/"
+"""How the names of simulated targets begin, and of the real engine on this machine with a toy model."""
 
 Place = tuple[str, int | None, float | None, int]
 
@@ -24,8 +27,15 @@ def percent(share: float) -> str:
 
 
 def change(share: float) -> str:
-    """A relative change with its sign: 0.25 is "+25 %"."""
-    return f"{'+' if share >= 0 else '−'}{percent(abs(share))}"
+    """A relative change with its sign, to a tenth of a percent: 0.25 is "+25 %", 0.0123 "+1.2 %"."""
+    tenths = round(abs(share) * 100, 1)
+    sign = "" if tenths == 0 else "+" if share > 0 else "−"
+    return f"{sign}{f'{tenths:,.1f}'.removesuffix('.0')} %"
+
+
+def counted_as(count: int, one: str, several: str) -> str:
+    """A count with its word: "1 request", "2 requests"."""
+    return f"{count:,} {one if count == 1 else several}"
 
 
 def chance(p_value: float) -> str:
@@ -45,10 +55,15 @@ def evidence(moved: str, interval: tuple[str, str] | None, p_value: float | None
 
 
 def level(concurrency: int | None, rate: float | None) -> str:
-    """The load of a row: "at concurrency 8", "at 5 requests/s"."""
+    """The load of a row: "at concurrency 8", "at 5 requests/s", "on its trace"."""
+    return ("on " if concurrency is None and rate is None else "at ") + load(concurrency, rate)
+
+
+def load(concurrency: int | None, rate: float | None) -> str:
+    """The same as a noun: "concurrency 8", "5 requests/s", "its trace"."""
     if concurrency is not None:
-        return f"at concurrency {concurrency}"
-    return "on its trace" if rate is None else f"at {rate:g} requests/s"
+        return f"concurrency {concurrency}"
+    return "its trace" if rate is None else f"{rate:g} requests/s"
 
 
 def row(findings: ConditionFindings) -> str:
@@ -59,6 +74,11 @@ def row(findings: ConditionFindings) -> str:
 def counted(counts: dict[str, int]) -> str:
     """Counts by kind, most first: "3 http_429, 1 refused"."""
     return ", ".join(f"{n} {kind}" for kind, n in sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+
+
+def listed(words: Sequence[str]) -> str:
+    """A list in a sentence: "a", "a and b", "a, b and c"."""
+    return " and ".join([*([", ".join(words[:-1])] if words[1:] else []), *words[-1:]])
 
 
 def by_place(rows: Iterable[ConditionFindings]) -> dict[Place, ConditionFindings]:
