@@ -45,7 +45,7 @@ def measured(folder: Path) -> Run:
             input_tokens=TOKENS,
             settings={},
             slo="",
-            output=Output(folder=folder),
+            output=Output(folder=folder, html=False),
         )
     return read_run(folder, Run)
 
