@@ -121,8 +121,8 @@ def measure(
 ) -> int:
     """Runs the plan, keeps it, shows it. Returns the exit code.
 
-    1: a row has no request that was answered, or a result could not be written; 130: interrupted. Raises the `Fault`
-    that ended the run early, after what was measured is shown.
+    1: a row has no request that was answered, or lost some to a crash, or a result could not be written; 130:
+    interrupted. Raises the `Fault` that ended the run early, after what was measured is shown.
     """
     check_json(output.json)
     limits = parse_slo(slo) if slo else None
@@ -165,7 +165,7 @@ def measure(
         recorder = Recorder(folder, progress)
         progress.start({c.condition: c.requests for c in plan.conditions})
         try:
-            asyncio.run(
+            outcome = asyncio.run(
                 conduct(
                     plan,
                     specs,
@@ -177,14 +177,14 @@ def measure(
                     most_processes=processes,
                 )
             )
-            run.finished = True
+            run.finished = not outcome.interrupted
         except KeyboardInterrupt:
             interrupted = True
         except Fault as error:
             fault = error
         finally:
             progress.stop()
-        if not recorder.pressed and not run.finished:
+        if not recorder.pressed and (fault or interrupted):
             folder.discard()
             if fault is None:
                 raise KeyboardInterrupt
@@ -199,7 +199,7 @@ def measure(
         raise fault
     if interrupted:
         return 130
-    return 0 if written and all(c.errors < c.requests for c in run.conditions) else 1
+    return 0 if written and run.finished and all(c.errors < c.requests for c in run.conditions) else 1
 
 
 def run_folder(path: Path) -> Path:

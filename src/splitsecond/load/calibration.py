@@ -41,6 +41,13 @@ WHAT_TO_CHECK: Mapping[str, str] = {
 }
 """Faults of the first request that every other request would meet too, so that they end the run."""
 
+NO_ANSWER: Mapping[str, str] = {
+    "timeout_connect": "Check the host and the port; a firewall may stand between.",
+    "timeout_head": "Is it the right server, with its model loaded? To wait longer use --timeout.",
+    "timeout_first_token": "The server is there, but slow or stuck. To wait longer use --timeout.",
+}
+"""What to check where there was silence."""
+
 PASSING_STATUS = (408, 409, 425, 429)
 PASSING_KINDS = ("in_band_error", "truncated", "empty_answer")
 """Answers of a provider that is there and speaks: the next request may fare better. So it may after any 5xx."""
@@ -73,6 +80,7 @@ async def calibrate(service: Service, workload: Workload, *, input_tokens: int, 
         if _is_hopeless(fault):
             fault.hint = fault.hint or WHAT_TO_CHECK.get(fault.kind, "")
             raise
+        fault.hint = fault.hint or NO_ANSWER.get(fault.kind, "")
         mute = None if trials.answered or _may_pass(fault) else record_fault(fault)
         if not workload.synthetic:
             return Calibrated(workload=workload, note=f"the first request failed: {in_words(fault)}", fault=mute)
@@ -134,7 +142,9 @@ def _of_length(workload: Workload, words: int, wanted: int) -> Workload:
 def _estimate(workload: Workload, wanted: int, reason: str) -> Calibrated:
     instructions = (len(SYSTEM) + len(USER)) / CHARACTERS_PER_TOKEN
     words = max(0, round(wanted - instructions))
-    note = f"input length not verified: {reason}; estimated at {CHARACTERS_PER_TOKEN:.1f} characters a token"
+    note = (
+        f"input length not verified: {reason.rstrip('.')}; estimated at {CHARACTERS_PER_TOKEN:.1f} characters a token"
+    )
     return Calibrated(workload=_of_length(workload, words, wanted), note=note)
 
 

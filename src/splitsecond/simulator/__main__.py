@@ -16,9 +16,10 @@ def main() -> int:
     parser.add_argument("--port", type=int, default=9001)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--log", type=Path)
+    parser.add_argument("--until-eof", action="store_true", help="end, too, when standard input is closed")
     asked = parser.parse_args()
     try:
-        serve(asked.profiles, host=asked.host, port=asked.port, seed=asked.seed, log=asked.log)
+        serve(**vars(asked))
     except CallerFault as fault:
         print(f"splitsecond: {fault}", file=sys.stderr)
         return 2

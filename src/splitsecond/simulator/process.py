@@ -1,6 +1,8 @@
 """Simulated providers in a process of their own, for another program: a demo, a self-check, a test.
 
-The simulator must not share a process with what measures it: both would wait for the same interpreter.
+The simulator must not share a process with what measures it: both would wait for the same interpreter. It must not
+outlive us, however we end: it leaves when its standard input closes, whose other end only we hold. It runs in a session
+of its own, so Ctrl-C at the terminal reaches us alone, and we decide what is finished before it is stopped.
 """
 
 import os
@@ -41,12 +43,24 @@ def running(*profiles: str, seed: int = 0, log: Path | None = None) -> Iterator[
     Gives one `Running` for each, in order, as soon as all answer. Raises `NetworkFault` with what the process said,
     if they do not.
     """
-    command = [sys.executable, "-m", "splitsecond.simulator", *profiles, "--port", "0", "--seed", str(seed)]
+    command = [
+        sys.executable,
+        "-m",
+        "splitsecond.simulator",
+        *profiles,
+        "--port",
+        "0",
+        "--seed",
+        str(seed),
+        "--until-eof",
+    ]
     if log is not None:
         command += ["--log", str(log)]
     with (
         tempfile.TemporaryFile() as errors,
-        subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors) as process,
+        subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, start_new_session=True
+        ) as process,
     ):
         try:
             lines = _first_lines(process, len(profiles))

@@ -8,7 +8,9 @@ both 90 % of the tokens left within 50 µs of their time, and 99 % within 0.15 m
 
 import asyncio
 import gc
+import os
 import socket
+import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -29,12 +31,19 @@ KEEP_ALIVE_S = 75
 
 
 def serve(
-    profiles: Sequence[str], *, host: str = "127.0.0.1", port: int = 9001, seed: int = 0, log: Path | None = None
+    profiles: Sequence[str],
+    *,
+    host: str = "127.0.0.1",
+    port: int = 9001,
+    seed: int = 0,
+    log: Path | None = None,
+    until_eof: bool = False,
 ) -> None:
-    """Serve until SIGINT or SIGTERM. `profiles` are names, aliases or paths; ports count up from `port` (0: any free).
+    """Serve until SIGINT or SIGTERM; if `until_eof`, until standard input ends, too.
 
-    Prints ``READY name url model=…`` for each when they answer. Raises `CallerFault`: an unknown profile, a port that
-    is taken, a log that cannot be written.
+    `profiles` are names, aliases or paths; ports count up from `port` (0: any free). Prints
+    ``READY name url model=…`` for each when they answer. Raises `CallerFault`: an unknown profile, a port that is
+    taken, a log that cannot be written.
     """
     loaded = told_apart([load(name) for name in profiles])
     if not loaded:
@@ -43,7 +52,7 @@ def serve(
     try:
         sockets = _bind(host, port, len(loaded))
         with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
-            runner.run(_serve(dict(zip(sockets, loaded, strict=True)), seed, truth))
+            runner.run(_serve(dict(zip(sockets, loaded, strict=True)), seed, truth, until_eof))
     except KeyboardInterrupt:
         pass  # uvicorn has ended in good order, and passes the signal on
     finally:
@@ -74,13 +83,20 @@ class _Server(uvicorn.Server):
         gc.freeze()  # what start-up left behind need not be looked through again and again
         print(*self._ready, sep="\n", flush=True)
 
+    def heard_from_parent(self) -> None:
+        """Standard input has something, or has ended with the process that held its other end: then so do we."""
+        if not os.read(sys.stdin.fileno(), 4096):
+            asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
+            self.should_exit = True
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._simulator.abandon()
         await super().shutdown(sockets)
 
 
-async def _serve(profiles: Mapping[socket.socket, Profile], seed: int, truth: Truth) -> None:
-    with Pacer(asyncio.get_running_loop()) as pacer:
+async def _serve(profiles: Mapping[socket.socket, Profile], seed: int, truth: Truth, until_eof: bool) -> None:
+    loop = asyncio.get_running_loop()
+    with Pacer(loop) as pacer:
         providers = {
             bound.getsockname()[1]: SimulatedProvider(profile, seed=seed, pacer=pacer, truth=truth)
             for bound, profile in profiles.items()
@@ -100,7 +116,10 @@ async def _serve(profiles: Mapping[socket.socket, Profile], seed: int, truth: Tr
             timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=1,
         )
-        await _Server(config, simulator, [_ready_line(*item) for item in profiles.items()]).serve(list(profiles))
+        server = _Server(config, simulator, [_ready_line(*item) for item in profiles.items()])
+        if until_eof:
+            loop.add_reader(sys.stdin.fileno(), server.heard_from_parent)
+        await server.serve(list(profiles))
 
 
 def _ready_line(bound: socket.socket, profile: Profile) -> str:
