@@ -31,7 +31,7 @@ def test_a_cell_says_its_interval_or_what_it_needs() -> None:
     assert rows.cell(spread, "p50") == rows.Cell(figure="231", interval="224–240")
     assert rows.cell(spread, "p95").interval == "350–?"
     assert rows.cell(spread, "p99").needs == 368
-    assert rows.cell(spread, "p99").remark == "needs n ≥ 368"
+    assert rows.cell(spread, "p99").interval == ""
     assert rows.cell(Spread(n=0, needs={"p50": 6}), "p50") == rows.Cell(figure="–")
 
 
@@ -50,14 +50,16 @@ def test_levels_go_from_light_to_heavy_and_closed_loops_come_first() -> None:
         "2.5 requests/s",
     ]
     assert [rows.load_words(level.conditions[0]) for level in found] == ["c=1", "c=8", "trace", "2.5/s"]
-    assert found[-1].first_token == "TTFT from due"
+    assert found[-1].heading == "2.5 requests/s, TTFT from when a request was due"
     assert rows.ttft(found[-1].conditions[0]) is closed.ttft_due_ms
     assert rows.ttft(closed) is closed.ttft_ms
 
 
 def test_settings_are_made_flat() -> None:
-    asked = {"slo": {"ttft": 300}, "levels": [1, 8], "prompts": None, "empty": {}}
-    assert rows.flat(asked) == [("slo.ttft", "300"), ("levels", "1, 8"), ("prompts", "–")]
+    asked = {"slo": {"ttft": 300}, "levels": [1, 8], "prompts": None, "header": "", "empty": {}, "none": []}
+    assert rows.flat(asked) == [("slo.ttft", "300"), ("levels", "1, 8")]
+    records = {"targets": [{"name": "a/x", "url": "http://a", "wait": {"head_ms": 5}}, {"url": "http://b"}]}
+    assert rows.flat(records) == [("targets.a/x", "url http://a, wait.head_ms 5"), ("targets.2", "url http://b")]
 
 
 def test_the_command_is_kept_as_text_or_as_words() -> None:
@@ -75,13 +77,37 @@ def test_the_instrument_is_summed_up_by_its_worst_condition() -> None:
     run, _ = invented_run(requests=4)
     said = " ".join(rows.instrument_sentences(run))
     assert "Only 14 of 15 conditions have arrival times from the kernel" in said
-    assert "600 ms at the very most" in said.replace("at the very most 600 ms", "600 ms at the very most")
+    assert "600 ms (most)" in said
     run.conditions[0].instrument.collections = 2
     assert "Garbage collection ran 2 times" in rows.instrument_sentences(run)[-1]
     assert rows.instrument_sentences(Run(id="r", began="", began_ns=0)) == []
 
 
-def test_what_a_row_says_of_itself_is_not_said_again() -> None:
-    run, _ = invented_run(requests=40)
-    assert any("INVALID" in sentence for sentence in run.statements)
-    assert not any("INVALID" in sentence for sentence in rows.statements(run))
+def test_what_holds_for_several_rows_is_said_once() -> None:
+    run, _ = invented_run(("groq/llama-3.1-70b-versatile", "replicate/meta-llama-3-70b"), (32,), requests=64)
+    groq, replicate = run.conditions
+    groq.notes, replicate.notes = ["of both.", "of one."], ["of both."]
+    (level,) = rows.levels(run)
+    late, *_, errors, both, one, few = rows.remarks(level)
+    assert (late.kind, late.who) == ("invalid", replicate.target)
+    assert (errors.kind, errors.who) == ("error", groq.target)
+    assert errors.text == "3 × http_429: HTTP 429: rate limit reached for model"
+    assert (both.who, both.text) == ("", "of both.")
+    assert (one.who, one.text) == (groq.target, "of one.")
+    assert few == rows.Remark(kind="note", who="", text="too few requests for p95 (needs 72).")
+
+
+def test_too_few_is_said_of_figures_that_are_there() -> None:
+    run, _ = invented_run(("groq/llama-3.1-70b-versatile",), (1,), requests=4)
+    assert rows.remarks(rows.levels(run)[0])[-1].text == "too few requests for p50 (needs 6) and p95 (needs 72)."
+    failed, _ = invented_run(("groq/llama-3.1-70b-versatile",), (1,), requests=4, failing=True)
+    assert not any("too few" in remark.text for remark in rows.remarks(rows.levels(failed)[0]))
+
+
+def test_what_is_no_provider_is_called_so() -> None:
+    run, _ = invented_run(("groq/llama-3.1-70b-versatile",), (1,), requests=2)
+    assert rows.caveats(run) == []
+    for target, words in (("sim/groq", "simulated"), ("engine/small", "llama.cpp on this machine")):
+        run.conditions[0].target = target
+        (said,) = rows.caveats(run)
+        assert words in said

@@ -3,6 +3,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
+import pytest
 from rich.console import Console
 from tests.report.invented import invented_run
 
@@ -23,7 +24,7 @@ def printed(run: Run, width: int = 140, files: Sequence[Path] = ()) -> str:
 
 def test_a_table_per_concurrency_with_intervals(invented: Invented) -> None:
     run, _ = invented
-    text = printed(run)
+    text = printed(run, width=160)
     assert [line.strip() for line in text.splitlines() if line.startswith("Concurrency")] == [
         "Concurrency 1",
         "Concurrency 8",
@@ -46,7 +47,12 @@ def test_an_invalid_row_is_marked_and_its_reason_stands_beneath(invented: Invent
 def test_sentences_then_the_instrument_then_the_files(invented: Invented) -> None:
     run, _ = invented
     text = printed(run, files=[Path("runs/x/report.html")])
-    order = ["• At concurrency 1", "conditions have arrival times from the kernel", "runs/x/report.html"]
+    order = [
+        "• At concurrency 1",
+        "Left out of these comparisons",
+        "conditions have arrival times from the kernel",
+        "runs/x/report.html",
+    ]
     places = [text.index(words) for words in order]
     assert places == sorted(places)
 
@@ -62,9 +68,7 @@ def test_a_narrow_console_loses_no_figure(invented: Invented) -> None:
 
 def test_too_few_requests_are_said() -> None:
     run, _ = invented_run(concurrencies=(1,), requests=10)
-    text = printed(run)
-    assert "n < 72" in text
-    assert "too few requests" in text
+    assert printed(run).count("all 5: too few requests for p95 (needs 72).") == 1
 
 
 def test_nothing_succeeded_and_nothing_at_all(nothing_succeeded: Invented) -> None:
@@ -102,10 +106,45 @@ def test_a_comparison_shows_each_change_and_what_is_missing(invented: Invented) 
     comparison_table(comparison, console)
     assert isinstance(console.file, io.StringIO)
     text = console.file.getvalue()
-    assert "generalcompute/llama-3.1-70b-instruct, c=1" in text
-    line = next(line for line in text.splitlines() if "TTFT p50, ms" in line)
-    assert "+50" in line.replace("+51", "+50").replace("+49", "+50")
-    assert "TTFT from due" not in text.split("Only in")[0]
-    assert "system tokens/s" in text
-    assert "Only in the run before: groq/llama-3.1-70b-versatile at concurrency 1" in text
+    assert "Concurrency 8: the second run, and how it differs from the first" in text
+    before, ttft = run.conditions[0].ttft_ms.p50 or 0, comparison.conditions[0].figures[0]
+    assert (ttft.figure, ttft.percentile, ttft.after) == ("ttft_ms", "p50", before + 90)
+    line = next(line for line in text.splitlines() if "generalcompute/llama-3.1-70b-instruct" in line)
+    assert f"{before + 90:.0f}  +{90 / before:.1%}"[:-1] in line
+    assert "Only in the run before: generalcompute/llama-3.1-70b-instruct at concurrency 32, groq/" in text
     assert "for the worse" in text
+
+
+def test_a_comparison_of_runs_with_nothing_in_common(invented: Invented) -> None:
+    run, observations = invented
+    other = msgspec.structs.replace(run, id="after", conditions=[])
+    console = Console(file=io.StringIO(), width=80)
+    comparison_table(compare(RunData(run, observations), RunData(other, [])), console)
+    assert isinstance(console.file, io.StringIO)
+    assert console.file.getvalue().startswith("Only in the run before: ")
+
+
+@pytest.mark.parametrize(("width", "form"), [(72, "narrow"), (90, "names"), (120, "wide")])
+def test_tables_take_the_widest_form_that_fits(width: int, form: str) -> None:
+    run, _ = invented_run(("groq/llama-3.1-70b-versatile",), concurrencies=(1,), requests=80)
+    run.conditions[0].target = "groq/llama-3.1-70b"
+    text = printed(run, width=width)
+    spread = run.conditions[0].ttft_ms
+    interval = f"{spread.ci95['p50'][0]:.0f}–{spread.ci95['p50'][1]:.0f}"
+    assert (f"{spread.p50:.0f}  {interval}" in text) is (form == "wide")
+    assert ("groq/llama-3.1-70b " in text.split("•")[0]) is (form != "narrow")
+    assert interval in text
+    assert "…" not in text
+
+
+def test_an_open_loop_says_what_its_ttft_counts_from() -> None:
+    run, _ = invented_run(("groq/llama-3.1-70b-versatile",), concurrencies=(1,), requests=8)
+    run.conditions[0].concurrency, run.conditions[0].rate = None, 4.0
+    assert "4 requests/s, TTFT from when a request was due" in printed(run, width=80)
+
+
+def test_a_long_sentence_is_wrapped_under_its_first_word(invented: Invented) -> None:
+    lines = printed(invented[0], width=80).splitlines()
+    first = next(i for i, line in enumerate(lines) if line.startswith("• At concurrency 1"))
+    assert lines[first + 1].startswith("  ")
+    assert lines[first] == lines[first].rstrip()

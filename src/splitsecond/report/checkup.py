@@ -17,14 +17,14 @@ def accuracy_table(levels: Sequence[Accuracy], console: Console) -> None:
     """Prints the instrument's error at each level, and the highest load to trust."""
     table = _table("The instrument's own error, against a server's send times")
     for heading in (
-        "streams\nat once",
-        "TTFT error\np50 ms",
-        "TTFT error\np99 ms",
-        "TTFT error\nmax ms",
-        "each token\np99 ms",
-        "TPOT error\np99",
-        "read lag\np99 ms",
-        "CPU ms per\n1,000 tokens",
+        "streams\nat\nonce",
+        "TTFT\nerror\np50 ms",
+        "TTFT\nerror\np99 ms",
+        "TTFT\nerror\nmax ms",
+        "each\ntoken\np99 ms",
+        "TPOT\nerror\np99",
+        "read\nlag\np99 ms",
+        "CPU ms\nper 1,000\ntokens",
         "trust",
     ):
         table.add_column(heading, justify="right", no_wrap=True)
@@ -47,8 +47,8 @@ def accuracy_table(levels: Sequence[Accuracy], console: Console) -> None:
     console.print(Text(_highest(levels), "bold"))
     console.print(
         Text(
-            f"Trusted: TTFT within {TRUSTED_TTFT_MS:g} ms and TPOT within {TRUSTED_TPOT_SHARE:.0%} at p99, no request "
-            "lost. Read lag is how long bytes waited for us; with kernel times it is not in the figures.",
+            f"Trusted: TTFT within {TRUSTED_TTFT_MS:g} ms and TPOT within {share(TRUSTED_TPOT_SHARE)} at p99, no "
+            "request lost. Read lag is how long bytes waited for us; with kernel times it is not in the figures.",
             "dim",
         )
     )
@@ -71,7 +71,7 @@ def target_table(checks: Sequence[tuple[str, Sequence[Observation], str]], conso
     """Prints the phases of a first and a second request to each target; `checks` are (name, observations, fault)."""
     table = _table("Targets, a cold and a warm request each, times in ms")
     table.add_column("target", overflow="fold")
-    for heading in ("DNS", "TCP", "TLS", "round trip", "TTFT cold", "TTFT warm", "tokens by"):
+    for heading in ("DNS", "TCP", "TLS", "round\ntrip", "TTFT\ncold", "TTFT\nwarm", "tokens\nby"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("works", no_wrap=True)
     for name, seen, fault in checks:
@@ -102,4 +102,6 @@ def _ms(ns: int | None) -> str:
 
 
 def _table(title: str) -> Table:
-    return Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+    table.collapse_padding = True
+    return table

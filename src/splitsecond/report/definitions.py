@@ -16,7 +16,11 @@ DEFINITIONS = {
         "the output tokens and n1 those in the first event. There is none below two tokens, or when all arrived "
         "at once."
     ),
-    "TPOT, ITL": ("TPOT is the time per output token, 1/TPS. ITL are the gaps between events that carry content."),
+    "TPOT, ITL": (
+        "TPOT is the time per output token, 1/TPS. ITL are the gaps between events that carry content. ITL per token "
+        "shares each gap out over the tokens of the event that ended it: k tokens count as k gaps, each a k-th as "
+        "long. k is told by the provider's running count, else by the event's share of the characters, else it is 1."
+    ),
     "E2E, response": (
         "E2E is from the first byte of the request to the last token; response is the same from the moment the "
         "request was due."
@@ -41,7 +45,11 @@ DEFINITIONS = {
     ),
     "95 % interval": (
         "From order statistics: it assumes nothing about the shape of the distribution. “?” is a bound that this "
-        "number of requests cannot give."
+        "number of requests cannot give. p50 needs 6 requests, p95 needs 72 and p99 needs 368."
+    ),
+    "INVALID": (
+        "A row whose figures may say more about this machine, or about a proxy, than about the target; the reason "
+        "stands with it. Comparisons leave it out."
     ),
     "Read lag": (
         "How long arrived bytes waited until this program read them. Where arrival times are the kernel's, it is "

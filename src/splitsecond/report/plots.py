@@ -9,10 +9,9 @@ Importing this module imports altair, which takes a third of a second: import it
 
 from collections.abc import Sequence
 from math import ceil, floor, log10
-from typing import Any
+from typing import Any, TypeVar
 
 import altair as alt
-import numpy as np
 
 from splitsecond.analysis.findings import ConditionFindings, Run
 from splitsecond.analysis.spread import Floats
@@ -25,6 +24,9 @@ ECDF_HEIGHT, LOAD_HEIGHT, ROW_HEIGHT, AXIS_HEIGHT = 260, 300, 18, 56
 WIDE = 8
 """From this ratio of the largest to the smallest value on, an axis is logarithmic."""
 
+MARK_SIZES = [45, 190]
+"""From the lightest load to the heaviest, in square pixels."""
+
 TWO_LINES: dict[str, Any] = {
     "labelExpr": "indexof(datum.label, '/') < 0 ? datum.label : [slice(datum.label, 0, indexof(datum.label, '/')), "
     "slice(datum.label, indexof(datum.label, '/') + 1)]",
@@ -35,6 +37,7 @@ TWO_LINES: dict[str, Any] = {
 """The provider over the model, so that the names of targets leave room for what is measured."""
 
 Records = list[dict[str, Any]]
+Axis = TypeVar("Axis", alt.X, alt.Y)
 Layered = alt.LayerChart | alt.FacetChart
 
 
@@ -52,12 +55,10 @@ def draw(run: Run, samples: Samples) -> list[Picture]:
 def ttft_distributions(run: Run, samples: Samples) -> list[Picture]:
     """For each level: which share of the requests had their first token by when, one curve per target."""
     values = {c.condition: series.ttft_values(c, samples[c.condition]) for c in run.conditions}
-    everything = np.concatenate([np.empty(0), *values.values()])
-    everything = everything[everything > 0]
-    if not everything.size:
+    everything = [ms for each in values.values() for ms in each.tolist() if ms > 0]
+    if not everything:
         return []
-    low, high = float(everything.min()), float(everything.max())
-    x = alt.X("ms:Q").title("time to first token, ms").scale(**_scale(low, high)).axis(**_ticks(low, high))
+    x = _fitted(alt.X("ms:Q").title("time to first token, ms"), everything, zero=False)
     y = alt.Y("share:Q").title("share of requests").axis(format="%", values=[0, 0.25, 0.5, 0.75, 0.95])
     pictures = []
     for level in rows.levels(run):
@@ -147,18 +148,16 @@ def _lines(run: Run, records: Records, loads: list[float], unit: str, *, open_lo
     x = alt.X("load:Q").title(load).scale(type="log", nice=False).axis(values=loads, format="~g", grid=False)
     base = alt.Chart(_data(records)).encode(x, _colour(run))
     hover = _tooltip(load=load, p50="p50", low="p5", high="p95")
-    low, high = min(record["low"] for record in records), max(record["high"] for record in records)
-    y = alt.Y("low:Q").title(unit)
-    if unit == "ms" and low > 0:
-        y = y.scale(**_scale(low, high)).axis(**_ticks(low, high))
+    y = _fitted(alt.Y("low:Q").title(unit), _values(records, "low", "high"))
     area = base.mark_area(opacity=0.12).encode(y, alt.Y2("high"))
     line = base.mark_line().encode(alt.Y("p50:Q"))
     return alt.layer(area, line, base.mark_point().encode(alt.Y("p50:Q"), _shape(run), tooltip=hover))
 
 
 def _dots(run: Run, records: Records, unit: str) -> Layered:
+    x = _fitted(alt.X("low:Q").title(unit), _values(records, "low", "high"))
     base = alt.Chart(_data(records)).encode(_target_rows(run), _colour(run))
-    ranges = base.mark_rule(strokeWidth=3, opacity=0.4).encode(alt.X("low:Q").title(unit), alt.X2("high"))
+    ranges = base.mark_rule(strokeWidth=3, opacity=0.4).encode(x, alt.X2("high"))
     hover = _tooltip(p50="p50", low="p5", high="p95")
     return alt.layer(ranges, base.mark_point(size=70).encode(alt.X("p50:Q"), _shape(run), tooltip=hover))
 
@@ -175,24 +174,25 @@ def throughput(run: Run) -> list[Picture]:
     if not records:
         return []
     base = alt.Chart(_data(records)).encode(
-        alt.X("one:Q").title("tokens per second of one request, p50").scale(zero=True),
-        alt.Y("all:Q").title("tokens per second of the system").scale(zero=True),
+        _fitted(alt.X("one:Q").title("tokens per second of one request, p50"), _values(records, "one")),
+        _fitted(alt.Y("all:Q").title("tokens per second of the system"), _values(records, "all")),
         _colour(run),
     )
+    loads = _values(records, "load")
+    size = alt.Size("load:Q").scale(type="log", domain=[min(loads), max(loads) * 1.01], range=MARK_SIZES)
     path = base.mark_line(opacity=0.55).encode(alt.Order("load:Q"))
     hover = _tooltip(load="load", one="one request, tokens/s", all="system, tokens/s")
-    dots = base.mark_point(size=70).encode(_shape(run), tooltip=hover)
-    names = base.mark_text(dx=7, dy=-7, align="left").encode(alt.Text("load:Q", format="~g"), color=alt.value("gray"))
+    dots = base.mark_point().encode(_shape(run), size, tooltip=hover)
     return [
         Picture(
             name="throughput",
             section="throughput",
             title="System throughput against the speed of one request",
-            description="Each mark is one target under one load (the number beside it): to the right a single "
+            description="Each mark is one target under one load, the larger the more load: to the right a single "
             "request is faster, further up the whole system delivers more. The figures stand in the tables above.",
             height=LOAD_HEIGHT,
             legend="targets",
-            spec=_spec(alt.layer(path, dots, names), LOAD_HEIGHT, "System throughput against the speed of one request"),
+            spec=_spec(alt.layer(path, dots), LOAD_HEIGHT, "System throughput against the speed of one request"),
         )
     ]
 
@@ -295,18 +295,22 @@ def waterfalls(run: Run, samples: Samples) -> list[Picture]:
     return pictures
 
 
-def _scale(low: float, high: float) -> dict[str, Any]:
-    """A logarithmic axis for positive values that lie far apart, else a linear one; the same for every level."""
-    kind = {"type": "log"} if high > WIDE * low else {"type": "linear", "zero": False}
-    return {**kind, "domain": [low * 0.9, high * 1.05], "nice": False}
+def _fitted(axis: Axis, values: Sequence[float], *, zero: bool = True) -> Axis:
+    """An axis on which all values can be told apart: logarithmic where they lie far apart, else linear.
 
-
-def _ticks(low: float, high: float) -> dict[str, Any]:
-    """1, 2, 5, 10, … on a logarithmic axis, of which Vega would label every step."""
-    if high <= WIDE * low:
-        return {"format": ",~g", "tickCount": 5}
+    A logarithmic one is labelled at 1, 2, 5, 10, …; Vega would label every step. `zero`: a linear one begins at 0.
+    """
+    low, high = min(values), max(values)
+    if low <= 0 or high <= WIDE * low:
+        domain = [0 if zero else low * 0.9, high * 1.05]
+        return axis.scale(domain=domain, nice=False, zero=zero).axis(format=",~g", tickCount=5)
     decades = range(floor(log10(low)), ceil(log10(high)) + 1)
-    return {"format": ",~g", "values": [step * 10.0**decade for decade in decades for step in (1, 2, 5)]}
+    ticks = [step * 10.0**decade for decade in decades for step in (1, 2, 5)]
+    return axis.scale(type="log", domain=[low * 0.9, high * 1.1], nice=False).axis(format=",~g", values=ticks)
+
+
+def _values(records: Records, *fields: str) -> list[float]:
+    return [record[field] for record in records for field in fields]
 
 
 def _percentile_marks(condition: ConditionFindings, drawn: bool) -> Records:

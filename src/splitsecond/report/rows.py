@@ -1,8 +1,8 @@
 """What every view shows, before it is decided how it looks: levels, cells, and the instrument's error in words.
 
 A level is one concurrency or one request rate; a table is printed for each. A cell is one figure with its 95 %
-interval, or with the number of requests that the figure would need. Figures have three significant digits, because
-no interval of a benchmark of this size supports a fourth.
+interval. What holds for several rows of a table is a remark beneath it, said once. Figures have three significant
+digits, because no interval of a benchmark of this size supports a fourth.
 """
 
 import shlex
@@ -13,6 +13,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from splitsecond.analysis.findings import ConditionFindings, Instrument, Run, Spread
+from splitsecond.analysis.wording import ENGINE, SIMULATED, listed
 
 MISSING = "–"
 
@@ -47,16 +48,22 @@ class Loaded(Protocol):
 
 
 class Cell(Struct, frozen=True, kw_only=True):
-    """One figure for a table. `needs`: the n that the percentile needs and did not have, 0 where n is enough."""
+    """One figure for a table, with its interval or, in `needs`, the n that its percentile needs and did not have."""
 
     figure: str
     interval: str = ""
     needs: int = 0
 
-    @property
-    def remark(self) -> str:
-        """What stands beside the figure: how sure it is, or why it is not."""
-        return f"needs n ≥ {self.needs}" if self.needs else self.interval
+
+class Remark(Struct, frozen=True, kw_only=True):
+    """What stands beneath a table about some of its rows: once, whatever the number of rows that it is true of.
+
+    `kind` is "invalid", "error" or "note". `who` names the rows; "" stands for every row of the table.
+    """
+
+    kind: str
+    who: str
+    text: str
 
 
 def cell(spread: Spread, percentile: str) -> Cell:
@@ -64,12 +71,13 @@ def cell(spread: Spread, percentile: str) -> Cell:
     value: float | None = getattr(spread, percentile)
     if value is None:
         return Cell(figure=MISSING)
-    low, high = spread.ci95.get(percentile, (None, None))
+    needs = spread.needs.get(percentile, 0)
+    low, high = (None, None) if needs else spread.ci95.get(percentile, (None, None))
     bounds = [number(bound) if bound is not None else "?" for bound in (low, high)]
     return Cell(
         figure=number(value),
         interval="" if low is None and high is None else "–".join(bounds),
-        needs=spread.needs.get(percentile, 0),
+        needs=needs,
     )
 
 
@@ -83,14 +91,12 @@ class Level(Struct, frozen=True, kw_only=True):
     @property
     def title(self) -> str:
         """For a heading: "Concurrency 8", "2.5 requests/s"."""
-        if self.load is None:
-            return "Arrivals from a trace"
-        return f"{self.load:g} requests/s" if self.open_loop else f"Concurrency {self.load:g}"
+        return level_title(self.conditions[0])
 
     @property
-    def first_token(self) -> str:
-        """What TTFT is called at this level; it counts from another moment in an open loop."""
-        return "TTFT from due" if self.open_loop else "TTFT"
+    def heading(self) -> str:
+        """The title of a table, which says where TTFT counts from another moment."""
+        return self.title + (", TTFT from when a request was due" if self.open_loop else "")
 
 
 def levels(run: Run) -> list[Level]:
@@ -104,6 +110,35 @@ def levels(run: Run) -> list[Level]:
     ]
 
 
+def remarks(level: Level) -> list[Remark]:
+    """What a reader of this table should know: what is INVALID first, then errors, then notes."""
+    said = [("invalid", reason, c) for c in level.conditions for reason in c.invalid]
+    said += [("error", _errors_of(c, kind), c) for c in level.conditions for kind in c.error_kinds]
+    said += [("note", note, c) for c in level.conditions for note in (*c.notes, *_too_few(c))]
+    found: dict[tuple[str, str], list[str]] = {}
+    for kind, text, c in said:
+        found.setdefault((kind, text), []).append(c.target)
+    everyone = [c.target for c in level.conditions]
+    return [
+        Remark(kind=kind, who="" if who == everyone and who[1:] else ", ".join(who), text=text)
+        for (kind, text), who in found.items()
+    ]
+
+
+def _errors_of(condition: ConditionFindings, kind: str) -> str:
+    example = condition.error_examples.get(kind, "")
+    return f"{condition.error_kinds[kind]} × {kind}{f': {example}' if example else ''}"
+
+
+def _too_few(condition: ConditionFindings) -> list[str]:
+    """Which figures of a row in the table rest on too few requests."""
+    needed: dict[str, int] = {}
+    for spread in (ttft(condition), condition.tps):
+        needed |= spread.needs if spread.n else {}
+    said = [f"{name} (needs {needed[name]})" for name in ("p50", "p95") if name in needed]
+    return [f"too few requests for {listed(said)}."] if said else []
+
+
 def open_loop(condition: Loaded) -> bool:
     """Whether requests left on a schedule, whatever the target did."""
     return condition.concurrency is None
@@ -112,6 +147,13 @@ def open_loop(condition: Loaded) -> bool:
 def load(condition: Loaded) -> float | None:
     """The concurrency, or in an open loop the rate in requests/s; None for a trace."""
     return condition.rate if condition.concurrency is None else condition.concurrency
+
+
+def level_title(condition: Loaded) -> str:
+    """The load as a heading."""
+    if condition.concurrency is not None:
+        return f"Concurrency {condition.concurrency}"
+    return "Arrivals from a trace" if condition.rate is None else f"{condition.rate:g} requests/s"
 
 
 def load_words(condition: Loaded) -> str:
@@ -131,15 +173,30 @@ def ttft(condition: ConditionFindings) -> Spread:
     return condition.ttft_due_ms if open_loop(condition) else condition.ttft_ms
 
 
+def tps(condition: ConditionFindings) -> Spread:
+    """The tokens per second of a request."""
+    return condition.tps
+
+
 def errors(condition: ConditionFindings) -> str:
     """ "0", or "3 of 50"."""
     return f"{condition.errors} of {condition.requests}" if condition.errors else "0"
 
 
-def statements(run: Run) -> list[str]:
-    """The findings as sentences, less those that say again why a row is INVALID: its row says so."""
-    reasons = [reason for condition in run.conditions for reason in condition.invalid]
-    return [sentence for sentence in run.statements if not any(reason in sentence for reason in reasons)]
+def caveats(run: Run) -> list[str]:
+    """What a reader must know of targets that are not what their names suggest."""
+    return [
+        sentence
+        for beginning, sentence in (
+            (SIMULATED, "sim/… are simulated after published figures: no provider was measured."),
+            (
+                ENGINE,
+                "engine/… is llama.cpp on this machine with a toy model of random weights: its streams are real, its "
+                "speed is comparable with no provider's, so it is ranked apart.",
+            ),
+        )
+        if any(target.startswith(beginning) for target in targets(run))
+    ]
 
 
 def asked_command(run: Run) -> str:
@@ -149,13 +206,21 @@ def asked_command(run: Run) -> str:
 
 
 def flat(settings: object, prefix: str = "") -> list[tuple[str, str]]:
-    """Nested settings as rows of a table: {"slo": {"ttft": 300}} becomes [("slo.ttft", "300")]."""
+    """Nested settings as rows of a table: {"slo": {"ttft": 300}} becomes [("slo.ttft", "300")].
+
+    Of a list of records each is one row, named by its "name". What is empty is left out.
+    """
     if isinstance(settings, dict):
-        rows = [flat(value, f"{prefix}.{key}" if prefix else str(key)) for key, value in settings.items()]
-        return [row for group in rows for row in group]
-    if isinstance(settings, list | tuple):
-        return [(prefix, ", ".join(str(value) for value in settings))]
-    return [(prefix, MISSING if settings is None else str(settings))]
+        nested = [flat(value, f"{prefix}.{key}" if prefix else str(key)) for key, value in settings.items()]
+        return [row for group in nested for row in group]
+    if isinstance(settings, list | tuple) and settings and all(isinstance(record, dict) for record in settings):
+        return [_record(record, f"{prefix}.{record.get('name', i)}") for i, record in enumerate(settings, 1)]
+    said = ", ".join(map(str, settings)) if isinstance(settings, list | tuple) else str(settings)
+    return [] if settings is None or not said else [(prefix, said)]
+
+
+def _record(record: dict[str, object], name: str) -> tuple[str, str]:
+    return name, ", ".join(f"{key} {value}" for key, value in flat(record) if key != "name")
 
 
 def instrument_sentences(run: Run) -> list[str]:
@@ -166,11 +231,11 @@ def instrument_sentences(run: Run) -> list[str]:
     sentences = [_clock_sentence(readings)]
     for text, values in (
         (
-            "Bytes that had arrived waited up to {0} ms (p50), {1} ms (p99) and at the very most {2} ms to be read.",
+            "Bytes that had arrived waited up to {0} ms (p50), {1} ms (p99), {2} ms (most).",
             [worst(readings, of) for of in (lambda i: i.lag_p50_ms, lambda i: i.lag_p99_ms, lambda i: i.lag_max_ms)],
         ),
         (
-            "Requests left up to {0} ms (p50) and {1} ms (p99) after they were due, connecting included.",
+            "Requests left up to {0} ms (p50), {1} ms (p99) after they were due.",
             [worst(readings, of) for of in (lambda i: i.late_p50_ms, lambda i: i.late_p99_ms)],
         ),
         (
@@ -196,7 +261,7 @@ def worst(readings: Sequence[Instrument], of: Callable[[Instrument], float | Non
 def _clock_sentence(readings: Sequence[Instrument]) -> str:
     by_kernel = sum(reading.kernel_time for reading in readings)
     if by_kernel == len(readings):
-        return "Arrival times are the kernel's own, so the time that bytes waited for us is not in the figures."
+        return "Arrival times are the kernel's: how long bytes waited for us is not in the figures."
     where = "No condition has" if not by_kernel else f"Only {by_kernel} of {len(readings)} conditions have"
     return (
         f"{where} arrival times from the kernel; elsewhere they are the moment we read, "

@@ -16,8 +16,13 @@ from splitsecond.report.rows import MISSING, number
 from splitsecond.report.series import STAGES, STEPS
 from splitsecond.report.theme import LIGHT, SHAPES
 
-STATEMENTS_SHOWN = 6
+DERIVED = ("command", "conditions.", "notes")
+"""What of a run's settings stands elsewhere on the page."""
+STATEMENTS_SHOWN = 8
 """So many sentences still leave the first table in sight."""
+
+ONE_TOKEN_PER_EVENT = 1.05
+"""Up to this many tokens per event a stream counts as one token at a time."""
 
 Pictures = Mapping[str, Picture]
 Column = tuple[str, Callable[[ConditionFindings], str | Markup]]
@@ -51,7 +56,7 @@ def body(run: Run, pictures: Pictures) -> Markup:
                 "throughput",
                 "One user or many",
                 "Batching trades the speed of one request for the throughput of all. Further right is faster for one, "
-                "further up is more for all.",
+                "further up is more for all; the larger the mark, the more load.",
             ),
             _stages(run, pictures),
             _plotted(
@@ -84,6 +89,7 @@ def _opening(run: Run) -> Markup:
         + (f"{failed:,} of them failed." if failed else "None of them failed.")
     )
     parts = [tag("h1", title(run)), tag("p", what if run.conditions else "Nothing was measured.", class_="lead")]
+    parts += [tag("p", sentence, class_="note") for sentence in rows.caveats(run)]
     if not run.finished:
         parts.append(tag("p", "This run was stopped before its end: the figures are of what had finished."))
     return tag("header", *parts)
@@ -91,7 +97,7 @@ def _opening(run: Run) -> Markup:
 
 def _verdict(run: Run) -> Markup:
     """The banner where something is INVALID, and the sentences: the first few in sight, the others a click away."""
-    said = [tag("li", statement) for statement in rows.statements(run)]
+    said = [tag("li", statement) for statement in run.statements]
     parts: list[Markup] = [_banner(run)] if run.invalid or any(c.invalid for c in run.conditions) else []
     if said:
         parts.append(tag("ul", *said[:STATEMENTS_SHOWN], class_="verdict"))
@@ -109,34 +115,35 @@ def _banner(run: Run) -> Markup:
         reasons.append(tag("li", name, " ".join(condition.invalid)))
     heading = "INVALID" if run.invalid else f"INVALID: {len(spoilt)} of {_plural(len(run.conditions), 'row')}"
     words = tag("p", "These figures must not be relied on:")
-    return tag("div", tag("h2", heading), words, tag("ul", *reasons), class_="invalid", role="alert")
+    return tag("div", tag("h2", heading), words, tag("ul", *reasons), class_="invalid", role="alert", id="invalid")
 
 
 def _tables(run: Run) -> Markup:
     parts = [_legend(run, "targets")]
     for level in rows.levels(run):
-        head = [
-            "target",
-            f"{level.first_token} p50, ms",
-            "TPS p50",
-            f"{level.first_token} p95, ms",
-            "TPS p95",
-            "system tokens/s",
-            "errors",
-        ]
-        parts += [
-            tag("h3", level.title),
-            _table(f"Figures at {level.title.lower()}", head, [row for c in level.conditions for row in _rows(run, c)]),
-        ]
+        head = ["target", "TTFT p50, ms", "TPS p50", "TTFT p95, ms", "TPS p95", "system tokens/s", "errors"]
+        caption = f"Figures at {level.title.lower()}"
+        body = [_row(run, c) for c in level.conditions]
+        parts += [tag("h3", level.heading), _table(caption, head, body), *_remarks(level)]
     note = (
-        "Beneath each figure stands its 95 % confidence interval. A figure in grey rests on too few requests; "
-        "what it needs stands beneath it. p95 of TPS is the slow tail: 95 % of requests were at least this fast."
+        "Beneath a figure stands its 95 % confidence interval. A figure in grey rests on too few requests. "
+        "p95 of TPS is the slow tail: 95 % of requests were at least this fast."
     )
     more = tag("details", tag("summary", "More figures"), *(_more(run)))
     return _section("figures", "Figures", *parts, tag("p", note, class_="note"), more)
 
 
-def _rows(run: Run, condition: ConditionFindings) -> list[Markup]:
+def _remarks(level: rows.Level) -> list[Markup]:
+    """What stands beneath a table; why a row is INVALID stands in the banner, and errors have a section."""
+    said = [
+        tag("li", f"{remark.who}: {remark.text}" if remark.who else remark.text[:1].upper() + remark.text[1:])
+        for remark in rows.remarks(level)
+        if remark.kind == "note"
+    ]
+    return [tag("ul", *said, class_="remarks")] if said else []
+
+
+def _row(run: Run, condition: ConditionFindings) -> Markup:
     figures: list[tuple[Spread, str]] = [
         (rows.ttft(condition), "p50"),
         (condition.tps, "p50"),
@@ -145,29 +152,30 @@ def _rows(run: Run, condition: ConditionFindings) -> list[Markup]:
     ]
     name = [_swatch(run, condition.target), condition.target]
     if condition.invalid:
-        name.append(tag("span", "INVALID", class_="badge"))
+        name.append(tag("a", "INVALID", class_="badge", href="#invalid"))
     cells = [
         tag("th", *name, scope="row"),
         *(_cell(spread, percentile) for spread, percentile in figures),
         tag("td", number(condition.output_tokens_per_s)),
         tag("td", rows.errors(condition), **({"class_": "bad"} if condition.errors else {})),
     ]
-    remarks = [("INVALID: " + reason, "remark bad") for reason in condition.invalid]
-    remarks += [(note, "remark") for note in condition.notes]
-    return [
-        tag("tr", *cells),
-        *(tag("tr", tag("td", tag("span", text), colspan=len(cells), class_=look)) for text, look in remarks),
-    ]
+    return tag("tr", *cells)
 
 
 def _cell(spread: Spread, percentile: str) -> Markup:
     cell = rows.cell(spread, percentile)
-    content = [cell.figure, *([tag("small", cell.remark)] if cell.remark else [])]
+    content = [cell.figure, *([tag("small", cell.interval)] if cell.interval else [])]
     return tag("td", *content, **({"class_": "weak"} if cell.needs else {}))
 
 
 def _spread(of: Callable[[ConditionFindings], Spread], percentile: str = "p50") -> Callable[[ConditionFindings], str]:
     return lambda condition: rows.cell(of(condition), percentile).figure
+
+
+def _itl_per_token(condition: ConditionFindings, percentile: str) -> str:
+    """Only where it is another figure than the raw one."""
+    apart = (condition.tokens_per_event or 1.0) > ONE_TOKEN_PER_EVENT
+    return rows.cell(condition.itl_per_token_ms, percentile).figure if apart else MISSING
 
 
 MORE: Sequence[tuple[str, Sequence[Column]]] = (
@@ -190,6 +198,8 @@ MORE: Sequence[tuple[str, Sequence[Column]]] = (
             ("ITL p50, ms", _spread(lambda c: c.itl_ms)),
             ("ITL p95, ms", _spread(lambda c: c.itl_ms, "p95")),
             ("ITL p99, ms", _spread(lambda c: c.itl_ms, "p99")),
+            ("ITL per token p50, ms", lambda c: _itl_per_token(c, "p50")),
+            ("ITL per token p95, ms", lambda c: _itl_per_token(c, "p95")),
             ("total TPS p50", _spread(lambda c: c.total_tps)),
             ("tokens per event", lambda c: number(c.tokens_per_event)),
         ),
@@ -339,7 +349,7 @@ def _again(run: Run) -> Markup:
     if command := rows.asked_command(run):
         parts.append(tag("pre", tag("code", command), tabindex=0))
     for caption, held in (("Settings", run.asked), ("Environment", run.environment)):
-        settings = [(name, value) for name, value in rows.flat(held) if name not in {"", "command"}]
+        settings = [(name, value) for name, value in rows.flat(held) if not name.startswith(DERIVED)]
         if settings:
             body = [tag("tr", tag("th", name, scope="row"), tag("td", value)) for name, value in settings]
             parts += [tag("h3", caption), _table(caption, ["name", "value"], body, prose=True)]

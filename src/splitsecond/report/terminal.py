@@ -2,168 +2,200 @@
 
 The form of the table is that of General Compute's "LLM Token Generation Speed" (June 2025): TTFT and TPS at p50 and at
 p95, with what that article leaves out: intervals, system throughput, errors. A figure that n is too small for is dim.
-On a narrow console an interval stands under its figure instead of beside it.
+
+A console may be narrow, so a table has several forms, the widest with an interval beside each figure, the narrowest
+with it beneath and a target's name on two lines; the first form in which every table of the run fits is taken.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from msgspec import Struct
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from splitsecond.analysis.compare import Comparison, ConditionChange, FigureChange
-from splitsecond.analysis.figures import FIGURES
-from splitsecond.analysis.findings import ConditionFindings, Run
+from splitsecond.analysis.findings import Run
 from splitsecond.analysis.wording import change
 from splitsecond.report import rows
-from splitsecond.report.rows import Cell, printable
+from splitsecond.report.rows import MISSING, printable
 
-NARROW = 110
-"""Columns below which intervals go under their figures."""
+COLUMNS = (("TTFT", "ms"), ("TPS", "tokens/s"))
+LOOKS = {"invalid": "red", "error": "yellow", "note": "dim"}
+SHORTEST_NAME = 12
+MORE_THAN_ANY_CONSOLE = 10_000
 
-COMPARED = {False: ("ttft_ms", "tps", "e2e_ms"), True: ("ttft_due_ms", "tps", "response_ms")}
-"""What of a comparison a person is shown, in a closed and in an open loop; the rest stands in its JSON."""
 
-TOTALS = {"output_tokens_per_s": "system tokens/s", "requests_per_s": "requests/s", "errors": "errors"}
+class Form(Struct, frozen=True, kw_only=True):
+    """How wide a table may be: what a figure's remark stands beside or beneath, a name on one line or two."""
+
+    beside: bool
+    whole_names: bool
+
+
+FORMS = (
+    Form(beside=True, whole_names=True),
+    Form(beside=False, whole_names=True),
+    Form(beside=False, whole_names=False),
+)
+
+
+class Figure(Struct, frozen=True, kw_only=True):
+    """One place in a table: a figure, and in smaller print what stands with it."""
+
+    text: str
+    look: str = ""
+    remark: str = ""
+    remark_look: str = "dim"
 
 
 def run_table(run: Run, console: Console, files: Sequence[Path] = ()) -> None:
     """Print what a run showed, for a person; `files` are where the rest of it stands."""
-    for level in rows.levels(run):
-        console.print(_level_table(level, wide=console.width >= NARROW))
-        for condition in level.conditions:
-            _remarks(condition, console)
+    levels = rows.levels(run)
+    tables = _fitting(console, lambda form: [_level_table(level, form) for level in levels])
+    for level, table in zip(levels, tables, strict=True):
+        console.print(table)
+        for remark in rows.remarks(level):
+            who = remark.who or ("both" if len(level.conditions) == 2 else f"all {len(level.conditions)}")
+            reason = f"INVALID: {remark.text}" if remark.kind == "invalid" else remark.text
+            _item(console, "  ", f"{who}: {reason}", LOOKS[remark.kind])
         console.print()
-    if weak := _too_few(run):
-        console.print(Text(f"Dim, n < {weak}: too few requests for the figure; it needs that many.\n", "dim"))
     for reason in run.invalid:
-        console.print(Text(f"INVALID: {printable(reason)}", "bold red"))
-    said = rows.statements(run)
-    for statement in said:
-        console.print(Text(f"• {printable(statement)}"))
-    if said or run.invalid:
-        console.print()
+        _item(console, "INVALID: ", reason, "bold red")
+    for statement in run.statements:
+        _item(console, "• ", statement)
     if not run.finished:
-        console.print(Text("This run was stopped before its end: the figures are of what had finished.", "yellow"))
-    for sentence in rows.instrument_sentences(run):
-        console.print(Text(sentence, "dim"))
+        _item(console, "• ", "This run was stopped before its end: the figures are of what had finished.", "yellow")
+    if run.statements or run.invalid or not run.finished:
+        console.print()
+    for sentence in (*rows.caveats(run), *rows.instrument_sentences(run)):
+        _item(console, "", sentence, "dim")
     for path in files:
         console.print(Text(str(path), "cyan"), soft_wrap=True)
 
 
 def comparison_table(comparison: Comparison, console: Console) -> None:
-    """Print what changed between two runs, a table for each row that both have; what chance explains is dim."""
+    """Print what changed between two runs: the figures of the second, and with each how far it moved."""
+    levels: dict[str, list[ConditionChange]] = {}
     for changed in comparison.conditions:
-        title = Text(f"{printable(changed.target)}, {rows.load_words(changed)}", "bold")
-        table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-        table.add_column("figure")
-        for heading in ("before", "after", "change", "95 % interval", "p"):
-            table.add_column(heading, justify="right")
-        for figure in changed.figures:
-            if _compared(changed, figure):
-                table.add_row(*_change_row(figure))
-        for total in changed.totals:
-            table.add_row(
-                TOTALS.get(total.figure, total.figure),
-                rows.number(total.before),
-                rows.number(total.after),
-                _change(total.change),
-            )
+        levels.setdefault(rows.load_words(changed), []).append(changed)
+    tables = _fitting(console, lambda form: [_change_table(shown, form) for shown in levels.values()])
+    for shown, table in zip(levels.values(), tables, strict=True):
         console.print(table)
-        for note in changed.notes:
-            console.print(Text(f"  {printable(note)}", "yellow"))
+        for changed in shown:
+            for note in changed.notes:
+                _item(console, "  ", f"{changed.target}: {note}", "yellow")
+        console.print()
     for which, missing in (("before", comparison.only_before), ("after", comparison.only_after)):
-        for name in missing:
-            console.print(Text(f"Only in the run {which}: {printable(name)}", "yellow"))
+        if missing:
+            _item(console, "", f"Only in the run {which}: {', '.join(missing)}.", "yellow")
     for statement in comparison.statements:
-        console.print(Text(f"• {printable(statement)}"))
+        _item(console, "• ", statement)
+    if comparison.conditions:
+        _item(console, "", "Dim: chance may explain the change. System tokens/s and errors are not tested.", "dim")
 
 
-def _compared(changed: ConditionChange, figure: FigureChange) -> bool:
-    return figure.percentile in {"p50", "p95"} and figure.figure in COMPARED[rows.open_loop(changed)]
+def _fitting(console: Console, tables: Callable[[Form], list[Table]]) -> list[Table]:
+    """The tables in the first form in which all of them fit the console, else in the narrowest."""
+    *wider, narrowest = FORMS
+    unlimited = console.options.update(max_width=MORE_THAN_ANY_CONSOLE)
+    for form in wider:
+        made = tables(form)
+        if all(console.measure(table, options=unlimited).maximum <= console.width for table in made):
+            return made
+    return tables(narrowest)
+
+
+def _item(console: Console, mark: str, text: str, look: str = "") -> None:
+    """A sentence with a mark before it, whose further lines stand beneath its first."""
+    lines = Text(printable(text), look).wrap(console, console.width - len(mark))
+    for i, line in enumerate(lines):
+        line.rstrip()
+        console.print(Text(mark if i == 0 else " " * len(mark), look) + line, soft_wrap=True)
+
+
+def _level_table(level: rows.Level, form: Form) -> Table:
+    columns = [
+        [_figure(rows.cell(of(c), percentile)) for c in level.conditions]
+        for percentile in ("p50", "p95")
+        for of in (rows.ttft, rows.tps)
+    ]
+    columns.append([Figure(text=rows.number(c.output_tokens_per_s)) for c in level.conditions])
+    columns.append([Figure(text=rows.errors(c), look="red" if c.errors else "") for c in level.conditions])
+    names = [(c.target, bool(c.invalid)) for c in level.conditions]
+    return _table(level.heading, names, columns, form)
+
+
+def _figure(cell: rows.Cell) -> Figure:
+    return Figure(text=cell.figure, look="dim" if cell.needs else "", remark=cell.interval)
+
+
+def _change_table(shown: Sequence[ConditionChange], form: Form) -> Table:
+    level = shown[0]
+    ttft = "ttft_due_ms" if rows.open_loop(level) else "ttft_ms"
+    columns = [
+        [_moved(c, figure, percentile) for c in shown] for percentile in ("p50", "p95") for figure in (ttft, "tps")
+    ]
+    totals = [{total.figure: total for total in c.totals} for c in shown]
+    for name in ("output_tokens_per_s", "errors"):
+        found = [each.get(name) for each in totals]
+        columns.append(
+            [Figure(text=rows.number(t.after), remark=_change(t.change)) if t else Figure(text=MISSING) for t in found]
+        )
+    title = f"{rows.level_title(level)}: the second run, and how it differs from the first"
+    return _table(title, [(c.target, False) for c in shown], columns, form)
+
+
+def _moved(changed: ConditionChange, figure: str, percentile: str) -> Figure:
+    found = [f for f in changed.figures if (f.figure, f.percentile) == (figure, percentile)]
+    if not found:
+        return Figure(text=MISSING)
+    (moved,) = found
+    return Figure(text=rows.number(moved.after), remark=_change(moved.change), remark_look=_change_look(moved))
+
+
+def _change_look(moved: FigureChange) -> str:
+    return ("green" if moved.better else "red") if moved.real else "dim"
 
 
 def _change(value: float | None) -> str:
-    return rows.MISSING if value is None else change(value)
+    return "" if value is None else change(value)
 
 
-def _change_row(figure: FigureChange) -> list[Text]:
-    look = ("green" if figure.better else "red") if figure.real else "dim"
-    interval = "" if figure.ci95 is None else " to ".join(map(change, figure.ci95))
-    chance = (
-        rows.MISSING if figure.p_value is None else f"{figure.p_value:.3f}" if figure.p_value >= 0.001 else "< 0.001"
-    )
-    shown = FIGURES[figure.figure]
-    return [
-        Text(f"{shown.label} {figure.percentile}, {shown.unit}"),
-        Text(rows.number(figure.before)),
-        Text(rows.number(figure.after)),
-        Text(_change(figure.change), look),
-        Text(interval, "dim"),
-        Text(chance, "dim"),
-    ]
-
-
-def _too_few(run: Run) -> str:
-    """The numbers of requests that figures of the tables would have needed, as "72"."""
-    spreads = [spread for c in run.conditions for spread in (rows.ttft(c), c.tps) if spread.n]
-    needed = {spread.needs[name] for spread in spreads for name in ("p50", "p95") if name in spread.needs}
-    return " or ".join(map(str, sorted(needed)))
-
-
-def _level_table(level: rows.Level, *, wide: bool) -> Table:
-    table = Table(title=level.title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
-    table.collapse_padding = not wide
-    table.add_column("target", overflow="fold")
-    table_cells = [[_name(c, wide=wide) for c in level.conditions]]
+def _table(title: str, names: Sequence[tuple[str, bool]], columns: Sequence[list[Figure]], form: Form) -> Table:
+    """A table of targets. `names`: each with whether it is INVALID."""
+    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+    table.collapse_padding = not form.beside
+    table.add_column("target", overflow="fold", no_wrap=form.whole_names, min_width=SHORTEST_NAME)
     for percentile in ("p50", "p95"):
-        waits = [rows.cell(rows.ttft(c), percentile) for c in level.conditions]
-        paces = [rows.cell(c.tps, percentile) for c in level.conditions]
-        table.add_column(f"{level.first_token} {percentile}\nms", justify="right", no_wrap=True)
-        table.add_column(f"TPS {percentile}\ntokens/s", justify="right", no_wrap=True)
-        table_cells += [_figures(waits, wide=wide), _figures(paces, wide=wide)]
+        for figure, unit in COLUMNS:
+            table.add_column(f"{figure} {percentile}\n{unit}", justify="right", no_wrap=True)
     table.add_column("system\ntokens/s", justify="right", no_wrap=True)
     table.add_column("errors", justify="right", no_wrap=True)
-    table_cells.append([Text(rows.number(c.output_tokens_per_s)) for c in level.conditions])
-    table_cells.append([Text(rows.errors(c), "red" if c.errors else "") for c in level.conditions])
-    for row in zip(*table_cells, strict=True):
+    texts = [[_name(target, invalid, form) for target, invalid in names], *(_texts(c, form) for c in columns)]
+    for row in zip(*texts, strict=True):
         table.add_row(*row)
     return table
 
 
-def _name(condition: ConditionFindings, *, wide: bool) -> Text:
-    target = printable(condition.target)
-    name = Text(target if wide else target.replace("/", "/\n", 1))
-    if condition.invalid:
+def _name(target: str, invalid: bool, form: Form) -> Text:
+    name = Text(printable(target) if form.whole_names else printable(target).replace("/", "/\n", 1))
+    if invalid:
         name.append(" INVALID", "bold red")
     return name
 
 
-def _figures(cells: Sequence[Cell], *, wide: bool) -> list[Text]:
-    """One column of figures, each with its interval beside it (padded, so that the figures align) or beneath it."""
-    remarks = [f"n < {cell.needs}" if cell.needs else cell.interval for cell in cells]
-    width = max(map(len, remarks))
+def _texts(column: Sequence[Figure], form: Form) -> list[Text]:
+    """One column, each remark beside its figure (padded, so that the figures align) or beneath it."""
+    width = max(len(figure.remark) for figure in column)
     texts = []
-    for cell, remark in zip(cells, remarks, strict=True):
-        text = Text(cell.figure, "dim" if cell.needs else "")
-        if wide and width:
-            text.append("  " + remark.ljust(width), "dim")
-        elif remark:
-            text.append("\n" + remark, "dim")
+    for figure in column:
+        text = Text(figure.text, figure.look)
+        if form.beside and width:
+            text.append("  " + figure.remark.ljust(width), figure.remark_look)
+        elif figure.remark:
+            text.append("\n" + figure.remark, figure.remark_look)
         texts.append(text)
     return texts
-
-
-def _remarks(condition: ConditionFindings, console: Console) -> None:
-    """What stands beneath a table about one of its rows."""
-    target = printable(condition.target)
-    for reason in condition.invalid:
-        console.print(Text(f"  {target} INVALID: {printable(reason)}", "red"))
-    for kind, count in condition.error_kinds.items():
-        example = condition.error_examples.get(kind, "")
-        said = f": {printable(example)}" if example else ""
-        console.print(Text(f"  {target} {count} × {printable(kind)}{said}", "yellow"))
-    for note in condition.notes:
-        console.print(Text(f"  {target}: {printable(note)}", "dim"))
