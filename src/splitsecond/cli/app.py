@@ -70,4 +70,8 @@ for command in (bench, demo, compare, report, doctor, simulate):
 
 def main() -> None:
     """Runs the command line and exits with its code."""
+    for argument in sys.argv[1:]:
+        if not argument.isascii() and "\\udc" in ascii(argument):  # how Python keeps bytes that are not UTF-8
+            typer.echo(f"splitsecond: got {argument!a}, expected UTF-8 text", err=True)
+            sys.exit(2)
     app()

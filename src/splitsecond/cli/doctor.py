@@ -102,6 +102,8 @@ def _try_targets(names: list[str], endpoint: "Endpoint | None") -> "list[tuple[s
 
 async def _try(spec: "TargetSpec") -> "tuple[list[Observation], str]":
     """A cold request and a warm one, for eight tokens each."""
+    from contextlib import closing
+
     from splitsecond import clock
     from splitsecond.errors import Fault
     from splitsecond.service import Call
@@ -110,13 +112,12 @@ async def _try(spec: "TargetSpec") -> "tuple[list[Observation], str]":
     seen: list[Observation] = []
     body = {"messages": [{"role": "user", "content": "Count from one to ten."}], "max_tokens": 8}
     try:
-        target = connect(spec, seen.append)
-        for turn in ("cold", "warm"):
-            async with await target(Call(id=turn, body=body, start_ns=clock.now_ns())) as reply:
-                await reply.finished()
-            if not seen[-1].ok and seen[-1].fault is not None:
-                return seen, f"{spec.name}: {seen[-1].fault.message}. {seen[-1].fault.hint}"
-        target.close()
+        with closing(connect(spec, seen.append)) as target:
+            for turn in ("cold", "warm"):
+                async with await target(Call(id=turn, body=body, start_ns=clock.now_ns())) as reply:
+                    await reply.finished()
+                if not seen[-1].ok and seen[-1].fault is not None:
+                    return seen, f"{spec.name}: {seen[-1].fault.message}. {seen[-1].fault.hint}".rstrip()
     except Fault as fault:
         return seen, str(fault)
     return seen, ""

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from splitsecond import __version__, clock
 from splitsecond.analysis.asked import AskedCondition
-from splitsecond.analysis.findings import Run
+from splitsecond.analysis.findings import SCHEMA, Run
 from splitsecond.analysis.run import summarise
 from splitsecond.analysis.slo import Slo, parse_slo
 from splitsecond.analysis.statements import statements
@@ -231,6 +231,8 @@ def recompute(path: Path, *, slo: str = "") -> tuple[Run, list[Observation]]:
     Raises `CallerFault` where the folder holds no run.
     """
     run = read_run(path, Run)
+    if run.schema != SCHEMA:
+        raise CallerFault(f"{path}: got the schema {run.schema!r}, expected {SCHEMA!r}", kind="bad_run")
     path = run_folder(path)
     try:
         asked = msgspec.convert(run.asked, Asked)

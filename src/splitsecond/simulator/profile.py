@@ -149,7 +149,8 @@ def _from_file(path: Path) -> Profile:
     try:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise CallerFault(f"cannot read the profile {path}: {error}", kind="unreadable_profile") from error
+        why = error.strerror if isinstance(error, OSError) else error
+        raise CallerFault(f"cannot read the profile {path}: {why}", kind="unreadable_profile") from error
     return parse(text, name=path.stem, where=str(path))
 
 

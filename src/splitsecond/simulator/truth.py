@@ -52,7 +52,9 @@ class Truth:
             try:
                 self._file = log.open("ab", buffering=0)
             except OSError as error:
-                raise CallerFault(f"cannot write the log {log}: {error}", kind="unwritable_log") from error
+                raise CallerFault(
+                    f"cannot write the log {log}: {error.strerror or error}", kind="unwritable_log"
+                ) from error
 
     def keep(self, record: Record) -> None:
         """File a record. A log that cannot be written any more is said so on stderr, once, and given up."""

@@ -126,7 +126,7 @@ def read_run(path: Path, kind: type[T]) -> T:
         raise CallerFault(
             f"no run at {path}: {error.strerror}", kind="no_run", hint="A run is a folder with run.json in it."
         ) from None
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise CallerFault(f"{file} is not a run of this version: {error}", kind="bad_run") from None
 
 
@@ -151,6 +151,6 @@ def _read_lines(file: Path, kind: type[T]) -> list[T]:
     for number, line in enumerate(whole.split(b"\n") if whole else (), start=1):
         try:
             found.append(decoder.decode(line))
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise CallerFault(f"{file}:{number}: {error}", kind="bad_run") from None
     return found

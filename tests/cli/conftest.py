@@ -1,0 +1,99 @@
+"""The command line as a user has it, in a folder of its own; a quick simulated provider; one run of it to look at."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import Struct
+from typer.testing import CliRunner
+
+from splitsecond.cli.app import app
+from splitsecond.simulator.process import Running, running
+
+QUICK = """
+title = "Quick"
+model = "quick"
+source = "a test"
+measured = "2025-06"
+output_tokens = 20
+
+[[table]]
+concurrency = 1
+ttft_ms = { p50 = 20, p95 = 22 }
+tps = { p50 = 800, p95 = 750 }
+"""
+
+
+class Ended(Struct):
+    """How a command ended: its exit code, and what it printed, with the line breaks of tables taken out of `words`."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def words(self) -> str:
+        """Everything it printed, on one line."""
+        return " ".join((self.out + " " + self.err).split())
+
+    @property
+    def complaint(self) -> str:
+        """The one line on standard error that says what went wrong. Fails where there is not exactly one."""
+        (line,) = self.err.splitlines()
+        assert line.startswith("splitsecond: ")
+        return line
+
+    @property
+    def json(self) -> Any:
+        """Standard output, read as JSON."""
+        return json.loads(self.out)
+
+
+Split = Callable[..., Ended]
+
+
+def run_splitsecond(*arguments: object) -> Ended:
+    """Run `splitsecond` in this process. An error that a user would see as a traceback is raised."""
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments], prog_name="splitsecond")
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return Ended(result.exit_code, result.stdout, result.stderr)
+
+
+@pytest.fixture
+def split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Split:
+    """`splitsecond` in an empty folder, without any key."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("GROQ_API_KEY", raising=False)
+    return run_splitsecond
+
+
+@pytest.fixture(scope="session")
+def quick_profile(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("profile") / "quick.toml"
+    path.write_text(QUICK)
+    return path
+
+
+@pytest.fixture(scope="session")
+def simulated(quick_profile: Path) -> Iterator[Running]:
+    with running(str(quick_profile)) as (found,):
+        yield found
+
+
+@pytest.fixture(scope="session")
+def endpoint(simulated: Running) -> list[str]:
+    """The options that name the quick provider."""
+    return ["--base-url", simulated.base_url, "--model", simulated.model, "--name", "quick"]
+
+
+@pytest.fixture(scope="session")
+def kept_run(endpoint: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run at concurrency 1 and 4, with its findings in out.json besides. Copy it before changing it."""
+    folder = tmp_path_factory.mktemp("kept") / "run"
+    load = ["-c", "1,4", "-n", 8, "--input-tokens", 64, "--output-tokens", 20, "--slo", "ttft=1s"]
+    ended = run_splitsecond("bench", *endpoint, *load, "--out", folder, "--json", folder.with_name("out.json"))
+    assert (ended.code, ended.err) == (0, "")
+    return folder
