@@ -1,10 +1,19 @@
+"""Runs that the tests of reports share, and whether there is a browser to look at them with.
+
+A machine without a browser leaves `in_chromium` out, except in CI, where a missing one must show.
+"""
+
+import os
 from collections.abc import Sequence
 
 import pytest
+from tests.report.browser import browser
 from tests.report.invented import invented_run
 
 from splitsecond.analysis.findings import Run
 from splitsecond.timing.observation import Observation
+
+collect_ignore = [] if browser() or "CI" in os.environ else ["in_chromium"]
 
 
 @pytest.fixture(scope="session")

@@ -68,7 +68,7 @@ caption Environment
 class Page(HTMLParser):
     """What a browser would make of the page: its outline, its text, its tags, and that they nest."""
 
-    VOID = frozenset({"meta", "br", "input"})
+    VOID = frozenset({"meta", "br", "input", "wbr"})
 
     def __init__(self, text: str) -> None:
         super().__init__(convert_charrefs=True)

@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from splitsecond.analysis.accuracy import TRUSTED_TPOT_SHARE, TRUSTED_TTFT_MS, Accuracy
+from splitsecond.analysis.wording import percent
 from splitsecond.clock import NS_PER_MS
 from splitsecond.report.rows import MISSING, number, printable, share
 from splitsecond.timing.observation import Observation
@@ -47,7 +48,7 @@ def accuracy_table(levels: Sequence[Accuracy], console: Console) -> None:
     console.print(Text(_highest(levels), "bold"))
     console.print(
         Text(
-            f"Trusted: TTFT within {TRUSTED_TTFT_MS:g} ms and TPOT within {share(TRUSTED_TPOT_SHARE)} at p99, no "
+            f"Trusted: TTFT within {TRUSTED_TTFT_MS:g} ms and TPOT within {percent(TRUSTED_TPOT_SHARE)} at p99, no "
             "request lost. Read lag is how long bytes waited for us; with kernel times it is not in the figures.",
             "dim",
         )

@@ -20,8 +20,15 @@ from splitsecond.report.rows import number, printable
 from splitsecond.timing.observation import Observation
 
 REFRESH_NS = NS_PER_S // 4
-SPARE_LINES = 3
-"""Lines of the screen that are left to the heading and to the prompt."""
+SPARE_LINES = 5
+"""Lines of the screen that are left to the headings and to the prompt."""
+BARS = (10, 20)
+"""How long a bar is where the console has fewer than `NARROW` columns, and where it has not."""
+NARROW = 100
+
+
+KNOWN_SHARE = 0.05
+"""Before this share of the requests has ended, their pace says nothing of the others."""
 
 
 class _Row:
@@ -91,16 +98,17 @@ class Progress:
 
     def _table(self) -> Table:
         done, total = sum(r.done for r in self._rows.values()), sum(r.total for r in self._rows.values())
-        table = Table(box=None, pad_edge=False, header_style="dim")
         heading = f"{done}/{total} requests{self._time_to_go(done, total)}"
-        table.add_column(heading, overflow="ellipsis", no_wrap=True, ratio=1)
-        table.add_column("", width=20)
-        for heading in ("done", "TTFT p50 ms", "TPS p50", "errors"):
-            table.add_column(heading, justify="right", no_wrap=True)
+        table = Table(title=heading, title_justify="left", title_style="", box=None, pad_edge=False, header_style="dim")
+        table.add_column("", overflow="ellipsis", no_wrap=True)
+        bar = BARS[self._console.width >= NARROW]
+        table.add_column("", width=bar)
+        for heading in ("\ndone", "TTFT\np50 ms", "TPS\np50", "\nerrors"):
+            table.add_column(heading, justify="right", no_wrap=True, min_width=max(map(len, heading.split("\n"))))
         for condition, row in self._in_sight():
             table.add_row(
                 Text(printable(condition)),
-                ProgressBar(total=max(row.total, 1), completed=row.done, width=20),
+                ProgressBar(total=max(row.total, 1), completed=row.done, width=bar),
                 f"{row.done}/{row.total}",
                 number(median(row.ttft_ms) if row.ttft_ms else None),
                 number(median(row.tps) if row.tps else None),
@@ -116,8 +124,8 @@ class Progress:
         return sorted(self._rows.items(), key=lambda item: (item[1].done >= item[1].total, not item[1].done))[:room]
 
     def _time_to_go(self, done: int, total: int) -> str:
-        """By the pace so far; the first request has to end before there is one."""
-        if not done or done >= total:
+        """By the pace so far, once there is one."""
+        if done < total * KNOWN_SHARE or done >= total:
             return ""
         seconds = round((now_ns() - self._began) * (total - done) / done / NS_PER_S)
         return f", about {seconds // 60}:{seconds % 60:02d} to go"

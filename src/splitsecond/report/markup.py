@@ -13,7 +13,7 @@ class Markup(str):
     __slots__ = ()
 
 
-VOID = {"input", "meta", "br"}
+VOID = {"input", "meta", "br", "wbr"}
 
 
 def raw(text: str) -> Markup:

@@ -179,7 +179,11 @@ def throughput(run: Run) -> list[Picture]:
         _colour(run),
     )
     loads = _values(records, "load")
-    size = alt.Size("load:Q").scale(type="log", domain=[min(loads), max(loads) * 1.01], range=MARK_SIZES)
+    size = (
+        alt.Size("load:Q")
+        .scale(type="log", domain=[min(loads), max(loads) * 1.01], range=MARK_SIZES)
+        .legend(values=sorted(set(loads)), title="load", format="~g")
+    )
     path = base.mark_line(opacity=0.55).encode(alt.Order("load:Q"))
     hover = _tooltip(load="load", one="one request, tokens/s", all="system, tokens/s")
     dots = base.mark_point().encode(_shape(run), size, tooltip=hover)

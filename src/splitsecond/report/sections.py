@@ -150,7 +150,7 @@ def _row(run: Run, condition: ConditionFindings) -> Markup:
         (rows.ttft(condition), "p95"),
         (condition.tps, "p95"),
     ]
-    name = [_swatch(run, condition.target), condition.target]
+    name = _name(run, condition.target)
     if condition.invalid:
         name.append(tag("a", "INVALID", class_="badge", href="#invalid"))
     cells = [
@@ -242,7 +242,7 @@ def _condition_table(run: Run, heading: str, columns: Sequence[Column]) -> list[
     body = [
         tag(
             "tr",
-            tag("th", _swatch(run, c.target), c.target, scope="row"),
+            tag("th", *_name(run, c.target), scope="row"),
             tag("td", rows.load_words(c)),
             *(tag("td", of(c)) for _, of in kept),
         )
@@ -323,7 +323,7 @@ def _errors(run: Run) -> Markup:
     body = [
         tag(
             "tr",
-            tag("th", _swatch(run, c.target), c.target, scope="row"),
+            tag("th", *_name(run, c.target), scope="row"),
             tag("td", rows.load_words(c)),
             tag("td", kind),
             tag("td", f"{count} of {c.requests}"),
@@ -367,7 +367,7 @@ def _table(caption: str, head: Sequence[str], body: Sequence[Markup], *, prose: 
 
 def _legend(run: Run, kind: str) -> Markup:
     if kind == "targets":
-        entries = [tag("li", _swatch(run, target), target) for target in rows.targets(run)]
+        entries = [tag("li", *_name(run, target)) for target in rows.targets(run)]
     else:
         words = list(STAGES.values() if kind == "stages" else STEPS)
         colours = range(len(words) - 1, -1, -1)
@@ -383,6 +383,12 @@ SHAPE_PATHS = {
     "cross": "M4.2 1h3.6v3.2H11v3.6H7.8V11H4.2V7.8H1V4.2h3.2z",
     "triangle-down": "M1 1.5h10L6 10.5z",
 }
+
+
+def _name(run: Run, target: str) -> list[str]:
+    """A target with its mark. Where its name must be broken, it is after a slash."""
+    provider, *rest = target.split("/")
+    return [_swatch(run, target), provider, *(part for name in rest for part in ("/", tag("wbr"), name))]
 
 
 def _swatch(run: Run, target: str) -> Markup:

@@ -13,6 +13,7 @@
     const theme = shown();
     button.textContent = theme === "dark" ? "Light" : "Dark";
     let failed = 0;
+    delete root.dataset.drawn;
     for (const [name, spec] of Object.entries(specs)) {
       const place = document.getElementById(`plot-${name}`);
       views.get(name)?.finalize();
