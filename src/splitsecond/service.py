@@ -7,7 +7,8 @@ nothing has been shown to the client, so a policy may still change its mind. Onc
 caller: a stream of events that is closed exactly once.
 
 So a race is the first await to return, a fallback is ``except Fault``, a deadline for the first token is a deadline on
-the await. Cancelling the await closes the attempt's connection at once.
+the await. Cancelling the await closes the attempt's connection at once. Every service keeps the call's deadline itself,
+while it waits and while its reply is read, so that a policy only has to set it.
 """
 
 from collections.abc import Mapping
@@ -40,6 +41,11 @@ class Call(Struct, frozen=True, kw_only=True):
 
 class Reply(Protocol):
     """A stream of events, from the first one on, ending after `Done` or `Broken`. Closed exactly once."""
+
+    @property
+    def empty(self) -> bool:
+        """The answer ended well without a single token; known as soon as there is a reply."""
+        ...
 
     def __aiter__(self) -> Self: ...
 

@@ -11,8 +11,8 @@ By hand, as in a conversation: the test waits for the call, then says what happe
 By script, where there are many calls: `FakeService(script=lambda call: Script(ttft=0.2, tokens=10, tps=100))`.
 
 Steps follow one another: `after` counts seconds from the step before it (or from now, where that has passed). Every
-call leaves exactly one observation, made by the same `Timeline` as a real one; and `closed_at` shows whether, and when,
-the caller was done with the reply.
+call keeps its deadline and leaves exactly one observation, made by the same `Timeline` as a real one; and `closed_at`
+shows whether, and when, the caller was done with the reply.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from typing import Self
 from msgspec import Struct
 
 from splitsecond import clock
-from splitsecond.errors import Fault
+from splitsecond.errors import Fault, TimedOut
 from splitsecond.events import Broken, Done, Event, Finish, Token, Usage
 from splitsecond.service import Call
 from splitsecond.timing.observation import Observation
@@ -70,6 +70,10 @@ class FakeCall:
             due_ns=call.due_ns,
             start_ns=call.start_ns or self._sent_ns,
         )
+        self._deadline: asyncio.TimerHandle | None = None
+        if call.deadline_ns is not None:
+            loop = asyncio.get_running_loop()
+            self._deadline = loop.call_at(call.deadline_ns / clock.NS_PER_S, self._overdue, call.deadline_ns)
 
     def first_token(self, after: float = 0.0, text: str = "word") -> None:
         """A content-bearing event arrives (the first one, or another)."""
@@ -109,6 +113,11 @@ class FakeCall:
         if self.closed_at is None:
             self.closed_at = clock.now_ns()
             self._settle(self.closed_at, cancelled=True)
+
+    @property
+    def empty(self) -> bool:
+        """The stream ended well without a token."""
+        return self._timeline.ended_well and not self._timeline.has_token
 
     async def answered(self) -> None:
         """Returns when the first token has arrived or the stream ended well; raises the `Fault` otherwise."""
@@ -165,12 +174,17 @@ class FakeCall:
         self._take(Broken(at, fault))
         self._settle(at)
 
+    def _overdue(self, deadline_ns: int) -> None:
+        after_ns = deadline_ns - self._sent_ns
+        self._break(TimedOut("the deadline of the whole call passed", phase="total", after_ns=after_ns), clock.now_ns())
+
     def _settle(self, end_ns: int, *, cancelled: bool = False) -> None:
         if self.observation is not None:
             return
         self._steps.clear()
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._deadline):
+            if timer is not None:
+                timer.cancel()
         self.observation = self._timeline.observe(
             end_ns=end_ns, cancelled=cancelled, sending=Sending(sent_ns=self._sent_ns, reused=True)
         )
@@ -189,6 +203,10 @@ class FakeReply:
     def observation(self) -> Observation | None:
         """What the attempt turned out to be, once it has ended."""
         return self._fake.observation
+
+    @property
+    def empty(self) -> bool:
+        return self._fake.empty
 
     def __aiter__(self) -> Self:
         return self

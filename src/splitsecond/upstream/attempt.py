@@ -282,6 +282,10 @@ class Attempt:
         finally:
             self._waiter = None
 
+    @property
+    def empty(self) -> bool:
+        return self._complete and self._fault is None and not self._timeline.has_token
+
     def __aiter__(self) -> Self:
         return self
 

@@ -1,0 +1,62 @@
+"""`deadline(x, total="10s", ttft="2s")`: an end to waiting.
+
+What it does. `total` is written into the call: whoever serves it keeps that deadline, in waiting and while the stream
+is read, so a broken-off answer ends in `Broken`. `ttft` bounds the wait for the first token: when it passes the attempt
+is closed and `TimedOut` raised. Both count from the moment at which the call gets here. A deadline that the call
+already has stays, if it is earlier.
+
+What it costs. One timer. An attempt that is closed has used input tokens, and may be billed to its end.
+
+When it helps. Always somewhere: targets that hang are common, and without a deadline they hang their callers.
+
+When it hurts. Where it is close to what the target usually takes: every request that it ends was paid for, and the
+retry that follows adds to the load that made it slow.
+
+Where it stands. Around everything whose time it should bound: around `fallback` or `retry` it is one deadline for all
+attempts, inside it is one for each. Around `limit` waiting in the queue counts, inside it does not.
+"""
+
+import asyncio
+
+import msgspec
+
+from splitsecond import clock
+from splitsecond.errors import CallerFault, TimedOut
+from splitsecond.policy.settings import duration, written
+from splitsecond.service import Call, Reply, Service
+
+
+def deadline(service: Service, *, total: str | None = None, ttft: str | None = None) -> Service:
+    """`service` with an end to waiting for the whole answer, for the first token, or for both."""
+    if total is None and ttft is None:
+        raise CallerFault("deadline has no time", kind="bad_policy", hint='Give it total="10s", ttft="2s", or both.')
+    return Deadline(service, total=total, ttft=ttft)
+
+
+class Deadline:
+    """See `deadline`."""
+
+    def __init__(self, service: Service, *, total: str | None = None, ttft: str | None = None) -> None:
+        self._service = service
+        self._total, self._total_ns = total, None if total is None else duration("total", total)
+        self._ttft, self._ttft_ns = ttft, None if ttft is None else duration("ttft", ttft)
+
+    def __repr__(self) -> str:
+        return written("deadline", [self._service], total=self._total, ttft=self._ttft)
+
+    async def __call__(self, call: Call) -> Reply:
+        now_ns = clock.now_ns()
+        if self._total_ns is not None:
+            due_ns = now_ns + self._total_ns
+            earliest_ns = due_ns if call.deadline_ns is None else min(due_ns, call.deadline_ns)
+            call = msgspec.structs.replace(call, deadline_ns=earliest_ns)
+        if self._ttft_ns is None:
+            return await self._service(call)
+        scope = asyncio.timeout_at((now_ns + self._ttft_ns) / clock.NS_PER_S)
+        try:
+            async with scope:
+                return await self._service(call)
+        except TimeoutError:
+            if not scope.expired():
+                raise
+        raise TimedOut(f"no token from {self._service!r} in {self._ttft}", phase="first token", after_ns=self._ttft_ns)

@@ -1,0 +1,229 @@
+"""A policy as text, and text as a policy.
+
+    fallback(race("a/x", "b/x"), hedge("c/x", "d/x", extra_load=0.05), ttft="2s")
+
+The text is read by Python's own parser into a tree of three things: names, calls and literals. Nothing is evaluated:
+what is neither of these is refused, with its place, what was expected there, and the nearest names. The tree is a
+value: it can be compared, sent to another process as its text, and printed; ``parse(repr(x)) == x``.
+
+`POLICIES` is the one list of what can be written. A new policy is a file and a line there.
+"""
+
+import ast
+import difflib
+import re
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from splitsecond.errors import CallerFault
+from splitsecond.policy.deadline import deadline
+from splitsecond.policy.fallback import fallback
+from splitsecond.policy.hedge import hedge
+from splitsecond.policy.limit import limit
+from splitsecond.policy.race import race
+from splitsecond.policy.retry import retry
+from splitsecond.policy.settings import Setting, count, duration, length, setting_text, share, written
+from splitsecond.service import Service
+
+LONGEST = 4000
+"""Characters."""
+DEEPEST = 8
+"""Policies inside each other. What is deeper was made by mistake, or to do harm."""
+
+Reader = Callable[[str, object], object]
+
+
+class TargetName(Struct, frozen=True):
+    """A target, by its name: ``"provider/model"``."""
+
+    name: str
+
+    def __repr__(self) -> str:
+        return setting_text(self.name)
+
+
+class Rule(Struct, frozen=True):
+    """A policy over branches, with the settings that were written, in their order."""
+
+    policy: str
+    branches: "tuple[Expression, ...]"
+    settings: tuple[tuple[str, Setting], ...] = ()
+
+    def __repr__(self) -> str:
+        return written(self.policy, self.branches, **dict(self.settings))
+
+
+Expression = TargetName | Rule
+
+
+class Form(Struct, frozen=True, kw_only=True):
+    """How a policy is written: what makes it, how many branches, which settings, and which of those it must have."""
+
+    make: Callable[..., Service]
+    example: str
+    least: int
+    most: int | None = None
+    settings: Mapping[str, Reader] = {}
+    needs: tuple[str, ...] = ()
+    """One of these at least."""
+
+
+POLICIES: Mapping[str, Form] = {
+    "race": Form(make=race, example='race("a/x", "b/x")', least=2),
+    "hedge": Form(
+        make=hedge, example='hedge("a/x", "b/x", extra_load=0.05)', least=2, most=2, settings={"extra_load": share}
+    ),
+    "fallback": Form(make=fallback, example='fallback("a/x", "b/x", ttft="2s")', least=2, settings={"ttft": duration}),
+    "deadline": Form(
+        make=deadline,
+        example='deadline("a/x", total="10s", ttft="2s")',
+        least=1,
+        most=1,
+        settings={"total": duration, "ttft": duration},
+        needs=("total", "ttft"),
+    ),
+    "retry": Form(
+        make=retry,
+        example='retry("a/x", times=2, extra_load=0.1)',
+        least=1,
+        most=1,
+        settings={"times": count, "extra_load": share},
+    ),
+    "limit": Form(
+        make=limit,
+        example='limit("a/x", concurrency=8, queue=0)',
+        least=1,
+        most=1,
+        settings={"concurrency": count, "queue": length},
+        needs=("concurrency",),
+    ),
+}
+
+
+def parse(text: str) -> Expression:
+    """The tree that `text` describes. Raises `CallerFault` with the place of what is wrong, counted in characters."""
+    if len(text) > LONGEST:
+        raise CallerFault(f"the policy has {len(text)} characters, at most {LONGEST} may be", kind="bad_policy")
+    line = re.sub(r"\s", " ", text)  # a policy may be broken into lines anywhere; places stay the same
+    begin = len(line) - len(line.lstrip())
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # "\d" and the like
+            tree = ast.parse(line[begin:], mode="eval")
+    except SyntaxError as error:
+        raise _bad(error.msg, begin + (error.offset or 1)) from None
+    except (ValueError, RecursionError, MemoryError):  # characters that are none, or nesting without end
+        raise _bad("this cannot be read", begin + 1) from None
+    return _Reading(line, begin).expression(tree.body, 1)
+
+
+def build(expression: Expression, target: Callable[[str], Service]) -> Service:
+    """The service that `expression` describes; `target` gives the service of each name, and is asked once for each."""
+    services = {name: target(name) for name in targets(expression)}
+
+    def made(part: Expression) -> Service:
+        if isinstance(part, TargetName):
+            return services[part.name]
+        return POLICIES[part.policy].make(*map(made, part.branches), **dict(part.settings))
+
+    return made(expression)
+
+
+def targets(expression: Expression) -> list[str]:
+    """The names of the targets in `expression`, each once, in order."""
+    return list(dict.fromkeys(_names(expression)))
+
+
+def _names(expression: Expression) -> Iterator[str]:
+    if isinstance(expression, TargetName):
+        yield expression.name
+    else:
+        for branch in expression.branches:
+            yield from _names(branch)
+
+
+class _Reading:
+    """Python's tree of `line`, from the character `begin` on, to ours."""
+
+    def __init__(self, line: str, begin: int) -> None:
+        self._begin = begin
+        self._bytes = line[begin:].encode()
+
+    def expression(self, node: ast.expr, depth: int) -> Expression:
+        match node:
+            case ast.Constant(value=str(name)):
+                if not name or not name.isprintable() or " " in name:
+                    raise self._wrong(
+                        node, f"{setting_text(name)} is no target's name", 'Write one as "provider/model".'
+                    )
+                return TargetName(name)
+            case ast.Call(func=ast.Name(id=policy)):
+                return self._rule(node, policy, depth)
+            case ast.Name(id=policy) if policy in POLICIES:
+                raise self._wrong(node, f"{policy} has no branches", f"Write it as {POLICIES[policy].example}.")
+            case _:
+                hint = 'Targets stand in quotes, as in race("a/x", "b/x").'
+                raise self._wrong(node, f"expected a target or a policy, got {self._text(node)}", hint)
+
+    def _rule(self, node: ast.Call, policy: str, depth: int) -> Rule:
+        form = POLICIES.get(policy)
+        if form is None:
+            raise self._wrong(node, f"unknown policy {policy}", _nearest(policy, POLICIES))
+        if depth > DEEPEST:
+            raise self._wrong(node, f"policies are more than {DEEPEST} deep", "")
+        given = len(node.args)
+        if given < form.least or (form.most is not None and given > form.most):
+            expected = f"{form.least}" if form.most == form.least else f"{form.least} or more"
+            words = f"{policy} has {given} branch{'es' * (given != 1)}, expected {expected}"
+            raise self._wrong(node, words, f"Write it as {form.example}.")
+        branches = tuple(self.expression(branch, depth + 1) for branch in node.args)
+        settings = tuple(self._setting(keyword, policy, form) for keyword in node.keywords)
+        for number, (name, _) in enumerate(settings):
+            if name in dict(settings[:number]):
+                raise self._wrong(node.keywords[number], f"{name} is given twice", "")
+        if form.needs and not any(name in form.needs for name, _ in settings):
+            raise self._wrong(node, f"{policy} needs {' or '.join(form.needs)}", f"Write it as {form.example}.")
+        return Rule(policy, branches, settings)
+
+    def _setting(self, keyword: ast.keyword, policy: str, form: Form) -> tuple[str, Setting]:
+        name = keyword.arg or "**"
+        if name not in form.settings:
+            hint = _nearest(name, form.settings) if form.settings else f"Write it as {form.example}."
+            raise self._wrong(keyword, f"{policy} has no setting {name}", hint)
+        value = _literal(keyword.value)
+        if value is None:
+            hint = f"Write it as {form.example}."
+            raise self._wrong(keyword, f"{name} is no plain value: {self._text(keyword.value)}", hint)
+        try:
+            form.settings[name](name, value)
+        except CallerFault as fault:
+            raise self._wrong(keyword, fault.message, "") from None
+        return name, value
+
+    def _wrong(self, node: "ast.expr | ast.keyword", message: str, hint: str) -> CallerFault:
+        return _bad(message, self._begin + len(self._bytes[: node.col_offset].decode()) + 1, hint)
+
+    def _text(self, node: ast.expr) -> str:
+        text = self._bytes[node.col_offset : node.end_col_offset].decode()
+        return text if len(text) <= 40 else text[:39] + "…"
+
+
+def _literal(node: ast.expr) -> Setting | None:
+    match node:
+        case ast.Constant(value=str() | int() | float() as value):
+            return value
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as value)):
+            return -value
+    return None
+
+
+def _bad(message: str, place: int, hint: str = "") -> CallerFault:
+    return CallerFault(f"policy: at character {place}: {message}", kind="bad_policy", hint=hint)
+
+
+def _nearest(name: str, known: Mapping[str, Any]) -> str:
+    near = difflib.get_close_matches(name, known, n=2, cutoff=0.5)
+    return f"Did you mean {' or '.join(near)}?" if near else f"There are: {', '.join(known)}."

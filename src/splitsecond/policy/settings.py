@@ -1,0 +1,79 @@
+"""What the settings of policies may be, and how a policy is written down.
+
+A setting is written in a configuration, in `repr` and in Python in the same way (``ttft="2s"``, ``extra_load=0.05``),
+so there is one reader for each sort of setting. Readers raise `CallerFault` with what was expected.
+"""
+
+import json
+import math
+import re
+from collections.abc import Sequence
+
+from splitsecond.clock import NS_PER_MS, NS_PER_S
+from splitsecond.errors import CallerFault
+
+Setting = str | int | float
+
+LONGEST_S = 24 * 3600
+LEAST_SHARE = 0.001
+"""Of calls. What is rarer than one in a thousand is not seen in the thousand calls that are remembered."""
+
+_UNITS = {"ms": NS_PER_MS, "s": NS_PER_S, "m": 60 * NS_PER_S}
+_DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(ms|s|m)", re.ASCII)
+
+
+def duration(name: str, value: object) -> int:
+    """Nanoseconds: "300ms", "2s", "1.5m"; more than none and at most a day."""
+    match = _DURATION.fullmatch(value) if isinstance(value, str) else None
+    ns = round(float(match[1]) * _UNITS[match[2]]) if match else 0
+    if not 0 < ns <= LONGEST_S * NS_PER_S:
+        raise _bad(name, value, 'a duration such as "2s" or "300ms", at most a day')
+    return ns
+
+
+def share(name: str, value: object) -> float:
+    """A part of the calls: 0.05 is one in twenty."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise _bad(name, value, "a number such as 0.05")
+    if not LEAST_SHARE <= value <= 1:  # so is what is not a number
+        raise _bad(name, value, f"a number from {LEAST_SHARE} to 1, such as 0.05")
+    return float(value)
+
+
+def count(name: str, value: object) -> int:
+    """A whole number, 1 or more."""
+    return _whole(name, value, 1)
+
+
+def length(name: str, value: object) -> int:
+    """A whole number, 0 or more."""
+    return _whole(name, value, 0)
+
+
+def written(policy: str, branches: Sequence[object], **settings: Setting | None) -> str:
+    """The expression of a policy: its name, its branches, and those settings that are not None."""
+    given = {name: value for name, value in settings.items() if value is not None}
+    words = [*map(repr, branches), *(f"{name}={setting_text(value)}" for name, value in given.items())]
+    return f"{policy}({', '.join(words)})"
+
+
+def setting_text(value: Setting) -> str:
+    """A setting, or a target, as it stands in an expression."""
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
+
+
+def _whole(name: str, value: object, least: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= 1_000_000:
+        raise _bad(name, value, f"a whole number, {least} or more")
+    return value
+
+
+def _bad(name: str, value: object, expected: str) -> CallerFault:
+    shown = "not a number" if isinstance(value, float) and math.isnan(value) else setting_text_of(value)
+    return CallerFault(f"{name} is {shown}, expected {expected}", kind="bad_policy")
+
+
+def setting_text_of(value: object) -> str:
+    """Any value for a message, cut where it is long."""
+    text = setting_text(value) if isinstance(value, str | int | float) else repr(value)
+    return text if len(text) <= 60 else text[:59] + "…"
