@@ -22,7 +22,7 @@ output_tokens = 20
 [[table]]
 concurrency = 1
 ttft_ms = { p50 = 20, p95 = 22 }
-tps = { p50 = 800, p95 = 750 }
+tps = { p50 = 400, p95 = 380 }
 """
 
 

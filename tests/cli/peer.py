@@ -90,7 +90,8 @@ class Peer:
     async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(asyncio.IncompleteReadError, ConnectionError):
             head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
-            headers = dict(line.lower().split(": ", 1) for line in head[1:] if line)
+            fields = (line.partition(": ") for line in head[1:] if line)
+            headers = {name.lower(): value for name, _, value in fields}
             body = await reader.readexactly(int(headers["content-length"]))
             asked = Asked(headers, json.loads(body), len(self.asked))
             self.asked.append(asked)

@@ -1,5 +1,7 @@
 """`splitsecond simulate`: what it passes on, what it lists, what it refuses. That it serves is tested with the room."""
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -43,3 +45,13 @@ def test_wrong_use_is_a_callers_fault(app: typer.Typer, given: list[str], kind: 
 
 def test_a_port_that_cannot_be_is_refused(app: typer.Typer) -> None:
     assert CliRunner().invoke(app, ["groq", "--port", "-1"]).exit_code == 2
+
+
+def test_it_leaves_with_the_process_that_started_it() -> None:
+    command = [sys.executable, "-m", "splitsecond.simulator", "groq", "--port", "0", "--until-eof"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin
+        assert process.stdout
+        assert process.stdout.readline().startswith("READY ")
+        process.stdin.close()
+        assert process.wait(10) == 0

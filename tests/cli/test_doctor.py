@@ -1,0 +1,47 @@
+"""`splitsecond doctor`: targets that work and that do not, the stream corpus, the instrument's error."""
+
+import pytest
+from tests.cli.conftest import Split
+from tests.cli.peer import Peer, answer
+
+from splitsecond.cli import self_check
+from splitsecond.testing import streams
+
+
+def test_a_target_that_works(split: Split, endpoint: list[str]) -> None:
+    ended = split("doctor", *endpoint[:4], "--json", "-")
+    assert ended.code == 0
+    (target,) = ended.json["targets"]
+    assert (target["works"], target["fault"]) == (True, "")
+    cold, warm = target["observations"]
+    assert cold["tcp_ns"] > 0
+    assert warm["reused"] is True
+
+
+def test_targets_that_do_not_work_say_why_beside_those_that_do(split: Split) -> None:
+    with Peer(lambda asked: answer(404, '{"error": {"message": "no model m"}}')) as peer:
+        ended = split("doctor", "sim/groq", "groq/x", "nope/x", "--base-url", peer.base_url, "--model", "m")
+    assert ended.code == 1
+    assert "no key: GROQ_API_KEY is not set" in ended.words
+    assert "unknown provider 'nope'" in ended.words
+    assert "HTTP 404: no model m" in ended.words
+    assert "Check the model's name" in ended.words
+
+
+def test_the_corpus_of_streams(split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
+    few = streams.load()[:8]
+    monkeypatch.setattr(streams, "load", lambda: few)
+    ended = split("doctor", "--streams", "--json", "-")
+    assert ended.code == 0
+    assert ended.json["streams"] == {stream.name: [] for stream in few}
+    assert "Streams: 8 of 8 seen for what they are." in ended.words
+
+
+def test_the_instrument_against_a_server_that_keeps_the_truth(split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
+    measured = self_check.measure_instrument([4], rounds=1, tokens=5)
+    assert [(level.streams, level.requests) for level in measured] == [(4, 8)]
+    assert measured[0].token_error_ms.n == 8 * 5
+    monkeypatch.setattr(self_check, "measure_instrument", lambda levels, progress: measured)
+    ended = split("doctor", "--levels", "4", "--json", "-")
+    assert ended.json["instrument"][0]["streams"] == 4
+    assert ended.code == (0 if measured[0].trusted else 1)

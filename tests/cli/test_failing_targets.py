@@ -1,0 +1,207 @@
+"""Targets that cannot be measured, or fail while they are: what the user is told, and that nothing is sent twice."""
+
+import ssl
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import trustme
+from tests.cli.conftest import Ended, Split
+from tests.cli.peer import Asked, Peer, answer, stream
+
+from splitsecond.store.folder import read_observations
+
+FEW = ("-c", 2, "-n", 8, "--input-tokens", 64, "--output-tokens", 8, "--no-html")
+KEY = "sk-very-secret-0123456789"
+PAGE = "<!doctype html><html><body>Welcome</body></html>"
+
+
+def bench(split: Split, peer: Peer, *more: object) -> Ended:
+    return split("bench", "--base-url", peer.base_url, "--model", "m", "--name", "peer", *FEW, "--out", "run", *more)
+
+
+@pytest.mark.parametrize(
+    ("say", "code", "words"),
+    [
+        pytest.param(
+            lambda asked: answer(401, '{"error": {"message": "no such key"}}'),
+            1,
+            ("HTTP 401: no such key", "Check the API key"),
+            id="wrong key",
+        ),
+        pytest.param(
+            lambda asked: answer(404, '{"error": {"message": "The model `m` does not exist"}}'),
+            1,
+            ("HTTP 404: The model `m` does not exist", "Check the model's name and the base URL"),
+            id="wrong model",
+        ),
+        pytest.param(
+            lambda asked: answer(200, PAGE, "text/html"),
+            1,
+            ("neither an event stream nor JSON", "That is a web page, not an API"),
+            id="HTML instead of JSON",
+        ),
+        pytest.param(
+            lambda asked: answer(404, PAGE, "text/html"),
+            1,
+            ("That is a web page, not an API",),
+            id="HTML with a 404",
+        ),
+        pytest.param(lambda asked: answer(308, ""), 1, ("HTTP 308", "check the base URL"), id="moved"),
+        pytest.param(lambda asked: answer(200, "{}"), 1, ("the body is JSON without any choices",), id="other JSON"),
+        pytest.param(lambda asked: b"SSH-2.0-OpenSSH\r\n", 1, ("not HTTP/1", "the right port"), id="another protocol"),
+        pytest.param(lambda asked: b"HTTP/1.1 200", 1, ("closed inside the headers",), id="closed"),
+        pytest.param(
+            lambda asked: answer(400, '{"error": {"message": "at most 9", "code": "context_length_exceeded"}}'),
+            2,
+            ("HTTP 400: at most 9", "Shorten the prompt"),
+            id="prompt too long",
+        ),
+    ],
+)
+def test_what_the_first_request_shows_ends_the_run(
+    split: Split, tmp_path: Path, say: Callable[[Asked], bytes], code: int, words: tuple[str, ...]
+) -> None:
+    with Peer(say) as peer:
+        ended = bench(split, peer)
+    assert (ended.code, ended.out) == (code, "")
+    assert ended.complaint.startswith("splitsecond: peer: ")
+    assert all(each in ended.complaint for each in words)
+    assert len(peer.asked) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nobody_listens(split: Split, tmp_path: Path) -> None:
+    ended = split("bench", "--base-url", "http://127.0.0.1:1/v1", "--model", "m", *FEW)
+    assert (ended.code, ended.out) == (1, "")
+    assert "127.0.0.1:1/m: cannot connect to http://127.0.0.1:1" in ended.complaint
+    assert "Connection refused" in ended.complaint
+    assert "Is the server running, and is the port right?" in ended.complaint
+    assert not any(path.is_file() for path in tmp_path.rglob("*"))
+
+
+def test_silence(split: Split) -> None:
+    with Peer(lambda asked: b"") as peer:
+        ended = bench(split, peer, "--timeout", 1)
+    assert (ended.code, ended.out) == (1, "")
+    assert "no answer for 1000 ms" in ended.complaint
+    assert "--timeout" in ended.complaint
+
+
+def test_a_certificate_that_nobody_trusts(split: Split) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    trustme.CA().issue_cert("127.0.0.1").configure_cert(context)
+    with Peer(stream, tls=context) as peer:
+        ended = bench(split, peer)
+    assert (ended.code, ended.out) == (1, "")
+    assert "the certificate of 127.0.0.1 is not trusted" in ended.complaint
+    assert "SSL_CERT_FILE" in ended.complaint
+    assert peer.asked == []
+
+
+def test_a_header_that_only_the_transport_may_set(split: Split) -> None:
+    with Peer(stream) as peer:
+        ended = bench(split, peer, "--header", "Content-Length: 3")
+    assert ended.code == 2
+    assert "set by the transport" in ended.complaint
+
+
+def test_where_no_target_answers_all_are_named(split: Split) -> None:
+    with Peer(lambda asked: b"HTTP/1.1 200") as peer:
+        ended = bench(split, peer, "sim/groq", "--header", "x-splitsecond-fault: reset")
+    assert (ended.code, ended.out) == (1, "")
+    note, complaint = ended.err.splitlines()
+    assert complaint.startswith("splitsecond: sim/groq: ")
+    assert note.startswith("peer: the connection was closed inside the headers")
+
+
+def test_one_wrong_target_of_two_ends_the_run_before_any_load(split: Split) -> None:
+    with Peer(lambda asked: answer(404, "{}")) as peer:
+        ended = bench(split, peer, "sim/groq")
+    assert (ended.code, ended.out) == (1, "")
+    assert ended.complaint.startswith("splitsecond: peer: HTTP 404")
+
+
+def test_a_target_that_cannot_be_reached_keeps_its_row_beside_one_that_can(split: Split, quick_profile: Path) -> None:
+    nobody = ("--base-url", "http://127.0.0.1:1/v1", "--model", "m")
+    ended = split("bench", f"sim/{quick_profile}", *nobody, *FEW, "--json", "-")
+    assert ended.code == 1
+    reached, refused = ended.json["conditions"]
+    assert (reached["target"], reached["errors"]) == (f"sim/{quick_profile}", 0)
+    assert refused["error_kinds"] == {"refused": refused["requests"]}
+    assert refused["ttft_ms"]["p50"] is None
+    assert "refused: cannot connect to http://127.0.0.1:1" in ended.words
+
+
+def test_half_of_the_requests_are_too_many_and_none_is_sent_again(split: Split, tmp_path: Path) -> None:
+    def say(asked: Asked) -> bytes:
+        return answer(429, '{"error": {"message": "slow down"}}') if asked.number % 2 else stream(asked)
+
+    with Peer(say) as peer:
+        ended = bench(split, peer, "--json", "-", "--warmup", 0)
+    assert ended.code == 0
+    (row,) = ended.json["conditions"]
+    observations = read_observations(tmp_path / "run")
+    assert len(peer.asked) == len(observations)
+    measured = Counter(o.fault.kind if o.fault else "ok" for o in observations if o.role == "measured")
+    assert (row["requests"], row["errors"]) == (8, measured["http_429"])
+    assert row["error_kinds"] == {"http_429": 4}
+    assert "4 × http_429: HTTP 429: slow down" in ended.words
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_provider_that_is_busy_from_the_first_request_on_is_measured_being_busy(split: Split, status: int) -> None:
+    with Peer(lambda asked: answer(status, "")) as peer:
+        ended = bench(split, peer, "--json", "-")
+    assert ended.code == 1
+    (row,) = ended.json["conditions"]
+    assert row["error_kinds"] == {f"http_{status}": 8}
+
+
+def test_a_key_is_sent_and_never_repeated(split: Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PEER_KEY", KEY)
+
+    def say(asked: Asked) -> bytes:
+        assert asked.headers["authorization"] == f"Bearer {KEY}"
+        wrong = f'{{"error": {{"message": "key {KEY} is out of credit"}}}}'
+        in_band = answer(200, f"data: {wrong}\n\n", "text/event-stream")
+        return stream(asked) if asked.number < 3 else in_band if asked.number % 2 else answer(500, wrong)
+
+    with Peer(say) as peer:
+        ended = bench(split, peer, "--api-key-env", "PEER_KEY", "--json", "-")
+    assert ended.code == 1
+    kept = "".join(path.read_text() for path in (tmp_path / "run").iterdir())
+    for text in (ended.words, kept):
+        assert KEY not in text
+        assert "key [key] is out of credit" in text
+    with Peer(lambda asked: answer(401, f"not {KEY}")) as peer:
+        assert "HTTP 401: not [key]" in bench(split, peer, "--api-key-env", "PEER_KEY", "--out", "other").complaint
+
+
+def test_a_key_in_a_header_is_not_stored(split: Split, tmp_path: Path) -> None:
+    with Peer(stream) as peer:
+        ended = bench(split, peer, "--header", f"X-Api-Key: {KEY}", "--header", "x-team: speed", "--json", "out.json")
+    assert ended.code == 0
+    assert {asked.headers["x-api-key"] for asked in peer.asked} == {KEY}
+    kept = (tmp_path / "run" / "run.json").read_text()
+    assert KEY not in kept + (tmp_path / "out.json").read_text() + ended.words
+    assert "[key]" in kept
+    assert "speed" in kept
+
+
+def test_without_usage_tokens_are_events_and_the_prompt_is_estimated(split: Split) -> None:
+    with Peer(lambda asked: stream(asked, usage=False)) as peer:
+        ended = bench(split, peer, "--json", "-")
+    assert ended.code == 0
+    (row,) = ended.json["conditions"]
+    assert (row["token_source"], row["output_tokens"], row["errors"]) == ("events", 8, 0)
+    assert "input length not verified: the endpoint reports no usage; estimated at" in ended.words
+
+
+def test_a_provider_that_ignores_the_limit_is_said_to(split: Split) -> None:
+    with Peer(lambda asked: stream(asked, tokens=30)) as peer:
+        ended = bench(split, peer, "--json", "-")
+    (row,) = ended.json["conditions"]
+    assert (ended.code, row["output_tokens"]) == (0, 30)
+    assert any("30 tokens" in note and "8" in note for note in row["notes"])
