@@ -32,8 +32,8 @@ def test_how_far_a_target_keeps_to_a_use() -> None:
 def test_those_that_never_do_share_a_sentence() -> None:
     assert verdicts([judged(400), judged(250, 8), judged(301, target="b/x"), judged(299, target="c/x")]) == [
         "c/x keeps to the 300 ms of voice at p95 at concurrency 1 (p95 299 ms).",
-        "The 300 ms of voice at p95 are missed already under the lightest load by a/x (p95 400 ms at concurrency 1) "
-        "and b/x (p95 301 ms at concurrency 1).",
+        "Not within the 300 ms of voice at p95: a/x (p95 400 ms at concurrency 1) and b/x (p95 301 ms at "
+        "concurrency 1).",
     ]
 
 
@@ -51,6 +51,11 @@ def test_failures_miss() -> None:
     ]
     assert "a/x (100 % failed at concurrency 1)" in verdicts([judged(None, errors=100)])[0]
     assert "up to concurrency 8" in verdicts([judged(100), judged(100, 8, errors=5)])[0]
+
+
+def test_few_requests_are_said() -> None:
+    few = judged(100, requests=16, ttft_ms=Spread(n=16, p95=100.0, needs={"p95": 72}))
+    assert verdicts([few])[0].endswith("(p95 100 ms of only 16 requests).")
 
 
 def test_without_a_use_there_is_no_verdict() -> None:

@@ -115,6 +115,21 @@ def test_a_comparison_shows_each_change_and_what_is_missing(invented: Invented) 
     assert "for the worse" in text
 
 
+def test_a_comparison_says_how_many_errors_there_were(invented: Invented) -> None:
+    run, observations = invented
+    better = msgspec.structs.replace(run, conditions=[msgspec.structs.replace(c, errors=0) for c in run.conditions])
+    console = Console(file=io.StringIO(), width=160)
+    comparison_table(compare(RunData(run, observations), RunData(better, observations)), console)
+    assert isinstance(console.file, io.StringIO)
+    assert console.file.getvalue().count("0  was 3 ") == 1
+
+
+def test_a_long_name_is_broken_where_it_may_be() -> None:
+    run, _ = invented_run(("fireworks/llama-v3p1-70b-instruct",), concurrencies=(1,), requests=80)
+    words = [line.split()[0] for line in printed(run, width=80).split("•")[0].splitlines() if line.split()]
+    assert {"fireworks/llama-", "v3p1-70b-instruct"} <= set(words)
+
+
 def test_a_comparison_of_runs_with_nothing_in_common(invented: Invented) -> None:
     run, observations = invented
     other = msgspec.structs.replace(run, id="after", conditions=[])

@@ -205,8 +205,7 @@ def _statements(changes: Sequence[ConditionChange]) -> list[str]:
         if not real:
             same[where].append(changed.target)
     return said + [
-        f"{where.capitalize()}, no change beyond chance: {listed(targets)}."
-        for where, targets in same.items()
+        f"{where.capitalize()}, no change beyond chance: {listed(targets)}." for where, targets in same.items()
     ]
 
 

@@ -96,7 +96,7 @@ def _throughput(rows: Sequence[Row]) -> list[str]:
     ranked = sorted(
         ((c.output_tokens_per_s, c.target) for c in rows if c.output_tokens_per_s), key=lambda pair: -pair[0]
     )
-    if len(ranked) < 2:
+    if len(ranked) < 2 or rows[0].concurrency is None:  # in an open loop the schedule decides the throughput
         return []
     (most, first), (next_most, second) = ranked[:2]
     where = level(rows[0].concurrency, rows[0].rate).capitalize()

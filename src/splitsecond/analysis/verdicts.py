@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from splitsecond.analysis.figures import ttft_figure
-from splitsecond.analysis.findings import ConditionFindings
+from splitsecond.analysis.findings import ConditionFindings, Spread
 from splitsecond.analysis.slo import GOOD
 from splitsecond.analysis.spread import PERCENTILES
 from splitsecond.analysis.wording import level, listed, load, number, percent
@@ -54,7 +54,7 @@ def _missed(lightest: Sequence[Row]) -> list[str]:
         return []
     limit, use = number(_limit(lightest[0])), _use(lightest[0])
     tails = listed([f"{c.target} ({_tail(c)} {level(c.concurrency, c.rate)})" for c in lightest])
-    return [f"The {limit} ms of {use} at p95 are missed already under the lightest load by {tails}."]
+    return [f"Not within the {limit} ms of {use} at p95: {tails}."]
 
 
 def _reached(levels: Sequence[Row], limit: float) -> int:
@@ -63,16 +63,17 @@ def _reached(levels: Sequence[Row], limit: float) -> int:
 
 
 def _kept(c: Row, limit: float) -> bool:
-    p95 = _p95(c)
+    p95 = _ttft(c).p95
     return p95 is not None and p95 <= limit and c.errors <= MISSES * c.requests
 
 
 def _tail(c: Row) -> str:
     """What was held against the limit: the p95, or where too many failed, their share."""
-    p95 = _p95(c)
+    p95 = _ttft(c).p95
     if c.errors > MISSES * c.requests:
         return f"{percent(c.errors / c.requests)} failed"
-    return "no first token" if p95 is None else f"p95 {number(p95)} ms"
+    few = f" of only {c.requests - c.errors} requests" if "p95" in _ttft(c).needs else ""
+    return "no first token" if p95 is None else f"p95 {number(p95)} ms{few}"
 
 
 def _up_to(levels: Sequence[Row], reached: int) -> str:
@@ -80,9 +81,9 @@ def _up_to(levels: Sequence[Row], reached: int) -> str:
     return f"up to {load(most.concurrency, most.rate)}" if levels[1:] else level(most.concurrency, most.rate)
 
 
-def _p95(c: Row) -> float | None:
-    found: float | None = getattr(c, ttft_figure(open_loop=c.concurrency is None).name).p95
-    return found
+def _ttft(c: Row) -> Spread:
+    spread: Spread = getattr(c, ttft_figure(open_loop=c.concurrency is None).name)
+    return spread
 
 
 def _limit(c: Row) -> float:

@@ -19,7 +19,7 @@ def demo(
     """Time five simulated providers and a real engine, and write a report.
 
     The providers behave as measured in General Compute's "LLM Token Generation Speed" (June 2025; Llama 3.1 70B); the
-    engine is llama.cpp's own server on a small model with random weights. Takes about half a minute.
+    engine is llama.cpp's own server on a small model with random weights. Takes about 40 seconds.
     """
     from contextlib import ExitStack
 

@@ -8,6 +8,7 @@ description as text for who does not see it.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from splitsecond.analysis.findings import ConditionFindings, Run, Spread
+from splitsecond.analysis.wording import counted_as, listed
 from splitsecond.report import rows
 from splitsecond.report.definitions import DEFINITIONS
 from splitsecond.report.markup import Markup, joined, tag
@@ -80,11 +81,14 @@ def _section(name: str, heading: str, *content: str) -> Markup:
 
 def _opening(run: Run) -> Markup:
     shown = rows.targets(run)
-    loads = [level.title.lower() for level in rows.levels(run)]
+    levels = rows.levels(run)
+    closed = [f"{level.load:g}" for level in levels if not level.open_loop]
+    loads = [f"concurrency {listed(closed)}"] if closed else []
+    loads += [level.title.lower() for level in levels if level.open_loop]
     sent = sum(condition.requests for condition in run.conditions)
     failed = sum(condition.errors for condition in run.conditions)
     what = (
-        f"{sent:,} requests to {_listed(shown)}, at {_listed(loads)}, "
+        f"{sent:,} requests to {listed(shown)}, at {listed(loads)}, "
         f"measured on {run.began[:10]} at {run.began[11:16]} UTC. "
         + (f"{failed:,} of them failed." if failed else "None of them failed.")
     )
@@ -102,7 +106,7 @@ def _verdict(run: Run) -> Markup:
     if said:
         parts.append(tag("ul", *said[:STATEMENTS_SHOWN], class_="verdict"))
     if more := said[STATEMENTS_SHOWN:]:
-        summary = tag("summary", f"{_plural(len(more), 'more finding')}")
+        summary = tag("summary", f"{counted_as(len(more), 'more finding', 'more findings')}")
         parts.append(tag("details", summary, tag("ul", *more, class_="verdict")))
     return joined(parts)
 
@@ -112,8 +116,10 @@ def _banner(run: Run) -> Markup:
     spoilt = [condition for condition in run.conditions if condition.invalid]
     for condition in spoilt:
         name = tag("b", f"{condition.target}, {rows.load_words(condition)}: ")
-        reasons.append(tag("li", name, " ".join(condition.invalid)))
-    heading = "INVALID" if run.invalid else f"INVALID: {len(spoilt)} of {_plural(len(run.conditions), 'row')}"
+        reasons += [tag("li", name, reason) for reason in condition.invalid]
+    heading = (
+        "INVALID" if run.invalid else f"INVALID: {len(spoilt)} of {counted_as(len(run.conditions), 'row', 'rows')}"
+    )
     words = tag("p", "These figures must not be relied on:")
     return tag("div", tag("h2", heading), words, tag("ul", *reasons), class_="invalid", role="alert", id="invalid")
 
@@ -397,12 +403,3 @@ def _swatch(run: Run, target: str) -> Markup:
     path = tag("path", d=SHAPE_PATHS[SHAPES[at % len(SHAPES)]])
     look = f"mark target-{at % len(LIGHT.targets)}"
     return tag("svg", path, class_=look, viewBox="0 0 12 12", aria_hidden="true")
-
-
-def _plural(count: int, word: str) -> str:
-    return f"{count} {word}" if count == 1 else f"{count} {word}s"
-
-
-def _listed(words: Sequence[str]) -> str:
-    """ "a", "a and b", "a, b and c"."""
-    return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " and " + words[-1] if words else ""

@@ -4,9 +4,10 @@ The form of the table is that of General Compute's "LLM Token Generation Speed" 
 p95, with what that article leaves out: intervals, system throughput, errors. A figure that n is too small for is dim.
 
 A console may be narrow, so a table has several forms, the widest with an interval beside each figure, the narrowest
-with it beneath and a target's name on two lines; the first form in which every table of the run fits is taken.
+with it beneath and a target's name on several lines; the first form in which every table of the run fits is taken.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from splitsecond.analysis.compare import Comparison, ConditionChange, FigureChange
+from splitsecond.analysis.compare import Comparison, ConditionChange, FigureChange, TotalChange
 from splitsecond.analysis.findings import Run
 from splitsecond.analysis.wording import change
 from splitsecond.report import rows
@@ -29,17 +30,13 @@ MORE_THAN_ANY_CONSOLE = 10_000
 
 
 class Form(Struct, frozen=True, kw_only=True):
-    """How wide a table may be: what a figure's remark stands beside or beneath, a name on one line or two."""
+    """Whether a figure's remark stands beside or beneath it, and at which width a name is broken (0: at none)."""
 
     beside: bool
-    whole_names: bool
+    name_width: int = 0
 
 
-FORMS = (
-    Form(beside=True, whole_names=True),
-    Form(beside=False, whole_names=True),
-    Form(beside=False, whole_names=False),
-)
+FORMS = (Form(beside=True), Form(beside=False))
 
 
 class Figure(Struct, frozen=True, kw_only=True):
@@ -59,8 +56,8 @@ def run_table(run: Run, console: Console, files: Sequence[Path] = ()) -> None:
         console.print(table)
         for remark in rows.remarks(level):
             who = remark.who or ("both" if len(level.conditions) == 2 else f"all {len(level.conditions)}")
-            reason = f"INVALID: {remark.text}" if remark.kind == "invalid" else remark.text
-            _item(console, "  ", f"{who}: {reason}", LOOKS[remark.kind])
+            word = " INVALID" if remark.kind == "invalid" else ""
+            _item(console, "  ", f"{who}{word}: {remark.text}", LOOKS[remark.kind])
         console.print()
     for reason in run.invalid:
         _item(console, "INVALID: ", reason, "bold red")
@@ -98,14 +95,15 @@ def comparison_table(comparison: Comparison, console: Console) -> None:
 
 
 def _fitting(console: Console, tables: Callable[[Form], list[Table]]) -> list[Table]:
-    """The tables in the first form in which all of them fit the console, else in the narrowest."""
-    *wider, narrowest = FORMS
-    unlimited = console.options.update(max_width=MORE_THAN_ANY_CONSOLE)
-    for form in wider:
-        made = tables(form)
-        if all(console.measure(table, options=unlimited).maximum <= console.width for table in made):
-            return made
-    return tables(narrowest)
+    """The tables in the first form in which all of them fit the console, else with names broken to make them fit."""
+
+    def spare(form: Form) -> int:
+        unlimited = console.options.update(max_width=MORE_THAN_ANY_CONSOLE)
+        return min((console.width - console.measure(t, options=unlimited).maximum for t in tables(form)), default=0)
+
+    narrowest = Form(beside=False, name_width=SHORTEST_NAME)
+    fitting = (form for form in FORMS if spare(form) >= 0)
+    return tables(next(fitting, Form(beside=False, name_width=SHORTEST_NAME + max(spare(narrowest), 0))))
 
 
 def _item(console: Console, mark: str, text: str, look: str = "") -> None:
@@ -138,12 +136,10 @@ def _change_table(shown: Sequence[ConditionChange], form: Form) -> Table:
     columns = [
         [_moved(c, figure, percentile) for c in shown] for percentile in ("p50", "p95") for figure in (ttft, "tps")
     ]
-    totals = [{total.figure: total for total in c.totals} for c in shown]
-    for name in ("output_tokens_per_s", "errors"):
-        found = [each.get(name) for each in totals]
-        columns.append(
-            [Figure(text=rows.number(t.after), remark=_change(t.change)) if t else Figure(text=MISSING) for t in found]
-        )
+    columns += [
+        [_total(total) for c in shown for total in c.totals if total.figure == name]
+        for name in ("output_tokens_per_s", "errors")
+    ]
     title = f"{rows.level_title(level)}: the second run, and how it differs from the first"
     return _table(title, [(c.target, False) for c in shown], columns, form)
 
@@ -154,6 +150,12 @@ def _moved(changed: ConditionChange, figure: str, percentile: str) -> Figure:
         return Figure(text=MISSING)
     (moved,) = found
     return Figure(text=rows.number(moved.after), remark=_change(moved.change), remark_look=_change_look(moved))
+
+
+def _total(total: TotalChange) -> Figure:
+    if total.figure == "errors":
+        return Figure(text=f"{total.after:g}", remark="" if total.after == total.before else f"was {total.before:g}")
+    return Figure(text=rows.number(total.after), remark=_change(total.change))
 
 
 def _change_look(moved: FigureChange) -> str:
@@ -168,7 +170,7 @@ def _table(title: str, names: Sequence[tuple[str, bool]], columns: Sequence[list
     """A table of targets. `names`: each with whether it is INVALID."""
     table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
     table.collapse_padding = not form.beside
-    table.add_column("target", overflow="fold", no_wrap=form.whole_names, min_width=SHORTEST_NAME)
+    table.add_column("target", overflow="fold", no_wrap=not form.name_width, min_width=SHORTEST_NAME)
     for percentile in ("p50", "p95"):
         for figure, unit in COLUMNS:
             table.add_column(f"{figure} {percentile}\n{unit}", justify="right", no_wrap=True)
@@ -181,10 +183,20 @@ def _table(title: str, names: Sequence[tuple[str, bool]], columns: Sequence[list
 
 
 def _name(target: str, invalid: bool, form: Form) -> Text:
-    name = Text(printable(target) if form.whole_names else printable(target).replace("/", "/\n", 1))
+    name = Text(_broken(printable(target), form.name_width) if form.name_width else printable(target))
     if invalid:
         name.append(" INVALID", "bold red")
     return name
+
+
+def _broken(name: str, width: int) -> str:
+    """A name on lines of at most `width` where its slashes and hyphens allow it."""
+    lines = [""]
+    for part in re.findall(r"[^/-]*[/-]|[^/-]+", name):
+        if lines[-1] and len(lines[-1] + part) > width:
+            lines.append("")
+        lines[-1] += part
+    return "\n".join(lines)
 
 
 def _texts(column: Sequence[Figure], form: Form) -> list[Text]:
