@@ -29,6 +29,10 @@ def refused(call: Call) -> Script:
     return Script(ttft=0, fault=NetworkFault("nobody listens", kind="refused", phase="connect"))
 
 
+def absent(call: Call) -> Script:
+    return Script(ttft=0, fault=NetworkFault("nobody listens", kind="refused", phase="connect"))
+
+
 def dies(call: Call) -> Script:
     if not call.id.endswith("-5"):
         return quick(call)
@@ -53,6 +57,8 @@ SCRIPTS: dict[str, Callable[[Call], Script]] = {
     "quick": quick,
     "wrong_key": wrong_key,
     "refused": refused,
+    "absent": absent,
+    "away": absent,
     "dies": dies,
     "hangs": hangs_after_five,
     "prints": prints,

@@ -155,3 +155,30 @@ def test_the_length_field_in_use_is_the_one_that_is_set() -> None:
     assert body["max_completion_tokens"] == 1
     assert "max_tokens" not in body
     assert "min_tokens" not in body
+
+
+@pytest.mark.parametrize("workload", [Workload(run="r"), GIVEN])
+def test_a_target_that_does_not_answer_as_such_an_api_would_is_told_from_one_that_is_busy(workload: Workload) -> None:
+    mute = [
+        NetworkFault("no", kind="refused", phase="connect"),
+        TimedOut("no", phase="head"),
+        ProviderFault("a web page", kind="malformed", phase="first token", status=200),
+        ProviderFault("moved", kind="http_308", phase="head", status=308),
+    ]
+    passing = [
+        ProviderFault("busy", kind="http_429", phase="head", status=429),
+        ProviderFault("down", kind="http_503", phase="head", status=503),
+        ProviderFault("overloaded", kind="in_band_error", phase="first token", status=200),
+        CallerFault("max_tokens is below 16", kind="http_400", phase="head"),
+    ]
+    for fault in mute:
+        record = failing(fault, workload).fault
+        assert record is not None
+        assert (record.kind, record.message) == (fault.kind, fault.message)
+    assert [failing(fault, workload).fault for fault in passing] == [None] * len(passing)
+
+
+def test_a_failure_after_a_first_answer_is_left_to_the_measurement() -> None:
+    fault = NetworkFault("no", kind="refused", phase="connect")
+    fake = FakeService(script=lambda call: Script(input_tokens=9, fault=fault if call.id.endswith("-1") else None))
+    assert run_virtual(calibrate(fake, Workload(run="r"), input_tokens=512, name="t")).fault is None

@@ -11,7 +11,7 @@ import pytest
 
 from splitsecond import clock
 from splitsecond.clock import NS_PER_S
-from splitsecond.errors import CallerFault, Fault, ProviderFault
+from splitsecond.errors import CallerFault, Fault, NetworkFault, ProviderFault
 from splitsecond.load.conductor import Note, Outcome, conduct
 from splitsecond.load.crew import Crew, WorkerLost
 from splitsecond.load.plan import Load, Plan, make_plan
@@ -109,6 +109,22 @@ def test_a_target_that_cannot_be_measured_ends_the_run_before_it_begins(
         asyncio.run(bench.run(bench.plan(1, side_by_side=True)))
     assert (raised.value.kind, raised.value.target) == (kind, f"{model}/m")
     assert {o.role for o in bench.observations} <= {"calibration"}
+
+
+def test_targets_of_which_none_answers_end_the_run_before_it_begins() -> None:
+    bench = Bench("absent", "away")
+    with pytest.raises(NetworkFault) as raised:
+        asyncio.run(bench.run(bench.plan(1, side_by_side=True)))
+    assert (raised.value.kind, raised.value.target) == ("refused", "absent/m")
+    assert [(note.target, note.text) for note in bench.notes] == [("away/m", "nobody listens.")]
+    assert {o.role for o in bench.observations} == {"calibration"}
+
+
+def test_a_target_that_does_not_answer_beside_one_that_does_keeps_its_row() -> None:
+    bench = Bench("absent", "quick")
+    asyncio.run(bench.run(bench.plan(1)))
+    assert bench.measured().keys() == {"absent/m@c1", "quick/m@c1"}
+    assert "input length not verified" in bench.notes[0].text
 
 
 def test_a_target_that_never_answers_is_given_up_once_and_the_others_go_on() -> None:

@@ -83,3 +83,30 @@ def test_a_full_disk_is_an_error_of_the_append(tmp_path: Path) -> None:
     folder._observations = -1
     with pytest.raises(OSError, match="Bad file"):
         folder.add(OBSERVATION)
+
+
+def test_a_run_that_was_not_worth_keeping_leaves_nothing_of_ours(tmp_path: Path) -> None:
+    for kept in ("new", "mine"):
+        if kept == "mine":
+            (tmp_path / "mine").mkdir()
+        with RunFolder.create(tmp_path / kept) as folder:
+            folder.add(OBSERVATION)
+            folder.discard()
+    with RunFolder.create(tmp_path / "shared") as folder:
+        (folder.path / "notes.txt").touch()
+        folder.discard()
+    assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")) == [
+        "mine", "shared", "shared/notes.txt"
+    ]  # fmt: skip
+
+
+def test_a_file_that_could_not_be_written_leaves_no_part_of_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, target: Path) -> Path:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    with RunFolder.create(tmp_path) as folder, pytest.raises(OSError, match="No space"):
+        folder.write("report.html", b"...")
+    assert {path.name for path in tmp_path.iterdir()} == {"observations.jsonl", "readings.jsonl"}

@@ -118,6 +118,24 @@ def test_a_key_is_sent_and_never_shown() -> None:
     run_virtual(main())
 
 
+@pytest.mark.parametrize("status", [200, 401])
+def test_a_key_that_a_provider_repeats_goes_no_further(status: int) -> None:
+    async def main() -> None:
+        client, seen = ScriptedClient(), list[Observation]()
+        spec = msgspec.structs.replace(SPEC, api_key_env=("A_KEY",))
+        target = connect(spec, seen.append, environment={"A_KEY": "sk-0123456789"}, client=client.as_client())
+        waiting = asyncio.get_running_loop().create_task(target(Call(id="c", body={})))
+        exchange = await client.exchange()
+        exchange.head(status)
+        exchange.body(b'data: {"error": {"message": "no sk-0123456789"}}\n\n')
+        exchange.end()
+        with pytest.raises(ProviderFault, match=r"no \[key\]") as raised:
+            await waiting
+        assert "0123456789" not in str(vars(raised.value)) + repr(raised.value) + repr(seen)
+
+    run_virtual(main())
+
+
 def test_a_missing_key_names_its_variable() -> None:
     spec = msgspec.structs.replace(SPEC, api_key_env=("A_KEY", "B_KEY"))
     with pytest.raises(CallerFault, match=r"x/m: no key: A_KEY or B_KEY is not set\. export A_KEY=\.\.\."):

@@ -1,0 +1,44 @@
+"""What of a target must never be shown, and how it is taken out of what is."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from splitsecond.errors import EXCERPT_BYTES, excerpt
+from splitsecond.upstream.spec import TargetSpec, concealed, secrets
+
+KEY = "sk-0123456789abcdef"
+
+
+def spec(**headers: str) -> TargetSpec:
+    return TargetSpec(name="x/m", base_url="http://x.test", model="m", headers=headers)
+
+
+@pytest.mark.parametrize(
+    ("headers", "found"),
+    [
+        ({"Authorization": f"Bearer {KEY}"}, [KEY]),
+        ({"x-api-key": KEY, "cookie": ""}, [KEY]),
+        ({"x-team": "a-name-that-is-long"}, []),
+        ({"x-token": "short"}, []),
+    ],
+)
+def test_secrets_are_the_key_and_what_stands_in_its_place(headers: dict[str, str], found: list[str]) -> None:
+    assert secrets(spec(**headers)) == found
+    assert secrets(spec(**headers), "another-key") == ["another-key", *found]
+
+
+def test_a_key_too_short_to_protect_anything_is_none() -> None:
+    assert secrets(spec(), "EMPTY") == secrets(spec(), None) == []
+
+
+def test_it_is_taken_out_wherever_it_stands() -> None:
+    value = {"command": ["--header", f"x: {KEY}"], "n": 3, "both": (f"{KEY}{KEY}", None)}
+    assert concealed(value, [KEY]) == {"command": ["--header", "x: [key]"], "n": 3, "both": ["[key][key]", None]}
+    assert concealed("nothing here", [KEY]) == "nothing here"
+
+
+@given(st.integers(0, EXCERPT_BYTES + 10), st.text(max_size=700))
+def test_no_more_of_a_key_than_its_first_letters_survives_an_excerpt(before: int, after: str) -> None:
+    shown = concealed(excerpt("." * before + KEY + after.replace("sk-", "")), [KEY])
+    assert KEY[:4] not in shown
