@@ -55,6 +55,7 @@ class FakeCall:
     def __init__(self, call: Call, target: str, observer: Observer | None) -> None:
         self.call = call
         self.closed_at: int | None = None
+        self.replied = False
         self.observation: Observation | None = None
         self._observer = observer
         self._events: deque[Event] = deque()
@@ -230,7 +231,10 @@ class FakeReply:
 
 
 class FakeService:
-    """A `Service` for tests. `calls` are all it ever got, in order; `in_flight` those that have not ended."""
+    """A `Service` for tests. `calls` are all it ever got, in order.
+
+    `in_flight` says how many have not ended, `left_open` how many somebody must still close.
+    """
 
     def __init__(
         self,
@@ -250,6 +254,11 @@ class FakeService:
         """How many calls have begun and not ended."""
         return sum(fake.observation is None for fake in self.calls)
 
+    @property
+    def left_open(self) -> int:
+        """How many calls are under way, or gave a reply that nobody has closed."""
+        return sum(fake.observation is None or (fake.replied and fake.closed_at is None) for fake in self.calls)
+
     async def expect(self) -> FakeCall:
         """The next call that nobody was told of yet; waits for it. Only without a script."""
         return await self._arrived.get()
@@ -266,6 +275,7 @@ class FakeService:
         except asyncio.CancelledError:
             fake.close()
             raise
+        fake.replied = True
         return FakeReply(fake)
 
     def __repr__(self) -> str:

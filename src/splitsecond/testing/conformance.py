@@ -1,0 +1,203 @@
+"""Does this service keep the contract? A kit of checks for targets, for policies, and for services of one's own.
+
+    def make(script: Script) -> Subject:
+        fake = FakeService(script=lambda call: script)
+        return Subject(my_policy(fake), lambda: fake.left_open)
+
+    check_service(make)
+
+Each check makes the service anew, in virtual time, upon something that answers by the script; what the contract leaves
+open (whether an answer without a token is a reply or a `Fault`) stays open here.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from splitsecond import clock
+from splitsecond.clock import NS_PER_MS
+from splitsecond.errors import Fault, NetworkFault, ProviderFault, TimedOut
+from splitsecond.events import Broken, Done, Event, Token
+from splitsecond.service import Call, Reply, Service
+from splitsecond.testing.fake_service import Script
+from splitsecond.testing.virtual_time import run_virtual
+
+
+class Subject(Struct, frozen=True):
+    """What is checked, and how many requests beneath it are under way or were never closed."""
+
+    service: Service
+    left_open: Callable[[], int]
+
+
+Make = Callable[[Script], Subject]
+
+TTFT_MS = 200
+TOKENS = 5
+_ANSWER = Script(ttft=TTFT_MS / 1000, tokens=TOKENS, tps=100)
+_WITHIN_MS = 1000
+
+
+def check_service(make: Make) -> None:
+    """Every check. Raises `AssertionError` from the first that fails, with its name."""
+    for check in (
+        _returns_at_the_first_token,
+        _reads_to_the_end,
+        _closes_at_once,
+        _closes_when_left,
+        _raises_a_fault,
+        _breaks_in_the_stream,
+        _says_that_an_answer_is_empty,
+        _keeps_the_deadline_while_it_waits,
+        _keeps_the_deadline_in_the_stream,
+        _answers_two_at_once,
+    ):
+        try:
+            run_virtual(check(make))
+        except AssertionError as failed:
+            raise AssertionError(f"{check.__name__.strip('_').replace('_', ' ')}: {failed}") from failed
+    for cancelled_after_ms in (0, 1, TTFT_MS - 1, TTFT_MS, TTFT_MS + 1):
+        run_virtual(_closes_when_cancelled(make, cancelled_after_ms))
+
+
+def _call(number: int = 1, *, within_ms: int | None = None) -> Call:
+    now_ns = clock.now_ns()
+    deadline_ns = None if within_ms is None else now_ns + within_ms * NS_PER_MS
+    return Call(id=f"call-{number}", body={"messages": []}, start_ns=now_ns, deadline_ns=deadline_ns)
+
+
+async def _events(reply: Reply) -> list[Event]:
+    return [event async for event in reply]
+
+
+def _over(subject: Subject, began_ns: int, after_ms: int) -> None:
+    """Nothing is under way any more, and the clock says so much."""
+    assert subject.left_open() == 0, f"{subject.left_open()} requests were left open"
+    elapsed_ms = (clock.now_ns() - began_ns) / NS_PER_MS
+    assert abs(elapsed_ms - after_ms) < 0.001, f"took {elapsed_ms} ms, expected {after_ms}"
+    assert asyncio.all_tasks() == {asyncio.current_task()}, "a task was left behind"
+
+
+async def _returns_at_the_first_token(make: Make) -> None:
+    subject, began_ns = make(_ANSWER), clock.now_ns()
+    reply = await subject.service(_call())
+    assert round((clock.now_ns() - began_ns) / NS_PER_MS) == TTFT_MS
+    assert not reply.empty
+    events = await _events(reply)
+    assert sum(isinstance(event, Token) for event in events) == TOKENS
+    assert isinstance(events[-1], Done), f"the last event is {events[-1]}"
+    assert [event.at for event in events] == sorted(event.at for event in events)
+    assert await _events(reply) == []
+    await reply.aclose()
+    await reply.aclose()
+    _over(subject, began_ns, TTFT_MS + 10 * (TOKENS - 1))
+
+
+async def _reads_to_the_end(make: Make) -> None:
+    subject, began_ns = make(_ANSWER), clock.now_ns()
+    async with await subject.service(_call()) as reply:
+        await reply.finished()
+    _over(subject, began_ns, TTFT_MS + 10 * (TOKENS - 1))
+
+
+async def _closes_at_once(make: Make) -> None:
+    subject, began_ns = make(_ANSWER), clock.now_ns()
+    reply = await subject.service(_call())
+    assert subject.left_open() == 1
+    await reply.aclose()
+    _over(subject, began_ns, TTFT_MS)
+
+
+async def _closes_when_left(make: Make) -> None:
+    subject, began_ns = make(_ANSWER), clock.now_ns()
+    try:
+        async with await subject.service(_call()):
+            raise ZeroDivisionError
+    except ZeroDivisionError:
+        pass
+    _over(subject, began_ns, TTFT_MS)
+
+
+async def _raises_a_fault(make: Make) -> None:
+    fault = ProviderFault("busy", kind="http_418", phase="head", status=418)
+    subject, began_ns = make(Script(ttft=0.1, fault=fault)), clock.now_ns()
+    raised = await _fault(subject, _call())
+    assert raised is not None, "the fault did not come through"
+    left_ns = clock.now_ns() - began_ns
+    _over(subject, began_ns, left_ns // NS_PER_MS)
+
+
+async def _breaks_in_the_stream(make: Make) -> None:
+    fault = NetworkFault("gone", kind="reset", phase="between tokens")
+    subject, began_ns = make(Script(ttft=0.2, tps=100, fault=fault, breaks_after=2)), clock.now_ns()
+    async with await subject.service(_call()) as reply:
+        events = await _events(reply)
+        await reply.finished()
+    kinds = [type(event) for event in events]
+    assert kinds == [Token, Token, Broken], f"the events are {kinds}"
+    _over(subject, began_ns, 220)
+
+
+async def _says_that_an_answer_is_empty(make: Make) -> None:
+    subject = make(Script(ttft=0.2, tokens=0))
+    try:
+        reply = await subject.service(_call())
+    except Fault:
+        pass
+    else:
+        async with reply:
+            assert reply.empty, "an answer without a token calls itself not empty"
+            assert isinstance((await _events(reply))[-1], Done)
+    assert subject.left_open() == 0
+
+
+async def _keeps_the_deadline_while_it_waits(make: Make) -> None:
+    subject, began_ns = make(Script(hangs=True)), clock.now_ns()
+    raised = await _fault(subject, _call(within_ms=_WITHIN_MS))
+    assert raised is not None, "a reply came out of nothing"
+    took_ms = (clock.now_ns() - began_ns) / NS_PER_MS
+    assert took_ms <= _WITHIN_MS + 0.001, f"it waited {took_ms} ms where the deadline was {_WITHIN_MS}"
+    _over(subject, began_ns, round(took_ms))
+
+
+async def _keeps_the_deadline_in_the_stream(make: Make) -> None:
+    subject, began_ns = make(Script(ttft=0.2, tokens=1000, tps=100)), clock.now_ns()
+    async with await subject.service(_call(within_ms=_WITHIN_MS)) as reply:
+        last = (await _events(reply))[-1]
+    assert isinstance(last, Broken), f"the last event is {last}"
+    assert isinstance(last.fault, TimedOut), f"the stream broke with {last.fault!r}"
+    _over(subject, began_ns, _WITHIN_MS)
+
+
+async def _answers_two_at_once(make: Make) -> None:
+    subject, began_ns = make(_ANSWER), clock.now_ns()
+    async with asyncio.TaskGroup() as group:
+        answers = [group.create_task(_answer(subject, number)) for number in (1, 2)]
+    assert [answer.result() for answer in answers] == [TOKENS, TOKENS]
+    _over(subject, began_ns, TTFT_MS + 10 * (TOKENS - 1))
+
+
+async def _answer(subject: Subject, number: int) -> int:
+    async with await subject.service(_call(number)) as reply:
+        return sum(isinstance(event, Token) for event in await _events(reply))
+
+
+async def _fault(subject: Subject, call: Call) -> Fault | None:
+    try:
+        reply = await subject.service(call)
+    except Fault as fault:
+        return fault
+    await reply.aclose()
+    return None
+
+
+async def _closes_when_cancelled(make: Make, after_ms: int) -> None:
+    """Whenever the caller gives up: nothing is left, at once."""
+    subject, began_ns = make(_ANSWER), clock.now_ns()
+    waiting = asyncio.get_running_loop().create_task(_answer(subject, 1))
+    await asyncio.sleep(after_ms / 1000)
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    assert waiting.cancelled(), f"cancelled after {after_ms} ms, it went on"
+    _over(subject, began_ns, after_ms)
