@@ -13,7 +13,8 @@ from pathlib import Path
 
 from splitsecond.analysis.findings import ConditionFindings, Run
 from splitsecond.cli.demo import PROVIDERS
-from splitsecond.cli.measuring import Output, measure, new_run_id
+from splitsecond.cli.measuring import measure, new_run_id
+from splitsecond.cli.results import Output
 from splitsecond.cli.targets import SIMULATED, resolve
 from splitsecond.load.plan import Load, make_plan
 from splitsecond.load.workload import Workload

@@ -88,7 +88,7 @@ class Peer:
         server.close()
 
     async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(asyncio.IncompleteReadError, ConnectionError):
+        with suppress(asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
             head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
             fields = (line.partition(": ") for line in head[1:] if line)
             headers = {name.lower(): value for name, _, value in fields}

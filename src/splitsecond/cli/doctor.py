@@ -73,7 +73,8 @@ def _measure(levels: list[int]) -> "list[Accuracy]":
     progress = Console(stderr=True)
     with progress.status("Measuring the instrument") as status:
         return measure_instrument(
-            levels, progress=lambda level: status.update(f"Measuring the instrument with {level} of {levels} streams")
+            levels,
+            progress=lambda level: status.update(f"Measuring the instrument with {level} of {levels[-1]} streams"),
         )
 
 

@@ -113,6 +113,8 @@ async def serving(streams: Sequence[Stream]) -> AsyncIterator[tuple[dict[str, st
                     break
         except ConnectionError:
             pass  # the client has heard enough, as it should after some of these
+        except asyncio.CancelledError:
+            pass  # the loop ends (Ctrl-C); asyncio before 3.12 would print that as a failure of this task
         finally:
             writer.close()
 
