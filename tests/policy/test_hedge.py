@@ -1,0 +1,240 @@
+"""The hedge: late is learned, what it may cost is kept, and failures are left to others."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.policy.branches import SILENT, a_call, ask, fails, play, refused, reset, scripted, silent
+
+from splitsecond.errors import AllFailed, CallerFault, TimedOut
+from splitsecond.policy.budget import MOST_SAVED, Budget
+from splitsecond.policy.hedge import hedge
+from splitsecond.policy.latency import REMEMBERED, Latencies, survival_quantile
+from splitsecond.service import Service
+from splitsecond.testing.fake_service import FakeService, Script
+
+USUAL = Script(ttft=0.2, tokens=1)
+LATE = Script(ttft=5, tokens=1)
+
+
+async def teach(service: Service, calls: int = 40) -> None:
+    for number in range(calls):
+        await ask(service, a_call(number))
+
+
+def test_nothing_is_hedged_before_enough_is_known() -> None:
+    first, second = scripted(*[USUAL] * 18, LATE, USUAL), scripted(USUAL)
+
+    async def main() -> None:
+        service = hedge(first, second, extra_load=0.05)
+        await teach(service, 20)
+        assert len(second.calls) == 0
+
+    play(main, [first, second])
+
+
+def test_the_second_is_asked_when_the_first_is_later_than_it_usually_is() -> None:
+    first, second = scripted(*[USUAL] * 40, LATE), scripted(Script(ttft=0.1))
+
+    async def main() -> None:
+        service = hedge(first, second, extra_load=0.05)
+        await teach(service)
+        seen = await ask(service)
+        assert (seen.fault, seen.ms) == (None, 301)
+        assert len(second.calls) == 1
+        lost = first.calls[-1].observation
+        assert lost is not None
+        assert lost.outcome == "cancelled"
+
+    play(main, [first, second])
+
+
+def test_the_first_may_still_win() -> None:
+    first, second = scripted(*[USUAL] * 40, Script(ttft=0.25)), scripted(Script(ttft=0.1))
+
+    async def main() -> None:
+        service = hedge(first, second)
+        await teach(service)
+        assert (await ask(service)).ms == 250
+        assert len(second.calls) == 1
+
+    play(main, [first, second])
+
+
+def test_a_failure_before_the_hedge_is_raised_and_not_hedged() -> None:
+    fault = refused()
+    first, second = scripted(*[USUAL] * 40, fails(fault, 0.1)), scripted(USUAL)
+
+    async def main() -> None:
+        service = hedge(first, second)
+        await teach(service)
+        assert (await ask(service)).fault is fault
+        assert len(second.calls) == 0
+
+    play(main, [first, second])
+
+
+def test_a_failure_after_the_hedge_leaves_it_to_the_second() -> None:
+    first = scripted(*[USUAL] * 60, fails(reset(), 0.25), fails(reset(), 0.25))
+    second = scripted(Script(ttft=0.3), fails(refused()))
+
+    async def main() -> None:
+        service = hedge(first, second)
+        await teach(service, 60)
+        assert (await ask(service)).ms == 501
+        both = (await ask(service)).fault
+        assert isinstance(both, AllFailed)
+        assert [cause.kind for cause in both.causes] == ["reset", "refused"]
+
+    play(main, [first, second])
+
+
+@given(st.sampled_from([0.01, 0.05, 0.07, 0.2, 1.0]), st.lists(st.sampled_from([10, 200, 1000, 9000]), max_size=150))
+def test_never_more_than_its_share_at_any_moment(extra_load: float, first_ms: list[int]) -> None:
+    first = scripted(*[Script(ttft=ms / 1000, tokens=1) for ms in first_ms], USUAL)
+    second = scripted(Script(ttft=0.05, tokens=1))
+
+    async def main() -> None:
+        service = hedge(first, second, extra_load=extra_load)
+        for number in range(len(first_ms)):
+            await ask(service, a_call(number))
+            assert len(second.calls) <= extra_load * len(first.calls)
+
+    play(main, [first, second])
+
+
+def test_nor_when_the_first_is_slow_for_ever() -> None:
+    first, second = scripted(*[USUAL] * 100, LATE), scripted(USUAL)
+
+    async def main() -> None:
+        service = hedge(first, second, extra_load=0.05)
+        await teach(service, 100)
+        async with asyncio.TaskGroup() as group:  # many at once: none of them has taught anything yet
+            for number in range(500):
+                group.create_task(ask(service, a_call(number)))
+        assert 0 < len(second.calls) <= 0.05 * 600
+        await teach(service, 600)
+        assert len(second.calls) <= 0.05 * 1200
+
+    play(main, [first, second])
+
+
+def test_nor_when_the_first_hangs_for_ever() -> None:
+    first, second = scripted(*[USUAL] * 100, SILENT), scripted(USUAL)
+
+    async def main() -> None:
+        service = hedge(first, second, extra_load=0.05)
+        await teach(service, 100)
+        for number in range(400):
+            seen = await ask(service, a_call(number, within_ms=2000))
+            assert seen.fault is None or isinstance(seen.fault, TimedOut)
+        assert 0 < len(second.calls) <= 0.05 * 500
+
+    play(main, [first, second])
+
+
+def test_about_its_share_when_latency_is_spread() -> None:
+    first = scripted(*[Script(ttft=0.1 + 0.001 * (number * 389 % 997), tokens=1) for number in range(2000)])
+    second = scripted(Script(ttft=0.05, tokens=1))
+
+    async def main() -> None:
+        await teach(hedge(first, second, extra_load=0.05), 2000)
+        assert 60 <= len(second.calls) <= 100
+
+    play(main, [first, second])
+
+
+def test_a_first_that_times_out_is_known_to_be_slower_than_that() -> None:
+    first, second = scripted(*[USUAL] * 30, *[fails(silent(), 3)] * 10, USUAL), scripted(USUAL)
+
+    async def main() -> None:
+        service = hedge(first, second, extra_load=0.2)
+        await teach(service, 30)
+        late = [await ask(service, a_call(number)) for number in range(10)]
+        assert all(seen.fault is None or seen.ms == 3000 for seen in late)
+
+    play(main, [first, second])
+
+
+def test_the_delay_has_a_floor() -> None:
+    first, second = scripted(*[Script(ttft=0.001, tokens=1)] * 40, Script(ttft=0.009, tokens=1)), scripted(USUAL)
+
+    async def main() -> None:
+        await teach(hedge(first, second), 41)
+        assert len(second.calls) == 0
+
+    play(main, [first, second])
+
+
+def test_an_empty_answer_teaches_nothing_and_is_a_fault() -> None:
+    first, second = scripted(Script(tokens=0)), scripted(USUAL)
+
+    async def main() -> None:
+        seen = await ask(hedge(first, second))
+        assert seen.fault is not None
+        assert seen.fault.kind == "empty_answer"
+
+    play(main, [first, second])
+
+
+@contextmanager
+def refusal(words: str) -> Iterator[None]:
+    with pytest.raises(CallerFault, match=words):
+        yield
+
+
+@pytest.mark.parametrize("extra_load", [0, -1, 1.1, 0.0001, float("nan")])
+def test_a_share_that_is_none(extra_load: float) -> None:
+    with refusal("extra_load"):
+        hedge(FakeService(), FakeService(), extra_load=extra_load)
+
+
+# What it stands on.
+
+
+def test_a_budget_saves_only_so_much() -> None:
+    budget = Budget(0.5)
+    for _ in range(1000):
+        budget.deposit()
+    assert sum(budget.withdraw() for _ in range(1000)) == MOST_SAVED
+    assert repr(budget) == "<Budget 0.00 of 10, 50.0% of calls>"
+
+
+def test_a_budget_with_a_reserve_pays_before_it_earns() -> None:
+    budget = Budget(0.1, reserve=2)
+    assert [budget.withdraw() for _ in range(3)] == [True, True, False]
+
+
+def test_a_quantile_without_censored_samples_is_the_plain_one() -> None:
+    samples = [(ns, False) for ns in range(1, 101)]
+    assert survival_quantile(samples, 0.05) == 95
+    assert survival_quantile(samples, 1) == 1
+
+
+def test_a_censored_sample_counts_as_later_than_its_time() -> None:
+    plain = [(10, False)] * 9
+    assert (
+        survival_quantile([*plain, (1, True)], 0.2) == 10
+    )  # it says nothing: it was closed before anything could come
+    assert survival_quantile([*plain, (20, False)], 0.05) == 20
+    assert survival_quantile([*plain, (20, True)], 0.05) == 20  # beyond what was waited for: at least that
+
+
+@given(st.lists(st.tuples(st.integers(1, 50), st.booleans()), min_size=1, max_size=40), st.floats(0.01, 1))
+def test_censoring_never_makes_a_target_look_faster(samples: list[tuple[int, bool]], part: float) -> None:
+    taken_for_ended = [(ns, False) for ns, _ in samples]
+    assert survival_quantile(samples, part) >= survival_quantile(taken_for_ended, part)
+
+
+def test_old_samples_are_forgotten() -> None:
+    latencies = Latencies(0.05)
+    assert latencies.quantile_ns() is None
+    for ns in [1000] * REMEMBERED + [10] * REMEMBERED:
+        latencies.add(ns)
+    assert len(latencies) == REMEMBERED
+    assert latencies.quantile_ns() == 10
+    latencies.add(5000)
+    assert latencies.quantile_ns() == 10  # not worked out anew for each
