@@ -39,10 +39,11 @@ def test_those_that_never_do_share_a_sentence() -> None:
 
 def test_chat_is_borne_or_good() -> None:
     assert verdicts([judged(900, use="chat"), judged(2900, 8, use="chat")]) == [
-        "a/x keeps to the 3,000 ms of chat at p95 up to concurrency 8 (p95 2,900 ms), well (1,000 ms) "
-        "up to concurrency 1."
+        "a/x keeps to the 3,000 ms of chat at p95 up to concurrency 8 (p95 2,900 ms), good "
+        "(below 1,000 ms) up to concurrency 1."
     ]
-    assert verdicts([judged(1100, use="chat")])[0].endswith("(p95 1,100 ms), nowhere well (1,000 ms).")
+    assert verdicts([judged(1100, use="chat")])[0].endswith("(p95 1,100 ms), good (below 1,000 ms) nowhere.")
+    assert verdicts([judged(900, use="chat")])[0].endswith("(p95 900 ms), good (below 1,000 ms) throughout.")
 
 
 def test_failures_miss() -> None:

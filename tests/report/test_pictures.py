@@ -1,11 +1,12 @@
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 import pytest
 import vl_convert
-from tests.report.invented import invented_run
+from tests.report.invented import PROVIDERS, invented_run
 
 from splitsecond.analysis.findings import Run
 from splitsecond.report.pictures import charts, save_png
@@ -41,6 +42,13 @@ def test_every_picture_can_be_drawn_in_both_themes(invented: Invented) -> None:
             assert "NaN" not in svg
             colours = theme.targets if picture.legend == "targets" else theme.stages
             assert colours[0] in svg
+
+
+def test_axes_are_labelled_in_plain_numbers() -> None:
+    near = invented_run(tuple(PROVIDERS)[1:3], concurrencies=(1, 8), requests=8)
+    for picture in charts(*near).values():
+        svg = vl_convert.vegalite_to_svg(picture.spec | {"width": 500}, config=vega_config(LIGHT))
+        assert not re.search(r">[\d.]+e\+", svg), picture.name
 
 
 def test_pictures_stay_small(invented: Invented) -> None:

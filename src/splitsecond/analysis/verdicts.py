@@ -42,7 +42,8 @@ def _keeps(levels: Sequence[Row]) -> list[str]:
     said = f"{most.target} keeps to the {number(limit)} ms of {use} at p95 {_up_to(levels, reached)} ({_tail(most)})"
     if good := GOOD.get(use):
         well = _reached(levels, good)
-        said += f", well ({number(good)} ms) {_up_to(levels, well)}" if well else f", nowhere well ({number(good)} ms)"
+        where = "nowhere" if not well else "throughout" if well == reached else _up_to(levels, well)
+        said += f", good (below {number(good)} ms) {where}"
     if reached < len(levels):
         beyond = levels[reached]
         said += f", not {level(beyond.concurrency, beyond.rate)} ({_tail(beyond)})"

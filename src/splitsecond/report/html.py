@@ -8,6 +8,7 @@ anything, so an offline copy shows what the online one showed, and text from a p
 from collections.abc import Iterable
 from importlib.resources import files
 from string import Template
+from typing import Any
 
 import msgspec
 
@@ -15,7 +16,7 @@ from splitsecond.analysis.findings import Run
 from splitsecond.report import sections
 from splitsecond.report.markup import Markup, raw
 from splitsecond.report.pictures import charts
-from splitsecond.report.theme import DARK, LIGHT, THEMES, vega_config
+from splitsecond.report.theme import DARK, LIGHT, THEMES, Theme, vega_config
 from splitsecond.timing.observation import Observation
 
 
@@ -24,7 +25,7 @@ def render(run: Run, observations: Iterable[Observation]) -> str:
     pictures = charts(run, observations)
     data = {
         "specs": {name: {k: v for k, v in p.spec.items() if k != "title"} for name, p in pictures.items()},
-        "themes": {theme.name: vega_config(theme) | {"legend": {"disable": True}} for theme in THEMES},
+        "themes": {theme.name: _config(theme) for theme in THEMES},
     }
     return Template(_file("page.html")).substitute(
         title=sections.title(run),
@@ -34,6 +35,12 @@ def render(run: Run, observations: Iterable[Observation]) -> str:
         bundle=raw(_bundle() if pictures else ""),
         script=raw(_file("page.js")),
     )
+
+
+def _config(theme: Theme) -> dict[str, Any]:
+    """As for a picture alone, but what colours stand for is said by the page; a legend of sizes stays."""
+    config = vega_config(theme)
+    return config | {"legend": config["legend"] | {"disable": True}}
 
 
 def _script_data(data: object) -> Markup:

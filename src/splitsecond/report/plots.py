@@ -307,7 +307,7 @@ def _fitted(axis: Axis, values: Sequence[float], *, zero: bool = True) -> Axis:
     low, high = min(values), max(values)
     if low <= 0 or high <= WIDE * low:
         domain = [0 if zero else low * 0.9, high * 1.05]
-        return axis.scale(domain=domain, nice=False, zero=zero).axis(format=",~g", tickCount=5)
+        return axis.scale(domain=domain, nice=False, zero=zero).axis(tickCount=5)
     decades = range(floor(log10(low)), ceil(log10(high)) + 1)
     ticks = [step * 10.0**decade for decade in decades for step in (1, 2, 5)]
     return axis.scale(type="log", domain=[low * 0.9, high * 1.1], nice=False).axis(format=",~g", values=ticks)
