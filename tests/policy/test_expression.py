@@ -1,0 +1,204 @@
+"""Policies as text: what is read, what is printed, and what is said of text that is wrong."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from splitsecond.errors import CallerFault
+from splitsecond.policy.expression import (
+    DEEPEST,
+    LONGEST,
+    POLICIES,
+    Expression,
+    Rule,
+    TargetName,
+    build,
+    parse,
+    targets,
+)
+from splitsecond.policy.settings import Setting, count, duration, length, share
+from splitsecond.testing.fake_service import FakeService
+
+WHOLE = 'fallback(race("a/x", "b/x"), hedge("c/x", "d/x", extra_load=0.05), ttft="2s")'
+
+NAMES = st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1, max_size=8).filter(str.isprintable)
+DURATIONS = st.builds("{}{}".format, st.integers(1, 1000), st.sampled_from(["ms", "s", "m"]))
+SHARES = st.floats(0.001, 1) | st.just(1)
+VALUES: dict[object, st.SearchStrategy[Setting]] = {
+    duration: DURATIONS,
+    share: SHARES,
+    count: st.integers(1, 1_000_000),
+    length: st.integers(0, 1_000_000),
+}
+
+
+@st.composite
+def rules(draw: st.DrawFn, branches: st.SearchStrategy[Expression]) -> Rule:
+    policy = draw(st.sampled_from(sorted(POLICIES)))
+    form = POLICIES[policy]
+    drawn = draw(st.lists(branches, min_size=form.least, max_size=form.most or 4))
+    must = draw(st.sampled_from(form.needs)) if form.needs else ""
+    names = [name for name in draw(st.permutations(sorted(form.settings))) if name == must or draw(st.booleans())]
+    settings = tuple((name, draw(VALUES[form.settings[name]])) for name in names)
+    return Rule(policy, tuple(drawn), settings)
+
+
+def expressions(names: st.SearchStrategy[str] = NAMES, leaves: int = 8) -> st.SearchStrategy[Expression]:
+    return st.recursive(st.builds(TargetName, names), rules, max_leaves=leaves)
+
+
+def test_a_policy_is_a_tree() -> None:
+    assert parse(WHOLE) == Rule(
+        "fallback",
+        (
+            Rule("race", (TargetName("a/x"), TargetName("b/x"))),
+            Rule("hedge", (TargetName("c/x"), TargetName("d/x")), (("extra_load", 0.05),)),
+        ),
+        (("ttft", "2s"),),
+    )
+
+
+def test_a_target_is_a_policy() -> None:
+    assert parse(' "a/x" ') == TargetName("a/x")
+
+
+def test_it_prints_as_it_was_written() -> None:
+    assert repr(parse(WHOLE)) == WHOLE
+
+
+def test_lines_may_be_broken_anywhere() -> None:
+    broken = WHOLE.replace("(", "\n  (\n  ").replace(",", "\t,\r\n")
+    assert parse(f"\n  {broken}\n") == parse(WHOLE)
+
+
+@given(expressions())
+def test_what_is_printed_is_read_back(expression: Expression) -> None:
+    assert parse(repr(expression)) == expression
+
+
+@given(expressions())
+def test_a_service_prints_as_what_makes_it_again(expression: Expression) -> None:
+    printed = repr(build(expression, _Named))
+    assert repr(build(parse(printed), _Named)) == printed
+
+
+class _Named(FakeService):
+    """Prints as it is written in an expression, whatever characters its name has."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(target=name)
+        self._name = name
+
+    def __repr__(self) -> str:
+        return repr(TargetName(self._name))
+
+
+def test_each_target_is_made_once() -> None:
+    made: list[str] = []
+
+    def target(name: str) -> FakeService:
+        made.append(name)
+        return FakeService(target=name)
+
+    expression = parse('fallback(race("a/x", "b/x"), "a/x")')
+    service = build(expression, target)
+    assert made == targets(expression) == ["a/x", "b/x"]
+    assert repr(service) == repr(expression)
+
+
+WRONG = [
+    ('rase("a/x", "b/x")', 1, "unknown policy rase", "Did you mean race?"),
+    ('fallback("a/x", quickest("b/x"))', 17, "unknown policy quickest", "There are: race, hedge"),
+    ('race("a/x")', 1, "race has 1 branch, expected 2 or more", 'race("a/x", "b/x")'),
+    ("race()", 1, "race has 0 branches", 'race("a/x", "b/x")'),
+    ("race", 1, "race has no branches", 'race("a/x", "b/x")'),
+    ('hedge("a/x", "b/x", "c/x")', 1, "hedge has 3 branches, expected 2", "extra_load=0.05"),
+    ('hedge("a/x", "b/x", load=0.1)', 21, "hedge has no setting load", "Did you mean extra_load?"),
+    ('race("a/x", "b/x", ttft="2s")', 20, "race has no setting ttft", "race("),
+    ('hedge("a/x", "b/x", extra_load="5%")', 21, 'extra_load is "5%", expected a number', ""),
+    ('hedge("a/x", "b/x", extra_load=True)', 21, "extra_load is True", ""),
+    ('hedge("a/x", "b/x", extra_load=5)', 21, "extra_load is 5, expected a number from 0.001 to 1", ""),
+    ('hedge("a/x", "b/x", extra_load=1e999 - 1e999)', 21, "no plain value: 1e999 - 1e999", ""),
+    ('hedge("a/x", "b/x", extra_load=-0.05)', 21, "extra_load is -0.05", ""),
+    ('hedge("a/x", "b/x", extra_load=0.1, extra_load=0.1)', 37, "extra_load is given twice", ""),
+    ('hedge("a/x", "b/x", **more)', 21, "hedge has no setting **", ""),
+    ('fallback("a/x", "b/x", ttft=2)', 24, "ttft is 2, expected a duration", ""),
+    ('fallback("a/x", "b/x", ttft="0s")', 24, 'ttft is "0s"', ""),
+    ('fallback("a/x", "b/x", ttft="2 s")', 24, 'ttft is "2 s"', ""),
+    ('fallback("a/x", "b/x", ttft="99999m")', 24, "at most a day", ""),
+    ('deadline("a/x")', 1, "deadline needs total or ttft", 'total="10s"'),
+    ('limit("a/x", queue=3)', 1, "limit needs concurrency", ""),
+    ('limit("a/x", concurrency=0)', 14, "concurrency is 0, expected a whole number, 1 or more", ""),
+    ('limit("a/x", concurrency=1.5)', 14, "concurrency is 1.5", ""),
+    ('limit("a/x", concurrency=1, queue=-1)', 29, "queue is -1", ""),
+    ("race(a/x, b/x)", 6, "expected a target or a policy, got a/x", "in quotes"),
+    ('race("a/x", *others)', 13, "got *others", ""),
+    ('"é/é" + race("b/x")', 1, "expected a target or a policy", ""),
+    ('race("é/é", 5)', 13, "got 5", ""),
+    ('race("a x", "b/x")', 6, '"a x" is no target\'s name', "provider/model"),
+    ('race("", "b/x")', 6, '"" is no target\'s name', "provider/model"),
+    ('race("a/x", b"b/x")', 13, "got b", ""),
+    ('race("a/x", f"{secret}")', 13, "got f", ""),
+    ('  race("a/x",', 7, "never closed", ""),
+    ('race("\\d", "b/x")', 6, "escape", ""),
+    ('a.race("a/x", "b/x")', 1, "expected a target or a policy, got a.race", ""),
+    ('(lambda: 0)("a/x")', 1, "expected a target or a policy", ""),
+    ('__import__("os")', 1, "unknown policy __import__", ""),
+    ("", 1, "", ""),
+    ("race(" * 300, 1, "", ""),
+    ('"a\0b"', 1, "", ""),
+    ('"\ud800"', 1, "cannot be read", ""),
+]
+
+
+@pytest.mark.parametrize(("text", "place", "message", "hint"), WRONG)
+def test_what_is_wrong_is_said_with_its_place(text: str, place: int, message: str, hint: str) -> None:
+    with pytest.raises(CallerFault) as raised:
+        parse(text)
+    fault = raised.value
+    assert fault.kind == "bad_policy"
+    assert message in fault.message
+    assert hint in fault.hint
+    if message:
+        assert f"at character {place}:" in fault.message
+
+
+def test_too_deep_and_too_long() -> None:
+    nested = '"a/x"'
+    for _ in range(DEEPEST):
+        nested = f"retry({nested})"
+    parse(nested)
+    with pytest.raises(CallerFault, match=f"more than {DEEPEST} deep"):
+        parse(f"retry({nested})")
+    with pytest.raises(CallerFault, match=f"at most {LONGEST}"):
+        parse('"' + "a" * LONGEST + '"')
+    for text in ("-" * (LONGEST - 1) + "1", "(" * (LONGEST // 2) + ")" * (LONGEST // 2), "a." * (LONGEST // 2) + "b"):
+        with pytest.raises(CallerFault):
+            parse(text)
+
+
+@given(st.text(st.sampled_from('race(hdg)fb"/x,=.0125stl \n*{}[]:\\'), max_size=40) | st.text(max_size=40))
+def test_any_text_is_a_policy_or_the_callers_fault(text: str) -> None:
+    try:
+        expression = parse(text)
+    except CallerFault:
+        return
+    assert parse(repr(expression)) == expression
+
+
+@pytest.mark.parametrize("policy", sorted(POLICIES))
+def test_every_example_is_right(policy: str) -> None:
+    example = POLICIES[policy].example
+    assert repr(parse(example)) == example
+    assert repr(build(parse(example), _Named)) == example
+    assert POLICIES[policy].make.__name__ == policy
+
+
+def test_a_long_value_is_cut_in_messages() -> None:
+    with pytest.raises(CallerFault) as raised:
+        duration("ttft", "x" * 1000)
+    assert len(raised.value.message) < 200
+    with pytest.raises(CallerFault, match="not a number"):
+        share("extra_load", float("nan"))
+    with pytest.raises(CallerFault, match="None"):
+        share("extra_load", None)
