@@ -23,7 +23,7 @@ def naive_race(fake: FakeService) -> Service:
         for task in list(done)[1:]:
             if task.exception() is None:
                 await task.result().aclose()
-        return list(done)[0].result()
+        return next(iter(done)).result()
 
     return race
 
