@@ -134,7 +134,7 @@ class AllFailed(Fault):
         if not causes:
             raise ValueError("AllFailed needs at least one cause")
         super().__init__(
-            "every target failed: " + "; ".join(str(c) for c in causes),
+            "every target failed: " + "; ".join(str(c).rstrip(".") for c in causes),
             kind="all_failed",
             phase=causes[0].phase,
             target=target,

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import pairwise
 from zlib import crc32
 
@@ -16,6 +17,7 @@ from splitsecond.load.block import UNANSWERED, Block, run_block
 from splitsecond.load.ledger import Ledger
 from splitsecond.load.workload import Composer, Workload
 from splitsecond.pacing import Pacer
+from splitsecond.policy.race import race
 from splitsecond.service import Call, Reply
 from splitsecond.testing.fake_service import FakeService, Script
 from splitsecond.testing.virtual_time import START_NS, run_virtual
@@ -32,7 +34,7 @@ class Ran:
         self.observations: list[Observation] = []
         self.readings: list[InstrumentReading] = []
         self.ledger = Ledger(self.observations.append)
-        self.fake = FakeService(script=script, observer=self.ledger.observed)
+        self.fake = FakeService(target="t", script=script, observer=self.ledger.observed)
         self.block = block
         self.most_in_flight = most_in_flight
 
@@ -169,7 +171,7 @@ def test_open_loop_counts_lateness_from_when_it_was_due() -> None:
     async def main() -> list[Observation]:
         seen: list[Observation] = []
         ledger = Ledger(seen.append)
-        slow = Slow(script=steady, observer=ledger.observed)
+        slow = Slow(target="t", script=steady, observer=ledger.observed)
         block = Block(condition="c", target="t", requests=2, due=[0, NS_PER_S // 2])
         with Pacer(asyncio.get_running_loop()) as pacer:
             await run_block(block, slow, COMPOSER, ledger, pacer, lambda reading: None)
@@ -275,13 +277,47 @@ def test_a_collection_inside_a_block_is_counted() -> None:
     assert reading.collections == 2
 
 
-def test_policies_keep_their_roles_in_measured_calls_only() -> None:
+def test_the_attempts_of_a_policy_make_one_measured_call() -> None:
     seen: list[Observation] = []
     ledger = Ledger(seen.append)
-    for call, role in (("a", "measured"), ("b", "warmup")):
-        ledger.expect(call, condition="c", target="t", role=role)  # type: ignore[arg-type]
-        ledger.observed(Observation(id=f"{call}.1", call=call, target="t", role="loser"))
-    assert [o.role for o in seen] == ["loser", "warmup"]
+
+    async def main() -> None:
+        fast = FakeService(target="a/x", script=steady, observer=ledger.observed)
+        mute = FakeService(target="b/x", script=lambda call: Script(hangs=True), observer=ledger.observed)
+        block = Block(condition="c", target="both", requests=2, warmups=1, concurrency=1)
+        with Pacer(asyncio.get_running_loop()) as pacer:
+            await run_block(block, race(fast, mute), COMPOSER, ledger, pacer, lambda reading: None)
+
+    run_virtual(main())
+    assert [(o.target, o.role) for o in seen if o.call == "c-0"] == [
+        ("b/x", "loser"),
+        ("a/x", "winner"),
+        ("both", "warmup"),
+    ]
+    assert [o.id for o in seen if o.role == "measured"] == ["c-1.0", "c-2.0"]
+    assert {o.condition for o in seen} == {"c"}
+
+
+def test_a_policy_that_is_cancelled_leaves_its_attempts() -> None:
+    seen: list[Observation] = []
+    ledger = Ledger(seen.append)
+
+    async def main() -> None:
+        mute = [
+            FakeService(target=name, script=lambda call: Script(hangs=True), observer=ledger.observed) for name in "ab"
+        ]
+        block = Block(condition="c", target="both", requests=2, concurrency=1)
+        with Pacer(asyncio.get_running_loop()) as pacer:
+            sending = run_block(block, race(*mute), COMPOSER, ledger, pacer, lambda reading: None)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(sending, 1)
+
+    run_virtual(main())
+    assert sorted((o.target, o.role, o.outcome) for o in seen) == [
+        ("a", "loser", "cancelled"),
+        ("b", "loser", "cancelled"),
+        ("both", "measured", "cancelled"),
+    ]
 
 
 def test_one_slot_sends_one_after_the_other() -> None:

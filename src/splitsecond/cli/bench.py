@@ -20,6 +20,14 @@ def bench(
             show_default=False,
         ),
     ] = None,
+    policy: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="RULE",
+            help='A rule over targets, timed like one: \'race("a/x", "b/x")\'.',
+            rich_help_panel=TARGETS,
+        ),
+    ] = None,
     base_url: Annotated[
         str, typer.Option(metavar="URL", help="Any OpenAI-compatible endpoint.", rich_help_panel=TARGETS)
     ] = "",
@@ -120,6 +128,7 @@ def bench(
     splitsecond bench groq/llama-3.3-70b-versatile together/meta-llama/Llama-3.3-70B-Instruct-Turbo
     splitsecond bench --base-url http://127.0.0.1:8000/v1 --model mine -c 1,8,32 -n 50 --ignore-eos
     splitsecond bench sim/groq sim/together --rate 5 --slo voice
+    splitsecond bench sim/groq --policy 'hedge("sim/groq", "sim/together")'
     """
     from contextlib import ExitStack
 
@@ -127,7 +136,7 @@ def bench(
     from splitsecond.cli import asking
     from splitsecond.cli.measuring import measure, new_run_id
     from splitsecond.cli.results import Output
-    from splitsecond.cli.targets import Endpoint, resolve
+    from splitsecond.cli.targets import Endpoint, parse_policies, resolve
     from splitsecond.load.plan import make_plan
     from splitsecond.load.workload import Workload, read_prompts
     from splitsecond.upstream.spec import Timeouts
@@ -151,9 +160,14 @@ def bench(
         seed=seed,
     )
     endpoint = Endpoint.asked(base_url=base_url, model=model, name=name, api_key_env=api_key_env)
+    policies = parse_policies(policy or [])
+    if policies and side_by_side:
+        raise asking.wrong("--side-by-side", side_by_side, "no --policy with it, as that calls several hosts itself")
+    known = {*(targets or []), *([endpoint.spec().name] if endpoint else [])}
+    inside = list(dict.fromkeys(each for names in policies.values() for each in names if each not in known))
     with ExitStack() as started:
         specs = resolve(
-            targets or [],
+            [*(targets or []), *inside],
             endpoint,
             started,
             headers=asking.headers(header or []),
@@ -161,7 +175,8 @@ def bench(
             seed=seed,
         )
         plan = make_plan(
-            {name: spec.base_url for name, spec in specs.items()},
+            {name: spec.base_url for name, spec in specs.items() if name not in inside}
+            | {rule: specs[names[0]].base_url for rule, names in policies.items()},
             loads,
             requests=requests,
             warmups=warmup,

@@ -3,6 +3,7 @@
 provider/model       a provider of the catalogue, with the key from its environment variable
 sim/PROFILE          a simulated provider, started for the run in a process of its own
 engine/tiny          llama.cpp's server on a tiny model, started for the run
+--policy 'race(...)' a rule over any of these, timed like one of them
 --base-url --model   any OpenAI-compatible endpoint
 """
 
@@ -14,6 +15,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from splitsecond.errors import CallerFault
+from splitsecond.policy.expression import parse
+from splitsecond.policy.expression import targets as policy_targets
 from splitsecond.simulator import profile
 from splitsecond.simulator.process import running
 from splitsecond.testing.engine.process import MODELS, EngineProcess
@@ -53,6 +56,20 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
             model=self.model,
             api_key_env=(self.api_key_env,) if self.api_key_env else (),
         )
+
+
+def parse_policies(texts: Sequence[str]) -> dict[str, list[str]]:
+    """The policies that `texts` describe, as they are written best, each with the names of the targets in it.
+
+    Raises `CallerFault` for a text that is no policy, or is given twice.
+    """
+    found: dict[str, list[str]] = {}
+    for text in texts:
+        policy = parse(text)
+        if repr(policy) in found:
+            raise CallerFault(f"--policy {policy!r} is given twice", kind="bad_target")
+        found[repr(policy)] = policy_targets(policy)
+    return found
 
 
 def resolve(

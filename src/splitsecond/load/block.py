@@ -210,6 +210,9 @@ class _Run:
         except Fault as fault:
             self._ledger.ended(call, fault)
             self._failed(fault)
+        except asyncio.CancelledError:
+            self._ledger.ended(call)
+            raise
         else:
             self._ledger.ended(call)
         finally:

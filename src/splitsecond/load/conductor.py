@@ -26,6 +26,8 @@ from splitsecond.load.crew import WORKER_COMMAND, Crew, Member, WorkerLost
 from splitsecond.load.messages import Begin, Learn, Observed, Prepare, Prepared, Read, Refused, Report, Send, revive
 from splitsecond.load.plan import Plan, slices
 from splitsecond.load.workload import Workload
+from splitsecond.policy.expression import parse
+from splitsecond.policy.expression import targets as targets_of
 from splitsecond.timing.instrument import InstrumentReading
 from splitsecond.timing.observation import Observation
 from splitsecond.upstream.spec import TargetSpec
@@ -69,6 +71,8 @@ async def conduct(
 ) -> Outcome:
     """Runs the plan. `specs` by target name; `workload` as asked, with synthetic prompts made `input_tokens` long.
 
+    A target of the plan that has no spec is a policy, its name the expression; `specs` has those of the targets in it.
+
     The callbacks run in this task's loop, in the order of the reports. What one of them raises stops the workers and
     passes through. `most_processes` for one block: by default as many as there are processors. Raises the `Fault` of
     the first target that cannot be measured at all, or of the first one where none answers; those of other targets
@@ -92,7 +96,8 @@ async def conduct(
     async with Crew(command, on_report) as crew:
         lanes = [_Lane(blocks, specs, crew, outcome, on_note, most) for blocks in plan.lanes]
         await _together([lane.prepare(workload, input_tokens) for lane in lanes])
-        if faults := _hopeless(specs, refused, outcome.calibrated):
+        asked = dict.fromkeys(condition.target for condition in plan.conditions)
+        if faults := _hopeless(asked, refused, outcome.calibrated):
             for fault in faults[1:]:
                 on_note(Note(text=in_words(fault), target=fault.target))
             raise faults[0]
@@ -172,7 +177,10 @@ class _Lane:
     async def _hire(self, place: int) -> Member:
         member = await self._crew.hire()
         self._members[place] = member
-        await member.tell(Begin([self._specs[target] for target in self._targets], self._crew.hired - 1))
+        policies = {target: parse(target) for target in self._targets if target not in self._specs}
+        inside = [name for policy in policies.values() for name in targets_of(policy)]
+        called = dict.fromkeys(name for name in (*self._targets, *inside) if name in self._specs)
+        await member.tell(Begin([self._specs[name] for name in called], self._crew.hired - 1, list(policies)))
         return member
 
     async def _teach(self, member: Member) -> None:

@@ -3,6 +3,9 @@
 Observations are made far below, where nobody knows of conditions; all they say is their call. The ledger is their
 observer: it writes the condition and the role on each and hands it on. It also sees to it that every request leaves at
 least one, including those that never became an attempt, because what is not counted flatters.
+
+A call to a policy may take several attempts, at other targets than the one that was asked. They are kept until the call
+has ended, since only then it is known which of them answered; then the call counts once, and they beside it.
 """
 
 from collections.abc import Callable
@@ -11,9 +14,10 @@ import msgspec
 
 from splitsecond import clock
 from splitsecond.errors import Fault
+from splitsecond.policy.account import account
 from splitsecond.service import Call, Reply, Service
 from splitsecond.timing.observation import Observation, Role
-from splitsecond.timing.timeline import Sending, Timeline
+from splitsecond.timing.timeline import Sending, Timeline, record_fault
 
 
 class _Entry(msgspec.Struct):
@@ -21,6 +25,8 @@ class _Entry(msgspec.Struct):
     target: str
     role: Role
     observed: bool = False
+    attempts: list[Observation] = []
+    """A policy's, while its call is under way."""
 
 
 class Ledger:
@@ -35,18 +41,26 @@ class Ledger:
         self._entries[call] = _Entry(condition, target, role)
 
     def observed(self, observation: Observation) -> None:
-        """One attempt has ended. A policy's own role for it (winner, loser) stays, in measured calls."""
+        """One attempt has ended."""
         entry = self._entries.get(observation.call)
         if entry is not None:
+            if observation.target != entry.target and entry.role != "calibration":
+                entry.attempts.append(observation)
+                return
             entry.observed = True
-            role = observation.role if entry.role == "measured" else entry.role
-            observation = msgspec.structs.replace(observation, condition=entry.condition, role=role)
+            observation = msgspec.structs.replace(observation, condition=entry.condition, role=entry.role)
         self._emit(observation)
 
     def ended(self, call: Call, fault: Fault | None = None) -> None:
         """The call has ended, with its last observation behind it; with a `fault` and none, one is made here."""
         entry = self._entries[call.id]
-        if fault is not None and not entry.observed:
+        if entry.attempts:
+            record = None if fault is None else record_fault(fault)
+            for observation in account(
+                entry.attempts, target=entry.target, condition=entry.condition, role=entry.role, fault=record
+            ):
+                self._emit(observation)
+        elif fault is not None and not entry.observed:
             attempt = Timeline(
                 attempt=f"{call.id}.0", call=call.id, target=entry.target, due_ns=call.due_ns, start_ns=call.start_ns
             )

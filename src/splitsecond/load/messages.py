@@ -19,10 +19,11 @@ from splitsecond.upstream.spec import TargetSpec
 
 
 class Begin(Struct, frozen=True, tag=True):
-    """Connect to these targets. `worker` numbers the processes of a run."""
+    """Connect to these targets. `worker` numbers the processes of a run; `policies` are expressions over targets."""
 
     targets: list[TargetSpec]
     worker: int
+    policies: list[str] = []
 
 
 class Prepare(Struct, frozen=True, tag=True):

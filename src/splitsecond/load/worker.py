@@ -16,6 +16,7 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Callable
 from functools import partial
+from itertools import count
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -42,6 +43,7 @@ from splitsecond.load.messages import (
 )
 from splitsecond.load.workload import Composer, Workload
 from splitsecond.pacing import Pacer
+from splitsecond.policy.expression import Expression, build, parse
 from splitsecond.service import Service
 from splitsecond.timing.observation import Observation
 from splitsecond.timing.timeline import record_fault
@@ -101,6 +103,7 @@ class Worker:
         self._pacer = pacer
         self._number = 0
         self._specs: dict[str, TargetSpec] = {}
+        self._policies: dict[str, Expression] = {}
         self._composers: dict[str, Composer] = {}
         self._services: dict[str, Service] = {}
         self._ledger = Ledger(lambda observation: put(Observed(observation)))
@@ -119,9 +122,10 @@ class Worker:
     async def _do_each(self, tasks: asyncio.Queue[Command]) -> None:
         while True:
             match await tasks.get():
-                case Begin(targets, number):
+                case Begin(targets, number, policies):
                     self._number = number
                     self._specs = {spec.name: spec for spec in targets}
+                    self._policies = {policy: parse(policy) for policy in policies}
                 case Learn(target, workload):
                     self._composers[target] = Composer(workload)
                 case Prepare(targets, workload, input_tokens):
@@ -153,7 +157,10 @@ class Worker:
 
     def _service(self, target: str) -> Service:
         if target not in self._services:
-            self._services[target] = self._connect(self._specs[target], self._ledger.observed)
+            if target in self._policies:
+                self._services[target] = build(self._policies[target], self._service)
+            else:
+                self._services[target] = self._connect(self._specs[target], self._ledger.observed)
         return self._services[target]
 
 
@@ -183,8 +190,11 @@ def _allow_many_connections() -> None:
 
 
 def gathering() -> Connect:
-    """`upstream.connect` over connections of one client, whose reads gather where there are many."""
-    return partial(connect, client=Client(gather=True))
+    """`upstream.connect` over connections of one client, whose reads gather where there are many.
+
+    Attempts are numbered across targets, since a policy makes some at several for one call.
+    """
+    return partial(connect, client=Client(gather=True), attempts=count(1))
 
 
 def main(connect: Connect | None = None) -> None:

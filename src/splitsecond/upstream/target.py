@@ -6,7 +6,7 @@ where the request could not even be sent.
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import count
 from typing import Protocol
 
@@ -40,7 +40,9 @@ DIALECTS: Mapping[str, Dialect] = {"openai": openai}
 class Target:
     """One target as a service. Owns its connections; `close` it when done."""
 
-    def __init__(self, spec: TargetSpec, observer: Observer, *, key: str | None, client: Client) -> None:
+    def __init__(
+        self, spec: TargetSpec, observer: Observer, *, key: str | None, client: Client, attempts: Iterator[int]
+    ) -> None:
         if spec.dialect not in DIALECTS:
             raise CallerFault(
                 f"unknown dialect {spec.dialect!r}: this version speaks {', '.join(DIALECTS)}",
@@ -57,7 +59,7 @@ class Target:
         self._path = path.rstrip("/")
         self._observer = observer
         self._client = client
-        self._attempts = count(1)
+        self._attempts = attempts
         self._secrets = secrets(spec, key)
         bearer = {"authorization": f"Bearer {key}"} if key else {}
         self._headers = {
@@ -101,6 +103,8 @@ class Target:
         )
         loop = asyncio.get_running_loop()
         connect_deadline_ns = int(loop.time() * 1e9) + spec.timeouts.connect_ms * 1_000_000
+        if call.deadline_ns is not None:
+            connect_deadline_ns = min(connect_deadline_ns, call.deadline_ns)
         try:
             exchange = await self._client.send(self._origin, request, attempt, connect_deadline_ns=connect_deadline_ns)
             attempt.under_way(exchange)
@@ -124,7 +128,11 @@ def connect(
     *,
     environment: Mapping[str, str] = os.environ,
     client: Client | None = None,
+    attempts: Iterator[int] | None = None,
 ) -> Target:
-    """The service for a target. Raises `CallerFault` where its key, address or dialect is missing or wrong."""
+    """The service for a target. Raises `CallerFault` where its key, address or dialect is missing or wrong.
+
+    `attempts` numbers its attempts: targets that may serve the same call must share one.
+    """
     key = api_key(spec, environment)
-    return Target(spec, observer, key=key, client=client or Client())
+    return Target(spec, observer, key=key, client=client or Client(), attempts=attempts or count(1))
