@@ -2,11 +2,17 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from itertools import count
 
+import pytest
 from tests.upstream.scripted_client import ScriptedClient, ScriptedExchange
 
+from splitsecond import clock
+from splitsecond.service import Call
 from splitsecond.testing.conformance import Subject, check_service
 from splitsecond.testing.fake_service import Script
+from splitsecond.testing.virtual_time import run_virtual
+from splitsecond.timing.observation import Observation
 from splitsecond.transport.exchange import Exchange, Origin, Receiver, Request
 from splitsecond.upstream.spec import TargetSpec
 from splitsecond.upstream.target import connect
@@ -20,6 +26,7 @@ class PlayingClient(ScriptedClient):
     def __init__(self, script: Script) -> None:
         super().__init__()
         self._script = script
+        self.connect_deadline_ns: int | None = None
         self._exchanged: list[ScriptedExchange] = []
 
     @property
@@ -29,7 +36,8 @@ class PlayingClient(ScriptedClient):
     async def send(
         self, origin: Origin, request: Request, receiver: Receiver, *, connect_deadline_ns: int | None = None
     ) -> Exchange:
-        sent = await super().send(origin, request, receiver, connect_deadline_ns=connect_deadline_ns)
+        self.connect_deadline_ns = connect_deadline_ns
+        sent = await super().send(origin, request, receiver)
         exchange = await self.exchange()
         self._exchanged.append(exchange)
         steps = _steps(self._script, exchange)
@@ -68,3 +76,31 @@ def test_the_contract_is_kept() -> None:
         return Subject(target, lambda: client.left_open)
 
     check_service(make)
+
+
+@pytest.mark.parametrize(("within_ms", "connects_within_ms"), [(None, 10_000), (60_000, 10_000), (500, 500)])
+def test_connecting_keeps_the_calls_deadline(within_ms: int | None, connects_within_ms: int) -> None:
+    client = PlayingClient(Script())
+
+    async def main() -> None:
+        now_ns = clock.now_ns()
+        deadline_ns = None if within_ms is None else now_ns + within_ms * clock.NS_PER_MS
+        target = connect(SPEC, lambda observation: None, environment={}, client=client.as_client())
+        async with await target(Call(id="c", body={}, start_ns=now_ns, deadline_ns=deadline_ns)):
+            assert client.connect_deadline_ns == now_ns + connects_within_ms * clock.NS_PER_MS
+
+    run_virtual(main())
+
+
+def test_targets_that_share_a_call_number_its_attempts_together() -> None:
+    client, seen = PlayingClient(Script(tokens=1)), list[Observation]()
+
+    async def main() -> None:
+        attempts = count(1)
+        for _ in range(2):
+            target = connect(SPEC, seen.append, environment={}, client=client.as_client(), attempts=attempts)
+            async with await target(Call(id="c", body={}, start_ns=clock.now_ns())) as reply:
+                await reply.finished()
+
+    run_virtual(main())
+    assert [observation.id for observation in seen] == ["c.1", "c.2"]

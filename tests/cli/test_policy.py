@@ -1,0 +1,46 @@
+"""`bench --policy`: a rule over targets is a row of its own."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from tests.cli.conftest import Split
+
+from splitsecond.store.folder import read_observations
+
+FEW = ("-c", 1, "-n", 4, "--warmup", 1, "--input-tokens", 64, "--output-tokens", 20, "--no-html")
+
+
+def test_a_policy_is_timed_like_a_target(
+    split: Split, endpoint: list[str], quick_profile: Path, tmp_path: Path
+) -> None:
+    rule = f"race('quick','sim/{quick_profile}')"
+    ended = split("bench", *endpoint, "--policy", rule, *FEW, "--json", "-", "--out", "run")
+    assert ended.code == 0
+    written = f'race("quick", "sim/{quick_profile}")'
+    plain, raced = ended.json["conditions"]
+    assert (plain["target"], raced["target"]) == ("quick", written)  # the second provider was not asked for by itself
+    assert (raced["requests"], raced["errors"], raced["warmups"]) == (4, 0, 1)
+    assert raced["ttft_ms"]["p50"] > 0
+    seen = [o for o in read_observations(tmp_path / "run") if o.condition == raced["condition"]]
+    assert Counter(o.role for o in seen) == {"winner": 5, "loser": 5, "warmup": 1, "measured": 4}
+    assert len({o.id for o in seen}) == len(seen)
+    for call in (o for o in seen if o.role == "measured"):
+        winner = next(o for o in seen if o.call == call.call and o.role == "winner")
+        assert (call.target, call.token_at) == (written, winner.token_at)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--policy", "race(groq/x, b)"], "at character 6: expected a target or a policy, got groq/x"),
+        (["--policy", 'rase("sim/groq", "sim/steady")'], "Did you mean race?"),
+        (["--policy", 'race("sim/steady", "nobody/x")'], "nobody"),
+        (["--policy", 'race("sim/steady", "sim/groq")', "--side-by-side"], "--side-by-side"),
+        (["--policy", 'retry("sim/steady")', "--policy", "retry('sim/steady')"], "given twice"),
+    ],
+)
+def test_a_policy_that_makes_no_sense(split: Split, options: list[str], words: str) -> None:
+    ended = split("bench", *options, *FEW)
+    assert ended.code == 2
+    assert words in ended.complaint
