@@ -8,6 +8,7 @@ import pytest
 from tests.upstream.scripted_client import MS, ScriptedClient, ScriptedExchange
 
 from splitsecond import clock
+from splitsecond.catalog.provider import Auth
 from splitsecond.errors import CallerFault, NetworkFault, ProviderFault, TimedOut
 from splitsecond.events import Broken, Done, Finish, Token
 from splitsecond.service import Call
@@ -104,15 +105,25 @@ def test_the_request_says_who_and_what() -> None:
     play(act)
 
 
-def test_a_key_is_sent_and_never_shown() -> None:
+@pytest.mark.parametrize(
+    ("auth", "header"),
+    [
+        ("bearer", ("authorization", "Bearer s3cret")),
+        ("x-api-key", ("x-api-key", "s3cret")),
+        ("api-key", ("api-key", "s3cret")),
+        ("x-goog-api-key", ("x-goog-api-key", "s3cret")),
+    ],
+)
+def test_a_key_is_sent_and_never_shown(auth: Auth, header: tuple[str, str]) -> None:
     async def main() -> None:
         client = ScriptedClient()
-        spec = msgspec.structs.replace(SPEC, api_key_env=("A_KEY", "B_KEY"))
+        spec = msgspec.structs.replace(SPEC, api_key_env=("A_KEY", "B_KEY"), auth=auth)
         target = connect(spec, _ignore, environment={"B_KEY": "s3cret"}, client=client.as_client())
         waiting = asyncio.get_running_loop().create_task(target(Call(id="c", body={})))
         await client.exchange()
         waiting.cancel()
-        assert dict(client.sent[0][1].headers)["authorization"] == "Bearer s3cret"
+        assert header in client.sent[0][1].headers
+        assert sum("s3cret" in value for _, value in client.sent[0][1].headers) == 1
         assert "s3cret" not in repr(target)
 
     run_virtual(main())

@@ -9,11 +9,14 @@ import difflib
 import tomllib
 from collections.abc import Mapping
 from importlib import resources
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from splitsecond.errors import CallerFault
+
+Auth = Literal["bearer", "x-api-key", "api-key", "x-goog-api-key"]
+"""Where the key goes: ``Authorization: Bearer``, or the header of that name."""
 
 
 class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -21,6 +24,7 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     `base_url` may hold `{NAME}`, which is filled from the environment variable NAME (an account's own address).
     `api_key_env`: the variables that hold its key, in the order in which they are tried; empty: it takes no key.
+    `auth`: how the key is sent (see `Auth`).
     `checked`: the day on which address and names were last checked against `source`.
     """
 
@@ -29,6 +33,7 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     base_url: str
     dialect: str = "openai"
     api_key_env: tuple[str, ...] = ()
+    auth: Auth = "bearer"
     headers: dict[str, str] = {}
     quirks: dict[str, Any] = {}
     source: str = ""

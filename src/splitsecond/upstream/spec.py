@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from splitsecond.catalog.provider import fill_base_url, provider, split_target
+from splitsecond.catalog.provider import Auth, fill_base_url, provider, split_target
 from splitsecond.errors import CallerFault
 
 LEAST_SECRET = 8
@@ -35,7 +35,7 @@ class TargetSpec(msgspec.Struct, frozen=True, kw_only=True):
     """One model at one provider as we can call it. `name` is how reports call it.
 
     `quirks` are those of the dialect, as the catalogue holds them. `api_key_env`: the first of these variables that is
-    set holds the key; empty: no key is sent.
+    set holds the key; empty: no key is sent. `auth`: how it is sent.
     """
 
     name: str
@@ -43,6 +43,7 @@ class TargetSpec(msgspec.Struct, frozen=True, kw_only=True):
     model: str
     dialect: str = "openai"
     api_key_env: tuple[str, ...] = ()
+    auth: Auth = "bearer"
     headers: dict[str, str] = {}
     quirks: dict[str, Any] = {}
     timeouts: Timeouts = Timeouts()
@@ -58,6 +59,7 @@ def from_catalog(target: str, environment: Mapping[str, str]) -> TargetSpec:
         model=model,
         dialect=found.dialect,
         api_key_env=found.api_key_env,
+        auth=found.auth,
         headers=found.headers,
         quirks=found.quirks,
     )

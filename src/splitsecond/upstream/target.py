@@ -13,6 +13,7 @@ from typing import Protocol
 import msgspec
 
 from splitsecond import __version__
+from splitsecond.catalog.provider import Auth
 from splitsecond.errors import CallerFault, Fault
 from splitsecond.service import Call, Operation
 from splitsecond.timing.timeline import Timeline
@@ -61,12 +62,11 @@ class Target:
         self._client = client
         self._attempts = attempts
         self._secrets = secrets(spec, key)
-        bearer = {"authorization": f"Bearer {key}"} if key else {}
         self._headers = {
             "content-type": "application/json",
             "accept": "text/event-stream",
             "user-agent": f"splitsecond/{__version__}",
-            **bearer,
+            **_with_key(spec.auth, key),
             **{name.lower(): value for name, value in spec.headers.items()},
         }
 
@@ -120,6 +120,13 @@ class Target:
     def close(self) -> None:
         """Closes every connection, at once."""
         self._client.close()
+
+
+def _with_key(auth: Auth, key: str | None) -> dict[str, str]:
+    """The header that carries the key."""
+    if key is None:
+        return {}
+    return {"authorization": f"Bearer {key}"} if auth == "bearer" else {auth: key}
 
 
 def connect(
