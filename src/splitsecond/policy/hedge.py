@@ -21,8 +21,8 @@ A first token that is late because the prompt is long is hedged like any other.
 A failure of `a` before `b` was asked is raised at once: a fast failure is mostly one that `b` would share or that
 `fallback` handles, and it must not eat the budget for slowness. After `b` was asked, it is for `b` to answer.
 
-Where it stands. Inside `fallback` and `deadline`. Around `limit`, so that waiting in our own queue counts as slow.
-Not inside `retry`: what is sent again should pass the hedge's budget again.
+Where it stands. Inside `fallback` and `deadline`. Around `limit`, so that waiting in our own queue counts as slow; and
+around `retry`, so that waiting for another try does.
 """
 
 import asyncio
