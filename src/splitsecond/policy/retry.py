@@ -16,8 +16,8 @@ When it helps. With a single target, or where another one would give a different
 When it hurts. Where there is a second target: `fallback` goes there at once instead of waiting, and tries once more
 itself where that helps without waiting.
 
-Where it stands. Close to a target, inside `fallback`, `race`, `hedge` and `deadline`. Around `limit`, so that nobody holds a
-place while waiting to try again.
+Where it stands. Close to a target, inside `fallback`, `race`, `hedge` and `deadline`. Around `limit`, so that nobody
+holds a place while waiting to try again.
 """
 
 import asyncio
