@@ -116,6 +116,15 @@ def test_closed_loop_laws(concurrency: int, requests: int, warmups: int, seed: i
     assert ran.fake.in_flight == 0
 
 
+def test_a_first_request_that_fails_makes_no_other_late() -> None:
+    def script(call: Call) -> Script:
+        fault = NetworkFault("no", kind="refused", phase="connect") if call.id.endswith("-0") else None
+        return Script(ttft=0.3, tokens=10, tps=100, fault=fault)
+
+    ran = run(closed(4, 8, 4), script)
+    assert max(o.late_ns or 0 for o in ran.observations) < NS_PER_MS
+
+
 def test_concurrency_is_reached() -> None:
     [reading] = run(closed(32, 64), steady).readings
     assert reading.peak_in_flight == 32

@@ -202,9 +202,7 @@ class _Run:
         call = self._expect(index, due_ns, self._composer.body(self._identity(index), number))
         try:
             async with await self._service(call) as reply:
-                if index == 0:
-                    self._first_ttft_ns = clock.now_ns() - due_ns
-                    self._first_done.set()
+                self._ramp_may_begin(due_ns)
                 self._unanswered = None
                 await reply.finished()
         except Fault as fault:
@@ -217,6 +215,12 @@ class _Run:
             self._ledger.ended(call)
         finally:
             self._watch.ended()
+            self._ramp_may_begin(due_ns)
+
+    def _ramp_may_begin(self, due_ns: int) -> None:
+        """The first request, due at `due_ns`, has its first token; or it has failed, and the wait for that must do."""
+        if not self._first_done.is_set():
+            self._first_ttft_ns = clock.now_ns() - due_ns
             self._first_done.set()
 
     def _failed(self, fault: Fault) -> None:
