@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from splitsecond.errors import CallerFault, Fault, ProviderFault
-from splitsecond.wire.openai import fault_from_response
-from splitsecond.wire.openai.faults import error_said
+from splitsecond.wire.refusals import error_said, fault_from_response
 
 S = 1_000_000_000
 

@@ -1,14 +1,16 @@
 """What every dialect offers in the client role: `encode`, `decoder` and `fault_from_response`.
 
 A dialect is a module (or package) with these three functions; it is chosen by name from the catalogue's data. What sets
-one provider of a dialect apart from the next is data too: `Quirks`.
+one provider of a dialect apart from the next is data too: `Quirks`. `ServerRequest` and `Answer` are what the server
+role reads and writes.
 """
 
 from typing import Protocol
 
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from splitsecond.events import Event
+from splitsecond.service import Operation
 
 
 class Quirks(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -47,3 +49,28 @@ class Decoder(Protocol):
     def close(self, at: int) -> list[Event]:
         """The body ended. The last events, with `Done` or `Broken` unless that was given already."""
         ...
+
+
+class ServerRequest(Struct, frozen=True, kw_only=True):
+    """A request, read. `prompt_text` is all its text, joined by line feeds, for counting; `fields` all its fields, raw.
+
+    `max_tokens` is None where the client set no limit; `include_usage` says that it wants a stream's usage chunk.
+    """
+
+    operation: Operation
+    model: str
+    stream: bool
+    max_tokens: int | None
+    include_usage: bool
+    prompt_text: str
+    n: int
+    fields: dict[str, Raw]
+
+
+class Answer(Struct, frozen=True, kw_only=True):
+    """One choice of a whole answer. A completion holds `text` only."""
+
+    text: str = ""
+    reasoning: str = ""
+    refusal: str = ""
+    finish: str = "stop"

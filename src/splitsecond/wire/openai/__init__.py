@@ -4,11 +4,12 @@ Client: `encode` a call, `decoder` for its answer, `fault_from_response` for a r
 `StreamWriter` or `whole`, or an `error_body`.
 """
 
-from splitsecond.wire.openai.answers import Answer, StreamWriter, error_body, whole
+from splitsecond.wire.dialect import Answer, ServerRequest
+from splitsecond.wire.openai.answers import StreamWriter, error_body, whole
 from splitsecond.wire.openai.decode import OpenAIDecoder, decoder
 from splitsecond.wire.openai.encode import encode
-from splitsecond.wire.openai.faults import fault_from_response
-from splitsecond.wire.openai.requests import ServerRequest, parse_request
+from splitsecond.wire.openai.requests import parse_request
+from splitsecond.wire.refusals import fault_from_response
 
 __all__ = [
     "Answer",

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-from msgspec import Struct
 
 from splitsecond.events import TokenKind, Usage
 from splitsecond.service import Operation
+from splitsecond.wire.dialect import Answer
 from splitsecond.wire.sse import encode_event
 
 _json = msgspec.json.Encoder().encode
@@ -26,15 +26,6 @@ _DELTAS: dict[TokenKind, Any] = {
     "audio": {"audio": {"data": "\0"}},
 }
 """Where each kind of token stands in a delta; the NUL is where its text goes."""
-
-
-class Answer(Struct, frozen=True, kw_only=True):
-    """One choice of a whole answer. A completion holds `text` only."""
-
-    text: str = ""
-    reasoning: str = ""
-    refusal: str = ""
-    finish: str = "stop"
 
 
 class StreamWriter:

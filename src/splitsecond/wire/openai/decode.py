@@ -11,7 +11,6 @@ status 200 (vLLM sends an ``error`` inside it, then ``[DONE]``). The first thing
 after it is looked at.
 """
 
-import json
 from collections.abc import Sequence
 
 import msgspec
@@ -19,9 +18,10 @@ import msgspec
 from splitsecond.errors import Phase, ProviderFault, excerpt
 from splitsecond.events import Broken, Done, Event, Finish, Quiet, Token, TokenKind, Usage
 from splitsecond.service import Operation
-from splitsecond.wire.openai.faults import HTML_HINT, Said, error_said
+from splitsecond.wire.lenient import is_json, mended
 from splitsecond.wire.openai.shapes import Choice, Chunk, Delta, Function, Part
 from splitsecond.wire.openai.tally import UsageTally, timings_of, usage_times
+from splitsecond.wire.refusals import HTML_HINT, Said, error_said, said_in
 from splitsecond.wire.sse import MAX_EVENT_BYTES, SseDecoder, SseEvent
 
 _decode_chunk = msgspec.json.Decoder(Chunk).decode
@@ -110,7 +110,7 @@ class OpenAIDecoder:
             return out
         cut = self._sse.unfinished
         for event in self._sse.rest():
-            cut = event.data is not None and not _is_complete(event.data)
+            cut = event.data is not None and event.data.strip() != _END_MARK and not is_json(event.data)
             if not cut:
                 self._take(event, at, out)
         if not self._ended:
@@ -132,7 +132,7 @@ class OpenAIDecoder:
             return
         if event.name:
             if event.name == "error":
-                self._report(at, out, _said(data), data)
+                self._report(at, out, said_in(data), data)
                 return
             if event.name in _HEARTBEATS:
                 out.append(Quiet(at, "ping"))
@@ -341,27 +341,8 @@ def _reported(chunk: Chunk) -> Said | None:
     return None
 
 
-def _said(data: bytes) -> Said:
-    try:
-        return error_said(json.loads(data))
-    except (ValueError, RecursionError):
-        return Said(excerpt(data))
-
-
 def _mended(data: bytes) -> Chunk | None:
-    """`data` read leniently: U+FFFD for bytes that are not UTF-8, "?" for half a surrogate pair, null for NaN."""
     try:
-        value = json.loads(data.decode("utf-8", "replace"), parse_constant=lambda _: None)
-        return _decode_chunk(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
+        return _decode_chunk(mended(data))
     except (ValueError, RecursionError):
         return None
-
-
-def _is_complete(data: bytes) -> bool:
-    if data.strip() == _END_MARK:
-        return True
-    try:
-        json.loads(data)
-    except (ValueError, RecursionError):
-        return False
-    return True

@@ -10,24 +10,9 @@ from msgspec import Meta, Raw, Struct
 
 from splitsecond.errors import CallerFault
 from splitsecond.service import Operation
+from splitsecond.wire.dialect import ServerRequest
 
 _AtLeastOne = Annotated[int, Meta(ge=1)]
-
-
-class ServerRequest(Struct, frozen=True, kw_only=True):
-    """A request, read. `prompt_text` is all its text, joined by line feeds, for counting; `fields` all its fields, raw.
-
-    `max_tokens` is None where the client set no limit; `include_usage` says that it wants a stream's usage chunk.
-    """
-
-    operation: Operation
-    model: str
-    stream: bool
-    max_tokens: int | None
-    include_usage: bool
-    prompt_text: str
-    n: int
-    fields: dict[str, Raw]
 
 
 class _StreamOptions(Struct):

@@ -58,7 +58,7 @@ def fault_from_response(
     it has none. Waits longer than a day count as a day.
     """
     payload = _json(body)
-    said = error_said(payload) if payload is not None else Said(excerpt(body))
+    said = said_in(body)
     shown = excerpt(body)
     words = said.message or shown or "the body is empty"
     message = f"HTTP {status}: {words}"
@@ -85,6 +85,12 @@ def fault_from_response(
         hint=hint,
         retry_after_ns=None if wait_s is None else round(min(max(wait_s, 0.0), _LONGEST_WAIT_S) * NS_PER_S),
     )
+
+
+def said_in(data: bytes) -> Said:
+    """The words of an error in `data`, which should be JSON."""
+    payload = _json(data)
+    return error_said(payload) if payload is not None else Said(excerpt(data))
 
 
 def error_said(payload: Any) -> Said:
