@@ -17,6 +17,7 @@ MAX_EVENT_BYTES = 8 * 1024 * 1024
 """The most one line or one event may hold. Images as base64 inside a chunk run to a few megabytes."""
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_JUNK_BYTES = 4000
 _LF = 0x0A
 _LINE_ENDS = (b"\n", b"\r")
 
@@ -31,8 +32,8 @@ class SseEvent(Struct, frozen=True, gc=False):
 class SseDecoder:
     """Bytes in, events out.
 
-    `overflow`: the bound was passed. `junk`: the first line that is not of this format. `between_events`: nothing is
-    pending, so the next byte begins an event.
+    `overflow`: the bound was passed. `junk`: the lines that are not of this format, the first few thousand bytes of
+    them. `between_events`: nothing is pending, so the next byte begins an event.
     """
 
     def __init__(self, max_bytes: int = MAX_EVENT_BYTES) -> None:
@@ -124,8 +125,8 @@ class SseDecoder:
                 self._name = "error"
         elif field == b"event":
             self._name = value.decode("utf-8", "replace")
-        elif field not in (b"id", b"retry") and not self.junk:
-            self.junk = line[:1000]
+        elif field not in (b"id", b"retry") and len(self.junk) < _JUNK_BYTES:
+            self.junk = (self.junk + b"\n" + line if self.junk else line)[:_JUNK_BYTES]
 
     def _bound(self, size: int) -> None:
         self.overflow = self.overflow or size > self._max_bytes
