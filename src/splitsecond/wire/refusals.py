@@ -21,7 +21,9 @@ from splitsecond.errors import CallerFault, Fault, Phase, ProviderFault, excerpt
 
 _CALLERS = frozenset({400, 413, 422})
 _CONTEXT_CODES = frozenset({"context_length_exceeded", "exceed_context_size_error"})
-_CONTEXT_WORDS = re.compile(r"context (length|window|size)|(prompt|input) is too long", re.IGNORECASE)
+_CONTEXT_WORDS = re.compile(
+    r"context (length|window|size)|(prompt|input) is too long|input token count .*exceeds", re.IGNORECASE
+)
 _KEY_WORDS = re.compile(r"api[ _]key", re.IGNORECASE)
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)s")
 _LONGEST_WAIT_S = 24 * 3600.0

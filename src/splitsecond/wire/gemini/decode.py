@@ -1,0 +1,237 @@
+"""The client role, reading: the body of an answer to events.
+
+Strategy: the first byte tells what the body is. ``{`` begins a plain JSON answer, ``[`` the list of chunks that a
+server sends which ignores ``alt=sse``: either is kept, and decoded when it ends. All else goes through the SSE decoder;
+each event is a whole ``GenerateContentResponse``, decoded once to the fields of `shapes`.
+
+What makes an answer whole: every candidate that was begun has its ``finishReason``, or the prompt was blocked
+(``promptFeedback``), whose reason is then given as the `Finish`. There is no end mark, so `Done` comes with the end of
+the body. An error in the middle comes as an event with ``error``, or as bare JSON in several lines that are no event;
+the second is seen when the body ends.
+
+A function call comes in one piece, name and arguments; so it is one token, the name followed by the arguments' JSON.
+"""
+
+import msgspec
+
+from splitsecond.errors import Phase, ProviderFault, excerpt
+from splitsecond.events import Broken, Done, Event, Finish, Quiet, Token, TokenKind, Usage
+from splitsecond.service import Operation
+from splitsecond.wire.gemini.counts import shown_so_far, usage_of
+from splitsecond.wire.gemini.shapes import Candidate, Chunk, FunctionCall, Part, UsageMetadata
+from splitsecond.wire.lenient import is_json, mended
+from splitsecond.wire.refusals import HTML_HINT, Said, error_said, said_in
+from splitsecond.wire.sse import MAX_EVENT_BYTES, SseDecoder, SseEvent
+
+_decode_chunk = msgspec.json.Decoder(Chunk).decode
+_decode_chunks = msgspec.json.Decoder(Chunk | list[Chunk]).decode
+
+_LEADING = b"\xef\xbb\xbf \t\r\n"
+_JSON_BEGINS = (b"{", b"[")
+_JSON_ENDS = (b"}", b"]")
+_END_MARK = b"[DONE]"  # not Gemini's, but some that speak its dialect send it
+_NO_REASON = (None, "", "FINISH_REASON_UNSPECIFIED")
+
+
+def decoder(operation: Operation, stream: bool = True) -> "GeminiDecoder":
+    """A decoder for one answer. The body itself shows whether it is streamed, so any will do."""
+    return GeminiDecoder()
+
+
+class GeminiDecoder:
+    """One answer's body in, events out. See `splitsecond.wire.dialect.Decoder`. Gemini sends no timings."""
+
+    def __init__(self) -> None:
+        self.server_timings: dict[str, float] = {}
+        self._sse = SseDecoder()
+        self._begun = False
+        self._json: bytearray | None = None
+        self._json_at = 0
+        self._ended = False
+        self._chunks = 0
+        self._tokens = 0
+        self._counts_run = False  # the first token came with a count, so that later ones can be compared with it
+        self._thoughts_shown = False
+        self._blocked = False
+        self._candidates: set[int] = set()
+        self._finished: dict[int, str] = {}
+
+    def feed(self, data: bytes, at: int) -> list[Event]:
+        """The events that `data` completes. None after the end."""
+        out: list[Event] = []
+        if self._ended:
+            return out
+        if not self._begun:
+            data = data.lstrip(_LEADING)
+            self._begun = bool(data)
+            if data.startswith(_JSON_BEGINS):
+                self._json = bytearray()
+        if self._json is not None:
+            self._json += data
+            self._json_at = at
+            if len(self._json) > MAX_EVENT_BYTES:
+                self._break(at, out, "malformed", f"the body is longer than {MAX_EVENT_BYTES} bytes")
+        else:
+            self._feed_events(data, at, out)
+        return out
+
+    def close(self, at: int) -> list[Event]:
+        """The body ended: the last events, `Done` or `Broken` among them unless one was given before."""
+        out: list[Event] = []
+        if self._ended:
+            return out
+        if self._json is not None:
+            self._take_whole(bytes(self._json), at, out)
+            return out
+        cut = self._sse.unfinished
+        for event in self._sse.rest():
+            cut = event.data is not None and event.data.strip() != _END_MARK and not is_json(event.data)
+            if not cut:
+                self._take(event, at, out)
+        if not self._ended:
+            self._end(at, out, cut)
+        return out
+
+    def _feed_events(self, data: bytes, at: int, out: list[Event]) -> None:
+        for event in self._sse.feed(data):
+            self._take(event, at, out)
+            if self._ended:
+                return
+        if self._sse.overflow:
+            self._break(at, out, "malformed", f"an event is longer than {MAX_EVENT_BYTES} bytes")
+
+    def _take(self, event: SseEvent, at: int, out: list[Event]) -> None:
+        data = event.data
+        if data is None:
+            out.append(Quiet(at, "comment"))
+            return
+        if event.name == "error":
+            self._report(at, out, said_in(data), data)
+            return
+        try:
+            chunk = _decode_chunk(data)
+        except (ValueError, RecursionError) as error:
+            if data.strip() in (b"", _END_MARK):
+                out.append(Quiet(at, "empty"))
+                return
+            try:
+                chunk = _decode_chunk(mended(data))
+            except (ValueError, RecursionError):
+                self._break(at, out, "malformed", f"an event is not the JSON of a chunk: {error}", data)
+                return
+        self._take_chunk(chunk, data, at, out)
+
+    def _take_whole(self, body: bytes, at: int, out: list[Event]) -> None:
+        """A body of plain JSON. Its tokens arrived when its last byte did."""
+        try:
+            decoded = _decode_chunks(body)
+        except (ValueError, RecursionError) as error:
+            try:
+                decoded = _decode_chunks(mended(body))
+            except (ValueError, RecursionError):
+                kind = "malformed" if body.rstrip().endswith(_JSON_ENDS) else "truncated"
+                self._break(at, out, kind, f"the body is not the JSON of an answer: {error}", body)
+                return
+        for chunk in decoded if isinstance(decoded, list) else [decoded]:
+            self._take_chunk(chunk, body, self._json_at, out)
+            if self._ended:
+                return
+        if self._candidates or self._blocked:
+            self._end(at, out, cut=False)
+        else:
+            self._break(at, out, "empty_answer", "the body is JSON without any candidates", body)
+
+    def _take_chunk(self, chunk: Chunk, data: bytes, at: int, out: list[Event]) -> None:
+        if chunk.error:
+            self._report(at, out, error_said(chunk.error), data)
+            return
+        before = len(out)
+        self._chunks += 1
+        shape = chunk.usage_metadata
+        usage = None if shape is None else usage_of(shape, at)
+        for candidate in chunk.candidates or ():
+            index = candidate.index or 0
+            self._candidates.add(index)
+            content = candidate.content
+            if content is not None and content.parts is not None:
+                for part in content.parts:
+                    self._take_part(part, index, shape, usage, at, out)
+            self._take_finish(candidate, index, at, out)
+        if chunk.prompt_feedback is not None and chunk.prompt_feedback.block_reason:
+            self._blocked = True
+            out.append(Finish(at, chunk.prompt_feedback.block_reason))
+        if usage is not None:
+            out.append(usage)
+        if len(out) == before:
+            out.append(Quiet(at, "empty" if chunk.candidates else "no candidates"))
+
+    def _take_part(
+        self, part: Part, index: int, shape: UsageMetadata | None, usage: Usage | None, at: int, out: list[Event]
+    ) -> None:
+        kind, text = _piece(part)
+        if not text:
+            return
+        thought = kind == "reasoning"
+        if thought:
+            self._thoughts_shown = True
+        so_far = None
+        if shape is not None and usage is not None and self._json is None and (self._counts_run or not self._tokens):
+            so_far = shown_so_far(shape, usage, thoughts_shown=self._thoughts_shown, thought=thought)
+        if self._tokens == 0:
+            self._counts_run = so_far is not None
+        self._tokens += 1
+        out.append(Token(at, text, kind, index, so_far))
+
+    def _take_finish(self, candidate: Candidate, index: int, at: int, out: list[Event]) -> None:
+        reason = candidate.finish_reason
+        if reason is not None and reason not in _NO_REASON and self._finished.get(index) != reason:
+            self._finished[index] = reason
+            out.append(Finish(at, reason, index))
+
+    def _end(self, at: int, out: list[Event], cut: bool) -> None:
+        junk = self._sse.junk
+        if junk.lstrip().startswith(_JSON_BEGINS):
+            self._report(at, out, said_in(junk), junk)
+        elif not cut and (self._blocked or (self._candidates and self._candidates <= self._finished.keys())):
+            self._ended = True
+            out.append(Done(at, False))
+        elif self._chunks or (cut and not junk):
+            how = "inside an event" if cut else "without a finishReason"
+            self._break(at, out, "truncated", f"the answer ended {how} after {self._tokens} content events", junk)
+        elif junk:
+            self._break(at, out, "malformed", "the body is neither an event stream nor JSON", junk)
+        else:
+            self._break(at, out, "empty_answer", "the answer holds no event")
+
+    def _report(self, at: int, out: list[Event], said: Said, data: bytes) -> None:
+        self._break(at, out, "in_band_error", f"the provider put an error inside a 200: {said.message}", data)
+
+    def _break(self, at: int, out: list[Event], kind: str, message: str, data: bytes = b"") -> None:
+        self._ended = True
+        phase: Phase = "between tokens" if self._tokens else "first token"
+        hint = HTML_HINT if data.lstrip().startswith(b"<") else ""
+        fault = ProviderFault(message, kind=kind, phase=phase, status=200, excerpt=excerpt(data), hint=hint)
+        out.append(Broken(at, fault))
+
+
+def _piece(part: Part) -> tuple[TokenKind, str]:
+    """What a part holds that is content; "" where that is nothing. Results of the provider's own tools are not."""
+    if part.text:
+        return ("reasoning" if part.thought else "text"), part.text
+    if part.function_call is not None:
+        return "tool", _call_text(part.function_call)
+    if part.executable_code is not None:
+        return "tool", part.executable_code.code or ""
+    blob = part.inline_data
+    if blob is not None and (blob.mime_type or "").startswith("audio/"):
+        return "audio", blob.data or ""
+    return "text", ""
+
+
+def _call_text(call: FunctionCall) -> str:
+    args = bytes(call.args)
+    pieces = [call.name or "", "" if args == b"null" else args.decode("utf-8", "replace")]
+    for arg in call.partial_args or ():
+        value = arg.string_value if arg.string_value is not None else arg.number_value
+        pieces.append(str(arg.bool_value if value is None else value))
+    return "".join(pieces)

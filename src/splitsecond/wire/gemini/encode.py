@@ -1,0 +1,194 @@
+"""The client role, writing: a call in OpenAI's form to a request for ``streamGenerateContent``.
+
+Three tables say what becomes of OpenAI's fields: those that ``generationConfig`` has under another name, those that are
+dropped because they change nothing in the answer, and those that would change it and that Gemini has not, which are
+refused. Every other field is Gemini's own and goes through as it is (``safetySettings``, ``cachedContent``,
+``generationConfig``, ``contents`` in the place of messages); where it says the same as a field of OpenAI's, it wins.
+Tools without a ``type`` are Gemini's own too (``{"googleSearch": {}}``).
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from splitsecond.errors import CallerFault
+from splitsecond.service import Call
+from splitsecond.wire.dialect import Encoded, Quirks
+from splitsecond.wire.gemini import messages
+from splitsecond.wire.translation import not_translatable, plain_fields
+
+_HEADERS = (("content-type", "application/json"), ("accept", "text/event-stream"))
+_WITH_PREFIX = ("models/", "tunedModels/")
+
+_CONFIG = {
+    "max_completion_tokens": "maxOutputTokens",
+    "max_tokens": "maxOutputTokens",
+    "temperature": "temperature",
+    "top_p": "topP",
+    "top_k": "topK",
+    "seed": "seed",
+    "presence_penalty": "presencePenalty",
+    "frequency_penalty": "frequencyPenalty",
+    "n": "candidateCount",
+}
+"""OpenAI's name (and for `top_k` everyone else's) to the one in ``generationConfig``; the first of two wins."""
+
+_DROPPED = (
+    "model", "stream", "stream_options", "user", "metadata", "store", "safety_identifier", "prompt_cache_key",
+    "prompt_cache_retention", "prediction",
+)  # fmt: skip
+
+_REFUSED: Mapping[str, tuple[Any, ...]] = {
+    "logprobs": (False,),
+    "top_logprobs": (0,),
+    "logit_bias": ({},),
+    "parallel_tool_calls": (True,),
+    "modalities": (["text"],),
+    "audio": (),
+    "functions": ([],),
+    "function_call": ("auto", "none"),
+    "web_search_options": (),
+    "verbosity": ("medium",),
+}
+"""What would change the answer, and the values that would not."""
+
+_THINKING_BUDGETS = {"none": 0, "minimal": 1024, "low": 1024, "medium": 8192, "high": 24576, "xhigh": 24576}
+_THINKING_LEVELS = {"minimal": "MINIMAL", "low": "LOW", "medium": "MEDIUM", "high": "HIGH", "xhigh": "XHIGH"}
+"""``reasoning_effort`` to a budget in tokens up to Gemini 2.5, as Google's compatibility endpoint has it; to a level
+after that, where thinking cannot be turned off."""
+
+_MODES = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
+_SERVICE_TIERS = {"default": "standard", "flex": "flex", "priority": "priority"}
+
+
+def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
+    """`call` as a request to the model that Google calls `model`; none of `quirks` matters here.
+
+    Raises `CallerFault`: "not_translatable" names the field that Gemini has not.
+    """
+    if call.operation != "chat":
+        raise not_translatable(f"a call of {call.operation}", "Gemini", "Ask for a chat.")
+    fields = plain_fields(call)
+    for name in _DROPPED:
+        fields.pop(name, None)
+    for name, harmless in _REFUSED.items():
+        if name in fields and (value := fields.pop(name)) not in harmless:
+            raise not_translatable(f"{name} {_short(value)}", "Gemini")
+    body: dict[str, Any] = {}
+    config = _config(fields, model)
+    if "messages" in fields:
+        body["contents"], system = messages.translate(fields.pop("messages"), signed=_is_new(model))
+        if system:
+            body["systemInstruction"] = {"parts": system}
+    elif "contents" not in fields:
+        raise CallerFault("the request has no messages")
+    if tools := fields.pop("tools", None):
+        body["tools"] = _tools(tools)
+    if (choice := fields.pop("tool_choice", None)) is not None:
+        body["toolConfig"] = {"functionCallingConfig": _tool_choice(choice)}
+    if (tier := fields.pop("service_tier", "auto")) != "auto":
+        body["serviceTier"] = _looked_up("service_tier", tier, _SERVICE_TIERS)
+    config |= _object("generationConfig", fields.pop("generationConfig", {}))
+    if config:
+        body["generationConfig"] = config
+    return Encoded(_path(model), _HEADERS, msgspec.json.encode(body | fields))
+
+
+def _path(model: str) -> str:
+    name = model if model.startswith(_WITH_PREFIX) else f"models/{model}"
+    return f"/{quote(name, safe='/@')}:streamGenerateContent?alt=sse"
+
+
+def _config(fields: dict[str, Any], model: str) -> dict[str, Any]:
+    """``generationConfig``, out of the fields that go into it; they are taken out of `fields`."""
+    config: dict[str, Any] = {}
+    for name, native in _CONFIG.items():
+        if (value := fields.pop(name, None)) is not None:
+            config.setdefault(native, value)
+    if (stop := fields.pop("stop", None)) is not None:
+        config["stopSequences"] = [stop] if isinstance(stop, str) else stop
+    if (wanted := fields.pop("response_format", None)) is not None:
+        config |= _response_format(wanted)
+    if (effort := fields.pop("reasoning_effort", None)) is not None:
+        if _is_new(model):
+            level = _looked_up("reasoning_effort", effort, _THINKING_LEVELS)
+            config["thinkingConfig"] = {"thinkingLevel": level}
+        else:
+            budget = _looked_up("reasoning_effort", effort, _THINKING_BUDGETS)
+            config["thinkingConfig"] = {"thinkingBudget": budget}
+    return config
+
+
+def _is_new(model: str) -> bool:
+    """Whether it is Gemini 3 or later: it thinks in levels and signs its thoughts. "gemini-flash-latest" is."""
+    version = re.search(r"gemini-(\d+)", model)
+    return int(version[1]) >= 3 if version else "gemini" in model
+
+
+def _response_format(wanted: Any) -> dict[str, Any]:
+    match wanted:
+        case {"type": "text"}:
+            return {}
+        case {"type": "json_object"}:
+            return {"responseMimeType": "application/json"}
+        case {"type": "json_schema", "json_schema": {"schema": dict(schema)}}:
+            return {"responseMimeType": "application/json", "responseJsonSchema": schema}
+    raise not_translatable(f"response_format {_short(wanted)}", "Gemini")
+
+
+def _tools(tools: Any) -> list[dict[str, Any]]:
+    """OpenAI's functions in one tool, as Gemini wants them, and Gemini's own tools after it."""
+    declarations: list[dict[str, Any]] = []
+    native: list[dict[str, Any]] = []
+    for tool in tools if isinstance(tools, list) else [tools]:
+        match tool:
+            case {"type": "function", "function": {"name": str(name), **rest}}:
+                declared: dict[str, Any] = {"name": name}
+                if rest.get("description"):
+                    declared["description"] = rest["description"]
+                if rest.get("parameters"):
+                    declared["parametersJsonSchema"] = rest["parameters"]
+                declarations.append(declared)
+            case dict() if "type" not in tool:
+                native.append(tool)
+            case _:
+                raise not_translatable(f"the tool {_short(tool)}", "Gemini")
+    return [{"functionDeclarations": declarations}, *native] if declarations else native
+
+
+def _tool_choice(choice: Any) -> dict[str, Any]:
+    match choice:
+        case str() if choice in _MODES:
+            return {"mode": _MODES[choice]}
+        case {"type": "function", "function": {"name": str(name)}}:
+            return {"mode": "ANY", "allowedFunctionNames": [name]}
+        case {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [*tools]}}:
+            return {"mode": "ANY", "allowedFunctionNames": [_allowed_name(tool) for tool in tools]}
+    raise not_translatable(f"tool_choice {_short(choice)}", "Gemini")
+
+
+def _allowed_name(tool: Any) -> str:
+    match tool:
+        case {"type": "function", "function": {"name": str(name)}}:
+            return name
+    raise not_translatable(f"in tool_choice, the tool {_short(tool)}", "Gemini")
+
+
+def _looked_up(field: str, value: Any, table: Mapping[str, Any]) -> Any:
+    if not isinstance(value, str) or value not in table:
+        raise not_translatable(f"{field} {_short(value)}", "Gemini", f"Possible here: {', '.join(table)}.")
+    return table[value]
+
+
+def _object(field: str, value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise CallerFault(f"{field} must be an object, got {_short(value)}")
+    return value
+
+
+def _short(value: Any) -> str:
+    text = msgspec.json.encode(value).decode()
+    return text if len(text) <= 80 else text[:79] + "…"

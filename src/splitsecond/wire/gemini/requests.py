@@ -1,0 +1,70 @@
+"""The server role, reading: what a client asks for.
+
+The path holds the model and whether to stream; the body's fields that decide how to answer are read, and all are kept
+raw beside them.
+"""
+
+import re
+from typing import Annotated
+from urllib.parse import unquote
+
+import msgspec
+from msgspec import Meta, Raw, Struct
+
+from splitsecond.errors import CallerFault
+from splitsecond.service import Operation
+from splitsecond.wire.dialect import ServerRequest
+
+_PATH = re.compile(r"/(?:m|tunedM)odels/([^/:?]+):(g|streamG)enerateContent(?:\?|$)")
+_AtLeastOne = Annotated[int, Meta(ge=1)]
+
+
+class _Part(Struct):
+    text: str | None = None
+
+
+class _Content(Struct):
+    parts: list[_Part] | None = None
+
+
+class _Config(Struct, rename="camel"):
+    max_output_tokens: _AtLeastOne | None = None
+    candidate_count: _AtLeastOne | None = None
+
+
+class _Asked(Struct, rename="camel", kw_only=True):
+    contents: Annotated[list[_Content], Meta(min_length=1)]
+    system_instruction: _Content | None = None
+    generation_config: _Config | None = None
+
+
+_decode_asked = msgspec.json.Decoder(_Asked).decode
+_decode_fields = msgspec.json.Decoder(dict[str, Raw]).decode
+
+
+def parse_request(operation: Operation, body: bytes, path: str) -> ServerRequest:
+    """The request with this `body` for `path`, with or without its query. Gemini has the one `operation`, chat.
+
+    Raises `CallerFault` that names the field which is missing or wrong, or says that there is no such path (status
+    404).
+    """
+    called = _PATH.search(path)
+    if called is None:
+        raise CallerFault(f"there is no {path} here, only models/MODEL:generateContent", kind="http_404", status=404)
+    try:
+        fields = _decode_fields(body)
+        asked = _decode_asked(body)
+    except (ValueError, RecursionError) as error:
+        raise CallerFault(f"the request's body is wrong: {error}") from error
+    config = asked.generation_config or _Config()
+    everything = [asked.system_instruction or _Content(), *asked.contents]
+    return ServerRequest(
+        operation=operation,
+        model=unquote(called[1]),
+        stream=called[2] == "streamG",
+        max_tokens=config.max_output_tokens,
+        include_usage=True,
+        prompt_text="\n".join(part.text for content in everything for part in content.parts or () if part.text),
+        n=config.candidate_count or 1,
+        fields=fields,
+    )

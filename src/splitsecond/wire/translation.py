@@ -1,0 +1,27 @@
+"""What dialects share that translate: a call comes in OpenAI's form, and not everything in it exists elsewhere."""
+
+from typing import Any
+
+import msgspec
+
+from splitsecond.errors import CallerFault
+from splitsecond.service import Call
+
+
+def plain_fields(call: Call) -> dict[str, Any]:
+    """The call's fields as plain values; those that are null are left out. Raises `CallerFault` for broken JSON."""
+    fields: dict[str, Any] = {}
+    for name, value in call.body.items():
+        if isinstance(value, msgspec.Raw):
+            try:
+                value = msgspec.json.decode(value)
+            except (ValueError, RecursionError) as error:
+                raise CallerFault(f"the request's field {name} is no JSON: {error}") from error
+        if value is not None:
+            fields[name] = value
+    return fields
+
+
+def not_translatable(what: str, dialect: str, hint: str = "") -> CallerFault:
+    """The fault of asking for `what`, a field or a field with its value, which `dialect` has not."""
+    return CallerFault(f"{what} cannot be carried over to {dialect}", kind="not_translatable", hint=hint)
