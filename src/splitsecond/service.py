@@ -43,6 +43,11 @@ class Reply(Protocol):
     """A stream of events, from the first one on, ending after `Done` or `Broken`. Closed exactly once."""
 
     @property
+    def target(self) -> str:
+        """The name of the target that answers."""
+        ...
+
+    @property
     def empty(self) -> bool:
         """The answer ended well without a single token; known as soon as there is a reply."""
         ...
@@ -53,6 +58,13 @@ class Reply(Protocol):
 
     async def finished(self) -> None:
         """Read to the end without looking at each event: what a measurement wants, as nothing wakes up per token."""
+        ...
+
+    async def read(self) -> bytes:
+        """The bytes of the body that came since the last `read`, as they came; b"" after the last of a whole answer.
+
+        Raises the `Fault` that broke the answer, after all that came before it. Who reads bytes reads no events.
+        """
         ...
 
     async def aclose(self) -> None:

@@ -21,6 +21,13 @@ class ScriptedExchange:
         self.sent_ns = clock.now_ns()
         self.resent = False
         self.closed_ns: int | None = None
+        self.holds: list[str] = []
+
+    def pause(self) -> None:
+        self.holds.append("pause")
+
+    def resume(self) -> None:
+        self.holds.append("resume")
 
     def rtt_ns(self) -> int:
         return 4 * MS

@@ -116,6 +116,10 @@ class Held:
         self._give_back: Callable[[], None] | None = give_back
 
     @property
+    def target(self) -> str:
+        return self._reply.target
+
+    @property
     def empty(self) -> bool:
         return self._reply.empty
 
@@ -127,6 +131,9 @@ class Held:
 
     async def finished(self) -> None:
         await self._reply.finished()
+
+    async def read(self) -> bytes:
+        return await self._reply.read()
 
     async def aclose(self) -> None:
         give_back, self._give_back = self._give_back, None

@@ -29,6 +29,7 @@ from splitsecond.events import Broken, Done, Event, Finish, Token, Usage
 from splitsecond.service import Call
 from splitsecond.timing.observation import Observation
 from splitsecond.timing.timeline import Sending, Timeline
+from splitsecond.wire.openai import StreamWriter
 
 Observer = Callable[[Observation], None]
 
@@ -54,11 +55,13 @@ class FakeCall:
 
     def __init__(self, call: Call, target: str, observer: Observer | None) -> None:
         self.call = call
+        self.target = target
         self.closed_at: int | None = None
         self.replied = False
         self.observation: Observation | None = None
         self._observer = observer
         self._events: deque[Event] = deque()
+        self._writer = StreamWriter(call.operation, target, id=call.id, created=0)
         self._changed = asyncio.Event()
         self._steps: deque[tuple[int, Callable[[int], None]]] = deque()
         self._timer: asyncio.TimerHandle | None = None
@@ -135,6 +138,20 @@ class FakeCall:
             await self._wait()
         return self._events.popleft()
 
+    def encoded(self, event: Event) -> bytes:
+        """`event` as an OpenAI stream has it; b"" where it has nothing."""
+        match event:
+            case Token():
+                return self._writer.token(event.text, event.kind, event.index)
+            case Finish():
+                return self._writer.finish(event.reason, event.index)
+            case Usage():
+                return self._writer.usage(event)
+            case Done(marker=True):
+                return self._writer.done()
+            case _:
+                return b""
+
     async def ended(self) -> None:
         """Returns when the stream has ended, however it did."""
         while self.observation is None:
@@ -206,6 +223,10 @@ class FakeReply:
         return self._fake.observation
 
     @property
+    def target(self) -> str:
+        return self._fake.target
+
+    @property
     def empty(self) -> bool:
         return self._fake.empty
 
@@ -217,6 +238,14 @@ class FakeReply:
 
     async def finished(self) -> None:
         await self._fake.ended()
+
+    async def read(self) -> bytes:
+        async for event in self:
+            if isinstance(event, Broken):
+                raise event.fault
+            if data := self._fake.encoded(event):
+                return data
+        return b""
 
     async def aclose(self) -> None:
         self._fake.close()

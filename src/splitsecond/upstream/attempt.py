@@ -2,7 +2,8 @@
 
 `Attempt` is the `Receiver` that transport calls in its read callback, and the `Reply` that the caller gets. Between
 the two lies no task and no queue: the callback decodes and keeps the book, and wakes somebody only when somebody waits:
-once for the first token, once for the end, and for each read only if the caller asks for events one by one.
+once for the first token, once for the end, and for each read only if the caller asks for events one by one, or for the
+bytes as they came (`Unread`).
 
 Deadlines cost nothing per token: one timer sleeps until the earliest moment at which a deadline could have passed,
 looks at what has arrived since, and sleeps again. It is set anew only where another kind of deadline begins to hold.
@@ -18,12 +19,13 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from splitsecond.clock import NS_PER_MS, NS_PER_S
-from splitsecond.errors import Fault, Phase, TimedOut
+from splitsecond.errors import Fault, Phase, ProviderFault, TimedOut
 from splitsecond.events import Broken, Done, Event
 from splitsecond.timing.observation import Observation
 from splitsecond.timing.timeline import Sending, Timeline
 from splitsecond.transport.exchange import Exchange
 from splitsecond.upstream.spec import Timeouts, concealed
+from splitsecond.upstream.unread import HELD_BYTES, Unread
 from splitsecond.wire.dialect import Decoder
 
 LINGER_NS = NS_PER_S
@@ -73,8 +75,9 @@ class Attempt:
         deadline_ns: int | None,
         start_ns: int,
         secrets: Sequence[str] = (),
+        raw: bool = False,
     ) -> None:
-        self._target = target
+        self.target = target
         self._secrets = secrets
         self._timeline = timeline
         self._decoder = decoder
@@ -94,7 +97,8 @@ class Attempt:
         self._error_body: bytearray | None = None
         self._last_ns = start_ns  # the latest moment that transport told us
         self._complete = False  # the stream said all it had to say, well or not
-        self._buffer: deque[Event] | None = deque()
+        self._buffer: deque[Event] | None = None if raw else deque()
+        self._unread = Unread() if raw else None
         self._waiter: asyncio.Future[None] | None = None
         self._fault: Fault | None = None
         self.observation: Observation | None = None
@@ -119,7 +123,10 @@ class Attempt:
             if len(self._error_body) == ERROR_BODY_BYTES:
                 self._settle(at, self._error_answer())
             return
-        self._take(self._decoder.feed(data, at))
+        events = self._decoder.feed(data, at)
+        self._take(events)
+        if self._unread is not None and not (events and isinstance(events[-1], Broken)):
+            self._keep(self._unread, at, data)
 
     def ended(self, at: int) -> None:
         self._last_ns = at
@@ -161,9 +168,20 @@ class Attempt:
         elif self._complete or not had_token:
             self._watch()  # another deadline holds from here on, perhaps an earlier one
 
+    def _keep(self, unread: Unread, at: int, data: bytes) -> None:
+        """Puts what came where `read` finds it. Bytes that broke an answer are not kept: they may end it falsely."""
+        unread.put(data)
+        if self._timeline.has_token:
+            if unread.full and not self._complete and self._exchange is not None:
+                unread.hold(self._exchange)
+        elif unread.size > HELD_BYTES and not self._complete:
+            words = f"{unread.size} bytes of an answer and no token among them, expected at most {HELD_BYTES}"
+            self._break(at, ProviderFault(words, kind="malformed", phase="first token", status=self._status))
+        self._wake()
+
     def _own(self, fault: Fault) -> None:
         """Put the target's name on a fault, and take out of it what a provider must not repeat to anyone: our key."""
-        fault.target = fault.target or self._target
+        fault.target = fault.target or self.target
         for words in ("message", "hint", "excerpt"):
             if said := getattr(fault, words, ""):
                 setattr(fault, words, concealed(said, self._secrets))
@@ -231,7 +249,11 @@ class Attempt:
             return "head", sent_ns, limits.head_ms
         if not self._timeline.has_token:
             return "first token", sent_ns, limits.first_token_ms
-        return "between tokens", self._timeline.last_activity_ns, limits.stall_ms
+        if self._unread is None:
+            return "between tokens", self._timeline.last_activity_ns, limits.stall_ms
+        if self._unread.held:  # it is the caller who does not read
+            return "between tokens", self._timeline.last_activity_ns, None
+        return "between tokens", max(self._timeline.last_activity_ns, self._unread.released_ns), limits.stall_ms
 
     def _next_deadline(self) -> int | None:
         """The earliest deadline that would pass if nothing more arrived."""
@@ -301,6 +323,22 @@ class Attempt:
         self._buffer = None
         while self.observation is None:
             await self._wait()
+
+    async def read(self) -> bytes:
+        unread = self._unread
+        if unread is None:
+            raise RuntimeError("read() needs a target that was connected with raw=True")
+        while not unread.size:
+            if self._fault is not None:
+                raise self._fault
+            if self._complete or self.observation is not None:
+                return b""
+            await self._wait()
+        data = unread.take()
+        if unread.held and self._exchange is not None:
+            unread.release(self._exchange, int(self._loop.time() * 1e9))
+            self._watch()
+        return data
 
     async def aclose(self) -> None:
         if self._complete and self._fault is None and self.observation is None:

@@ -42,7 +42,14 @@ class Target:
     """One target as a service. Owns its connections; `close` it when done."""
 
     def __init__(
-        self, spec: TargetSpec, observer: Observer, *, key: str | None, client: Client, attempts: Iterator[int]
+        self,
+        spec: TargetSpec,
+        observer: Observer,
+        *,
+        key: str | None,
+        client: Client,
+        attempts: Iterator[int],
+        raw: bool = False,
     ) -> None:
         if spec.dialect not in DIALECTS:
             raise CallerFault(
@@ -61,6 +68,7 @@ class Target:
         self._observer = observer
         self._client = client
         self._attempts = attempts
+        self._raw = raw
         self._secrets = secrets(spec, key)
         self._headers = {
             "content-type": "application/json",
@@ -94,6 +102,7 @@ class Target:
             deadline_ns=call.deadline_ns,
             start_ns=call.start_ns,
             secrets=self._secrets,
+            raw=self._raw,
         )
         # Providers log this id (OpenAI documents it), so that a slow request can be asked about; the simulator's own
         # record of what it sent when is found by it.
@@ -136,10 +145,12 @@ def connect(
     environment: Mapping[str, str] = os.environ,
     client: Client | None = None,
     attempts: Iterator[int] | None = None,
+    raw: bool = False,
 ) -> Target:
     """The service for a target. Raises `CallerFault` where its key, address or dialect is missing or wrong.
 
     `attempts` numbers its attempts: targets that may serve the same call must share one.
+    `raw`: its replies keep the bytes of the body, for `Reply.read`, and no events.
     """
     key = api_key(spec, environment)
-    return Target(spec, observer, key=key, client=client or Client(), attempts=attempts or count(1))
+    return Target(spec, observer, key=key, client=client or Client(), attempts=attempts or count(1), raw=raw)

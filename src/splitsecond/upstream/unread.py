@@ -1,0 +1,53 @@
+"""The bytes of an answer that have come and have not been read yet.
+
+Nobody reads before the first token: what came until then is kept whole. After it a reader that is slower than the
+provider holds the provider back: above `FULL_BYTES` the socket is not read until the reader has taken everything.
+"""
+
+from splitsecond.transport.exchange import Exchange
+from splitsecond.wire.sse import MAX_EVENT_BYTES
+
+FULL_BYTES = 256 * 1024
+"""At the usual 5 bytes a character and some hundred tokens a second, many seconds of an answer."""
+HELD_BYTES = 2 * MAX_EVENT_BYTES
+"""The most that may come before the first token. An answer that is not streamed has its only token at its end."""
+
+
+class Unread:
+    """`size` bytes. `held`: the provider is held back now; `released_ns`: until when it last was, 0 if never."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self.held = False
+        self.released_ns = 0
+        self._parts: list[bytes] = []
+
+    @property
+    def full(self) -> bool:
+        """More is not to be read for now."""
+        return self.size > FULL_BYTES
+
+    def put(self, data: bytes) -> None:
+        """Add what came."""
+        if data:
+            self._parts.append(data)
+            self.size += len(data)
+
+    def take(self) -> bytes:
+        """All of it."""
+        data = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+        self._parts.clear()
+        self.size = 0
+        return data
+
+    def hold(self, exchange: Exchange) -> None:
+        """Stop reading the provider's socket."""
+        if not self.held:
+            self.held = True
+            exchange.pause()
+
+    def release(self, exchange: Exchange, now_ns: int) -> None:
+        """Read it again."""
+        self.held = False
+        self.released_ns = now_ns
+        exchange.resume()

@@ -1,0 +1,117 @@
+"""Reading an answer's bytes as they came: what is kept, what holds the provider back, what breaks it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+from tests.upstream.scripted_client import ScriptedClient, ScriptedExchange
+
+from splitsecond import clock
+from splitsecond.errors import NetworkFault, ProviderFault, TimedOut
+from splitsecond.service import Call
+from splitsecond.testing.virtual_time import run_virtual
+from splitsecond.timing.observation import Observation
+from splitsecond.upstream.attempt import Attempt
+from splitsecond.upstream.spec import TargetSpec, Timeouts
+from splitsecond.upstream.target import connect
+from splitsecond.upstream.unread import FULL_BYTES
+
+ROLE = b'data: {"choices":[{"index":0,"delta":{"role":"assistant"}}]}\n\n'
+WORD = b'data: {"choices":[{"index":0,"delta":{"content":"one"}}]}\n\n'
+END = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+
+
+def play(act: Callable[["asyncio.Task[Attempt]", ScriptedExchange], Awaitable[None]]) -> list[Observation]:
+    seen: list[Observation] = []
+
+    async def main() -> None:
+        client = ScriptedClient()
+        spec = TargetSpec(name="x/m", base_url="http://x.test/v1", model="m", timeouts=Timeouts(stall_ms=1000))
+        target = connect(spec, seen.append, environment={}, client=client.as_client(), raw=True)
+        calling = asyncio.get_running_loop().create_task(target(Call(id="c", body={}, start_ns=clock.now_ns())))
+        exchange = await client.exchange()
+        exchange.head()
+        await act(calling, exchange)
+
+    run_virtual(main())
+    return seen
+
+
+def test_every_byte_comes_as_it_came_those_before_the_first_token_too() -> None:
+    async def act(calling: "asyncio.Task[Attempt]", exchange: ScriptedExchange) -> None:
+        exchange.body(ROLE)
+        exchange.body(WORD[:20])
+        await asyncio.sleep(0.1)
+        assert not calling.done()
+        exchange.body(WORD[20:])
+        reply = await calling
+        assert reply.target == "x/m"
+        assert await reply.read() == ROLE + WORD
+        exchange.body(WORD)
+        assert await reply.read() == WORD
+        exchange.body(END)
+        exchange.end()
+        assert await reply.read() == END
+        assert await reply.read() == b""
+        await reply.aclose()
+
+    (seen,) = play(act)
+    assert seen.ok
+    assert seen.events == 5
+
+
+@pytest.mark.parametrize("breaking", [b'data: {"error":{"message":"no"}}\n\n', b"data: [DONE]\n\n"])
+def test_bytes_that_break_the_answer_are_not_handed_out(breaking: bytes) -> None:
+    async def act(calling: "asyncio.Task[Attempt]", exchange: ScriptedExchange) -> None:
+        exchange.body(WORD)
+        exchange.body(breaking)
+        reply = await calling
+        assert await reply.read() == WORD
+        with pytest.raises(ProviderFault):
+            await reply.read()
+        await reply.aclose()
+
+    assert play(act)[0].outcome == "failed"
+
+
+def test_a_cut_shows_after_all_that_came_before_it() -> None:
+    async def act(calling: "asyncio.Task[Attempt]", exchange: ScriptedExchange) -> None:
+        exchange.body(WORD)
+        reply = await calling
+        exchange.fail(NetworkFault("reset", kind="reset", phase="between tokens"))
+        assert await reply.read() == WORD
+        with pytest.raises(NetworkFault):
+            await reply.read()
+
+    assert play(act)[0].outcome == "failed"
+
+
+def test_a_slow_reader_holds_the_provider_back_and_is_not_called_a_stall() -> None:
+    async def act(calling: "asyncio.Task[Attempt]", exchange: ScriptedExchange) -> None:
+        exchange.body(WORD)
+        reply = await calling
+        exchange.body(WORD * (FULL_BYTES // len(WORD) + 1))
+        assert exchange.holds == ["pause"]
+        await asyncio.sleep(30)
+        assert len(await reply.read()) > FULL_BYTES
+        assert exchange.holds == ["pause", "resume"]
+        waiting = asyncio.get_running_loop().create_task(reply.read())
+        await asyncio.sleep(0.9)
+        assert not waiting.done()
+        await asyncio.sleep(0.2)
+        with pytest.raises(TimedOut):
+            await waiting
+
+    assert play(act)[0].fault is not None
+
+
+def test_an_empty_answer_is_told_at_once() -> None:
+    async def act(calling: "asyncio.Task[Attempt]", exchange: ScriptedExchange) -> None:
+        exchange.body(END)
+        reply = await calling
+        assert reply.empty
+        assert await reply.read() == END
+        exchange.end()
+        assert await reply.read() == b""
+
+    assert len(play(act)) == 1
