@@ -9,7 +9,7 @@ without it, from another provider or a client that does not know of it, gets the
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -32,6 +32,77 @@ _MEDIA_TYPES = {
 }
 
 Parts = list[dict[str, Any]]
+
+
+def _media(url: str, place: str) -> dict[str, Any]:
+    """Data that stands in the URL itself, or a link that Google fetches."""
+    if not url.startswith("data:"):
+        ending = url.partition("?")[0].rpartition(".")[2].lower()
+        media_type = {"mimeType": _MEDIA_TYPES[ending]} if ending in _MEDIA_TYPES else {}
+        return {"fileData": {"fileUri": url, **media_type}}
+    found = _DATA_URL.match(url)
+    if found is None:
+        raise CallerFault(f"{place} is no data URL in base64", hint="Expected data:image/png;base64,...")
+    return {"inlineData": {"mimeType": found[1], "data": url[found.end() :]}}
+
+
+class _Text(Struct):
+    text: str
+
+    def translated(self, place: str) -> dict[str, Any]:
+        return {"text": self.text}
+
+
+class _Refusal(Struct):
+    refusal: str
+
+    def translated(self, place: str) -> dict[str, Any]:
+        return {"text": self.refusal}
+
+
+class _Link(Struct):
+    url: str
+
+
+class _Image(Struct):
+    image_url: str | _Link
+
+    def translated(self, place: str) -> dict[str, Any]:
+        return _media(self.image_url if isinstance(self.image_url, str) else self.image_url.url, f"{place}.image_url")
+
+
+class _Sound(Struct):
+    data: str
+    format: str
+
+
+class _Audio(Struct):
+    input_audio: _Sound
+
+    def translated(self, place: str) -> dict[str, Any]:
+        return {"inlineData": {"mimeType": f"audio/{self.input_audio.format}", "data": self.input_audio.data}}
+
+
+class _Attached(Struct):
+    file_data: str | None = None
+
+
+class _File(Struct):
+    file: _Attached
+
+    def translated(self, place: str) -> dict[str, Any]:
+        if self.file.file_data is None:
+            raise not_translatable(f"{place}.file without file_data", "Gemini", "Send the file's data as a data URL.")
+        return _media(self.file.file_data, f"{place}.file.file_data")
+
+
+_PARTS: Mapping[str, type[_Text | _Refusal | _Image | _Audio | _File]] = {
+    "text": _Text,
+    "refusal": _Refusal,
+    "image_url": _Image,
+    "input_audio": _Audio,
+    "file": _File,
+}
 
 
 class _Function(Struct):
@@ -102,54 +173,16 @@ def _parts(message: _Message, where: str) -> Parts:
         kind = part.get("type")
         if kind is None:  # Gemini's own
             parts.append(part)
-        elif kind not in _PARTS:
+            continue
+        if not isinstance(kind, str) or kind not in _PARTS:
             raise not_translatable(f"{place}.type {kind!r}", "Gemini")
-        else:
-            try:
-                translated = _PARTS[kind](part, place)
-            except (KeyError, TypeError, AttributeError):
-                raise CallerFault(f"{place} is not a part of type {kind!r} as OpenAI defines it") from None
-            if translated != {"text": ""}:
-                parts.append(translated)
+        try:
+            translated = msgspec.convert(part, _PARTS[kind]).translated(place)
+        except msgspec.ValidationError as error:
+            raise CallerFault(f"{place}: {error}") from None
+        if translated != {"text": ""}:
+            parts.append(translated)
     return parts
-
-
-def _image(part: dict[str, Any], place: str) -> dict[str, Any]:
-    image = part["image_url"]
-    return _media(image if isinstance(image, str) else image["url"], f"{place}.image_url")
-
-
-def _file(part: dict[str, Any], place: str) -> dict[str, Any]:
-    file = part["file"]
-    if "file_data" not in file:
-        raise not_translatable(f"{place}.file without file_data", "Gemini", "Send the file's data as a data URL.")
-    return _media(file["file_data"], f"{place}.file.file_data")
-
-
-def _audio(part: dict[str, Any], place: str) -> dict[str, Any]:
-    audio = part["input_audio"]
-    return {"inlineData": {"mimeType": f"audio/{audio['format']}", "data": audio["data"]}}
-
-
-_PARTS: Mapping[str, Callable[[dict[str, Any], str], dict[str, Any]]] = {
-    "text": lambda part, place: {"text": part["text"]},
-    "refusal": lambda part, place: {"text": part["refusal"]},
-    "image_url": _image,
-    "input_audio": _audio,
-    "file": _file,
-}
-
-
-def _media(url: str, place: str) -> dict[str, Any]:
-    """Data that stands in the URL itself, or a link that Google fetches."""
-    if not url.startswith("data:"):
-        ending = url.partition("?")[0].rpartition(".")[2].lower()
-        media_type = {"mimeType": _MEDIA_TYPES[ending]} if ending in _MEDIA_TYPES else {}
-        return {"fileData": {"fileUri": url, **media_type}}
-    found = _DATA_URL.match(url)
-    if found is None:
-        raise CallerFault(f"{place} is no data URL in base64", hint="Expected data:image/png;base64,...")
-    return {"inlineData": {"mimeType": found[1], "data": url[found.end() :]}}
 
 
 def _calls(message: _Message, where: str, *, signed: bool) -> Parts:
