@@ -1,0 +1,138 @@
+"""A chat in OpenAI's form, read for dialects whose own form is close to it: what they have not, and the messages.
+
+Two tables say what becomes of fields that such a dialect has no word for: those that change nothing in the answer are
+dropped, those that would are refused by name, unless their value asks for what would happen anyway. What is not
+OpenAI's is the dialect's own, in the request and in each message: it goes through as it is.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from splitsecond.errors import CallerFault
+from splitsecond.service import Call
+from splitsecond.wire.translation import not_translatable, plain_fields
+
+_DROPPED = (
+    "model", "stream", "stream_options", "user", "metadata", "store", "safety_identifier", "prompt_cache_key",
+    "prompt_cache_retention", "prediction", "service_tier",
+)  # fmt: skip
+
+_REFUSED: Mapping[str, tuple[Any, ...]] = {
+    "n": (1,),
+    "logprobs": (False,),
+    "top_logprobs": (0,),
+    "logit_bias": ({},),
+    "parallel_tool_calls": (True,),
+    "modalities": (["text"],),
+    "audio": (),
+    "functions": ([],),
+    "function_call": ("auto", "none"),
+    "web_search_options": (),
+    "verbosity": ("medium",),
+}
+"""What would change the answer, and the values that would not."""
+
+
+class Function(Struct):
+    """What a tool call calls; `arguments` is JSON."""
+
+    name: str
+    arguments: str = ""
+
+
+class ToolCall(Struct):
+    """A call that the assistant made."""
+
+    id: str = ""
+    type: str = "function"
+    function: Function | None = None
+
+
+class Message(Struct):
+    """One message. `role` is "developer" no more, but "system"; `native` holds the fields that OpenAI's form has not.
+
+    `refusal` is an assistant's, `tool_call_id` and `name` are a tool's.
+    """
+
+    role: str
+    content: str | list[dict[str, Any]] | None = None
+    refusal: str | None = None
+    reasoning: str | None = None
+    reasoning_content: str | None = None
+    tool_calls: list[ToolCall] | None = None
+    function_call: Any = None
+    tool_call_id: str | None = None
+    name: str | None = None
+    audio: Any = None
+    native: dict[str, Any] = {}
+
+    @property
+    def thought(self) -> str:
+        """What the assistant thought before it spoke, under either of its names."""
+        return self.reasoning_content or self.reasoning or ""
+
+
+_ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
+_OPENAI_FIELDS = frozenset(Message.__struct_fields__) - {"native"} | {"annotations"}
+
+
+def chat_fields(call: Call, dialect: str) -> dict[str, Any]:
+    """The fields of `call` that mean something to `dialect`, as plain values.
+
+    Raises `CallerFault` where the call is no chat, or asks for what such a dialect has not.
+    """
+    if call.operation != "chat":
+        raise not_translatable(f"a call of {call.operation}", dialect, "Ask for a chat.")
+    fields = plain_fields(call)
+    for name in _DROPPED:
+        fields.pop(name, None)
+    for name, harmless in _REFUSED.items():
+        if name in fields and (value := fields.pop(name)) not in harmless:
+            raise not_translatable(f"{name} {short(value)}", dialect)
+    return fields
+
+
+def chat_messages(value: Any, dialect: str) -> list[Message]:
+    """The messages of a chat. Raises `CallerFault` for messages that are wrong, or of a form that OpenAI gave up."""
+    try:
+        messages = msgspec.convert(value, list[Message])
+    except msgspec.ValidationError as error:
+        raise CallerFault(f"messages: {error}") from None
+    if not messages:
+        raise CallerFault("the request has no messages")
+    for number, (message, fields) in enumerate(zip(messages, value, strict=True)):
+        where = f"messages[{number}]"
+        if message.role == "function" or message.function_call is not None:
+            raise not_translatable(f"{where}, which is of the time before tools,", dialect, "Use tools and tool_calls.")
+        if message.audio is not None:
+            raise not_translatable(f"{where}.audio", dialect)
+        if message.role not in _ROLES:
+            raise CallerFault(f"{where}.role is {message.role!r}: expected one of {', '.join(_ROLES)}")
+        message.role = _ROLES[message.role]
+        message.native = {name: own for name, own in fields.items() if name not in _OPENAI_FIELDS}
+    return messages
+
+
+def output_limit(fields: dict[str, Any]) -> Any:
+    """The limit on output tokens, under either of OpenAI's names, taken out of `fields`; None: there is none."""
+    older, newer = fields.pop("max_tokens", None), fields.pop("max_completion_tokens", None)
+    return older if newer is None else newer
+
+
+def looked_up(fields: dict[str, Any], name: str, table: Mapping[str, Any], dialect: str, hint: str = "") -> Any:
+    """What `table` makes of the field `name`, which is taken out of `fields`; None: it is not there."""
+    value = fields.pop(name, None)
+    if value is None:
+        return None
+    if not isinstance(value, str) or value not in table:
+        raise not_translatable(f"{name} {short(value)}", dialect, hint or f"Possible here: {', '.join(table)}.")
+    return table[value]
+
+
+def short(value: Any) -> str:
+    """`value` as JSON that fits into a message."""
+    text = msgspec.json.encode(value).decode()
+    return text if len(text) <= 80 else text[:79] + "…"

@@ -1,0 +1,18 @@
+"""What Ollama says when it refuses: as every provider's, but a model that is not there can be had with one command."""
+
+from collections.abc import Mapping
+
+from splitsecond.errors import Fault, Phase
+from splitsecond.wire import refusals
+
+_HINTS = {
+    404: "Pull the model (ollama pull NAME), and check the base URL (it has no path).",
+    405: "Check the base URL (it has no path).",
+}
+
+
+def fault_from_response(status: int, headers: Mapping[str, str], body: bytes, *, phase: Phase = "head") -> Fault:
+    """The fault that a response with this `status` (not 200), these `headers` and this `body` amounts to."""
+    fault = refusals.fault_from_response(status, headers, body, phase=phase)
+    fault.hint = _HINTS.get(status, fault.hint)
+    return fault

@@ -1,0 +1,198 @@
+"""Ollama's answers, read: examples of its documentation, every split, every cut, every corrupt byte."""
+
+import json
+from itertools import pairwise
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from splitsecond.errors import ProviderFault
+from splitsecond.events import Broken, Done, Event, Finish, Quiet, Token, Usage
+from splitsecond.wire import ollama
+from splitsecond.wire.sse import MAX_EVENT_BYTES
+
+HEAD = {"model": "llama3.2", "created_at": "2023-08-04T08:52:19.385406455-07:00"}
+DURATIONS = {
+    "total_duration": 4883583458,
+    "load_duration": 1334875,
+    "prompt_eval_duration": 342546000,
+    "eval_duration": 4535599000,
+}
+COUNTS = {"prompt_eval_count": 26, "eval_count": 282}
+LAST = {"message": {"role": "assistant", "content": ""}, "done": True, "done_reason": "stop", **DURATIONS, **COUNTS}
+
+
+def line(**fields: Any) -> bytes:
+    return json.dumps({**HEAD, **fields}).encode() + b"\n"
+
+
+def said(done: bool = False, **message: Any) -> bytes:
+    return line(message={"role": "assistant", "content": "", **message}, done=done)
+
+
+TEXT = said(content="The", images=None) + said(content=" sky 😀") + line(**LAST)
+THINKING = said(thinking="Hm") + said(thinking=", so", content="") + said(content="Yes") + line(**LAST)
+TOOLS = (
+    said(tool_calls=[{"id": "c1", "function": {"index": 0, "name": "weather", "arguments": {"city": "Paris"}}}])
+    + said(tool_calls=[{"function": {"name": "now", "arguments": {}}}, {"function": {"name": "", "arguments": None}}])
+    + line(**LAST)
+)
+WHOLE = line(message={"role": "assistant", "content": "Hello!", "thinking": "Hm"}, done=True, done_reason="length")
+FAILED = said(content="The") + b'{"error":"an error was encountered while running the model"}\n'
+BODIES = {"text": TEXT, "thinking": THINKING, "tools": TOOLS, "whole": WHOLE.rstrip(), "failed": FAILED}
+
+
+def events_of(*parts: bytes) -> list[Event]:
+    decoder = ollama.decoder("chat")
+    events = [event for part in parts for event in decoder.feed(part, 0)]
+    return events + decoder.close(0)
+
+
+def fault_of(events: list[Event]) -> ProviderFault:
+    (end,) = [event for event in events if isinstance(event, Broken)]
+    assert end is events[-1]
+    assert isinstance(end.fault, ProviderFault)
+    return end.fault
+
+
+def plain(events: list[Event]) -> list[Event | tuple[str, str]]:
+    return [(event.fault.kind, event.fault.message) if isinstance(event, Broken) else event for event in events]
+
+
+def test_a_streamed_chat() -> None:
+    decoder = ollama.decoder("chat")
+    first, second, last = TEXT.splitlines(keepends=True)
+    assert decoder.feed(first, 1) == [Token(1, "The")]
+    assert decoder.feed(second[:20], 2) == []
+    assert decoder.feed(second[20:], 3) == [Token(3, " sky 😀")]
+    assert decoder.feed(last, 4) == [Finish(4, "stop"), Usage(4, 26, 282), Done(4, True)]
+    assert decoder.server_timings == DURATIONS
+    assert decoder.feed(first, 5) == []
+    assert decoder.close(5) == []
+
+
+def test_a_last_line_of_the_older_form() -> None:
+    assert events_of(said(content="a"), line(done=True, eval_count=1)) == [
+        Token(0, "a"),
+        Usage(0, None, 1),
+        Done(0, True),
+    ]
+
+
+def test_thinking() -> None:
+    tokens = [Token(0, "Hm", "reasoning"), Token(0, ", so", "reasoning"), Token(0, "Yes")]
+    assert events_of(THINKING) == [*tokens, Finish(0, "stop"), Usage(0, 26, 282), Done(0, True)]
+
+
+def test_a_tool_call_is_its_name_and_its_arguments() -> None:
+    assert events_of(TOOLS)[:2] == [Token(0, 'weather{"city": "Paris"}', "tool"), Token(0, "now{}", "tool")]
+
+
+def test_a_plain_answer_arrives_with_its_last_byte() -> None:
+    decoder = ollama.decoder("chat", stream=False)
+    body = WHOLE.rstrip()
+    assert decoder.feed(body[:50], 1) == decoder.feed(body[50:], 2) == []
+    tokens = [Token(2, "Hm", "reasoning"), Token(2, "Hello!")]
+    assert decoder.close(9) == [*tokens, Finish(2, "length"), Done(2, True)]
+
+
+@pytest.mark.parametrize(
+    ("data", "quiet"),
+    [
+        (said(), Quiet(0, "empty")),
+        (line(message={}), Quiet(0, "empty")),
+        (b"\r\n", Quiet(0, "empty")),
+        (line(status="loading"), Quiet(0, "no message")),
+    ],
+)
+def test_lines_that_say_nothing(data: bytes, quiet: Quiet) -> None:
+    assert events_of(data, TEXT) == [quiet, *events_of(TEXT)]
+
+
+def test_an_error_line() -> None:
+    fault = fault_of(events_of(FAILED))
+    assert (fault.kind, fault.phase, fault.status) == ("in_band_error", "between tokens", 200)
+    assert "while running the model" in fault.message
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "words"),
+    [
+        (b"", "empty_answer", "no line"),
+        (b"\n \n", "empty_answer", "no line"),
+        (said(content="a"), "truncated", "without done after 1 content"),
+        (said(content="a")[:-9], "truncated", "inside a line after 0"),
+        (said(content="a") + b'{"model"', "truncated", "inside a line after 1"),
+        (b'{"detail":"Not Found"}', "malformed", "no chat's"),
+        (b"<html>", "malformed", "not the JSON"),
+        (b"[]\n", "malformed", "Expected `object`"),
+        (b'{"message":7}\n', "malformed", "message"),
+        (b'{"eval_count":-1}\n', "malformed", "eval_count"),
+        (b'{"a":' * 100_000 + b"\n", "malformed", "not the JSON"),
+        (b'{"a":' * 100_000, "truncated", "inside a line"),
+        (b"data: {}\n\n", "malformed", "not the JSON"),
+    ],
+)
+def test_broken_answers(body: bytes, kind: str, words: str) -> None:
+    fault = fault_of(events_of(body))
+    assert fault.kind == kind
+    assert words in fault.message
+
+
+def test_a_web_page_gets_a_hint() -> None:
+    assert "base URL" in fault_of(events_of(b"<!DOCTYPE html>\n")).hint
+
+
+def test_lenient_json() -> None:
+    assert events_of(b'{"message":{"content":"\\ud83d"}}\n')[0] == Token(0, "?")
+    assert events_of(b'{"message":{"content":"\xff"},"x":NaN}')[0] == Token(0, "\ufffd")
+
+
+def test_a_line_is_bounded() -> None:
+    decoder = ollama.decoder("chat")
+    assert decoder.feed(b"{" + b" " * (MAX_EVENT_BYTES - 1), 0) == []
+    assert fault_of(decoder.feed(b" ", 0)).kind == "malformed"
+    assert decoder.close(0) == []
+    assert "longer" in fault_of(events_of(b" " * MAX_EVENT_BYTES + b"{}\n")).message
+
+
+@pytest.mark.parametrize("body", BODIES.values(), ids=BODIES.keys())
+def test_byte_by_byte_gives_the_same_events(body: bytes) -> None:
+    assert plain(events_of(*(body[i : i + 1] for i in range(len(body))))) == plain(events_of(body))
+
+
+@given(st.sampled_from(sorted(BODIES)), st.lists(st.integers(0, 1000)))
+def test_a_split_anywhere_gives_the_same_events(name: str, cuts: list[int]) -> None:
+    body = BODIES[name]
+    edges = [0, *sorted(min(cut, len(body)) for cut in cuts), len(body)]
+    assert plain(events_of(*(body[start:end] for start, end in pairwise(edges)))) == plain(events_of(body))
+
+
+@pytest.mark.parametrize("name", ["text", "thinking", "tools", "whole"])
+def test_a_cut_at_any_byte_gives_a_fault_or_the_whole_answer(name: str) -> None:
+    body = BODIES[name]
+    for cut in range(len(body)):
+        events = events_of(body[:cut])
+        if isinstance(events[-1], Done):
+            assert events == events_of(body)
+        else:
+            assert fault_of(events).kind in {"truncated", "empty_answer"}
+
+
+@pytest.mark.parametrize("name", sorted(BODIES))
+def test_a_corrupt_byte_never_does_more_than_break_the_answer(name: str) -> None:
+    body, random = BODIES[name], Random(name)
+    for position in range(len(body)):
+        check_ends_once(events_of(body[:position] + bytes([random.randrange(256)]) + body[position + 1 :]))
+
+
+@given(st.lists(st.binary()))
+def test_any_bytes_end_once(parts: list[bytes]) -> None:
+    check_ends_once(events_of(*parts))
+
+
+def check_ends_once(events: list[Event]) -> None:
+    assert [isinstance(event, Done | Broken) for event in events] == [False] * (len(events) - 1) + [True]
