@@ -18,6 +18,7 @@ from splitsecond.cli.compare import compare
 from splitsecond.cli.demo import demo
 from splitsecond.cli.doctor import doctor
 from splitsecond.cli.report import report
+from splitsecond.cli.serve import serve
 from splitsecond.cli.simulate import simulate
 from splitsecond.errors import CallerFault, Fault
 
@@ -64,7 +65,7 @@ def ending_well(command: Callable[..., None]) -> Callable[..., None]:
     return ended
 
 
-for command in (bench, demo, compare, report, doctor, simulate):
+for command in (bench, demo, compare, report, doctor, simulate, serve):
     app.command()(ending_well(command))
 
 

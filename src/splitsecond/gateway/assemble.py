@@ -1,0 +1,158 @@
+"""A stream made into one answer, as if it had not been streamed.
+
+A chunk is merged into what is there by rules that need no list of fields, so that fields we do not know survive: texts
+inside a delta are joined, except names and ids, which are set; objects are merged; lists whose items have an ``index``
+(choices, tool calls) are merged by it, others are joined; of anything else the last that is not null counts. Texts are
+joined at the end, once: adding to a text that grows takes quadratic time.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from splitsecond.errors import ProviderFault
+from splitsecond.wire.lenient import mended
+from splitsecond.wire.sse import SseDecoder
+
+MAX_ANSWER_BYTES = 64 << 20
+_SET = frozenset({"id", "type", "role", "name", "format", "call_id"})
+_OBJECTS = {"chat.completion.chunk": "chat.completion"}
+_BLANK = b"\xef\xbb\xbf \t\r\n"
+_END_MARK = b"[DONE]"
+
+
+class _Text(list[str]):
+    """Pieces of one text."""
+
+
+class Assembly:
+    """`feed` it the body of an answer; at its end `answer` is the whole of it."""
+
+    def __init__(self) -> None:
+        self._sse = SseDecoder()
+        self._merged: dict[str, Any] = {}
+        self._json: bytearray | None = None
+        self._begun = False
+        self._size = 0
+
+    def feed(self, data: bytes) -> None:
+        """The next bytes. Raises `ProviderFault` where the answer is too long."""
+        self._size += len(data)
+        if self._size > MAX_ANSWER_BYTES:
+            words = f"the answer is longer than {MAX_ANSWER_BYTES} bytes"
+            raise ProviderFault(words, kind="too_long", phase="between tokens", status=200)
+        if not self._begun:
+            data = data.lstrip(_BLANK)
+            self._begun = bool(data)
+            self._json = bytearray() if data.startswith(b"{") else None
+        if self._json is not None:
+            self._json += data
+            return
+        for event in self._sse.feed(data):
+            self._take(event.data)
+
+    def answer(self) -> bytes:
+        """The whole answer, as JSON. What came as JSON stays as it came."""
+        if self._json is not None:
+            return bytes(self._json)
+        return msgspec.json.encode(self._fields())
+
+    def chunks(self, *, usage: bool) -> Iterator[bytes]:
+        """The answer as the chunks of a stream: all that it says in one, then its usage if that is wanted."""
+        fields = _decoded(self.answer())
+        counts = fields.pop("usage", None)
+        fields["object"] = "chat.completion.chunk" if "chat" in str(fields.get("object")) else fields.get("object")
+        for choice in fields.get("choices") or ():
+            message = choice.pop("message", None)
+            if isinstance(message, dict):
+                choice["delta"] = message
+                for number, call in enumerate(message.get("tool_calls") or ()):
+                    call.setdefault("index", number)
+        yield msgspec.json.encode(fields)
+        if usage and counts is not None:
+            yield msgspec.json.encode({**fields, "choices": [], "usage": counts})
+
+    def _take(self, data: bytes | None) -> None:
+        if data is None or not data.strip() or data.strip() == _END_MARK:
+            return
+        chunk = _decoded(data)
+        if isinstance(chunk, dict):
+            _merge(self._merged, chunk)
+
+    def _fields(self) -> dict[str, Any]:
+        for event in self._sse.rest():
+            self._take(event.data)
+        fields: dict[str, Any] = _plain(self._merged)
+        fields["object"] = _OBJECTS.get(fields.get("object", ""), fields.get("object"))
+        choices = sorted(fields.get("choices") or (), key=lambda choice: choice.get("index", 0))
+        for choice in choices:
+            delta = choice.pop("delta", None)
+            if delta is not None:
+                choice["message"] = {"role": "assistant", "content": None, **choice.get("message", {}), **delta}
+                for call in choice["message"].get("tool_calls") or ():
+                    call.pop("index", None)
+                if choice["message"].get("tool_calls") and not choice["message"]["content"]:
+                    choice["message"]["content"] = None
+        fields["choices"] = choices
+        return fields
+
+
+def _decoded(data: bytes) -> Any:
+    for form in (bytes, mended):
+        try:
+            return msgspec.json.decode(form(data))
+        except (ValueError, RecursionError) as error:
+            why = error
+    raise ProviderFault(f"an event is not JSON: {why}", kind="malformed", phase="between tokens", status=200)
+
+
+def _merge(into: dict[str, Any], new: dict[str, Any], *, joins: bool = False) -> None:
+    for name, value in new.items():
+        old = into.get(name)
+        match value:
+            case None:
+                into.setdefault(name, None)
+            case str() if name == "text" or (joins and name not in _SET):
+                if isinstance(old, _Text):
+                    old.append(value)
+                else:
+                    into[name] = _Text([value])
+            case dict():
+                if not isinstance(old, dict):
+                    old = into[name] = {}
+                if name == "usage":
+                    old.clear()
+                _merge(old, value, joins=joins or name == "delta")
+            case list():
+                if not isinstance(old, list) or isinstance(old, _Text):
+                    old = into[name] = []
+                _merge_list(old, value, joins=joins)
+            case "" if old:
+                pass  # some repeat an id or a name as an empty text
+            case _:
+                into[name] = value
+
+
+def _merge_list(into: list[Any], new: list[Any], *, joins: bool) -> None:
+    for item in new:
+        if not isinstance(item, dict):
+            into.append(item)
+            continue
+        index = item.get("index")
+        place = next((old for old in into if index is not None and old.get("index") == index), None)
+        if place is None:
+            place = {}
+            into.append(place)
+        _merge(place, item, joins=joins)
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case _Text():
+            return "".join(value)
+        case dict():
+            return {name: _plain(each) for name, each in value.items()}
+        case list():
+            return [_plain(each) for each in value]
+    return value

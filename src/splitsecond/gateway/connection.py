@@ -1,0 +1,67 @@
+"""A client's connection: uvicorn's own protocol, with bounds on a request's head that it does not have itself.
+
+A head that is too long, or that comes too slowly, closes the connection: whoever sends one is no client.
+"""
+
+import asyncio
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+MAX_HEAD_BYTES = 64 * 1024
+MAX_HEADERS = 100
+HEAD_S = 20.0
+"""How long a connection may take to its first whole head, and each further head from its first byte on."""
+_TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+
+
+class Connection(HttpToolsProtocol):
+    """See the file. Bytes of a head are counted as they come, as the parser holds an unfinished line for ever."""
+
+    _in_head = True
+    _head_bytes = 0
+    _patience: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._await_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._calm()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._in_head:
+            self._head_bytes += len(data)
+            if self._patience is None:
+                self._await_head()
+        super().data_received(data)
+        # A read that ends in a head may have begun in the body before it: only heads that stay unfinished count.
+        if self._in_head and (self._head_bytes > MAX_HEAD_BYTES + len(data) or len(self.headers or ()) > MAX_HEADERS):
+            self._refuse()
+
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        self._head_bytes = 0
+        self._calm()
+        size = sum(len(name) + len(value) for name, value in self.headers) + len(self.url)
+        if size > MAX_HEAD_BYTES or len(self.headers) > MAX_HEADERS:
+            self._refuse()
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._in_head = True
+        super().on_message_complete()
+
+    def _await_head(self) -> None:
+        self._patience = self.loop.call_later(HEAD_S, self._refuse)
+
+    def _calm(self) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
+
+    def _refuse(self) -> None:
+        if not self.transport.is_closing():
+            self.transport.write(_TOO_LARGE)
+            self.transport.close()

@@ -1,0 +1,68 @@
+"""A `Fault` as an answer: status, body and headers in OpenAI's format. One table decides.
+
+The provider's refusal of *our* key or account is no fault of the client, who would look for it in its own key: 502.
+Of several failures the first target's decides, as that is the one the operator named first.
+"""
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from splitsecond.clock import NS_PER_S
+from splitsecond.errors import AllFailed, CallerFault, Fault, Overloaded, ProviderFault, TimedOut
+from splitsecond.wire.openai import error_body
+from splitsecond.wire.sse import encode_event
+
+Headers = list[tuple[bytes, bytes]]
+
+BAD_GATEWAY = 502
+_PROVIDER_STATUS: Mapping[int, int] = {408: 504, 425: 503, 429: 429, 503: 503, 504: 504, 529: 503}
+"""What the client is told where the provider answered with a status; 502 for all others."""
+_TYPES: Mapping[int, str] = {
+    401: "authentication_error",
+    404: "not_found_error",
+    429: "rate_limit_error",
+    502: "upstream_error",
+    503: "overloaded_error",
+    504: "timeout_error",
+}
+_WAITED_FOR = frozenset({429, 503})
+
+
+class Refusal(Struct, frozen=True):
+    """An answer that says no. `body` is JSON."""
+
+    status: int
+    headers: Headers
+    body: bytes
+
+    @property
+    def event(self) -> bytes:
+        """The same inside a stream that has begun."""
+        return encode_event(self.body)
+
+
+def refusal(fault: Fault) -> Refusal:
+    """What the client is told of `fault`."""
+    first = fault.causes[0] if isinstance(fault, AllFailed) else fault
+    status = _status(first)
+    headers: Headers = []
+    wait_ns = first.retry_after_ns if isinstance(first, ProviderFault | Overloaded) else None
+    if wait_ns is not None and status in _WAITED_FOR:
+        headers.append((b"retry-after", str(max(1, -(-wait_ns // NS_PER_S))).encode()))
+    kind = _TYPES.get(status, "invalid_request_error" if status < 500 else "server_error")
+    return Refusal(status, headers, error_body(status, str(fault), kind, first.kind))
+
+
+def _status(fault: Fault) -> int:
+    match fault:
+        case CallerFault():
+            return fault.status if 400 <= fault.status < 500 else 400
+        case ProviderFault():
+            return _PROVIDER_STATUS.get(fault.status, BAD_GATEWAY)
+        case Overloaded():
+            return 503
+        case TimedOut():
+            return 504
+        case _:
+            return BAD_GATEWAY

@@ -1,0 +1,103 @@
+"""What a request's `model` means: a route's policy, or one target by its name.
+
+All targets share one HTTP client, so routes to the same provider share its connections. Clients name models, so what is
+made for them is bounded.
+"""
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from itertools import count
+
+import msgspec
+
+from splitsecond.errors import CallerFault
+from splitsecond.gateway.settings import ClientKey, Settings
+from splitsecond.policy.expression import build
+from splitsecond.service import Call, Reply, Service
+from splitsecond.transport.client import Client
+from splitsecond.upstream.attempt import Observer
+from splitsecond.upstream.target import connect
+
+MOST_TARGETS = 1024
+"""Targets that clients named themselves, and that are kept ready."""
+LONGEST_MODEL = 256
+
+
+class Routes:
+    """The services of `settings`. `attempts`: how often each call under way was sent to a target so far."""
+
+    def __init__(self, settings: Settings, observer: Observer, client: Client) -> None:
+        self.attempts: dict[str, int] = {}
+        self._settings = settings
+        self._observer = observer
+        self._client = client
+        self._numbers = count(1)
+        self._named: OrderedDict[str, Service] = OrderedDict()
+        self._routes: Mapping[str, Service] = {
+            name: build(expression, self._target) for name, expression in settings.routes.items()
+        }
+
+    def names(self, key: ClientKey | None) -> list[str]:
+        """The routes that `key` may use."""
+        return [name for name in self._routes if key is None or key.allows(name)]
+
+    def service(self, model: str, key: ClientKey | None) -> Service:
+        """What answers for `model`. Raises `CallerFault` where there is none, or `key` may not use it."""
+        if len(model) > LONGEST_MODEL or (key is not None and not key.allows(model)):
+            raise self._unknown(model, key)
+        found = self._routes.get(model) or self._named.get(model)
+        if found is None:
+            try:
+                found = self._target(model)
+            except CallerFault:  # which of our keys and addresses are missing is not for clients
+                raise self._unknown(model, key) from None
+            self._named[model] = found
+            if len(self._named) > MOST_TARGETS:
+                self._named.popitem(last=False)
+        return found
+
+    def _target(self, name: str) -> Service:
+        settings = self._settings
+        target = connect(
+            settings.spec(name),
+            self._observer,
+            environment=settings.environment,
+            client=self._client,
+            attempts=self._numbers,
+            raw=True,
+        )
+        return _Counted(target, self.attempts)
+
+    def _unknown(self, model: str, key: ClientKey | None) -> CallerFault:
+        routes = self.names(key)
+        return CallerFault(
+            f"there is no model {model[:LONGEST_MODEL]!r} for you here",
+            kind="model_not_found",
+            status=404,
+            hint=f"Routes: {', '.join(routes)}." if routes else 'Name a target as "provider/model".',
+        )
+
+
+class _Counted:
+    """A target that counts its attempts for each call."""
+
+    def __init__(self, target: Service, attempts: dict[str, int]) -> None:
+        self._target = target
+        self._attempts = attempts
+
+    def __repr__(self) -> str:
+        return repr(self._target)
+
+    async def __call__(self, call: Call) -> Reply:
+        if call.id in self._attempts:
+            self._attempts[call.id] += 1
+        return await self._target(call)
+
+
+class Model(msgspec.Struct, frozen=True):
+    """An entry of ``/v1/models``."""
+
+    id: str
+    object: str = "model"
+    created: int = 0
+    owned_by: str = "splitsecond"
