@@ -1,0 +1,251 @@
+"""The front door in virtual time: what is sent when, what is held, what happens when the client leaves."""
+
+import asyncio
+import hashlib
+from typing import Any
+
+import pytest
+from tests.gateway.visitor import CHAT, STREAM, visitor
+
+from splitsecond import clock
+from splitsecond.errors import AllFailed, CallerFault, Fault, NetworkFault, Overloaded, ProviderFault, TimedOut
+from splitsecond.gateway.settings import ClientKey
+from splitsecond.policy.limit import limit
+from splitsecond.policy.race import race
+from splitsecond.testing.fake_service import FakeService, Script
+from splitsecond.testing.virtual_time import START_NS, run_virtual
+
+MS = clock.NS_PER_MS
+KEY = "a-key-of-a-client-of-ours"
+
+
+def fake(**script: Any) -> FakeService:
+    return FakeService(script=lambda call: Script(**script))
+
+
+def broken(**script: Any) -> FakeService:
+    return fake(fault=NetworkFault("it broke", kind="reset", phase="between tokens"), **script)
+
+
+def test_nothing_is_sent_before_the_first_token_then_each_as_it_comes() -> None:
+    async def main() -> None:
+        client = visitor(fake(ttft=0.2, tokens=3, tps=100))
+        await client.asks(STREAM)
+        assert (client.times[0] - START_NS) // MS == 200
+        assert (client.times[-1] - START_NS) // MS == 220
+        assert client.status == 200
+        assert client.headers["content-type"].startswith("text/event-stream")
+        assert client.headers["x-splitsecond-target"] == "fake/model"
+        assert client.headers["server-timing"] == "ttft;dur=200.000"
+        assert client.body.count(b'"content":"word"') == 3
+        assert client.body.endswith(b"data: [DONE]\n\n")
+        assert client.sent[-1]["more_body"] is False
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_the_chunk_of_usage_goes_only_to_who_asked_for_it(wanted: bool) -> None:
+    async def main() -> None:
+        client = visitor(fake(input_tokens=7))
+        await client.asks(STREAM | ({"stream_options": {"include_usage": True}} if wanted else {}))
+        assert (b'"prompt_tokens":7' in client.body) is wanted
+        assert client.body.endswith(b"data: [DONE]\n\n")
+
+    run_virtual(main())
+
+
+def test_an_answer_that_is_not_streamed_is_assembled() -> None:
+    async def main() -> None:
+        client = visitor(fake(tokens=3, input_tokens=7))
+        answer = (await client.asks(CHAT, parts=3)).json
+        assert answer["object"] == "chat.completion"
+        (choice,) = answer["choices"]
+        assert choice["message"] == {"role": "assistant", "content": "wordwordword"}
+        assert choice["finish_reason"] == "stop"
+        assert answer["usage"]["completion_tokens"] == 3
+
+    run_virtual(main())
+
+
+def test_a_stream_that_breaks_ends_with_an_error_and_no_end_that_looks_whole() -> None:
+    async def main() -> None:
+        client = visitor(broken(breaks_after=2))
+        await client.asks(STREAM)
+        assert client.status == 200
+        *_, last = client.body.strip().split(b"\n\n")
+        assert last.startswith(b'data: {"error":')
+        assert b"[DONE]" not in client.body
+        assert b'"finish_reason":"' not in client.body
+
+    run_virtual(main())
+
+
+def test_an_answer_that_is_not_streamed_and_breaks_is_an_error() -> None:
+    async def main() -> None:
+        client = visitor(broken(breaks_after=2))
+        await client.asks(CHAT)
+        assert client.status == 502
+        assert client.json["error"]["code"] == "reset"
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize("body", [CHAT, STREAM])
+@pytest.mark.parametrize("after", [0.0, 0.1, 0.25])
+def test_when_the_client_leaves_everything_is_closed_at_once(body: Any, after: float) -> None:
+    async def main() -> None:
+        one, two = fake(ttft=0.2, tokens=50), fake(ttft=0.3, tokens=50)
+        client = visitor(limit(race(one, two), concurrency=1))
+        asyncio.get_running_loop().call_later(after, client.left.set)
+        await client.asks(body)
+        assert clock.now_ns() - START_NS <= after * clock.NS_PER_S + MS
+        assert one.in_flight == two.in_flight == one.left_open == two.left_open == 0
+
+    run_virtual(main())
+
+
+def test_a_client_that_leaves_inside_its_request_reaches_nobody() -> None:
+    async def main() -> None:
+        service = fake()
+        client = visitor(service)
+
+        async def gone() -> dict[str, Any]:
+            return {"type": "http.disconnect"}
+
+        async def send(message: dict[str, Any]) -> None:
+            client.sent.append(message)
+
+        headers = [(b"content-type", b"application/json")]
+        scope = {"type": "http", "method": "POST", "path": "/v1/chat/completions", "headers": headers}
+        await client.gateway(scope, gone, send)
+        assert client.sent == []
+        assert service.calls == []
+
+    run_virtual(main())
+
+
+def test_a_client_that_does_not_read_is_given_up() -> None:
+    async def main() -> None:
+        service = fake(tokens=1000)
+        client = visitor(service)
+        begun = iter([True])
+
+        async def receive() -> dict[str, Any]:
+            if next(begun, False):
+                return {"type": "http.request", "body": b'{"model":"fast","stream":true}'}
+            await asyncio.Event().wait()
+            return {}
+
+        async def send(message: dict[str, Any]) -> None:
+            await asyncio.Event().wait()
+
+        headers = [(b"content-type", b"application/json")]
+        scope = {"type": "http", "method": "POST", "path": "/v1/chat/completions", "headers": headers}
+        await client.gateway(scope, receive, send)
+        assert service.left_open == 0
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize(
+    ("fault", "status", "kind"),
+    [
+        (CallerFault("wrong"), 400, "bad_request"),
+        (CallerFault("too long", kind="context_length_exceeded"), 400, "context_length_exceeded"),
+        (CallerFault("wrong", status=422), 422, "bad_request"),
+        (ProviderFault("no", kind="http_401", phase="head", status=401), 502, "http_401"),
+        (ProviderFault("slow", kind="http_429", phase="head", status=429, retry_after_ns=1), 429, "http_429"),
+        (ProviderFault("down", kind="http_500", phase="head", status=500), 502, "http_500"),
+        (ProviderFault("down", kind="http_503", phase="head", status=503), 503, "http_503"),
+        (NetworkFault("reset", kind="reset", phase="head"), 502, "reset"),
+        (TimedOut("silent", phase="first token"), 504, "timeout_first_token"),
+        (Overloaded("full", retry_after_ns=1), 503, "overloaded"),
+        (AllFailed([TimedOut("silent", phase="head"), Overloaded("full")]), 504, "timeout_head"),
+    ],
+)
+def test_a_failure_has_its_status(fault: Fault, status: int, kind: str) -> None:
+    async def main() -> None:
+        for body in (CHAT, STREAM):
+            client = visitor(fake(fault=fault))
+            await client.asks(body)
+            assert client.status == status
+            error = client.json["error"]
+            assert error["code"] == kind
+            assert error["message"]
+            assert error["type"].endswith("_error")
+            assert client.headers.get("retry-after") == ("1" if getattr(fault, "retry_after_ns", None) else None)
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize(
+    ("asking", "status"),
+    [
+        ({"body": b"nonsense"}, 400),
+        ({"body": []}, 400),
+        ({"body": {}}, 400),
+        ({"body": {"model": 3}}, 400),
+        ({"body": CHAT | {"stream": "yes"}}, 400),
+        ({"body": CHAT | {"stream_options": 3}}, 400),
+        ({"body": {"model": "slow"}}, 404),
+        ({"body": CHAT, "path": "/v1/images"}, 404),
+        ({"body": CHAT, "path": "/v1/models"}, 405),
+        ({"body": CHAT, "method": "GET"}, 405),
+        ({"body": CHAT, "headers": {"content-type": "text/plain"}}, 415),
+        ({"body": b" " * 2000}, 413),
+        ({"body": b" " * 2000, "parts": 9}, 413),
+        ({"body": CHAT, "headers": {"content-length": "9" * 30}}, 413),
+    ],
+)
+def test_a_wrong_request_reaches_nobody(asking: dict[str, Any], status: int) -> None:
+    async def main() -> None:
+        service = fake()
+        client = visitor(service, max_body_bytes=1000)
+        await client.asks(**asking)
+        assert client.status == status
+        assert client.json["error"]["message"]
+        assert service.calls == []
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize(
+    ("presented", "status"),
+    [(f"Bearer {KEY}", 200), (f"bearer  {KEY}", 200), (f"Basic {KEY}", 401), (f"Bearer {KEY}x", 401), ("", 401)],
+)
+def test_only_who_has_a_key_is_served(presented: str, status: int) -> None:
+    async def main() -> None:
+        keys = [ClientKey("web", hashlib.sha256(KEY.encode()).digest())]
+        client = await visitor(fake(), *keys).asks(CHAT, headers={"authorization": presented})
+        assert client.status == status
+        assert KEY.encode() not in client.body
+        models = await visitor(fake(), *keys).asks(
+            b"", path="/v1/models", method="GET", headers={"authorization": presented}
+        )
+        assert models.status == status
+
+    run_virtual(main())
+
+
+def test_fields_go_on_as_they_came() -> None:
+    async def main() -> None:
+        service = fake()
+        await visitor(service).asks(b'{"model":"fast","odd":{"b":1.50,  "a":[2e3]},"messages":[]}')
+        assert bytes(service.calls[0].call.body["odd"]) == b'{"b":1.50,  "a":[2e3]}'
+
+    run_virtual(main())
+
+
+def test_health_needs_no_key_and_tells_of_draining() -> None:
+    async def main() -> None:
+        client = visitor(fake(), ClientKey("web", b""))
+        await client.asks(b"", path="/health/ready", method="GET")
+        assert client.status == 200
+        again = visitor(fake())
+        again.gateway.draining = True
+        await again.asks(b"", path="/health/ready", method="GET")
+        assert again.status == 503
+        assert (await visitor(fake()).asks(b"", path="/health/live", method="GET")).status == 200
+
+    run_virtual(main())

@@ -1,0 +1,94 @@
+"""A client of the gateway without sockets: the ASGI application is called directly, in virtual time."""
+
+import asyncio
+import json
+from typing import Any
+
+from msgspec import Struct
+
+from splitsecond import clock
+from splitsecond.errors import CallerFault
+from splitsecond.gateway.app import Gateway
+from splitsecond.gateway.settings import ClientKey
+from splitsecond.service import Service
+
+
+class OneRoute:
+    """Stands for `Routes`: a single model, "fast"."""
+
+    def __init__(self, service: Service) -> None:
+        self.attempts: dict[str, int] = {}
+        self._service = service
+
+    def names(self, key: ClientKey | None) -> list[str]:
+        return ["fast"]
+
+    def service(self, model: str, key: ClientKey | None) -> Service:
+        if model != "fast":
+            raise CallerFault("no such model", kind="model_not_found", status=404)
+        return self._service
+
+
+class Visitor(Struct):
+    """One request: what was sent back, and when."""
+
+    gateway: Gateway
+    sent: list[dict[str, Any]]
+    times: list[int]
+    left: asyncio.Event
+
+    @property
+    def status(self) -> int:
+        return int(self.sent[0]["status"])
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {name.decode(): value.decode() for name, value in self.sent[0]["headers"]}
+
+    @property
+    def body(self) -> bytes:
+        return b"".join(message.get("body", b"") for message in self.sent[1:])
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    async def asks(
+        self,
+        body: Any = None,
+        *,
+        path: str = "/v1/chat/completions",
+        method: str = "POST",
+        headers: dict[str, str] | None = None,
+        parts: int = 1,
+    ) -> "Visitor":
+        """Send it, and return when the gateway is done with it."""
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        size = -(-len(data) // parts) or 1
+        incoming = [data[at : at + size] for at in range(0, len(data), size)] or [b""]
+        given = {"content-type": "application/json"} | (headers or {})
+
+        async def receive() -> dict[str, Any]:
+            if incoming:
+                return {"type": "http.request", "body": incoming.pop(0), "more_body": bool(incoming)}
+            await self.left.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: dict[str, Any]) -> None:
+            self.sent.append(message)
+            self.times.append(clock.now_ns())
+
+        pairs = [(name.encode(), value.encode()) for name, value in given.items()]
+        scope = {"type": "http", "method": method, "path": path, "headers": pairs}
+        await self.gateway(scope, receive, send)
+        return self
+
+
+def visitor(service: Service, *keys: ClientKey, max_body_bytes: int = 1 << 20) -> Visitor:
+    """A client of a gateway with the one route "fast"."""
+    routes: Any = OneRoute(service)
+    return Visitor(Gateway(routes, keys, max_body_bytes=max_body_bytes), [], [], asyncio.Event())
+
+
+CHAT = {"model": "fast", "messages": [{"role": "user", "content": "hi"}]}
+STREAM = CHAT | {"stream": True}
