@@ -9,7 +9,7 @@ import ipaddress
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 import yaml
@@ -30,6 +30,9 @@ _ROUTE = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _UNKNOWN = re.compile(r"unknown field `([^`]*)`")
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _OURS = frozenset({"host", "content-length", "transfer-encoding", "connection", "accept-encoding"})
+
+
+S = TypeVar("S", bound=Struct)
 
 
 class Listen(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -76,10 +79,12 @@ class _Route(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class _File(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    listen: Listen = Listen()
-    keys: list[_Key] = []
-    providers: dict[str, _Provider] = {}
-    routes: dict[str, _Route] = {}
+    """Each entry is shaped by itself, so that a mistake in it is found by its name."""
+
+    listen: Any = {}
+    keys: list[Any] = []
+    providers: dict[str, Any] = {}
+    routes: dict[str, Any] = {}
 
 
 class ClientKey(Struct, frozen=True):
@@ -134,11 +139,15 @@ def load(path: Path | None, environment: Mapping[str, str]) -> Settings:
 
 def read(text: str, environment: Mapping[str, str], *, folder: Path = Path()) -> Settings:
     """The settings in `text`; relative paths of secrets begin at `folder`."""
-    file = _shaped(text)
+    file = _shaped("", _parsed(text), _File)
+    listen = _shaped("listen", file.listen, Listen)
     secrets = _Secrets(environment, folder)
-    providers = {name: _spec(name, given, secrets) for name, given in file.providers.items()}
+    providers = {
+        name: _spec(name, _shaped(f"providers.{name}", given, _Provider), secrets)
+        for name, given in file.providers.items()
+    }
     settings = Settings(
-        listen=file.listen, providers=providers, environment={**environment, **secrets.found}, routes=_routes(file)
+        listen=listen, providers=providers, environment={**environment, **secrets.found}, routes=_routes(file)
     )
     for name, expression in settings.routes.items():
         for target in targets(expression):
@@ -171,25 +180,29 @@ class _NoTwins(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-def _shaped(text: str) -> _File:
+def _parsed(text: str) -> Any:
     try:
         found = yaml.load(text, _NoTwins)
-        return msgspec.convert({} if found is None else found, _File)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         place = f"line {mark.line + 1}, column {mark.column + 1}" if mark else "the file"
         raise _bad(place, error.problem or "this is not YAML") from None
     except (yaml.YAMLError, RecursionError, TypeError) as error:
         raise _bad("the file", f"this is not YAML: {error}") from None
+    return {} if found is None else found
+
+
+def _shaped(place: str, value: Any, shape: type[S]) -> S:
+    """`value` as a `shape`. Raises `CallerFault` with the place of what does not fit."""
+    try:
+        return msgspec.convert(value, shape)
     except msgspec.ValidationError as error:
-        said, _, place = str(error).partition(" - at `$")
+        said, _, inside = str(error).partition(" - at `$")
+        inside = inside.rstrip("`")
         unknown = _UNKNOWN.search(said)
-        fields = [field for shape in (_File, Listen, _Key, _Timeouts, _Provider, _Route) for field in _names(shape)]
-        raise _bad(place.strip("`.") or "the file", said, _meant(unknown[1], fields) if unknown else "") from None
-
-
-def _names(shape: type[Struct]) -> Iterable[str]:
-    return shape.__struct_fields__
+        fields = (_Timeouts if inside == ".timeouts" else shape).__struct_fields__
+        where = f"{place}{inside}".lstrip(".") or "the file"
+        raise _bad(where, said, _meant(unknown[1], fields) if unknown else "") from None
 
 
 class _Secrets:
@@ -197,14 +210,14 @@ class _Secrets:
 
     def __init__(self, environment: Mapping[str, str], folder: Path) -> None:
         self.found: dict[str, str] = {}
-        self._environment = environment
+        self.environment = environment
         self._folder = folder
 
     def take(self, place: str, reference: str) -> str:
         """What `reference` refers to."""
         kind, _, name = reference.partition(":")
         if kind == "env" and name:
-            value = self._environment.get(name, "").strip()
+            value = self.environment.get(name, "").strip()
             missing = f"the environment variable {name} is not set"
         elif kind == "file" and name:
             try:
@@ -235,7 +248,7 @@ def _spec(name: str, given: _Provider, secrets: _Secrets) -> TargetSpec:
     dialect = given.dialect or known.dialect
     if dialect not in _DIALECTS:
         raise _bad(f"{place}.dialect", f"got {dialect}, expected {' or '.join(_DIALECTS)}", _meant(dialect, _DIALECTS))
-    base_url = given.base_url or fill_base_url(known, secrets.found | dict(secrets._environment))
+    base_url = given.base_url or fill_base_url(known, secrets.environment)
     try:
         Origin.parse(base_url)
     except CallerFault as fault:
@@ -277,11 +290,12 @@ def _timeouts(place: str, given: _Timeouts) -> Timeouts:
 
 def _routes(file: _File) -> dict[str, Expression]:
     found: dict[str, Expression] = {}
-    for name, given in file.routes.items():
+    for name, entry in file.routes.items():
         if not _ROUTE.fullmatch(name):
             raise _bad(f"routes.{name}", "a route's name has letters, digits, dots and dashes only, at most 64")
+        policy = _shaped(f"routes.{name}", entry, _Route).policy
         try:
-            found[name] = parse(given.policy)
+            found[name] = parse(policy)
         except CallerFault as fault:
             raise _bad(f"routes.{name}.policy", fault.message.removeprefix("policy: "), fault.hint) from None
     return found
@@ -289,8 +303,9 @@ def _routes(file: _File) -> dict[str, Expression]:
 
 def _keys(file: _File, secrets: _Secrets, settings: Settings) -> tuple[ClientKey, ...]:
     found: dict[str, ClientKey] = {}
-    for number, given in enumerate(file.keys):
+    for number, entry in enumerate(file.keys):
         place = f"keys[{number}]"
+        given = _shaped(place, entry, _Key)
         if given.name in found:
             raise _bad(f"{place}.name", f"{given.name} is given twice")
         key = secrets.take(f"{place}.key", given.key)

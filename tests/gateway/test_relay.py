@@ -1,0 +1,159 @@
+"""Bytes on their way through: whole events only, nothing changed, the usage chunk taken out, in any split."""
+
+import json
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from splitsecond.errors import ProviderFault
+from splitsecond.gateway.assemble import Assembly
+from splitsecond.gateway.relay import Relay
+
+ROLE = b'data: {"id":"a","choices":[{"index":0,"delta":{"role":"assistant"}}],"usage":null}\n\n'
+PING = b": PROCESSING\n\n"
+WORD = b'data: {"id":"a","choices":[{"index":0,"delta":{"content":"\\"choices\\":[]"}}]}\n\n'
+STOP = b'data: {"id":"a","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n'
+FILTER = b'data: {"id":"a","choices":[],"prompt_filter_results":[]}\n\n'
+USAGE = b'data: {"id":"a","choices": [ ],"usage":{"prompt_tokens":3,"completion_tokens":1}}\n\n'
+DONE = b"data: [DONE]\n\n"
+BEFORE = FILTER + ROLE + PING + WORD + STOP
+
+
+def relayed(data: bytes, cuts: list[int], *, usage: bool = False) -> bytes:
+    relay = Relay(usage=usage)
+    places = sorted({min(cut, len(data)) for cut in cuts} | {0, len(data)})
+    pieces = [data[a:b] for a, b in pairwise(places)]
+    return b"".join(map(relay.feed, pieces)) + relay.rest()
+
+
+cuts = st.lists(st.integers(0, 700))
+
+
+@given(cuts, st.booleans(), st.booleans())
+def test_in_any_split_it_is_what_came_without_the_usage(cuts: list[int], wanted: bool, crlf: bool) -> None:
+    data, expected = BEFORE + USAGE + DONE, BEFORE + (USAGE if wanted else b"") + DONE
+    if crlf:
+        data, expected = data.replace(b"\n", b"\r\n"), expected.replace(b"\n", b"\r\n")
+    assert relayed(data, cuts, usage=wanted) == expected
+
+
+@given(cuts)
+def test_what_was_left_out_at_a_good_end_is_put_there(cuts: list[int]) -> None:
+    assert relayed(BEFORE, cuts) == BEFORE + DONE
+    assert relayed(BEFORE + DONE.strip(), cuts) == BEFORE + DONE
+
+
+@given(st.lists(st.binary(max_size=40), max_size=8))
+def test_any_bytes_go_through_in_whole_events(pieces: list[bytes]) -> None:
+    relay = Relay(usage=False)
+    out = b"".join(map(relay.feed, pieces))
+    if not b"".join(pieces).lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{"):
+        assert b"".join(pieces).startswith(out)
+
+
+def test_an_unfinished_event_is_not_passed_on() -> None:
+    relay = Relay(usage=False)
+    assert relay.feed(WORD + STOP[:30]) == WORD
+
+
+def test_an_answer_that_is_not_streamed_becomes_a_stream() -> None:
+    message = {"role": "assistant", "content": "hi", "tool_calls": [{"id": "c", "function": {"name": "f"}}]}
+    whole = {"object": "chat.completion", "choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}
+    for usage in (True, False):
+        data = json.dumps(whole | {"usage": {"prompt_tokens": 1}}).encode()
+        first, *rest = relayed(data, [5, 9], usage=usage).strip().split(b"\n\n")
+        chunk = json.loads(first.removeprefix(b"data: "))
+        assert chunk["object"] == "chat.completion.chunk"
+        assert chunk["choices"][0]["delta"]["content"] == "hi"
+        assert chunk["choices"][0]["delta"]["tool_calls"][0]["index"] == 0
+        assert "usage" not in chunk
+        assert len(rest) == (2 if usage else 1)
+        assert rest[-1] == DONE.strip()
+
+
+def assembled(*chunks: Any, cuts: tuple[int, ...] = (7, 50)) -> Any:
+    data = b"".join(b"data: " + json.dumps(chunk).encode() + b"\n\n" for chunk in chunks) + DONE
+    assembly = Assembly()
+    places = [0, *cuts, len(data)]
+    for a, b in pairwise(places):
+        assembly.feed(data[a:b])
+    return json.loads(assembly.answer())
+
+
+def chunk(index: int = 0, finish: str | None = None, **delta: Any) -> dict[str, Any]:
+    head = {"id": "x", "object": "chat.completion.chunk", "created": 5, "model": "m", "provider": "P"}
+    return head | {"choices": [{"index": index, "delta": delta, "finish_reason": finish}]}
+
+
+def test_choices_reasoning_and_unknown_fields_are_put_together() -> None:
+    answer = assembled(
+        chunk(0, role="assistant", content=""),
+        chunk(1, role="assistant", content=None),
+        chunk(0, reasoning_content="let me ", odd={"a": "b"}),
+        chunk(1, content="two"),
+        chunk(0, reasoning_content="see"),
+        chunk(0, content="one "),
+        chunk(0, content="more"),
+        chunk(1, "length"),
+        chunk(0, "stop"),
+        {"id": "x", "choices": [], "usage": {"prompt_tokens": 1}},
+    )
+    first, second = answer["choices"]
+    assert first["message"] == {
+        "role": "assistant",
+        "content": "one more",
+        "reasoning_content": "let me see",
+        "odd": {"a": "b"},
+    }
+    assert second["message"]["content"] == "two"
+    assert [first["finish_reason"], second["finish_reason"]] == ["stop", "length"]
+    assert answer["object"] == "chat.completion"
+    assert [answer[name] for name in ("id", "created", "model", "provider")] == ["x", 5, "m", "P"]
+    assert answer["usage"] == {"prompt_tokens": 1}
+
+
+def test_tool_calls_are_put_together_by_their_index() -> None:
+    def call(index: int, **fields: Any) -> dict[str, Any]:
+        return chunk(tool_calls=[{"index": index, **fields}])
+
+    answer = assembled(
+        call(0, id="c0", type="function", function={"name": "weather", "arguments": ""}),
+        call(0, function={"arguments": '{"city":'}),
+        call(1, id="c1", type="function", function={"name": "time", "arguments": "{}"}),
+        call(0, id="", function={"arguments": '"Bern"}'}),
+        chunk(0, "tool_calls"),
+    )
+    (choice,) = answer["choices"]
+    assert choice["message"]["content"] is None
+    assert choice["message"]["tool_calls"] == [
+        {"id": "c0", "type": "function", "function": {"name": "weather", "arguments": '{"city":"Bern"}'}},
+        {"id": "c1", "type": "function", "function": {"name": "time", "arguments": "{}"}},
+    ]
+
+
+def test_a_completion_and_log_probabilities_are_put_together() -> None:
+    def piece(text: str) -> dict[str, Any]:
+        logprobs = {"tokens": [text], "token_logprobs": [-0.5]}
+        return {"object": "text_completion", "choices": [{"index": 0, "text": text, "logprobs": logprobs}]}
+
+    answer = assembled(piece("a"), piece("b"))
+    assert answer["object"] == "text_completion"
+    assert answer["choices"] == [
+        {"index": 0, "text": "ab", "logprobs": {"tokens": ["a", "b"], "token_logprobs": [-0.5, -0.5]}}
+    ]
+
+
+def test_an_answer_that_came_whole_stays_as_it_came() -> None:
+    assembly = Assembly()
+    assembly.feed(b' \n{"choices":[ ')
+    assembly.feed(b"]}")
+    assert assembly.answer() == b'{"choices":[ ]}'
+
+
+def test_an_answer_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("splitsecond.gateway.assemble.MAX_ANSWER_BYTES", 100)
+    with pytest.raises(ProviderFault, match="longer than 100 bytes"):
+        Assembly().feed(b"x" * 101)
