@@ -1,0 +1,263 @@
+"""The client role, reading: the body of a Cohere answer to events.
+
+Strategy: the first byte tells what the body is. ``{`` begins an answer that was not streamed: it is kept, and decoded
+when it ends. All else goes through the SSE decoder. What an event says is read from its fields; of its type only
+``message-end`` matters, without which no answer is whole. A tool plan, the thoughts before a call, is reasoning.
+
+`Usage` takes ``usage.tokens``, all that the model read and wrote, with Cohere's own words around the prompt;
+``billed_units`` leaves those out, and serves only where the others are not said. Cached tokens are part of the input.
+How many of the output were thinking is not said.
+"""
+
+import msgspec
+
+from splitsecond.errors import Phase, ProviderFault, excerpt
+from splitsecond.events import Broken, Done, Event, Finish, Quiet, Token, TokenKind, Usage
+from splitsecond.service import Operation
+from splitsecond.wire.cohere.shapes import Chunk, Content, Count, Delta, Message, ToolCall, UsageShape
+from splitsecond.wire.lenient import is_json, mended
+from splitsecond.wire.refusals import error_said, said_in
+from splitsecond.wire.sse import MAX_EVENT_BYTES, SseDecoder, SseEvent
+
+_decode_chunk = msgspec.json.Decoder(Chunk).decode
+
+_LEADING = b"\xef\xbb\xbf \t\r\n"
+_END_MARK = b"[DONE]"
+_CONTENT_DELTA = b"event: content-delta\ndata: "
+_FAILURES = ("ERROR", "TIMEOUT")
+_HTML_HINT = "That is a web page, not an API: check the base URL (it usually ends in /v2)."
+
+
+def decoder(operation: Operation, stream: bool = True) -> "CohereDecoder":
+    """A decoder for one answer. The body itself shows whether it is streamed, so any will do."""
+    return CohereDecoder()
+
+
+class CohereDecoder:
+    """One answer's body in, events out. See `splitsecond.wire.dialect.Decoder`. Cohere sends no timings."""
+
+    def __init__(self) -> None:
+        self.server_timings: dict[str, float] = {}
+        self._sse = SseDecoder()
+        self._begun = False
+        self._json: bytearray | None = None
+        self._json_at = 0
+        self._ended = False
+        self._chunks = 0
+        self._tokens = 0
+
+    def feed(self, data: bytes, at: int) -> list[Event]:
+        """The events that `data` completes. None after the end."""
+        out: list[Event] = []
+        if self._ended:
+            return out
+        if not self._begun:
+            data = data.lstrip(_LEADING)
+            self._begun = bool(data)
+            if data.startswith(b"{"):
+                self._json = bytearray()
+        if self._json is not None:
+            self._json += data
+            self._json_at = at
+            if len(self._json) > MAX_EVENT_BYTES:
+                self._break(at, out, "malformed", f"the body is longer than {MAX_EVENT_BYTES} bytes")
+        elif (token := self._plain_token(data, at)) is not None:
+            out.append(token)
+        else:
+            self._feed_events(data, at, out)
+        return out
+
+    def _plain_token(self, data: bytes, at: int) -> Token | None:
+        """The token, where `data` is one whole event with the next piece of a block; else None.
+
+        That is nearly every read. It takes a third of the time of the way that serves them all, which gives the same.
+        """
+        if not (self._tokens and self._sse.between_events and data.startswith(_CONTENT_DELTA)):
+            return None
+        if data.find(b"\n", len(_CONTENT_DELTA)) != len(data) - 2 or not data.endswith(b"\n\n") or b"\r" in data:
+            return None
+        try:
+            chunk = _decode_chunk(data[len(_CONTENT_DELTA) : -2])
+        except (ValueError, RecursionError):
+            return None
+        content = _only_content(chunk)
+        if content is None or (content.text and content.thinking) or not (text := content.text or content.thinking):
+            return None
+        self._chunks += 1
+        self._tokens += 1
+        return Token(at, text, "text" if content.text else "reasoning")
+
+    def close(self, at: int) -> list[Event]:
+        """The body ended: the last events, `Done` or `Broken` among them unless one was given before."""
+        out: list[Event] = []
+        if self._ended:
+            return out
+        if self._json is not None:
+            self._take_whole(bytes(self._json), at, out)
+            return out
+        cut = self._sse.unfinished
+        for event in self._sse.rest():
+            cut = event.data is not None and event.data.strip() != _END_MARK and not is_json(event.data)
+            if not cut:
+                self._take(event, at, out)
+        if not self._ended:
+            self._end(at, out, cut=cut)
+        return out
+
+    def _feed_events(self, data: bytes, at: int, out: list[Event]) -> None:
+        for event in self._sse.feed(data):
+            self._take(event, at, out)
+            if self._ended:
+                return
+        if self._sse.overflow:
+            self._break(at, out, "malformed", f"an event is longer than {MAX_EVENT_BYTES} bytes")
+
+    def _take(self, event: SseEvent, at: int, out: list[Event]) -> None:
+        data = event.data
+        if data is None:
+            out.append(Quiet(at, "comment"))
+        elif event.name == "error":
+            self._report(at, out, said_in(data).message, data)
+        elif not data.strip():
+            out.append(Quiet(at, "empty"))
+        elif data.strip() == _END_MARK:
+            self._end(at, out, cut=False)
+        else:
+            try:
+                chunk = _decode_chunk(data)
+            except (ValueError, RecursionError) as error:
+                lenient = _mended(data)
+                if lenient is None:
+                    self._break(at, out, "malformed", f"an event is not the JSON of a chat: {error}", data)
+                    return
+                chunk = lenient
+            self._take_chunk(chunk, data, at, out)
+
+    def _take_chunk(self, chunk: Chunk, data: bytes, at: int, out: list[Event]) -> None:
+        self._chunks += 1
+        if chunk.error or chunk.type == "error" or isinstance(chunk.message, str):
+            self._report(at, out, said_in(data).message, data)
+            return
+        delta = chunk.delta
+        if delta is None:
+            out.append(Quiet(at, chunk.type or "empty"))
+            return
+        if chunk.type == "message-end" or delta.finish_reason:
+            self._take_end(delta, data, at, out, marker=True)
+            return
+        before = self._tokens
+        if delta.message is not None:
+            self._take_message(delta.message, at, out)
+        if self._tokens == before:
+            out.append(Quiet(at, chunk.type or "empty"))
+
+    def _take_message(self, message: Message, at: int, out: list[Event]) -> None:
+        pieces = _pieces(message)
+        self._tokens += len(pieces)
+        out.extend(Token(at, text, kind) for kind, text in pieces)
+
+    def _take_end(self, end: Delta, data: bytes, at: int, out: list[Event], *, marker: bool) -> None:
+        reason = end.finish_reason or ""
+        if end.error or reason.startswith(_FAILURES):
+            said = error_said(end.error).message if end.error else f"finish_reason is {reason}"
+            self._report(at, out, said, data)
+            return
+        self._ended = True
+        if reason:
+            out.append(Finish(at, reason))
+        if end.usage is not None and (usage := _usage(end.usage, at)) is not None:
+            out.append(usage)
+        out.append(Done(at, marker))
+
+    def _take_whole(self, body: bytes, at: int, out: list[Event]) -> None:
+        """An answer that was not streamed. Its tokens arrived when its last byte did."""
+        try:
+            chunk = _decode_chunk(body)
+        except (ValueError, RecursionError) as error:
+            lenient = _mended(body)
+            if lenient is None:
+                kind = "malformed" if body.rstrip().endswith(b"}") else "truncated"
+                self._break(at, out, kind, f"the body is not the JSON of an answer: {error}", body)
+                return
+            chunk = lenient
+        if isinstance(chunk.message, Message):
+            self._take_message(chunk.message, self._json_at, out)
+            end = Delta(finish_reason=chunk.finish_reason, usage=chunk.usage, error=chunk.error)
+            self._take_end(end, body, self._json_at, out, marker=False)
+        elif chunk.error or chunk.message:
+            self._report(at, out, said_in(body).message, body)
+        else:
+            self._break(at, out, "malformed", "the body is JSON without a message", body)
+
+    def _end(self, at: int, out: list[Event], *, cut: bool) -> None:
+        if self._chunks or (cut and not self._sse.junk):
+            how = "inside an event" if cut else "without message-end"
+            text = f"the answer ended {how} after {self._tokens} content events"
+            self._break(at, out, "truncated", text, self._sse.junk)
+        elif self._sse.junk:
+            self._break(at, out, "malformed", "the body is neither an event stream nor JSON", self._sse.junk)
+        else:
+            self._break(at, out, "empty_answer", "the answer holds no event")
+
+    def _report(self, at: int, out: list[Event], said: str, data: bytes) -> None:
+        self._break(at, out, "in_band_error", f"the provider put an error inside a 200: {said}", data)
+
+    def _break(self, at: int, out: list[Event], kind: str, message: str, data: bytes = b"") -> None:
+        self._ended = True
+        phase: Phase = "between tokens" if self._tokens else "first token"
+        hint = _HTML_HINT if data.lstrip().startswith(b"<") else ""
+        fault = ProviderFault(message, kind=kind, phase=phase, status=200, excerpt=excerpt(data), hint=hint)
+        out.append(Broken(at, fault))
+
+
+def _only_content(chunk: Chunk) -> Content | None:
+    """What an event adds to a block, where it does nothing else."""
+    delta = chunk.delta
+    if delta is None or delta.message is None or chunk.type != "content-delta":
+        return None
+    if delta.finish_reason is not None or delta.error is not None or chunk.error is not None:
+        return None
+    message = delta.message
+    if chunk.message is not None or message.tool_plan is not None or message.tool_calls is not None:
+        return None
+    return message.content if isinstance(message.content, Content) else None
+
+
+def _pieces(message: Message) -> list[tuple[TokenKind, str]]:
+    """The content-bearing parts of a message, in the order in which they were made."""
+    pieces: list[tuple[TokenKind, str]] = [("reasoning", message.tool_plan or "")]
+    content = message.content
+    if isinstance(content, str):
+        pieces.append(("text", content))
+    else:
+        for block in [content] if isinstance(content, Content) else content or ():
+            pieces += [("reasoning", block.thinking or ""), ("text", block.text or "")]
+    calls = message.tool_calls
+    for call in [calls] if isinstance(calls, ToolCall) else calls or ():
+        if call.function is not None:
+            pieces.append(("tool", (call.function.name or "") + (call.function.arguments or "")))
+    return [piece for piece in pieces if piece[1]]
+
+
+def _usage(shape: UsageShape, at: int) -> Usage | None:
+    counts = shape.tokens or shape.billed_units
+    if counts is None or (counts.input_tokens is None and counts.output_tokens is None):
+        return None
+    return Usage(
+        at,
+        _whole_number(counts.input_tokens),
+        _whole_number(counts.output_tokens),
+        None,
+        _whole_number(shape.cached_tokens),
+    )
+
+
+def _whole_number(count: Count | None) -> int | None:
+    return None if count is None else round(count)
+
+
+def _mended(data: bytes) -> Chunk | None:
+    try:
+        return _decode_chunk(mended(data))
+    except (ValueError, RecursionError):
+        return None

@@ -1,0 +1,121 @@
+"""The client role, writing: a call in OpenAI's form to a request for ``/v2/chat``.
+
+Many fields are the same in both, others have another name. A tool choice that names a tool does not exist. Strictness
+is one word for all tools. Every field that is not OpenAI's goes through (``documents``, ``thinking``, ``safety_mode``,
+``citation_options``), and wins over what was made of OpenAI's.
+"""
+
+from typing import Any
+
+import msgspec
+
+from splitsecond.errors import CallerFault
+from splitsecond.service import Call
+from splitsecond.wire.chat_form import Message, ToolCall, chat_fields, chat_messages, looked_up, output_limit, short
+from splitsecond.wire.dialect import Encoded, Quirks
+from splitsecond.wire.translation import not_translatable
+
+_HEADERS = (("content-type", "application/json"), ("accept", "text/event-stream"))
+
+_RENAMED = {"top_p": "p", "top_k": "k"}
+_TOOL_CHOICES = {"auto": None, "none": "NONE", "required": "REQUIRED", "NONE": "NONE", "REQUIRED": "REQUIRED"}
+_THINKING = {"none": {"type": "disabled"}, "high": {"type": "enabled"}}
+"""``reasoning_effort`` to ``thinking``, as Cohere's compatibility endpoint has it: on or off."""
+_NO_PARAMETERS = {"type": "object", "properties": {}}
+
+
+def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
+    """`call` as a request to the model that Cohere calls `model`; none of `quirks` matters here.
+
+    Raises `CallerFault`: "not_translatable" names the field that Cohere has not.
+    """
+    fields = chat_fields(call, "Cohere")
+    body: dict[str, Any] = {"model": model, "stream": True}
+    messages = chat_messages(fields.pop("messages", []), "Cohere")
+    body["messages"] = [_message(message, f"messages[{number}]") for number, message in enumerate(messages)]
+    if (limit := output_limit(fields)) is not None:
+        body["max_tokens"] = limit
+    for name, own in _RENAMED.items():
+        if name in fields:
+            body[own] = fields.pop(name)
+    if (stop := fields.pop("stop", None)) is not None:
+        body["stop_sequences"] = [stop] if isinstance(stop, str) else stop
+    if tools := fields.pop("tools", None):
+        body |= _tools(tools)
+    hint = "Possible here: auto, none, required. To have one tool called, send only that one, and required."
+    if (choice := looked_up(fields, "tool_choice", _TOOL_CHOICES, "Cohere", hint)) is not None:
+        body["tool_choice"] = choice
+    if (wanted := fields.pop("response_format", None)) is not None:
+        body["response_format"] = _response_format(wanted)
+    hint = 'Possible here: none, high; or thinking, as {"type": "enabled", "token_budget": 1024}.'
+    if (thinking := looked_up(fields, "reasoning_effort", _THINKING, "Cohere", hint)) is not None:
+        body["thinking"] = thinking
+    return Encoded("/chat", _HEADERS, msgspec.json.encode(body | fields))
+
+
+def _message(message: Message, where: str) -> dict[str, Any]:
+    """A message as Cohere has it. What was thought before a tool call is its plan, all other thoughts a block."""
+    fields: dict[str, Any] = {"role": message.role}
+    content: Any = message.content or message.refusal or ""
+    if isinstance(content, list):
+        content = [_block(part, f"{where}.content[{number}]") for number, part in enumerate(content)]
+    if message.thought and not message.tool_calls:
+        said = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        content = [{"type": "thinking", "thinking": message.thought}, *said]
+    if message.tool_calls:
+        fields["tool_calls"] = [_call(call, where) for call in message.tool_calls]
+        if message.thought:
+            fields["tool_plan"] = message.thought
+    if content or not message.tool_calls:
+        fields["content"] = content
+    if message.role == "tool":
+        if not message.tool_call_id:
+            raise CallerFault(f"{where}.tool_call_id is missing")
+        fields["tool_call_id"] = message.tool_call_id
+    return fields | message.native
+
+
+def _block(part: dict[str, Any], place: str) -> dict[str, Any]:
+    match part:
+        case {"type": "text", "text": str(text)} | {"type": "refusal", "refusal": str(text)}:
+            return {"type": "text", "text": text}
+        case {"type": "image_url", "image_url": str(url)}:
+            return {"type": "image_url", "image_url": {"url": url}}
+        case {"type": "image_url", "image_url": {"url": str()}} | {"type": "document" | "thinking"}:
+            return part
+        case {"type": "text" | "refusal" | "image_url" as kind}:
+            raise CallerFault(f"{place} is not a part of type {kind!r} as OpenAI defines it")
+    raise not_translatable(f"{place}.type {part.get('type')!r}", "Cohere")
+
+
+def _call(call: ToolCall, where: str) -> dict[str, Any]:
+    if call.function is None:
+        raise not_translatable(f"{where}.tool_calls of type {call.type!r}", "Cohere")
+    function = {"name": call.function.name, "arguments": call.function.arguments or "{}"}
+    return {"id": call.id, "type": "function", "function": function}
+
+
+def _tools(tools: Any) -> dict[str, Any]:
+    """``tools``, and ``strict_tools`` where they are to be."""
+    translated: list[dict[str, Any]] = []
+    strict: set[bool] = set()
+    for tool in tools if isinstance(tools, list) else [tools]:
+        match tool:
+            case {"type": "function", "function": {"name": str(), **rest} as function}:
+                strict.add(bool(rest.get("strict")))
+                kept = {name: value for name, value in function.items() if name != "strict" and value is not None}
+                translated.append({"type": "function", "function": {"parameters": _NO_PARAMETERS, **kept}})
+            case _:
+                raise not_translatable(f"the tool {short(tool)}", "Cohere")
+    if len(strict) > 1:
+        raise not_translatable("strict for some tools and not for others", "Cohere")
+    return {"tools": translated, "strict_tools": True} if True in strict else {"tools": translated}
+
+
+def _response_format(wanted: Any) -> dict[str, Any]:
+    match wanted:
+        case {"type": "json_schema", "json_schema": {"schema": dict(schema)}}:
+            return {"type": "json_object", "json_schema": schema}
+        case {"type": "text" | "json_object"}:
+            return dict(wanted)
+    raise not_translatable(f"response_format {short(wanted)}", "Cohere")
