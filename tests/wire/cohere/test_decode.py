@@ -265,6 +265,29 @@ def test_event_by_event_gives_the_same_events(body: bytes) -> None:
     assert plain(events_of(*(events or [body]))) == plain(events_of(body))
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [
+        b'{"type":"content-delta"}',
+        b'{"type":"content-delta","delta":{"message":null}}',
+        b'{"type":"content-end","index":0}',
+        b'{"type":"content-delta","error":"no"}',
+        b'{"type":"content-delta","delta":{"message":{},"error":"no","finish_reason":"ERROR"}}',
+        b'{"type":"content-delta","message":"no","delta":{"message":{}}}',
+        b'{"type":"content-delta","delta":{"message":{"content":{"text":"a"},"tool_plan":"b"}}}',
+        b'{"type":"content-delta","delta":{"message":{"content":"a"}}}',
+        b'{"type":"content-delta","delta":{"message":{"content":{"text":""}}}}',
+        b"[DONE]",
+        b"{",
+    ],
+)
+def test_an_odd_event_by_itself_gives_the_same_as_among_others(fields: bytes) -> None:
+    token = event("content-delta", {"content": {"text": "a"}})
+    odd = b"event: content-delta\ndata: " + fields + b"\n\n"
+    alone, together = events_of(token, odd, token + token, end()), events_of(token + odd + token + token + end())
+    assert plain(alone) == plain(together)
+
+
 @given(st.sampled_from(sorted(BODIES)), st.lists(st.integers(0, 1500)))
 def test_a_split_anywhere_gives_the_same_events(name: str, cuts: list[int]) -> None:
     body = BODIES[name]
