@@ -5,7 +5,7 @@ dropped, those that would are refused by name, unless their value asks for what 
 OpenAI's is the dialect's own, in the request and in each message: it goes through as it is.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import msgspec
@@ -79,18 +79,19 @@ _ROLES = {"system": "system", "developer": "system", "user": "user", "assistant"
 _OPENAI_FIELDS = frozenset(Message.__struct_fields__) - {"native"} | {"annotations"}
 
 
-def chat_fields(call: Call, dialect: str) -> dict[str, Any]:
+def chat_fields(call: Call, dialect: str, *, known: Collection[str] = ()) -> dict[str, Any]:
     """The fields of `call` that mean something to `dialect`, as plain values.
 
-    Raises `CallerFault` where the call is no chat, or asks for what such a dialect has not.
+    `known` names those that it has a word for, though most such dialects have none. Raises `CallerFault` where the call is no chat, or asks for what such a dialect has not.
     """
     if call.operation != "chat":
         raise not_translatable(f"a call of {call.operation}", dialect, "Ask for a chat.")
     fields = plain_fields(call)
     for name in _DROPPED:
-        fields.pop(name, None)
+        if name not in known:
+            fields.pop(name, None)
     for name, harmless in _REFUSED.items():
-        if name in fields and (value := fields.pop(name)) not in harmless:
+        if name in fields and name not in known and (value := fields.pop(name)) not in harmless:
             raise not_translatable(f"{name} {short(value)}", dialect)
     return fields
 

@@ -22,7 +22,7 @@ from splitsecond.errors import CallerFault, Fault, Phase, ProviderFault, excerpt
 _CALLERS = frozenset({400, 413, 422})
 _CONTEXT_CODES = frozenset({"context_length_exceeded", "exceed_context_size_error"})
 _CONTEXT_WORDS = re.compile(
-    r"context (length|window|size)|(prompt|input) is too long|too many tokens|input token count .*exceeds",
+    r"context (length|window|size|limit)|(prompt|input) is too long|too many tokens|input token count .*exceeds",
     re.IGNORECASE,
 )
 _KEY_WORDS = re.compile(r"api[ _]key", re.IGNORECASE)

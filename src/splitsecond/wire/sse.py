@@ -1,8 +1,9 @@
 """Server-sent events: bytes to events and back, in any split.
 
-Strategy: almost every read holds one or more whole events, each a single ``data: …`` line. Those are recognised by a
-few searches at C speed and cut out without looking at lines. Everything else (a split event, CR, a byte order mark,
-several data lines, comments) goes line by line, by the rules of the HTML standard, "Server-sent events", 9.2.6.
+Strategy: almost every read holds one or more whole events, each a single ``data: …`` line, in some dialects after an
+``event: …`` line. Those are recognised by a few searches at C speed and cut out without looking at lines. Everything
+else (a split event, CR, a byte order mark, several data lines, comments) goes line by line, by the rules of the HTML
+standard, "Server-sent events", 9.2.6.
 
 Where this differs from the standard, on purpose: comments are reported, because they say that the provider is alive;
 an event that the end of the body cuts off can be had from `rest`, because some servers leave out the last blank line;
@@ -56,10 +57,16 @@ class SseDecoder:
         if self.between_events and data.find(b"\r") < 0 and len(data) <= self._max_bytes:
             start, size = 0, len(data)
             while start < size:
-                end = data.find(b"\n", start)
-                if not (0 <= end < size - 1 and data[end + 1] == _LF and data.startswith(b"data: ", start)):
+                name, begin = "", start
+                if data.startswith(b"event: ", start):
+                    line_end = data.find(b"\n", start)
+                    if line_end < 0:
+                        break
+                    name, begin = data[start + 7 : line_end].decode("utf-8", "replace"), line_end + 1
+                end = data.find(b"\n", begin)
+                if not (0 <= end < size - 1 and data[end + 1] == _LF and data.startswith(b"data: ", begin)):
                     break
-                events.append(SseEvent(data[start + 6 : end]))
+                events.append(SseEvent(data[begin + 6 : end], name))
                 start = end + 2
             if start == size:
                 return events
