@@ -12,7 +12,8 @@ MAX_HEAD_BYTES = 64 * 1024
 MAX_HEADERS = 100
 HEAD_S = 20.0
 """How long a connection may take to its first whole head, and each further head from its first byte on."""
-_TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+_TOO_LARGE = b"431 Request Header Fields Too Large"
+_TOO_SLOW = b"408 Request Timeout"
 
 
 class Connection(HttpToolsProtocol):
@@ -38,7 +39,7 @@ class Connection(HttpToolsProtocol):
         super().data_received(data)
         # A read that ends in a head may have begun in the body before it: only heads that stay unfinished count.
         if self._in_head and (self._head_bytes > MAX_HEAD_BYTES + len(data) or len(self.headers or ()) > MAX_HEADERS):
-            self._refuse()
+            self._refuse(_TOO_LARGE)
 
     def on_headers_complete(self) -> None:
         self._in_head = False
@@ -46,22 +47,27 @@ class Connection(HttpToolsProtocol):
         self._calm()
         size = sum(len(name) + len(value) for name, value in self.headers) + len(self.url)
         if size > MAX_HEAD_BYTES or len(self.headers) > MAX_HEADERS:
-            self._refuse()
+            self._refuse(_TOO_LARGE)
+            raise ValueError(f"{len(self.headers)} headers of {size} bytes")  # so the parser stops here
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
         self._in_head = True
         super().on_message_complete()
 
+    def send_400_response(self, msg: str) -> None:
+        if not self.transport.is_closing():
+            super().send_400_response(msg)
+
     def _await_head(self) -> None:
-        self._patience = self.loop.call_later(HEAD_S, self._refuse)
+        self._patience = self.loop.call_later(HEAD_S, self._refuse, _TOO_SLOW)
 
     def _calm(self) -> None:
         if self._patience is not None:
             self._patience.cancel()
             self._patience = None
 
-    def _refuse(self) -> None:
+    def _refuse(self, status: bytes) -> None:
         if not self.transport.is_closing():
-            self.transport.write(_TOO_LARGE)
+            self.transport.write(b"HTTP/1.1 %b\r\ncontent-length: 0\r\nconnection: close\r\n\r\n" % status)
             self.transport.close()
