@@ -195,6 +195,17 @@ def test_it_ends_in_good_order_and_says_nothing_of_keys(tmp_path: Path) -> None:
     assert b"Traceback" not in err
 
 
+def test_an_answer_under_way_is_given_to_its_end_when_it_is_told_to_stop(served: Served, tmp_path: Path) -> None:
+    (tmp_path / "splitsecond.yaml").write_text(f"providers: {{sim: {{base_url: '{served.simulated.base_url}'}}}}")
+    with gateway(tmp_path) as process:
+        with openai.OpenAI(base_url=ready(process), api_key="none", max_retries=0, timeout=10) as client:
+            stream = iter(client.chat.completions.create(model="sim/quick", messages=ASK, stream=True, max_tokens=200))
+            next(stream)
+            process.send_signal(signal.SIGTERM)
+            assert sum(bool(chunk.choices[0].delta.content) for chunk in stream) == 200
+        process.wait(10)
+
+
 def test_it_refuses_to_start_open_to_all(tmp_path: Path) -> None:
     with gateway(tmp_path, "--host", "0.0.0.0") as process:
         _, err = process.communicate(timeout=20)
