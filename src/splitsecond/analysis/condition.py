@@ -22,7 +22,8 @@ from splitsecond.clock import NS_PER_MS, NS_PER_S
 from splitsecond.timing.instrument import InstrumentReading
 from splitsecond.timing.observation import Observation
 
-_SERVER_UNITS = {"_ms": 1.0, "_time": 1000.0}
+_SERVER_UNITS = {"_ms": 1.0, "_time": 1000.0, "_duration": 1e-6}
+"""How a server's own timings are named, and what makes milliseconds of them: llama.cpp; Groq (s); Ollama (ns)."""
 
 
 def condition_findings(

@@ -31,6 +31,7 @@ from splitsecond.wire.dialect import Decoder
 LINGER_NS = NS_PER_S
 ERROR_BODY_BYTES = 65_536
 
+ENDINGS = (Done, Broken)
 MISSING: Mapping[Phase, str] = {
     "head": "no answer",
     "first token": "no token",
@@ -156,7 +157,7 @@ class Attempt:
         had_token = self._timeline.has_token
         self._timeline.took(events)
         last = events[-1]
-        if isinstance(last, Done | Broken):
+        if isinstance(last, ENDINGS):
             self._complete = True
             if isinstance(last, Broken):
                 self._own(last.fault)
