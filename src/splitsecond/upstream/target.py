@@ -21,7 +21,7 @@ from splitsecond.transport.client import Client
 from splitsecond.transport.exchange import Origin, Request
 from splitsecond.upstream.attempt import Attempt, Observer
 from splitsecond.upstream.spec import TargetSpec, api_key, secrets
-from splitsecond.wire import cohere, gemini, ollama, openai
+from splitsecond.wire import anthropic, cohere, gemini, ollama, openai
 from splitsecond.wire.dialect import Decoder, Encoded, Quirks
 
 
@@ -35,7 +35,13 @@ class Dialect(Protocol):
     def fault_from_response(self, status: int, headers: Mapping[str, str], body: bytes) -> Fault: ...
 
 
-DIALECTS: Mapping[str, Dialect] = {"openai": openai, "gemini": gemini, "ollama": ollama, "cohere": cohere}
+DIALECTS: Mapping[str, Dialect] = {
+    "openai": openai,
+    "anthropic": anthropic,
+    "gemini": gemini,
+    "ollama": ollama,
+    "cohere": cohere,
+}
 
 
 class Target:

@@ -82,7 +82,8 @@ _OPENAI_FIELDS = frozenset(Message.__struct_fields__) - {"native"} | {"annotatio
 def chat_fields(call: Call, dialect: str, *, known: Collection[str] = ()) -> dict[str, Any]:
     """The fields of `call` that mean something to `dialect`, as plain values.
 
-    `known` names those that it has a word for, though most such dialects have none. Raises `CallerFault` where the call is no chat, or asks for what such a dialect has not.
+    `known` names those that it has a word for, though most such dialects have none. Raises `CallerFault` where the call
+    is no chat, or asks for what such a dialect has not.
     """
     if call.operation != "chat":
         raise not_translatable(f"a call of {call.operation}", dialect, "Ask for a chat.")

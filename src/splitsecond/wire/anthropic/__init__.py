@@ -1,0 +1,25 @@
+"""The Anthropic dialect: Messages, in both roles.
+
+Client: `encode` a call, `decoder` for its answer, `fault_from_response` for a refusal. Server: `parse_request`, then a
+`StreamWriter` or `whole`, or an `error_body`.
+"""
+
+from splitsecond.wire.anthropic.answers import StreamWriter, error_body, whole
+from splitsecond.wire.anthropic.decode import AnthropicDecoder, decoder
+from splitsecond.wire.anthropic.encode import encode
+from splitsecond.wire.anthropic.faults import fault_from_response
+from splitsecond.wire.anthropic.requests import parse_request
+from splitsecond.wire.dialect import Answer, ServerRequest
+
+__all__ = [
+    "Answer",
+    "AnthropicDecoder",
+    "ServerRequest",
+    "StreamWriter",
+    "decoder",
+    "encode",
+    "error_body",
+    "fault_from_response",
+    "parse_request",
+    "whole",
+]

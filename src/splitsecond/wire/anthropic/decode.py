@@ -1,0 +1,223 @@
+"""The client role, reading: the body of an answer to events.
+
+Strategy: the first byte tells what the body is. ``{`` begins a plain JSON answer (asked for, or an error inside a 200):
+it is kept, and decoded when it ends. All else goes through the SSE decoder. Each event is decoded once, to the one
+shape of `shapes`, and goes by its ``type``; the name in its ``event:`` line serves only where that is missing.
+
+What is content: a delta of text, thinking or a tool's arguments, and the name with which the block of a tool call
+begins. What is not: signatures, citations, thoughts that come encrypted, results of the provider's own tools, and types
+that this version does not know, of which Anthropic says that there will be more. A refusal has no words of its own: it
+is the stop reason "refusal".
+
+What makes an answer whole: its ``stop_reason``. ``message_stop`` after that is the end mark; by itself it proves
+nothing. Blocks are parts of the one answer, so all tokens have index 0.
+"""
+
+import msgspec
+
+from splitsecond.errors import Phase, ProviderFault, excerpt
+from splitsecond.events import Broken, Done, Event, Finish, Quiet, Token, TokenKind
+from splitsecond.service import Operation
+from splitsecond.wire.anthropic.counts import Counts
+from splitsecond.wire.anthropic.shapes import Block, Delta, Happening, UsageShape
+from splitsecond.wire.lenient import is_json, mended
+from splitsecond.wire.refusals import HTML_HINT, Said, error_said, said_in
+from splitsecond.wire.sse import MAX_EVENT_BYTES, SseDecoder, SseEvent
+
+_decode_happening = msgspec.json.Decoder(Happening).decode
+
+_LEADING = b"\xef\xbb\xbf \t\r\n"
+_END_MARK = b"[DONE]"  # not Anthropic's, but some that speak its dialect send it
+_NO_INPUT = (b"", b"{}", b"null")
+
+
+def decoder(operation: Operation, stream: bool = True) -> "AnthropicDecoder":
+    """A decoder for one answer. The body itself shows whether it is streamed, so any will do."""
+    return AnthropicDecoder()
+
+
+class AnthropicDecoder:
+    """One answer's body in, events out. See `splitsecond.wire.dialect.Decoder`. Anthropic sends no timings."""
+
+    def __init__(self) -> None:
+        self.server_timings: dict[str, float] = {}
+        self._sse = SseDecoder()
+        self._begun = False
+        self._json: bytearray | None = None
+        self._json_at = 0
+        self._ended = False
+        self._events = 0
+        self._tokens = 0
+        self._finished = ""
+        self._counts = Counts()
+
+    def feed(self, data: bytes, at: int) -> list[Event]:
+        """The events that `data` completes. None after the end."""
+        out: list[Event] = []
+        if self._ended:
+            return out
+        if not self._begun:
+            data = data.lstrip(_LEADING)
+            self._begun = bool(data)
+            if data.startswith(b"{"):
+                self._json = bytearray()
+        if self._json is not None:
+            self._json += data
+            self._json_at = at
+            if len(self._json) > MAX_EVENT_BYTES:
+                self._break(at, out, "malformed", f"the body is longer than {MAX_EVENT_BYTES} bytes")
+        else:
+            self._feed_events(data, at, out)
+        return out
+
+    def close(self, at: int) -> list[Event]:
+        """The body ended: the last events, `Done` or `Broken` among them unless one was given before."""
+        out: list[Event] = []
+        if self._ended:
+            return out
+        if self._json is not None:
+            self._take_whole(bytes(self._json), at, out)
+            return out
+        cut = self._sse.unfinished
+        for event in self._sse.rest():
+            cut = event.data is not None and event.data.strip() != _END_MARK and not is_json(event.data)
+            if not cut:
+                self._take(event, at, out)
+        if not self._ended:
+            self._end(at, out, cut=cut)
+        return out
+
+    def _feed_events(self, data: bytes, at: int, out: list[Event]) -> None:
+        for event in self._sse.feed(data):
+            self._take(event, at, out)
+            if self._ended:
+                return
+        if self._sse.overflow:
+            self._break(at, out, "malformed", f"an event is longer than {MAX_EVENT_BYTES} bytes")
+
+    def _take(self, event: SseEvent, at: int, out: list[Event]) -> None:
+        data = event.data
+        if data is None:
+            out.append(Quiet(at, "comment"))
+            return
+        try:
+            happening = _decode_happening(data)
+        except (ValueError, RecursionError) as error:
+            if event.name == "error":
+                self._report(at, out, said_in(data), data)
+                return
+            if data.strip() in (b"", _END_MARK):
+                out.append(Quiet(at, event.name or "empty"))
+                return
+            try:
+                happening = _decode_happening(mended(data))
+            except (ValueError, RecursionError):
+                self._break(at, out, "malformed", f"an event is not the JSON of one: {error}", data)
+                return
+        self._events += 1
+        kind = happening.type or event.name
+        if kind == "content_block_delta" and happening.delta is not None:
+            self._take_delta(happening.delta, at, out)
+        elif kind == "error" or happening.error:
+            self._report(at, out, error_said(happening.error or None), data)
+        elif kind == "message_stop":
+            self._end(at, out, marker=True)
+        else:
+            self._take_other(kind, happening, at, out)
+
+    def _take_delta(self, delta: Delta, at: int, out: list[Event]) -> None:
+        if delta.text:
+            self._say(at, out, delta.text, "text")
+        elif delta.thinking:
+            self._say(at, out, delta.thinking, "reasoning")
+        elif delta.partial_json:
+            self._say(at, out, delta.partial_json, "tool")
+        else:
+            out.append(Quiet(at, "content_block_delta"))
+
+    def _take_other(self, kind: str, happening: Happening, at: int, out: list[Event]) -> None:
+        before = len(out)
+        if happening.content_block is not None:
+            self._take_block(happening.content_block, at, out)
+        if happening.message is not None:
+            self._count(happening.message.usage, at, out, opening=True)
+        if happening.delta is not None:
+            self._take_reason(happening.delta.stop_reason, at, out)
+        self._count(happening.usage, at, out)
+        if len(out) == before or kind == "message_start":
+            out.insert(before, Quiet(at, kind or "empty"))
+
+    def _take_block(self, block: Block, at: int, out: list[Event]) -> None:
+        """A block as it begins, or a whole one."""
+        if block.thinking:
+            self._say(at, out, block.thinking, "reasoning")
+        if block.text:
+            self._say(at, out, block.text, "text")
+        if block.type.endswith("tool_use"):
+            if block.name:
+                self._say(at, out, block.name, "tool")
+            if (arguments := bytes(block.input)) not in _NO_INPUT:
+                self._say(at, out, arguments.decode("utf-8", "replace"), "tool")
+
+    def _say(self, at: int, out: list[Event], text: str, kind: TokenKind) -> None:
+        self._tokens += 1
+        out.append(Token(at, text, kind))
+
+    def _take_reason(self, reason: str | None, at: int, out: list[Event]) -> None:
+        if reason and reason != self._finished:
+            self._finished = reason
+            out.append(Finish(at, reason))
+
+    def _count(self, shape: UsageShape | None, at: int, out: list[Event], *, opening: bool = False) -> None:
+        usage = None if shape is None else self._counts.take(shape, at, opening=opening)
+        if usage is not None:
+            out.append(usage)
+
+    def _take_whole(self, body: bytes, at: int, out: list[Event]) -> None:
+        """A plain JSON answer. Its tokens arrived when its last byte did."""
+        try:
+            happening = _decode_happening(body)
+        except (ValueError, RecursionError) as error:
+            try:
+                happening = _decode_happening(mended(body))
+            except (ValueError, RecursionError):
+                kind = "malformed" if body.rstrip().endswith(b"}") else "truncated"
+                self._break(at, out, kind, f"the body is not the JSON of an answer: {error}", body)
+                return
+        if happening.type == "error" or happening.error:
+            self._report(at, out, error_said(happening.error or None), body)
+            return
+        if happening.content is None:
+            self._break(at, out, "malformed", "the body is JSON without any content", body)
+            return
+        for block in happening.content:
+            self._take_block(block, self._json_at, out)
+        self._take_reason(happening.stop_reason, self._json_at, out)
+        self._count(happening.usage, self._json_at, out)
+        self._ended = True
+        out.append(Done(at, False))
+
+    def _end(self, at: int, out: list[Event], *, marker: bool = False, cut: bool = False) -> None:
+        junk = self._sse.junk
+        if self._finished and not cut:
+            self._ended = True
+            out.append(Done(at, marker))
+        elif self._events or (cut and not junk):
+            how = "inside an event" if cut else "without a stop_reason"
+            text = f"the answer ended {how} after {self._tokens} content events"
+            self._break(at, out, "truncated", text + (" and message_stop" if marker else ""), junk)
+        elif junk:
+            self._break(at, out, "malformed", "the body is neither an event stream nor JSON", junk)
+        else:
+            self._break(at, out, "empty_answer", "the answer holds no event")
+
+    def _report(self, at: int, out: list[Event], said: Said, data: bytes) -> None:
+        words = said.message or ", ".join(said.codes) or "without words"
+        self._break(at, out, "in_band_error", f"the provider put an error inside a 200: {words}", data)
+
+    def _break(self, at: int, out: list[Event], kind: str, message: str, data: bytes = b"") -> None:
+        self._ended = True
+        phase: Phase = "between tokens" if self._tokens else "first token"
+        hint = HTML_HINT if data.lstrip().startswith(b"<") else ""
+        fault = ProviderFault(message, kind=kind, phase=phase, status=200, excerpt=excerpt(data), hint=hint)
+        out.append(Broken(at, fault))

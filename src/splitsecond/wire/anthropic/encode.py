@@ -1,0 +1,186 @@
+"""The client role, writing: a call in OpenAI's form to a request for ``/messages``.
+
+Anthropic demands a limit on output tokens: a call without one gets `DEFAULT_MAX_TOKENS`. Every field that is not
+OpenAI's is Anthropic's own and goes through as it is (``thinking``, ``top_k``, ``system``, ``output_config``, …); where
+it says the same as a field of OpenAI's, it wins. Tools that are not OpenAI's functions are Anthropic's own too.
+
+The version of the format is ours to say, so its header is set here.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from splitsecond.errors import CallerFault
+from splitsecond.service import Call
+from splitsecond.wire.anthropic import messages
+from splitsecond.wire.chat_form import chat_fields, chat_messages, looked_up, output_limit, short
+from splitsecond.wire.dialect import Encoded, Quirks
+from splitsecond.wire.translation import not_translatable
+
+DEFAULT_MAX_TOKENS = 8192
+"""Enough for a long answer, and no more than any model takes that is still served."""
+
+_HEADERS = (
+    ("content-type", "application/json"),
+    ("accept", "text/event-stream"),
+    ("anthropic-version", "2023-06-01"),
+)
+_KNOWN = ("parallel_tool_calls", "service_tier")
+_PENALTIES = ("presence_penalty", "frequency_penalty")
+_SERVICE_TIERS = {
+    "auto": "auto",
+    "priority": "auto",
+    "default": "standard_only",
+    "flex": "standard_only",
+    "standard_only": "standard_only",
+}
+_CHOICES = {"auto": "auto", "none": "none", "required": "any"}
+
+_EFFORTS = {"minimal": "low", "low": "low", "medium": "medium", "high": "high", "xhigh": "xhigh", "max": "max"}
+_BUDGETS = {"minimal": 1024, "low": 1024, "medium": 8192, "high": 24576, "xhigh": 24576}
+_LEAST_BUDGET = 1024
+_VERSION = re.compile(r"claude-(?:[a-z]+-)?(\d+)(?:[-.](\d{1,2})(?!\d))?")
+_FIRST_ADAPTIVE = (4, 6)
+
+
+def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
+    """`call` as a request to the model that Anthropic calls `model`; none of `quirks` matters here.
+
+    Raises `CallerFault`: "not_translatable" names the field that Anthropic has not.
+    """
+    fields = chat_fields(call, "Anthropic", known=_KNOWN)
+    body: dict[str, Any] = {"model": model, "stream": True}
+    system, body["messages"] = messages.translate(chat_messages(fields.pop("messages", []), "Anthropic"))
+    if system:
+        body["system"] = system
+    _refuse_sampling(fields)
+    if (stop := fields.pop("stop", None)) is not None:
+        body["stop_sequences"] = [stop] if isinstance(stop, str) else stop
+    if (tier := looked_up(fields, "service_tier", _SERVICE_TIERS, "Anthropic")) is not None:
+        body["service_tier"] = tier
+    body |= _tools(fields)
+    limit = output_limit(fields)
+    config = _format(fields.pop("response_format", None))
+    effort = fields.pop("reasoning_effort", None)
+    if effort is not None:
+        thinking, chosen = _thinking(effort, model, limit)
+        body["thinking"] = thinking
+        config |= chosen
+    config |= _object("output_config", fields.pop("output_config", {}))
+    if config:
+        body["output_config"] = config
+    body |= fields
+    body["max_tokens"] = _default_limit(body.get("thinking")) if limit is None else limit
+    return Encoded("/messages", _HEADERS, msgspec.json.encode(body))
+
+
+def _refuse_sampling(fields: dict[str, Any]) -> None:
+    """Takes out of `fields` what of sampling makes no difference; refuses what would."""
+    fields.pop("seed", None)
+    for name in _PENALTIES:
+        if (value := fields.pop(name, 0)) != 0:
+            raise not_translatable(f"{name} {short(value)}", "Anthropic")
+    temperature = fields.get("temperature")
+    if isinstance(temperature, int | float) and temperature > 1:
+        raise not_translatable(f"temperature {short(temperature)}", "Anthropic", "Possible here: 0 to 1.")
+
+
+def _tools(fields: dict[str, Any]) -> dict[str, Any]:
+    """``tools`` and ``tool_choice``, out of the fields that go into them; they are taken out of `fields`."""
+    tools, choice = fields.pop("tools", None), fields.pop("tool_choice", None)
+    parallel = fields.pop("parallel_tool_calls", True)
+    if not tools:
+        return {}
+    if not isinstance(tools, list):
+        raise CallerFault(f"tools must be a list, got {short(tools)}")
+    translated: dict[str, Any] = {"tools": [_tool(tool) for tool in tools]}
+    chosen = {"type": "auto"} if choice is None else _tool_choice(choice)
+    if not parallel and chosen["type"] != "none":
+        translated["tool_choice"] = {**chosen, "disable_parallel_tool_use": True}
+    elif choice is not None:
+        translated["tool_choice"] = chosen
+    return translated
+
+
+def _tool(tool: Any) -> dict[str, Any]:
+    match tool:
+        case {"type": "function", "function": {"name": str()}}:
+            function = {key: value for key, value in tool["function"].items() if value is not None}
+            schema = function.pop("parameters", None) or {"type": "object", "properties": {}}
+            own = {key: value for key, value in tool.items() if key not in ("type", "function")}
+            return {**function, "input_schema": schema, **own}
+        case {"type": "function"} | {"type": "custom", "custom": _}:
+            raise not_translatable(f"the tool {short(tool)}", "Anthropic")
+        case dict():
+            return tool
+    raise CallerFault(f"a tool must be an object, got {short(tool)}")
+
+
+def _tool_choice(choice: Any) -> dict[str, Any]:
+    match choice:
+        case str() if choice in _CHOICES:
+            return {"type": _CHOICES[choice]}
+        case {"type": "function", "function": {"name": str(name)}}:
+            return {"type": "tool", "name": name}
+        case {"type": "auto" | "any" | "tool" | "none", **_rest}:
+            return dict(choice)
+    raise not_translatable(f"tool_choice {short(choice)}", "Anthropic")
+
+
+def _format(wanted: Any) -> dict[str, Any]:
+    """What ``output_config`` says of the format."""
+    match wanted:
+        case None | {"type": "text"}:
+            return {}
+        case {"type": "json_schema", "json_schema": {"schema": dict(schema)}}:
+            return {"format": {"type": "json_schema", "schema": schema}}
+    raise not_translatable(f"response_format {short(wanted)}", "Anthropic", "Possible here: text, json_schema.")
+
+
+def _thinking(effort: Any, model: str, limit: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """``reasoning_effort`` as ``thinking``, and what it adds to ``output_config``.
+
+    Claude thinks as far as it finds right since 4.6, and up to a budget before that, which is part of the limit on
+    output tokens. Other makers' models with this dialect know the budget.
+    """
+    if effort == "none":
+        return {"type": "disabled"}, {}
+    if _adaptive(model):
+        return {"type": "adaptive"}, {"effort": _level(effort, _EFFORTS)}
+    budget = _level(effort, _BUDGETS)
+    if isinstance(limit, int):
+        budget = min(budget, limit - 1)
+        if budget < _LEAST_BUDGET:
+            raise not_translatable(
+                f"reasoning_effort {short(effort)} with a limit of {limit} tokens",
+                "Anthropic",
+                f"Thinking needs a limit above {_LEAST_BUDGET}.",
+            )
+    return {"type": "enabled", "budget_tokens": budget}, {}
+
+
+def _level(effort: Any, table: Mapping[str, Any]) -> Any:
+    return looked_up({"reasoning_effort": effort}, "reasoning_effort", table, "Anthropic")
+
+
+def _adaptive(model: str) -> bool:
+    found = _VERSION.search(model)
+    if found is None:
+        return "claude" in model
+    return (int(found[1]), int(found[2] or 0)) >= _FIRST_ADAPTIVE
+
+
+def _default_limit(thinking: Any) -> int:
+    match thinking:
+        case {"budget_tokens": int(budget)}:  # which the limit has to exceed
+            return budget + DEFAULT_MAX_TOKENS
+    return DEFAULT_MAX_TOKENS
+
+
+def _object(field: str, value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise CallerFault(f"{field} must be an object, got {short(value)}")
+    return value

@@ -1,0 +1,387 @@
+"""Reading Anthropic's answers: streams as its documentation and its client library's types describe them, and
+properties over all of these."""
+
+import json
+from itertools import pairwise
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from splitsecond.errors import ProviderFault
+from splitsecond.events import Broken, Done, Event, Finish, Quiet, Token, Usage
+from splitsecond.wire import anthropic
+from splitsecond.wire.sse import MAX_EVENT_BYTES
+
+
+def event(name: str, **fields: Any) -> bytes:
+    return f"event: {name}\ndata: {json.dumps({'type': name, **fields}, ensure_ascii=False)}\n\n".encode()
+
+
+def start(**usage: Any) -> bytes:
+    message: dict[str, Any] = {
+        "model": "claude-haiku-4-5-20251001",
+        "id": "msg_01",
+        "type": "message",
+        "role": "assistant",
+        "content": [],
+        "stop_reason": None,
+        "stop_sequence": None,
+        "usage": {
+            "input_tokens": 12,
+            "cache_creation_input_tokens": 0,
+            "cache_read_input_tokens": 0,
+            "cache_creation": {"ephemeral_5m_input_tokens": 0, "ephemeral_1h_input_tokens": 0},
+            "output_tokens": 3,
+            "service_tier": "standard",
+            **usage,
+        },
+    }
+    return event("message_start", message=message)
+
+
+def block(index: int, **fields: Any) -> bytes:
+    return event("content_block_start", index=index, content_block=fields)
+
+
+def delta(index: int, kind: str, **fields: Any) -> bytes:
+    return event("content_block_delta", index=index, delta={"type": kind, **fields})
+
+
+def stop(index: int) -> bytes:
+    return event("content_block_stop", index=index)
+
+
+def end(reason: str, **usage: Any) -> bytes:
+    return event("message_delta", delta={"stop_reason": reason, "stop_sequence": None}, usage=usage)
+
+
+PING = event("ping")
+OVER = event("message_stop")
+OVERLOADED = event("error", error={"type": "overloaded_error", "message": "Overloaded"}, request_id="req_01")
+
+STREAMS: dict[str, list[bytes]] = {
+    "text": [
+        start(),
+        block(0, type="text", text=""),
+        PING,
+        delta(0, "text_delta", text="Hello"),
+        delta(0, "text_delta", text=" “you” 😀\n"),
+        stop(0),
+        end("end_turn", input_tokens=12, cache_read_input_tokens=0, output_tokens=15),
+        OVER,
+    ],
+    "thinking": [
+        start(input_tokens=4, cache_creation_input_tokens=100, cache_read_input_tokens=2000),
+        block(0, type="thinking", thinking="", signature=""),
+        delta(0, "thinking_delta", thinking="Let me"),
+        delta(0, "thinking_delta", thinking=" see"),
+        delta(0, "signature_delta", signature="EqQBCgIYAhIM"),
+        stop(0),
+        block(1, type="redacted_thinking", data="EmwKAhgB"),
+        stop(1),
+        block(2, type="text", text=""),
+        delta(2, "text_delta", text="27"),
+        delta(2, "citations_delta", citation={"type": "char_location", "cited_text": "x", "document_index": 0}),
+        stop(2),
+        end("end_turn", output_tokens=90, output_tokens_details={"thinking_tokens": 80}),
+        OVER,
+    ],
+    "tool": [
+        start(),
+        block(0, type="tool_use", id="toolu_01", name="weather", input={}),
+        delta(0, "input_json_delta", partial_json=""),
+        delta(0, "input_json_delta", partial_json='{"city": "Gen'),
+        delta(0, "input_json_delta", partial_json='ève"}'),
+        stop(0),
+        end("tool_use", output_tokens=40),
+        OVER,
+    ],
+    "server tool": [
+        start(),
+        block(0, type="server_tool_use", id="srvtoolu_01", name="web_search", input={}),
+        delta(0, "input_json_delta", partial_json='{"query":"x"}'),
+        stop(0),
+        block(1, type="web_search_tool_result", tool_use_id="srvtoolu_01", content=[{"type": "web_search_result"}]),
+        stop(1),
+        event("message_delta", delta={"stop_reason": None}, usage={"output_tokens": 20}),
+        block(2, type="text", text="Found"),
+        stop(2),
+        end("end_turn", input_tokens=5000, output_tokens=30, server_tool_use={"web_search_requests": 1}),
+        OVER,
+    ],
+    "refusal": [start(), end("refusal", output_tokens=1), OVER],
+    "data alone": [
+        b'data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"a"}}\n\n',
+        b'data: {"type":"message_delta","delta":{"stop_reason":"max_tokens"}}\n\n',
+    ],
+    "plain": [
+        json.dumps(
+            {
+                "id": "msg_01",
+                "type": "message",
+                "role": "assistant",
+                "content": [
+                    {"type": "thinking", "thinking": "Hm", "signature": "Eq"},
+                    {"type": "text", "text": "Yes."},
+                    {"type": "tool_use", "id": "toolu_01", "name": "f", "input": {"a": 1}},
+                ],
+                "stop_reason": "tool_use",
+                "usage": {"input_tokens": 5, "cache_read_input_tokens": 10, "output_tokens": 7},
+            }
+        ).encode()
+    ],
+}
+BROKEN: dict[str, list[bytes]] = {
+    "error": [*STREAMS["text"][:4], OVERLOADED],
+    "unfinished": STREAMS["text"][:6],
+    "end mark alone": [*STREAMS["text"][:6], OVER],
+    "plain error": [b'{"type":"error","error":{"type":"api_error","message":"Internal server error"}}'],
+}
+ALL = STREAMS | BROKEN
+
+
+def events_of(parts: list[bytes]) -> list[Event]:
+    decoder = anthropic.decoder("chat")
+    events = [event for part in parts for event in decoder.feed(part, 0)]
+    return events + decoder.close(0)
+
+
+def fault_of(events: list[Event]) -> ProviderFault:
+    (end,) = [event for event in events if isinstance(event, Broken)]
+    assert end is events[-1]
+    assert isinstance(end.fault, ProviderFault)
+    return end.fault
+
+
+def plain(events: list[Event]) -> list[Event | tuple[str, str]]:
+    """Faults compare by identity; here by what they say."""
+    return [(event.fault.kind, event.fault.phase) if isinstance(event, Broken) else event for event in events]
+
+
+def said(name: str) -> list[Event]:
+    decoder = anthropic.decoder("chat")
+    return [event for at, part in enumerate(STREAMS[name]) for event in decoder.feed(part, at)] + decoder.close(99)
+
+
+def loud(name: str) -> list[Event]:
+    return [event for event in said(name) if not isinstance(event, Quiet)]
+
+
+def test_text() -> None:
+    assert said("text") == [
+        Quiet(0, "message_start"),
+        Usage(0, 12, None, None, 0),
+        Quiet(1, "content_block_start"),
+        Quiet(2, "ping"),
+        Token(3, "Hello"),
+        Token(4, " “you” 😀\n"),
+        Quiet(5, "content_block_stop"),
+        Finish(6, "end_turn"),
+        Usage(6, 12, 15, None, 0),
+        Done(7, True),
+    ]
+
+
+def test_thinking_is_reasoning_and_input_counts_with_its_cached_part() -> None:
+    assert loud("thinking") == [
+        Usage(0, 2104, None, None, 2000),
+        Token(2, "Let me", "reasoning"),
+        Token(3, " see", "reasoning"),
+        Token(9, "27"),
+        Finish(12, "end_turn"),
+        Usage(12, 2104, 90, 80, 2000),
+        Done(13, True),
+    ]
+
+
+def test_a_tool_call_is_its_name_and_its_arguments() -> None:
+    assert [event for event in said("tool") if isinstance(event, Token)] == [
+        Token(1, "weather", "tool"),
+        Token(3, '{"city": "Gen', "tool"),
+        Token(4, 'ève"}', "tool"),
+    ]
+    assert said("tool")[3] == Quiet(2, "content_block_delta")
+
+
+def test_what_the_providers_own_tools_found_is_no_content() -> None:
+    assert loud("server tool")[1:] == [
+        Token(1, "web_search", "tool"),
+        Token(2, '{"query":"x"}', "tool"),
+        Usage(6, 12, 20, None, 0),
+        Token(7, "Found"),
+        Finish(9, "end_turn"),
+        Usage(9, 5000, 30, None, 0),
+        Done(10, True),
+    ]
+
+
+def test_a_refusal_is_an_empty_answer_that_ended_well() -> None:
+    assert loud("refusal")[1:] == [Finish(1, "refusal"), Usage(1, 12, 1, None, 0), Done(2, True)]
+
+
+def test_events_without_names_and_without_an_end_mark() -> None:
+    assert said("data alone") == [Token(0, "a"), Finish(1, "max_tokens"), Done(99, False)]
+
+
+def test_a_name_serves_where_the_type_is_missing() -> None:
+    feed = anthropic.decoder("chat").feed
+    assert feed(b'event: content_block_delta\ndata: {"delta":{"text":"a"}}\n\n', 1) == [Token(1, "a")]
+
+
+def test_a_plain_answer_arrives_with_its_last_byte() -> None:
+    assert said("plain") == [
+        Token(0, "Hm", "reasoning"),
+        Token(0, "Yes.", "text"),
+        Token(0, "f", "tool"),
+        Token(0, '{"a": 1}', "tool"),
+        Finish(0, "tool_use"),
+        Usage(0, 15, 7, None, 10),
+        Done(99, False),
+    ]
+    decoder = anthropic.decoder("chat", stream=False)
+    assert decoder.feed(b' {"content":[]', 1) == decoder.feed(b"}", 2) == []
+    assert decoder.close(3) == [Done(3, False)]
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        (b"{}", "malformed"),
+        (b'{"content":7}', "malformed"),
+        (b'{"content":[', "truncated"),
+        (b'{"type":"error"}', "in_band_error"),
+        (b'{"error":"no"}', "in_band_error"),
+        (b"<html>hello</html>", "malformed"),
+        (b"", "empty_answer"),
+        (b": ping\n\n", "empty_answer"),
+        (b'data: {"type":', "truncated"),
+        (b'data: {"delta":7}\n\n', "malformed"),
+        (b"event: error\ndata: no\n\n", "in_band_error"),
+        (b'event: error\ndata: {"type":"error"}\n\n', "in_band_error"),
+        (start(), "truncated"),
+        (OVER, "truncated"),
+    ],
+)
+def test_bodies_that_are_no_answer(body: bytes, kind: str) -> None:
+    assert fault_of(events_of([body])).kind == kind
+
+
+def test_an_error_in_the_middle() -> None:
+    fault = fault_of(events_of(BROKEN["error"]))
+    assert (fault.kind, fault.phase, fault.status) == ("in_band_error", "between tokens", 200)
+    assert fault.message.endswith("Overloaded")
+    assert "overloaded_error" in fault.excerpt
+    assert fault_of(events_of([OVERLOADED])).phase == "first token"
+
+
+def test_an_end_mark_alone_proves_nothing() -> None:
+    fault = fault_of(events_of(BROKEN["end mark alone"]))
+    assert fault.kind == "truncated"
+    assert "without a stop_reason after 2 content events and message_stop" in fault.message
+    assert "base URL" in fault_of(events_of([b"<html>hello</html>"])).hint
+
+
+def test_counts_never_go_down() -> None:
+    usages = [
+        event
+        for event in events_of([start(input_tokens=0), end("end_turn", input_tokens=7, output_tokens=2)])
+        if isinstance(event, Usage)
+    ]
+    assert usages == [Usage(0, 7, 2, None, 0)]
+    usages = [event for event in events_of([start(), end("end_turn", input_tokens=0)]) if isinstance(event, Usage)]
+    assert usages[-1] == Usage(0, 12, None, None, 0)
+    assert anthropic.decoder("chat").feed(event("message_delta", delta={}, usage={}), 1) == [Quiet(1, "message_delta")]
+
+
+@pytest.mark.parametrize(
+    ("fields", "events"),
+    [
+        (b'{"type":"content_block_start","content_block":{"type":"text","text":"a"}}', [Token(5, "a")]),
+        (b'{"type":"content_block_start","content_block":{"type":"thinking","thinking":null}}', None),
+        (b'{"type":"content_block_start","content_block":{"type":"tool_use","name":""}}', None),
+        (b'{"type":"content_block_start","content_block":{"type":"tool_use","input":null}}', None),
+        (b'{"type":"content_block_delta","delta":{"type":"text_delta","text":""}}', None),
+        (b'{"type":"content_block_delta","delta":{"type":"compaction_delta","content":"x"}}', None),
+        (b'{"type":"content_block_delta"}', None),
+        (b'{"type":"content_block_delta","error":null,"delta":{"text":"a"}}', [Token(5, "a")]),
+        (b'{"type":"something_new","index":{"a":[]}}', None),
+        (b"{}", [Quiet(5, "empty")]),
+        (b" ", [Quiet(5, "empty")]),
+        (b"[DONE]", [Quiet(5, "empty")]),
+    ],
+)
+def test_single_events(fields: bytes, events: list[Event] | None) -> None:
+    got = anthropic.decoder("chat").feed(b"data: " + fields + b"\n\n", 5)
+    assert got == (events if events is not None else [Quiet(5, json.loads(fields)["type"])])
+
+
+def test_comments_are_quiet() -> None:
+    assert anthropic.decoder("chat").feed(b": hello\n\n", 5) == [Quiet(5, "comment")]
+
+
+def test_json_that_only_a_lenient_reader_takes() -> None:
+    broken = b'data: {"type":"content_block_delta","delta":{"text":"\\ud83d"},"x":NaN}\n\n'
+    assert anthropic.decoder("chat").feed(broken, 1) == [Token(1, "?")]
+    assert events_of([b'{"content":[{"type":"text","text":"a\xff"}]}'])[0] == Token(0, "a�")
+
+
+def test_nothing_grows_without_bound() -> None:
+    for begin in (b"{", b"data: "):
+        decoder = anthropic.decoder("chat")
+        assert decoder.feed(begin + b" " * (MAX_EVENT_BYTES - len(begin)), 0) == []
+        assert fault_of(decoder.feed(b" ", 0)).kind == "malformed"
+        assert decoder.feed(b"x", 0) == []
+        assert decoder.close(0) == []
+
+
+def test_json_nested_without_end() -> None:
+    assert fault_of(events_of([b"data: " + b'{"a":' * 100_000 + b"\n\n"])).kind == "malformed"
+    assert fault_of(events_of([b'{"a":' * 100_000])).kind == "truncated"
+    assert fault_of(events_of([b"event: error\ndata: " + b"[" * 100_000 + b"\n\n"])).kind == "in_band_error"
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_byte_by_byte_gives_the_same_events(name: str) -> None:
+    data = b"".join(ALL[name])
+    assert plain(events_of([data[i : i + 1] for i in range(len(data))])) == plain(events_of([data]))
+    assert plain(events_of(ALL[name])) == plain(events_of([data]))
+
+
+@given(st.sampled_from(sorted(ALL)), st.lists(st.integers(0, 2500)))
+def test_a_split_anywhere_gives_the_same_events(name: str, cuts: list[int]) -> None:
+    data = b"".join(ALL[name])
+    edges = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
+    parts = [data[start:end] for start, end in pairwise(edges)]
+    assert plain(events_of(parts)) == plain(events_of([data]))
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_a_cut_at_any_byte_gives_a_fault_or_the_whole_answer(name: str) -> None:
+    data = b"".join(STREAMS[name])
+    whole = events_of([data])
+    for cut in range(len(data)):
+        events = events_of([data[:cut]])
+        if isinstance(events[-1], Done):
+            assert plain(events)[:-1] == plain(whole)[:-1]
+        else:
+            assert fault_of(events).kind in {"truncated", "malformed", "empty_answer"}
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_corrupt_byte_never_does_more_than_break_the_answer(name: str) -> None:
+    data, random = b"".join(ALL[name]), Random(name)
+    for position in range(len(data)):
+        corrupt = data[:position] + bytes([random.randrange(256)]) + data[position + 1 :]
+        check_ends_once(events_of([corrupt]))
+
+
+@given(st.lists(st.binary()))
+def test_any_bytes_end_once(parts: list[bytes]) -> None:
+    check_ends_once(events_of(parts))
+
+
+def check_ends_once(events: list[Event]) -> None:
+    assert [isinstance(event, Done | Broken) for event in events] == [False] * (len(events) - 1) + [True]

@@ -1,0 +1,295 @@
+"""Writing requests: what becomes of OpenAI's fields and messages in Anthropic's form."""
+
+import re
+from typing import Any
+
+import msgspec
+import pytest
+
+from splitsecond.errors import CallerFault
+from splitsecond.service import Call
+from splitsecond.wire import anthropic
+from splitsecond.wire.anthropic.encode import DEFAULT_MAX_TOKENS
+from splitsecond.wire.dialect import Quirks
+
+BROKEN_CALL = {"id": "c", "function": {"name": "f", "arguments": "["}}
+HELLO = [{"role": "user", "content": "Hello"}]
+PNG = "data:image/png;base64,iVBORw0K"
+FUNCTION = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
+MARK = {"type": "ephemeral"}
+
+
+def encoded(model: str = "claude-haiku-4-5", /, **fields: Any) -> dict[str, Any]:
+    body = {"messages": HELLO, **fields}
+    request = anthropic.encode(Call(id="c", body=body), model, Quirks())
+    return msgspec.json.decode(request.body, type=dict[str, Any])
+
+
+def turns(*messages: dict[str, Any]) -> list[dict[str, Any]]:
+    return list(encoded(messages=list(messages))["messages"])
+
+
+def user(*parts: dict[str, Any]) -> list[dict[str, Any]]:
+    (turn,) = turns({"role": "user", "content": list(parts)})
+    return list(turn["content"])
+
+
+def text(words: str, **more: Any) -> dict[str, Any]:
+    return {"type": "text", "text": words, **more}
+
+
+def refused(**fields: Any) -> str:
+    with pytest.raises(CallerFault) as caught:
+        encoded(**fields)
+    assert caught.value.kind == "not_translatable"
+    return str(caught.value)
+
+
+def test_a_request() -> None:
+    request = anthropic.encode(Call(id="c", body={"messages": HELLO, "max_tokens": 5}), "claude-x", Quirks())
+    assert request.path == "/messages"
+    assert dict(request.headers)["anthropic-version"] == "2023-06-01"
+    assert msgspec.json.decode(request.body) == {
+        "model": "claude-x",
+        "stream": True,
+        "max_tokens": 5,
+        "messages": [{"role": "user", "content": [text("Hello")]}],
+    }
+
+
+def test_raw_values_are_read_and_null_says_nothing() -> None:
+    raw: dict[str, Any] = {
+        "messages": msgspec.Raw(msgspec.json.encode(HELLO)),
+        "temperature": msgspec.Raw(b"null"),
+        "n": None,
+    }
+    assert encoded(**raw) == encoded()
+    with pytest.raises(CallerFault, match="messages is no JSON"):
+        encoded(messages=msgspec.Raw(b"["))
+
+
+@pytest.mark.parametrize(
+    ("fields", "native"),
+    [
+        ({"max_tokens": 9}, {"max_tokens": 9}),
+        ({"max_tokens": 9, "max_completion_tokens": 8}, {"max_tokens": 8}),
+        ({"temperature": 1, "top_p": 0.5}, {"temperature": 1, "top_p": 0.5}),
+        ({"stop": "a"}, {"stop_sequences": ["a"]}),
+        ({"stop": ["a", "b"]}, {"stop_sequences": ["a", "b"]}),
+        ({"service_tier": "priority"}, {"service_tier": "auto"}),
+        ({"service_tier": "default"}, {"service_tier": "standard_only"}),
+        ({"top_k": 4, "thinking": {"type": "adaptive"}}, {"top_k": 4, "thinking": {"type": "adaptive"}}),
+        ({"system": "native"}, {"system": "native"}),
+        ({"cache_control": MARK, "speed": "fast"}, {"cache_control": MARK, "speed": "fast"}),
+        ({"user": "u", "seed": 1, "stream_options": {}, "store": True, "metadata": {}, "logit_bias": {}}, {}),
+        ({"presence_penalty": 0, "frequency_penalty": 0.0, "n": 1, "logprobs": False}, {}),
+        ({"stream": False, "model": "other", "parallel_tool_calls": False, "tool_choice": "auto"}, {}),
+        ({"response_format": {"type": "text"}}, {}),
+        (
+            {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "object"}}}},
+            {"output_config": {"format": {"type": "json_schema", "schema": {"type": "object"}}}},
+        ),
+    ],
+)
+def test_fields(fields: dict[str, Any], native: dict[str, Any]) -> None:
+    assert encoded(**fields) == {**encoded(), **native}
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"n": 2}, "n 2"),
+        ({"logprobs": True}, "logprobs true"),
+        ({"presence_penalty": 0.5}, "presence_penalty 0.5"),
+        ({"temperature": 1.5}, "temperature 1.5.*0 to 1"),
+        ({"response_format": {"type": "json_object"}}, "response_format.*json_schema"),
+        ({"service_tier": "scale"}, 'service_tier "scale"'),
+        ({"tools": [FUNCTION], "tool_choice": "any"}, 'tool_choice "any"'),
+        ({"tools": [{"type": "custom", "custom": {"name": "sql"}}]}, "the tool"),
+        ({"tools": [{"type": "function", "function": {}}]}, "the tool"),
+        ({"reasoning_effort": "extreme"}, "reasoning_effort.*Possible here: minimal, low"),
+        ({"reasoning_effort": "low", "max_tokens": 1024}, "with a limit of 1024 tokens.*above 1024"),
+        ({"modalities": ["audio"]}, "modalities"),
+        ({"messages": [{"role": "user", "content": [{"type": "input_audio", "input_audio": {}}]}]}, "input_audio"),
+        ({"messages": [{"role": "user", "content": [{"text": "x"}]}]}, r"messages\[0\].content\[0\].type None"),
+        ({"messages": [{"role": "user", "content": [{"type": "file", "file": {"file_id": "f"}}]}]}, "file_data"),
+        ({"messages": [{"role": "function", "content": "x"}]}, "Use tools"),
+        ({"messages": [{"role": "assistant", "tool_calls": [{"id": "c", "type": "custom"}]}]}, "'custom'"),
+    ],
+)
+def test_what_anthropic_has_not_is_named(fields: dict[str, Any], words: str) -> None:
+    assert re.search(words, refused(**fields))
+
+
+def test_completions_are_refused() -> None:
+    with pytest.raises(CallerFault, match="completions"):
+        anthropic.encode(Call(id="c", operation="completions", body={"prompt": "x"}), "m", Quirks())
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"messages": []}, "no messages"),
+        ({"messages": "x"}, "messages"),
+        ({"messages": [{"role": "robot", "content": "x"}]}, "'robot'"),
+        ({"tools": "x"}, "tools must be a list"),
+        ({"tools": ["x"]}, "a tool must be an object"),
+        ({"output_config": "x"}, "output_config must be an object"),
+        ({"messages": [{"role": "user", "content": [{"type": "text"}]}]}, "not a part of type 'text'"),
+        ({"messages": [{"role": "user", "content": [{"type": "text", "text": 7}]}]}, "not a part of type 'text'"),
+        ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": 7}]}]}, "'image_url'"),
+        ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": 7}}]}]}, "'image_url'"),
+        ({"messages": [{"role": "user", "content": [{"type": "file", "file": {"file_data": 7}}]}]}, "'file'"),
+        ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": "data:,x"}]}]}, "no data URL"),
+        (
+            {"messages": [{"role": "assistant", "tool_calls": [BROKEN_CALL]}]},
+            r"tool_calls\[0\].function.arguments is not",
+        ),
+    ],
+)
+def test_what_is_wrong_is_named(fields: dict[str, Any], words: str) -> None:
+    with pytest.raises(CallerFault, match=words) as caught:
+        encoded(**fields)
+    assert caught.value.kind == "bad_request"
+
+
+def test_the_systems_words_go_to_the_front() -> None:
+    body = encoded(
+        messages=[
+            {"role": "system", "content": "Be brief."},
+            *HELLO,
+            {"role": "developer", "content": [text("Be kind.", cache_control=MARK)]},
+        ]
+    )
+    assert body["system"] == [text("Be brief."), text("Be kind.", cache_control=MARK)]
+    assert body["messages"] == [{"role": "user", "content": [text("Hello")]}]
+
+
+def test_parts() -> None:
+    assert user(
+        text("a", cache_control=MARK),
+        text(""),
+        {"type": "image_url", "image_url": {"url": PNG, "detail": "high"}, "cache_control": MARK},
+        {"type": "image_url", "image_url": "https://x/cat.png"},
+        {"type": "file", "file": {"file_data": "data:application/pdf;base64,JVBE", "filename": "a.pdf"}},
+        {"type": "document", "source": {"type": "url", "url": "https://x/a.pdf"}},
+    ) == [
+        text("a", cache_control=MARK),
+        {
+            "type": "image",
+            "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0K"},
+            "cache_control": MARK,
+        },
+        {"type": "image", "source": {"type": "url", "url": "https://x/cat.png"}},
+        {
+            "type": "document",
+            "source": {"type": "base64", "media_type": "application/pdf", "data": "JVBE"},
+            "title": "a.pdf",
+        },
+        {"type": "document", "source": {"type": "url", "url": "https://x/a.pdf"}},
+    ]
+
+
+def test_tool_calls_and_their_results() -> None:
+    calls = [
+        {"id": "functions.f:0", "type": "function", "function": {"name": "f", "arguments": '{"a":1}'}},
+        {"id": "call_2", "type": "function", "function": {"name": "g", "arguments": ""}},
+    ]
+    assert turns(
+        *HELLO,
+        {"role": "assistant", "content": "", "tool_calls": calls, "reasoning_content": "Hm"},
+        {"role": "tool", "tool_call_id": "functions.f:0", "content": "warm"},
+        {"role": "tool", "tool_call_id": "call_2", "content": [text("cold")]},
+        {"role": "user", "content": "And?"},
+        {"role": "assistant", "content": None, "refusal": "No."},
+    ) == [
+        {"role": "user", "content": [text("Hello")]},
+        {
+            "role": "assistant",
+            "content": [
+                {"type": "tool_use", "id": "functions_f_0", "name": "f", "input": {"a": 1}},
+                {"type": "tool_use", "id": "call_2", "name": "g", "input": {}},
+            ],
+        },
+        {
+            "role": "user",
+            "content": [
+                {"type": "tool_result", "tool_use_id": "functions_f_0", "content": [text("warm")]},
+                {"type": "tool_result", "tool_use_id": "call_2", "content": [text("cold")]},
+                text("And?"),
+            ],
+        },
+        {"role": "assistant", "content": [text("No.")]},
+    ]
+
+
+def test_a_cache_mark_on_a_message_goes_to_its_last_block() -> None:
+    assert turns({"role": "user", "content": "Hello", "name": "ann", "cache_control": MARK}) == [
+        {"role": "user", "content": [text("Hello", cache_control=MARK)]}
+    ]
+    thought = {"type": "thinking", "thinking": "Hm", "signature": "Eq"}
+    assert turns({"role": "assistant", "content": [thought, text("Yes")]})[0]["content"] == [thought, text("Yes")]
+
+
+def test_tools() -> None:
+    search = {"type": "web_search_20250305", "name": "web_search"}
+    described = {"name": "f", "description": "d", "strict": True, "parameters": None}
+    body = encoded(tools=[FUNCTION, {"type": "function", "function": described, "cache_control": MARK}, search])
+    assert body["tools"] == [
+        {"name": "weather", "input_schema": {"type": "object"}},
+        {
+            "name": "f",
+            "description": "d",
+            "strict": True,
+            "input_schema": {"type": "object", "properties": {}},
+            "cache_control": MARK,
+        },
+        search,
+    ]
+    assert "tool_choice" not in body
+
+
+@pytest.mark.parametrize(
+    ("fields", "choice"),
+    [
+        ({"tool_choice": "auto"}, {"type": "auto"}),
+        ({"tool_choice": "none", "parallel_tool_calls": False}, {"type": "none"}),
+        ({"tool_choice": "required"}, {"type": "any"}),
+        ({"tool_choice": {"type": "function", "function": {"name": "f"}}}, {"type": "tool", "name": "f"}),
+        ({"tool_choice": {"type": "tool", "name": "f"}}, {"type": "tool", "name": "f"}),
+        ({"parallel_tool_calls": False}, {"type": "auto", "disable_parallel_tool_use": True}),
+        (
+            {"tool_choice": "required", "parallel_tool_calls": False},
+            {"type": "any", "disable_parallel_tool_use": True},
+        ),
+    ],
+)
+def test_tool_choices(fields: dict[str, Any], choice: dict[str, Any]) -> None:
+    assert encoded(tools=[FUNCTION], **fields)["tool_choice"] == choice
+
+
+@pytest.mark.parametrize(
+    "model", ["claude-haiku-4-5-20251001", "claude-sonnet-4-20250514", "claude-3-7-sonnet-20250219", "deepseek-chat"]
+)
+def test_effort_is_a_budget_for_older_models_and_part_of_the_limit(model: str) -> None:
+    body = encoded(model, reasoning_effort="medium")
+    assert body["thinking"] == {"type": "enabled", "budget_tokens": 8192}
+    assert body["max_tokens"] == 8192 + DEFAULT_MAX_TOKENS
+    body = encoded(model, reasoning_effort="high", max_completion_tokens=4000)
+    assert (body["thinking"]["budget_tokens"], body["max_tokens"]) == (3999, 4000)
+    assert "output_config" not in body
+
+
+@pytest.mark.parametrize("model", ["claude-opus-4-6", "claude-opus-4.7", "claude-opus-5", "claude-mythos-preview"])
+def test_effort_is_a_word_for_newer_models(model: str) -> None:
+    schema = {"format": {"type": "json_schema", "schema": {}}}
+    body = encoded(model, reasoning_effort="minimal", output_config=schema)
+    assert body["thinking"] == {"type": "adaptive"}
+    assert body["output_config"] == {"effort": "low", **schema}
+    assert body["max_tokens"] == DEFAULT_MAX_TOKENS
+    assert encoded(model, reasoning_effort="none")["thinking"] == {"type": "disabled"}
+
+
+def test_a_native_budget_raises_the_limit_that_nobody_set() -> None:
+    body = encoded(thinking={"type": "enabled", "budget_tokens": 10_000})
+    assert body["max_tokens"] == 10_000 + DEFAULT_MAX_TOKENS

@@ -1,0 +1,73 @@
+"""Anthropic's refusals, in its own words."""
+
+import json
+
+import pytest
+
+from splitsecond.clock import NS_PER_S
+from splitsecond.errors import CallerFault, ProviderFault
+from splitsecond.wire import anthropic
+
+
+def refusal(kind: str, message: str) -> bytes:
+    return json.dumps({"type": "error", "error": {"type": kind, "message": message}, "request_id": "req_01"}).encode()
+
+
+def test_a_request_that_no_provider_would_take() -> None:
+    fault = anthropic.fault_from_response(400, {}, refusal("invalid_request_error", "max_tokens: Field required"))
+    assert isinstance(fault, CallerFault)
+    assert (fault.kind, fault.message) == ("http_400", "HTTP 400: max_tokens: Field required")
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "prompt is too long: 208310 tokens > 200000 maximum",
+        "input length and `max_tokens` exceed context limit: 188240 + 21333 > 200000, decrease input length",
+    ],
+)
+def test_a_prompt_that_is_too_long(message: str) -> None:
+    fault = anthropic.fault_from_response(400, {}, refusal("invalid_request_error", message))
+    assert isinstance(fault, CallerFault)
+    assert fault.kind == "context_length_exceeded"
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Your credit balance is too low to access the Anthropic API.",
+        "You have reached your specified API usage limits. You will regain access on 2026-08-01 at 00:00 UTC.",
+        "This organization has been disabled.",
+    ],
+)
+def test_an_account_that_is_not_served_is_not_the_callers_fault(message: str) -> None:
+    fault = anthropic.fault_from_response(400, {}, refusal("invalid_request_error", message))
+    assert isinstance(fault, ProviderFault)
+    assert (fault.kind, fault.status) == ("http_400", 400)
+    assert message in fault.message
+    assert "billing" in fault.hint
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "message", "hint"),
+    [
+        (401, "authentication_error", "invalid x-api-key", "API key"),
+        (403, "permission_error", "Request not allowed", "region"),
+        (404, "not_found_error", "model: claude-0", "model's name"),
+        (529, "overloaded_error", "Overloaded", ""),
+        (500, "api_error", "Internal server error", ""),
+    ],
+)
+def test_refusals_that_another_target_may_not_share(status: int, kind: str, message: str, hint: str) -> None:
+    fault = anthropic.fault_from_response(status, {}, refusal(kind, message))
+    assert isinstance(fault, ProviderFault)
+    assert (fault.kind, fault.status) == (f"http_{status}", status)
+    assert fault.message == f"HTTP {status}: {message}"
+    assert hint in fault.hint
+
+
+def test_a_rate_limit_says_how_long_to_wait() -> None:
+    headers = {"retry-after": "12", "anthropic-ratelimit-requests-reset": "2026-07-01T00:00:00Z"}
+    fault = anthropic.fault_from_response(429, headers, refusal("rate_limit_error", "slow down"))
+    assert isinstance(fault, ProviderFault)
+    assert fault.retry_after_ns == 12 * NS_PER_S
