@@ -11,18 +11,16 @@ How many of the output were thinking is not said.
 
 import msgspec
 
-from splitsecond.errors import Phase, ProviderFault, excerpt
-from splitsecond.events import Broken, Done, Event, Finish, Quiet, Token, TokenKind, Usage
+from splitsecond.events import Done, Event, Finish, Quiet, Token, TokenKind, Usage
 from splitsecond.service import Operation
 from splitsecond.wire.cohere.shapes import Chunk, Content, Count, Delta, Message, ToolCall, UsageShape
-from splitsecond.wire.lenient import is_json, mended
+from splitsecond.wire.lenient import mended
 from splitsecond.wire.refusals import error_said, said_in
-from splitsecond.wire.sse import MAX_EVENT_BYTES, SseDecoder, SseEvent
+from splitsecond.wire.sse import SseEvent
+from splitsecond.wire.streaming import END_MARK, StreamDecoder
 
 _decode_chunk = msgspec.json.Decoder(Chunk).decode
 
-_LEADING = b"\xef\xbb\xbf \t\r\n"
-_END_MARK = b"[DONE]"
 _CONTENT_DELTA = b"event: content-delta\ndata: "
 _FAILURES = ("ERROR", "TIMEOUT")
 _HTML_HINT = "That is a web page, not an API: check the base URL (it usually ends in /v2)."
@@ -33,39 +31,10 @@ def decoder(operation: Operation, stream: bool = True) -> "CohereDecoder":
     return CohereDecoder()
 
 
-class CohereDecoder:
+class CohereDecoder(StreamDecoder):
     """One answer's body in, events out. See `splitsecond.wire.dialect.Decoder`. Cohere sends no timings."""
 
-    def __init__(self) -> None:
-        self.server_timings: dict[str, float] = {}
-        self._sse = SseDecoder()
-        self._begun = False
-        self._json: bytearray | None = None
-        self._json_at = 0
-        self._ended = False
-        self._chunks = 0
-        self._tokens = 0
-
-    def feed(self, data: bytes, at: int) -> list[Event]:
-        """The events that `data` completes. None after the end."""
-        out: list[Event] = []
-        if self._ended:
-            return out
-        if not self._begun:
-            data = data.lstrip(_LEADING)
-            self._begun = bool(data)
-            if data.startswith(b"{"):
-                self._json = bytearray()
-        if self._json is not None:
-            self._json += data
-            self._json_at = at
-            if len(self._json) > MAX_EVENT_BYTES:
-                self._break(at, out, "malformed", f"the body is longer than {MAX_EVENT_BYTES} bytes")
-        elif (token := self._plain_token(data, at)) is not None:
-            out.append(token)
-        else:
-            self._feed_events(data, at, out)
-        return out
+    html_hint = _HTML_HINT
 
     def _plain_token(self, data: bytes, at: int) -> Token | None:
         """The token, where `data` is one whole event with the next piece of a block; else None.
@@ -87,31 +56,6 @@ class CohereDecoder:
         self._tokens += 1
         return Token(at, text, "text" if content.text else "reasoning")
 
-    def close(self, at: int) -> list[Event]:
-        """The body ended: the last events, `Done` or `Broken` among them unless one was given before."""
-        out: list[Event] = []
-        if self._ended:
-            return out
-        if self._json is not None:
-            self._take_whole(bytes(self._json), at, out)
-            return out
-        cut = self._sse.unfinished
-        for event in self._sse.rest():
-            cut = event.data is not None and event.data.strip() != _END_MARK and not is_json(event.data)
-            if not cut:
-                self._take(event, at, out)
-        if not self._ended:
-            self._end(at, out, cut=cut)
-        return out
-
-    def _feed_events(self, data: bytes, at: int, out: list[Event]) -> None:
-        for event in self._sse.feed(data):
-            self._take(event, at, out)
-            if self._ended:
-                return
-        if self._sse.overflow:
-            self._break(at, out, "malformed", f"an event is longer than {MAX_EVENT_BYTES} bytes")
-
     def _take(self, event: SseEvent, at: int, out: list[Event]) -> None:
         data = event.data
         if data is None:
@@ -120,7 +64,7 @@ class CohereDecoder:
             self._report(at, out, said_in(data).message, data)
         elif not data.strip():
             out.append(Quiet(at, "empty"))
-        elif data.strip() == _END_MARK:
+        elif data.strip() == END_MARK:
             self._end(at, out, cut=False)
         else:
             try:
@@ -189,7 +133,7 @@ class CohereDecoder:
         else:
             self._break(at, out, "malformed", "the body is JSON without a message", body)
 
-    def _end(self, at: int, out: list[Event], *, cut: bool) -> None:
+    def _end(self, at: int, out: list[Event], *, marker: bool = False, cut: bool = False) -> None:
         if self._chunks or (cut and not self._sse.junk):
             how = "inside an event" if cut else "without message-end"
             text = f"the answer ended {how} after {self._tokens} content events"
@@ -201,13 +145,6 @@ class CohereDecoder:
 
     def _report(self, at: int, out: list[Event], said: str, data: bytes) -> None:
         self._break(at, out, "in_band_error", f"the provider put an error inside a 200: {said}", data)
-
-    def _break(self, at: int, out: list[Event], kind: str, message: str, data: bytes = b"") -> None:
-        self._ended = True
-        phase: Phase = "between tokens" if self._tokens else "first token"
-        hint = _HTML_HINT if data.lstrip().startswith(b"<") else ""
-        fault = ProviderFault(message, kind=kind, phase=phase, status=200, excerpt=excerpt(data), hint=hint)
-        out.append(Broken(at, fault))
 
 
 def _only_content(chunk: Chunk) -> Content | None:

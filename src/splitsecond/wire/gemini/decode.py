@@ -14,22 +14,20 @@ A function call comes in one piece, name and arguments; so it is one token, the 
 
 import msgspec
 
-from splitsecond.errors import Phase, ProviderFault, excerpt
-from splitsecond.events import Broken, Done, Event, Finish, Quiet, Token, TokenKind, Usage
+from splitsecond.events import Done, Event, Finish, Quiet, Token, TokenKind, Usage
 from splitsecond.service import Operation
 from splitsecond.wire.gemini.counts import shown_so_far, usage_of
 from splitsecond.wire.gemini.shapes import Candidate, Chunk, FunctionCall, Part, UsageMetadata
-from splitsecond.wire.lenient import is_json, mended
-from splitsecond.wire.refusals import HTML_HINT, Said, error_said, said_in
-from splitsecond.wire.sse import MAX_EVENT_BYTES, SseDecoder, SseEvent
+from splitsecond.wire.lenient import mended
+from splitsecond.wire.refusals import Said, error_said, said_in
+from splitsecond.wire.sse import SseEvent
+from splitsecond.wire.streaming import END_MARK, StreamDecoder
 
 _decode_chunk = msgspec.json.Decoder(Chunk).decode
 _decode_chunks = msgspec.json.Decoder(Chunk | list[Chunk]).decode
 
-_LEADING = b"\xef\xbb\xbf \t\r\n"
 _JSON_BEGINS = (b"{", b"[")
 _JSON_ENDS = (b"}", b"]")
-_END_MARK = b"[DONE]"  # not Gemini's, but some that speak its dialect send it
 _NO_REASON = (None, "", "FINISH_REASON_UNSPECIFIED")
 
 
@@ -38,67 +36,18 @@ def decoder(operation: Operation, stream: bool = True) -> "GeminiDecoder":
     return GeminiDecoder()
 
 
-class GeminiDecoder:
+class GeminiDecoder(StreamDecoder):
     """One answer's body in, events out. See `splitsecond.wire.dialect.Decoder`. Gemini sends no timings."""
 
+    json_begins = _JSON_BEGINS
+
     def __init__(self) -> None:
-        self.server_timings: dict[str, float] = {}
-        self._sse = SseDecoder()
-        self._begun = False
-        self._json: bytearray | None = None
-        self._json_at = 0
-        self._ended = False
-        self._chunks = 0
-        self._tokens = 0
+        super().__init__()
         self._counts_run = False  # the first token came with a count, so that later ones can be compared with it
         self._thoughts_shown = False
         self._blocked = False
         self._candidates: set[int] = set()
         self._finished: dict[int, str] = {}
-
-    def feed(self, data: bytes, at: int) -> list[Event]:
-        """The events that `data` completes. None after the end."""
-        out: list[Event] = []
-        if self._ended:
-            return out
-        if not self._begun:
-            data = data.lstrip(_LEADING)
-            self._begun = bool(data)
-            if data.startswith(_JSON_BEGINS):
-                self._json = bytearray()
-        if self._json is not None:
-            self._json += data
-            self._json_at = at
-            if len(self._json) > MAX_EVENT_BYTES:
-                self._break(at, out, "malformed", f"the body is longer than {MAX_EVENT_BYTES} bytes")
-        else:
-            self._feed_events(data, at, out)
-        return out
-
-    def close(self, at: int) -> list[Event]:
-        """The body ended: the last events, `Done` or `Broken` among them unless one was given before."""
-        out: list[Event] = []
-        if self._ended:
-            return out
-        if self._json is not None:
-            self._take_whole(bytes(self._json), at, out)
-            return out
-        cut = self._sse.unfinished
-        for event in self._sse.rest():
-            cut = event.data is not None and event.data.strip() != _END_MARK and not is_json(event.data)
-            if not cut:
-                self._take(event, at, out)
-        if not self._ended:
-            self._end(at, out, cut)
-        return out
-
-    def _feed_events(self, data: bytes, at: int, out: list[Event]) -> None:
-        for event in self._sse.feed(data):
-            self._take(event, at, out)
-            if self._ended:
-                return
-        if self._sse.overflow:
-            self._break(at, out, "malformed", f"an event is longer than {MAX_EVENT_BYTES} bytes")
 
     def _take(self, event: SseEvent, at: int, out: list[Event]) -> None:
         data = event.data
@@ -111,7 +60,7 @@ class GeminiDecoder:
         try:
             chunk = _decode_chunk(data)
         except (ValueError, RecursionError) as error:
-            if data.strip() in (b"", _END_MARK):
+            if data.strip() in (b"", END_MARK):
                 out.append(Quiet(at, "empty"))
                 return
             try:
@@ -188,7 +137,7 @@ class GeminiDecoder:
             self._finished[index] = reason
             out.append(Finish(at, reason, index))
 
-    def _end(self, at: int, out: list[Event], cut: bool) -> None:
+    def _end(self, at: int, out: list[Event], *, marker: bool = False, cut: bool = False) -> None:
         junk = self._sse.junk
         if junk.lstrip().startswith(_JSON_BEGINS):
             self._report(at, out, said_in(junk), junk)
@@ -205,13 +154,6 @@ class GeminiDecoder:
 
     def _report(self, at: int, out: list[Event], said: Said, data: bytes) -> None:
         self._break(at, out, "in_band_error", f"the provider put an error inside a 200: {said.message}", data)
-
-    def _break(self, at: int, out: list[Event], kind: str, message: str, data: bytes = b"") -> None:
-        self._ended = True
-        phase: Phase = "between tokens" if self._tokens else "first token"
-        hint = HTML_HINT if data.lstrip().startswith(b"<") else ""
-        fault = ProviderFault(message, kind=kind, phase=phase, status=200, excerpt=excerpt(data), hint=hint)
-        out.append(Broken(at, fault))
 
 
 def _piece(part: Part) -> tuple[TokenKind, str]:

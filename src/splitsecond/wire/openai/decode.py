@@ -15,19 +15,17 @@ from collections.abc import Sequence
 
 import msgspec
 
-from splitsecond.errors import Phase, ProviderFault, excerpt
-from splitsecond.events import Broken, Done, Event, Finish, Quiet, Token, TokenKind, Usage
+from splitsecond.events import Done, Event, Finish, Quiet, Token, TokenKind, Usage
 from splitsecond.service import Operation
-from splitsecond.wire.lenient import is_json, mended
+from splitsecond.wire.lenient import mended
 from splitsecond.wire.openai.shapes import Choice, Chunk, Delta, Function, Part
 from splitsecond.wire.openai.tally import UsageTally, timings_of, usage_times
-from splitsecond.wire.refusals import HTML_HINT, Said, error_said, said_in
-from splitsecond.wire.sse import MAX_EVENT_BYTES, SseDecoder, SseEvent
+from splitsecond.wire.refusals import Said, error_said, said_in
+from splitsecond.wire.sse import SseEvent
+from splitsecond.wire.streaming import END_MARK, StreamDecoder
 
 _decode_chunk = msgspec.json.Decoder(Chunk).decode
 
-_LEADING = b"\xef\xbb\xbf \t\r\n"  # a byte order mark, and the blank lines some send while a request waits
-_END_MARK = b"[DONE]"
 _HEARTBEATS = frozenset({"ping", "keepalive", "keep-alive", "heartbeat"})
 
 
@@ -36,44 +34,16 @@ def decoder(operation: Operation, stream: bool = True) -> "OpenAIDecoder":
     return OpenAIDecoder()
 
 
-class OpenAIDecoder:
+class OpenAIDecoder(StreamDecoder):
     """One answer's body in, events out. See `splitsecond.wire.dialect.Decoder`."""
 
     def __init__(self) -> None:
-        self.server_timings: dict[str, float] = {}
-        self._sse = SseDecoder()
-        self._begun = False
-        self._json: bytearray | None = None
-        self._json_at = 0
-        self._ended = False
-        self._chunks = 0
-        self._tokens = 0
+        super().__init__()
         self._running_count = False  # usage comes beside each token, the first included; else it is a total
         self._choices: set[int] = set()
         self._finished: dict[int, str] = {}
         self._tally = UsageTally()
         self._closed_by_usage = False
-
-    def feed(self, data: bytes, at: int) -> list[Event]:
-        """The events that `data` completes. None after the end."""
-        out: list[Event] = []
-        if self._ended:
-            return out
-        if not self._begun:
-            data = data.lstrip(_LEADING)
-            self._begun = bool(data)
-            if data.startswith(b"{"):
-                self._json = bytearray()
-        if self._json is not None:
-            self._json += data
-            self._json_at = at
-            if len(self._json) > MAX_EVENT_BYTES:
-                self._break(at, out, "malformed", f"the body is longer than {MAX_EVENT_BYTES} bytes")
-        elif (token := self._plain_token(data, at)) is not None:
-            out.append(token)
-        else:
-            self._feed_events(data, at, out)
-        return out
 
     def _plain_token(self, data: bytes, at: int) -> Token | None:
         """The token, where `data` is one whole event with nothing but the next piece of a text; else None.
@@ -100,31 +70,6 @@ class OpenAIDecoder:
         self._closed_by_usage = False
         return Token(at, text, "text", choice.index)
 
-    def close(self, at: int) -> list[Event]:
-        """The body ended: the last events, `Done` or `Broken` among them unless one was given before."""
-        out: list[Event] = []
-        if self._ended:
-            return out
-        if self._json is not None:
-            self._take_whole(bytes(self._json), at, out)
-            return out
-        cut = self._sse.unfinished
-        for event in self._sse.rest():
-            cut = event.data is not None and event.data.strip() != _END_MARK and not is_json(event.data)
-            if not cut:
-                self._take(event, at, out)
-        if not self._ended:
-            self._end(at, out, cut=cut)
-        return out
-
-    def _feed_events(self, data: bytes, at: int, out: list[Event]) -> None:
-        for event in self._sse.feed(data):
-            self._take(event, at, out)
-            if self._ended:
-                return
-        if self._sse.overflow:
-            self._break(at, out, "malformed", f"an event is longer than {MAX_EVENT_BYTES} bytes")
-
     def _take(self, event: SseEvent, at: int, out: list[Event]) -> None:
         data = event.data
         if data is None:
@@ -141,7 +86,7 @@ class OpenAIDecoder:
             chunk = _decode_chunk(data)
         except (ValueError, RecursionError) as error:
             word = data.strip()
-            if word == _END_MARK:
+            if word == END_MARK:
                 self._end(at, out, marker=True)
             elif not word:
                 out.append(Quiet(at, "empty"))
@@ -245,13 +190,6 @@ class OpenAIDecoder:
 
     def _report(self, at: int, out: list[Event], said: Said, data: bytes) -> None:
         self._break(at, out, "in_band_error", f"the provider put an error inside a 200: {said.message}", data)
-
-    def _break(self, at: int, out: list[Event], kind: str, message: str, data: bytes = b"") -> None:
-        self._ended = True
-        phase: Phase = "between tokens" if self._tokens else "first token"
-        hint = HTML_HINT if data.lstrip().startswith(b"<") else ""
-        fault = ProviderFault(message, kind=kind, phase=phase, status=200, excerpt=excerpt(data), hint=hint)
-        out.append(Broken(at, fault))
 
 
 def _only_choice(chunk: Chunk) -> Choice | None:

@@ -1,0 +1,106 @@
+"""What every decoder of an event stream does alike: tells what the body is, feeds it, and looks at its end.
+
+The first byte tells. A brace begins a plain JSON answer (asked for, or from a server that ignores streaming): it is
+kept, and decoded when it ends. All else goes through the SSE decoder, event by event, until one of them ends the
+stream; nothing after that is looked at. A dialect says what an event means, what a whole answer means, and what makes
+the end of a body a good one.
+"""
+
+from abc import ABC, abstractmethod
+
+from splitsecond.errors import Phase, ProviderFault, excerpt
+from splitsecond.events import Broken, Event, Token
+from splitsecond.wire.lenient import is_json
+from splitsecond.wire.refusals import HTML_HINT
+from splitsecond.wire.sse import MAX_EVENT_BYTES, SseDecoder, SseEvent
+
+LEADING = b"\xef\xbb\xbf \t\r\n"
+"""A byte order mark, and the blank lines that some send while a request waits."""
+END_MARK = b"[DONE]"
+"""OpenAI's; others whose dialect knows none send it too."""
+
+
+class StreamDecoder(ABC):
+    """One answer's body in, events out. See `splitsecond.wire.dialect.Decoder`."""
+
+    json_begins: tuple[bytes, ...] = (b"{",)
+    html_hint = HTML_HINT
+
+    def __init__(self) -> None:
+        self.server_timings: dict[str, float] = {}
+        self._sse = SseDecoder()
+        self._begun = False
+        self._json: bytearray | None = None
+        self._json_at = 0
+        self._ended = False
+        self._chunks = 0
+        self._tokens = 0
+
+    def feed(self, data: bytes, at: int) -> list[Event]:
+        """The events that `data` completes. None after the end."""
+        out: list[Event] = []
+        if self._ended:
+            return out
+        if not self._begun:
+            data = data.lstrip(LEADING)
+            self._begun = bool(data)
+            if data.startswith(self.json_begins):
+                self._json = bytearray()
+        if self._json is not None:
+            self._json += data
+            self._json_at = at
+            if len(self._json) > MAX_EVENT_BYTES:
+                self._break(at, out, "malformed", f"the body is longer than {MAX_EVENT_BYTES} bytes")
+        elif (token := self._plain_token(data, at)) is not None:
+            out.append(token)
+        else:
+            self._feed_events(data, at, out)
+        return out
+
+    def close(self, at: int) -> list[Event]:
+        """The body ended: the last events, `Done` or `Broken` among them unless one was given before."""
+        out: list[Event] = []
+        if self._ended:
+            return out
+        if self._json is not None:
+            self._take_whole(bytes(self._json), at, out)
+            return out
+        cut = self._sse.unfinished
+        for event in self._sse.rest():
+            cut = event.data is not None and event.data.strip() != END_MARK and not is_json(event.data)
+            if not cut:
+                self._take(event, at, out)
+        if not self._ended:
+            self._end(at, out, cut=cut)
+        return out
+
+    def _feed_events(self, data: bytes, at: int, out: list[Event]) -> None:
+        for event in self._sse.feed(data):
+            self._take(event, at, out)
+            if self._ended:
+                return
+        if self._sse.overflow:
+            self._break(at, out, "malformed", f"an event is longer than {MAX_EVENT_BYTES} bytes")
+
+    def _plain_token(self, data: bytes, at: int) -> Token | None:
+        """The token, where `data` is one whole event of the commonest kind, if a dialect has a quick way for it."""
+        return None
+
+    @abstractmethod
+    def _take(self, event: SseEvent, at: int, out: list[Event]) -> None:
+        """One event of the stream."""
+
+    @abstractmethod
+    def _take_whole(self, body: bytes, at: int, out: list[Event]) -> None:
+        """A plain JSON answer, or what came of it. Its tokens arrived when its last byte did (`_json_at`)."""
+
+    @abstractmethod
+    def _end(self, at: int, out: list[Event], *, marker: bool = False, cut: bool = False) -> None:
+        """The stream ended: by its end mark (`marker`), or with the body; `cut`: inside an event."""
+
+    def _break(self, at: int, out: list[Event], kind: str, message: str, data: bytes = b"") -> None:
+        self._ended = True
+        phase: Phase = "between tokens" if self._tokens else "first token"
+        hint = self.html_hint if data.lstrip().startswith(b"<") else ""
+        fault = ProviderFault(message, kind=kind, phase=phase, status=200, excerpt=excerpt(data), hint=hint)
+        out.append(Broken(at, fault))
