@@ -15,19 +15,17 @@ nothing. Blocks are parts of the one answer, so all tokens have index 0.
 
 import msgspec
 
-from splitsecond.errors import Phase, ProviderFault, excerpt
-from splitsecond.events import Broken, Done, Event, Finish, Quiet, Token, TokenKind
+from splitsecond.events import Done, Event, Finish, Quiet, Token, TokenKind
 from splitsecond.service import Operation
 from splitsecond.wire.anthropic.counts import Counts
 from splitsecond.wire.anthropic.shapes import Block, Delta, Happening, UsageShape
-from splitsecond.wire.lenient import is_json, mended
-from splitsecond.wire.refusals import HTML_HINT, Said, error_said, said_in
-from splitsecond.wire.sse import MAX_EVENT_BYTES, SseDecoder, SseEvent
+from splitsecond.wire.lenient import mended
+from splitsecond.wire.refusals import Said, error_said, said_in
+from splitsecond.wire.sse import SseEvent
+from splitsecond.wire.streaming import END_MARK, StreamDecoder
 
 _decode_happening = msgspec.json.Decoder(Happening).decode
 
-_LEADING = b"\xef\xbb\xbf \t\r\n"
-_END_MARK = b"[DONE]"  # not Anthropic's, but some that speak its dialect send it
 _NO_INPUT = (b"", b"{}", b"null")
 
 
@@ -36,64 +34,13 @@ def decoder(operation: Operation, stream: bool = True) -> "AnthropicDecoder":
     return AnthropicDecoder()
 
 
-class AnthropicDecoder:
+class AnthropicDecoder(StreamDecoder):
     """One answer's body in, events out. See `splitsecond.wire.dialect.Decoder`. Anthropic sends no timings."""
 
     def __init__(self) -> None:
-        self.server_timings: dict[str, float] = {}
-        self._sse = SseDecoder()
-        self._begun = False
-        self._json: bytearray | None = None
-        self._json_at = 0
-        self._ended = False
-        self._events = 0
-        self._tokens = 0
+        super().__init__()
         self._finished = ""
         self._counts = Counts()
-
-    def feed(self, data: bytes, at: int) -> list[Event]:
-        """The events that `data` completes. None after the end."""
-        out: list[Event] = []
-        if self._ended:
-            return out
-        if not self._begun:
-            data = data.lstrip(_LEADING)
-            self._begun = bool(data)
-            if data.startswith(b"{"):
-                self._json = bytearray()
-        if self._json is not None:
-            self._json += data
-            self._json_at = at
-            if len(self._json) > MAX_EVENT_BYTES:
-                self._break(at, out, "malformed", f"the body is longer than {MAX_EVENT_BYTES} bytes")
-        else:
-            self._feed_events(data, at, out)
-        return out
-
-    def close(self, at: int) -> list[Event]:
-        """The body ended: the last events, `Done` or `Broken` among them unless one was given before."""
-        out: list[Event] = []
-        if self._ended:
-            return out
-        if self._json is not None:
-            self._take_whole(bytes(self._json), at, out)
-            return out
-        cut = self._sse.unfinished
-        for event in self._sse.rest():
-            cut = event.data is not None and event.data.strip() != _END_MARK and not is_json(event.data)
-            if not cut:
-                self._take(event, at, out)
-        if not self._ended:
-            self._end(at, out, cut=cut)
-        return out
-
-    def _feed_events(self, data: bytes, at: int, out: list[Event]) -> None:
-        for event in self._sse.feed(data):
-            self._take(event, at, out)
-            if self._ended:
-                return
-        if self._sse.overflow:
-            self._break(at, out, "malformed", f"an event is longer than {MAX_EVENT_BYTES} bytes")
 
     def _take(self, event: SseEvent, at: int, out: list[Event]) -> None:
         data = event.data
@@ -106,7 +53,7 @@ class AnthropicDecoder:
             if event.name == "error":
                 self._report(at, out, said_in(data), data)
                 return
-            if data.strip() in (b"", _END_MARK):
+            if data.strip() in (b"", END_MARK):
                 out.append(Quiet(at, event.name or "empty"))
                 return
             try:
@@ -114,7 +61,7 @@ class AnthropicDecoder:
             except (ValueError, RecursionError):
                 self._break(at, out, "malformed", f"an event is not the JSON of one: {error}", data)
                 return
-        self._events += 1
+        self._chunks += 1
         kind = happening.type or event.name
         if kind == "content_block_delta" and happening.delta is not None:
             self._take_delta(happening.delta, at, out)
@@ -202,7 +149,7 @@ class AnthropicDecoder:
         if self._finished and not cut:
             self._ended = True
             out.append(Done(at, marker))
-        elif self._events or (cut and not junk):
+        elif self._chunks or (cut and not junk):
             how = "inside an event" if cut else "without a stop_reason"
             text = f"the answer ended {how} after {self._tokens} content events"
             self._break(at, out, "truncated", text + (" and message_stop" if marker else ""), junk)
@@ -214,10 +161,3 @@ class AnthropicDecoder:
     def _report(self, at: int, out: list[Event], said: Said, data: bytes) -> None:
         words = said.message or ", ".join(said.codes) or "without words"
         self._break(at, out, "in_band_error", f"the provider put an error inside a 200: {words}", data)
-
-    def _break(self, at: int, out: list[Event], kind: str, message: str, data: bytes = b"") -> None:
-        self._ended = True
-        phase: Phase = "between tokens" if self._tokens else "first token"
-        hint = HTML_HINT if data.lstrip().startswith(b"<") else ""
-        fault = ProviderFault(message, kind=kind, phase=phase, status=200, excerpt=excerpt(data), hint=hint)
-        out.append(Broken(at, fault))
