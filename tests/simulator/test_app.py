@@ -97,6 +97,42 @@ def test_completions_too() -> None:
     assert b"role" not in exchange.body
 
 
+def messages(fault: str = "", **fields: Any) -> tuple[Exchange, Record]:
+    return one(fault, path="/v1/messages", **{"max_tokens": 5, **fields})
+
+
+def test_anthropics_messages_too() -> None:
+    exchange, record = messages()
+    assert list(record.planned_ns) == planned(record, *[0.0] * 5)
+    assert exchange.headers[b"request-id"] == b"p-1"
+    first, *tokens, last = exchange.connection.written
+    assert (first[0], first[1].startswith(b"event: message_start\n")) == (record.arrived_ns, True)
+    assert [data.count(b"event: content_block_delta\n") for _, data in tokens] == [1] * 5
+    assert b'"stop_reason":"max_tokens"' in last[1]
+    assert b'"usage":{"input_tokens":13,"output_tokens":5}' in last[1]
+    assert last[1].endswith(b'event: message_stop\ndata: {"type":"message_stop"}\n\n')
+    exchange, _ = messages(stream=False, max_tokens=2)
+    assert exchange.json["content"] == [{"type": "text", "text": "A simulated"}]
+    assert exchange.json["usage"] == {"input_tokens": 13, "output_tokens": 2}
+
+
+def test_faults_in_anthropics_words() -> None:
+    assert b"message_stop" not in messages("no_done")[0].body
+    assert b'"output_tokens":10' in messages("wrong_usage")[0].body
+    broken = b'event: content_block_delta\ndata: {"type":"content_block_delta","index":0,"del\n\n'
+    assert broken in messages("malformed; after=2")[0].body
+    exchange, record = messages("error_event; after=2")
+    assert exchange.body.endswith(
+        b'event: error\ndata: {"type":"error","error":{"type":"api_error",'
+        b'"message":"the model failed while it answered (simulated)"}}\n\n'
+    )
+    assert len(record.actual_ns) == 2
+    assert messages("error_event", stream=False)[0].json["error"]["type"] == "api_error"
+    exchange, _ = messages("529; retry_after=7")
+    assert (exchange.status, exchange.json["error"]["type"]) == (529, "overloaded_error")
+    assert exchange.headers[b"retry-after"] == b"7"
+
+
 @pytest.mark.parametrize(
     ("fields", "tokens", "finish"),
     [

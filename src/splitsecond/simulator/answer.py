@@ -16,14 +16,14 @@ from splitsecond.simulator.faults import PlannedFault
 
 Outcome = Literal["complete", "cut", "error_event", "closed_by_client", "slow_reader", "abandoned"]
 
-MALFORMED = b'data: {"id":"chatcmpl-malformed","choices":[{"index":0,"del\n\n'
 DEFAULT_SECONDS = 2.0
 
 
 class Answer:
     """`tokens` are to be sent; `render` makes the bytes of one, `write` sends them (False: the client does not read).
 
-    `held`: keep all of it back, until `release`.
+    `error` and `malformed` are the bytes that the faults of these names send. `held`: keep all of it back, until
+    `release`.
     """
 
     def __init__(
@@ -35,6 +35,7 @@ class Answer:
         render: Callable[[int], bytes],
         write: Callable[[bytes], bool],
         error: bytes,
+        malformed: bytes,
         held: bool,
     ) -> None:
         self.tokens = tokens
@@ -46,6 +47,7 @@ class Answer:
         self._render = render
         self._write = write
         self._error = error
+        self._malformed = malformed
         self._hold = held or (fault is not None and fault.kind == "buffered")
         self._waiting: list[bytes] | None = []
         self._kind = fault.kind if fault else None
@@ -135,7 +137,7 @@ class Answer:
     def _strikes(self) -> bool:
         """The fault's moment has come. Whether that is the end."""
         if self._kind == "malformed":
-            self._put(MALFORMED, is_token=False)
+            self._put(self._malformed, is_token=False)
         elif self._kind == "error_event":
             self._put(self._error, is_token=False)
             self.end("error_event")

@@ -1,4 +1,4 @@
-"""The HTTP side: OpenAI's chat completions and completions, models, health and the truth, as raw ASGI.
+"""The HTTP side: what the `endpoints` are asked, models, health and the truth, as raw ASGI.
 
 One `SimulatedProvider` for each profile, with its own requests in flight, draws and faults; `Simulator` hands each
 request to the one whose port it came in by. Faults of the head are acted out here, those between tokens in `answer`.
@@ -13,17 +13,17 @@ import msgspec
 from splitsecond import clock
 from splitsecond.errors import Overloaded
 from splitsecond.pacing import Pacer
-from splitsecond.service import Operation
 from splitsecond.simulator import faults
 from splitsecond.simulator.answer import Answer
 from splitsecond.simulator.asked import Asked, Refusal, understand
 from splitsecond.simulator.connection import EXTENSION, Connection
+from splitsecond.simulator.endpoints import ENDPOINTS, Endpoint, Writer
 from splitsecond.simulator.feeds import feed_of
 from splitsecond.simulator.profile import Profile
 from splitsecond.simulator.truth import Record, Truth
 from splitsecond.simulator.words import token_text
-from splitsecond.wire.openai import Answer as Choice
-from splitsecond.wire.openai import StreamWriter, error_body, whole
+from splitsecond.wire import openai
+from splitsecond.wire.dialect import Answer as Choice
 
 Scope = Mapping[str, Any]
 Receive = Callable[[], Awaitable[Any]]
@@ -32,7 +32,6 @@ Headers = list[tuple[bytes, bytes]]
 
 MAX_BODY_BYTES = 32 << 20
 
-_OPERATIONS: Mapping[str, Operation] = {"/v1/chat/completions": "chat", "/v1/completions": "completions"}
 _EVENT_STREAM: Headers = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]
 _ERROR_TYPES: Mapping[int, str] = {429: "rate_limit_error", 500: "server_error", 503: "server_error"}
 _IN_STREAM_ERROR = ("the model failed while it answered (simulated)", "server_error", "simulated")
@@ -85,14 +84,14 @@ class SimulatedProvider:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         method, path = scope["method"], scope["path"]
-        operation = _OPERATIONS.get(path) if method == "POST" else None
+        endpoint = ENDPOINTS.get(path)
         try:
-            if operation is None:
-                await _respond(send, 200, self._page(method, path))
+            if endpoint is not None and method == "POST":
+                await self._complete(endpoint, scope, receive, send)
             else:
-                await self._complete(operation, scope, receive, send)
+                await _respond(send, 200, self._page(method, path))
         except Refusal as refusal:
-            await _refuse(send, refusal)
+            await _refuse(send, refusal, endpoint)
 
     def _page(self, method: str, path: str) -> bytes:
         match method, path:
@@ -109,7 +108,7 @@ class SimulatedProvider:
             case _:
                 raise Refusal(404, f"there is no {method} {path} here", code="unknown_url")
 
-    async def _complete(self, operation: Operation, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _complete(self, endpoint: Endpoint, scope: Scope, receive: Receive, send: Send) -> None:
         body = await _read(receive)
         if body is None:
             return
@@ -117,7 +116,7 @@ class SimulatedProvider:
         self._requests += 1
         asked = understand(
             self.profile,
-            operation,
+            endpoint,
             dict(scope["headers"]),
             body,
             number=self._requests,
@@ -148,8 +147,8 @@ class SimulatedProvider:
 
     async def _answer(self, asked: Asked, connection: Connection, send: Send) -> None:
         in_flight = self._in_flight
-        writer = StreamWriter(
-            asked.request.operation, asked.request.model, id=f"chatcmpl-{asked.number}", created=_created()
+        writer = asked.endpoint.dialect.StreamWriter(
+            asked.endpoint.operation, asked.request.model, id=asked.answer_id, created=_created()
         )
         answer = Answer(
             tokens=asked.output_tokens,
@@ -158,6 +157,7 @@ class SimulatedProvider:
             render=lambda index: writer.token(token_text(index)),
             write=connection.write_chunk,
             error=writer.error(*_IN_STREAM_ERROR),
+            malformed=asked.endpoint.malformed,
             held=not asked.request.stream,
         )
         try:
@@ -200,8 +200,8 @@ class SimulatedProvider:
         )
 
 
-async def _stream(asked: Asked, answer: Answer, writer: StreamWriter, connection: Connection, send: Send) -> None:
-    headers = [*_EVENT_STREAM, (b"x-request-id", asked.request_id.encode("latin-1"))]
+async def _stream(asked: Asked, answer: Answer, writer: Writer, connection: Connection, send: Send) -> None:
+    headers = [*_EVENT_STREAM, (asked.endpoint.id_header, asked.request_id.encode("latin-1"))]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     opening = writer.opening()
     if opening:
@@ -229,16 +229,17 @@ async def _whole(asked: Asked, answer: Answer, connection: Connection, send: Sen
     if outcome in ("closed_by_client", "abandoned"):
         connection.reset()
         return
-    body = whole(
-        asked.request.operation,
+    dialect = asked.endpoint.dialect
+    body = dialect.whole(
+        asked.endpoint.operation,
         asked.request.model,
         [Choice(text="".join(map(token_text, range(asked.output_tokens))), finish=asked.finish)],
         asked.usage(),
-        id=f"chatcmpl-{asked.number}",
+        id=asked.answer_id,
         created=_created(),
     )
     if outcome == "error_event":
-        body = error_body(200, *_IN_STREAM_ERROR)
+        body = dialect.error_body(200, *_IN_STREAM_ERROR)
     answer.stamp()
     half = body[: len(body) // 2]
     if outcome == "cut":
@@ -259,7 +260,8 @@ async def _start(send: Send, status: int, length: int, headers: Headers | None =
     await send({"type": "http.response.start", "status": status, "headers": [*fixed, *(headers or [])]})
 
 
-async def _refuse(send: Send, refusal: Refusal) -> None:
+async def _refuse(send: Send, refusal: Refusal, endpoint: Endpoint | None) -> None:
+    error_body = endpoint.dialect.error_body if endpoint else openai.error_body
     kind = _ERROR_TYPES.get(refusal.status, "invalid_request_error" if refusal.status < 500 else "server_error")
     retry: Headers = [] if refusal.retry_after is None else [(b"retry-after", b"%d" % refusal.retry_after)]
     await _respond(send, refusal.status, error_body(refusal.status, refusal.message, kind, refusal.code), retry)

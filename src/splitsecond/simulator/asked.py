@@ -6,12 +6,12 @@ import msgspec
 
 from splitsecond.errors import CallerFault
 from splitsecond.events import Usage
-from splitsecond.service import Operation
 from splitsecond.simulator import faults
+from splitsecond.simulator.endpoints import Endpoint
 from splitsecond.simulator.faults import PlannedFault
 from splitsecond.simulator.profile import Profile
 from splitsecond.simulator.words import count_tokens
-from splitsecond.wire.openai import ServerRequest, parse_request
+from splitsecond.wire.dialect import ServerRequest
 
 MAX_OUTPUT_TOKENS = 32_768
 MAX_ID_CHARACTERS = 200
@@ -19,7 +19,7 @@ DEFAULT_USAGE_FACTOR = 2.0
 
 
 class Refusal(Exception):
-    """A request that is answered with an HTTP error, in OpenAI's form. `retry_after` is in seconds."""
+    """A request that is answered with an HTTP error, in its dialect's form. `retry_after` is in seconds."""
 
     def __init__(self, status: int, message: str, *, code: str, retry_after: int | None = None) -> None:
         super().__init__(message)
@@ -35,6 +35,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     request_id: str
     number: int
     arrived_ns: int
+    endpoint: Endpoint
     request: ServerRequest
     prompt_tokens: int
     output_tokens: int
@@ -46,6 +47,11 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
         """The kind of fault that strikes it, or ""."""
         return self.fault.kind if self.fault else ""
 
+    @property
+    def answer_id(self) -> str:
+        """The id of its answer."""
+        return f"{self.endpoint.id_prefix}{self.number}"
+
     def usage(self) -> Usage:
         """What will be reported: the truth, unless the fault is `wrong_usage`."""
         output = self.output_tokens
@@ -56,7 +62,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 def understand(
     profile: Profile,
-    operation: Operation,
+    endpoint: Endpoint,
     headers: Mapping[bytes, bytes],
     body: bytes,
     *,
@@ -65,7 +71,7 @@ def understand(
 ) -> Asked:
     """The request in `body`, as `profile` would take it. Raises `Refusal` for one that it would not."""
     try:
-        request = parse_request(operation, body)
+        request = endpoint.dialect.parse_request(endpoint.operation, body)
         header = headers.get(faults.HEADER.encode())
         if header is not None:
             fault: PlannedFault | None = faults.from_header(header.decode("latin-1"))
@@ -90,8 +96,9 @@ def understand(
         request_id=given_id or f"{profile.name}-{number}",
         number=number,
         arrived_ns=arrived_ns,
+        endpoint=endpoint,
         request=request,
-        prompt_tokens=count_tokens(operation, request.prompt_text),
+        prompt_tokens=count_tokens(endpoint.operation, request.prompt_text),
         output_tokens=natural if natural is not None and ends_itself else limit,
         finish="stop" if ends_itself else "length",
         fault=fault,
