@@ -35,6 +35,10 @@ def bench(
     api_key_env: Annotated[
         str, typer.Option(metavar="VAR", help="The variable that holds its key.", rich_help_panel=TARGETS)
     ] = "",
+    dialect: Annotated[
+        str,
+        typer.Option(help="What it speaks: openai, anthropic, …", show_default="openai", rich_help_panel=TARGETS),
+    ] = "",
     name: Annotated[str, typer.Option(help="What reports call it.", rich_help_panel=TARGETS)] = "",
     header: Annotated[
         list[str] | None,
@@ -46,7 +50,8 @@ def bench(
             "-c",
             "--concurrency",
             metavar="N,N",
-            help="Requests kept under way. [default: 1,8,32]",
+            help="Requests kept under way.",
+            show_default="1,8,32",
             rich_help_panel=LOAD,
         ),
     ] = "",
@@ -68,19 +73,19 @@ def bench(
     ] = None,
     warmup: Annotated[
         int | None,
-        typer.Option(help="Warm-up requests for each block. [default: the concurrency]", rich_help_panel=LOAD),
+        typer.Option(help="Warm-up requests for each block.", show_default="the concurrency", rich_help_panel=LOAD),
     ] = None,
     blocks: Annotated[
         int | None,
         typer.Option(
-            help="Blocks for each row; those of all targets alternate. [default: up to 4]", rich_help_panel=LOAD
+            help="Blocks for each row; those of all targets alternate.", show_default="up to 4", rich_help_panel=LOAD
         ),
     ] = None,
     side_by_side: Annotated[
         bool, typer.Option("--side-by-side", help="Measure different hosts at the same time.", rich_help_panel=LOAD)
     ] = False,
     processes: Annotated[
-        int | None, typer.Option(help="Processes for one row, at most. [default: the cores]", rich_help_panel=LOAD)
+        int | None, typer.Option(help="Processes for one row, at most.", show_default="the cores", rich_help_panel=LOAD)
     ] = None,
     seed: Annotated[int, typer.Option(help="Decides arrivals, order and prompts.", rich_help_panel=LOAD)] = 0,
     input_tokens: Annotated[
@@ -114,7 +119,7 @@ def bench(
     ] = "",
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", help="The run's folder. [default: runs/ID]", rich_help_panel=RESULTS),
+        typer.Option(metavar="FOLDER", help="The run's folder.", show_default="runs/ID", rich_help_panel=RESULTS),
     ] = None,
     json: Annotated[
         str, typer.Option(metavar="FILE", help="The findings as JSON; - for standard output.", rich_help_panel=RESULTS)
@@ -159,7 +164,7 @@ def bench(
         extra=extra,
         seed=seed,
     )
-    endpoint = Endpoint.asked(base_url=base_url, model=model, name=name, api_key_env=api_key_env)
+    endpoint = Endpoint.asked(base_url=base_url, model=model, name=name, api_key_env=api_key_env, dialect=dialect)
     policies = parse_policies(policy or [])
     if policies and side_by_side:
         raise asking.wrong("--side-by-side", side_by_side, "no --policy with it, as that calls several hosts itself")

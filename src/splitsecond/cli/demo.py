@@ -12,7 +12,7 @@ OUTPUT_TOKENS = 64
 
 def demo(
     out: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="The run's folder. [default: runs/ID]", show_default=False)
+        Path | None, typer.Option(metavar="FOLDER", help="The run's folder.", show_default="runs/ID")
     ] = None,
     json: Annotated[str, typer.Option(metavar="FILE", help="The findings as JSON; - for standard output.")] = "",
 ) -> None:

@@ -20,6 +20,7 @@ def doctor(
     base_url: Annotated[str, typer.Option(metavar="URL", help="Any OpenAI-compatible endpoint.")] = "",
     model: Annotated[str, typer.Option(metavar="NAME", help="Its model.")] = "",
     api_key_env: Annotated[str, typer.Option(metavar="VAR", help="The variable that holds its key.")] = "",
+    dialect: Annotated[str, typer.Option(help="What it speaks: openai, anthropic, …", show_default="openai")] = "",
     levels: Annotated[str, typer.Option(metavar="N,N", help="Streams at once to measure at.")] = "1,8,32,128,256",
     streams: Annotated[
         bool, typer.Option("--streams", help="Time the corpus of adversarial streams and compare with its truth.")
@@ -39,7 +40,7 @@ def doctor(
     from splitsecond.report.checkup import accuracy_table, target_table
 
     check_json(json)
-    endpoint = Endpoint.asked(base_url=base_url, model=model, api_key_env=api_key_env)
+    endpoint = Endpoint.asked(base_url=base_url, model=model, api_key_env=api_key_env, dialect=dialect)
     asked = sorted(int(n) for n in asking.numbers(levels, "--levels", whole=True))
     console = Console(stderr=json == "-")
     result: dict[str, object] = {}

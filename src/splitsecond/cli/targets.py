@@ -4,16 +4,18 @@ provider/model       a provider of the catalogue, with the key from its environm
 sim/PROFILE          a simulated provider, started for the run in a process of its own
 engine/tiny          llama.cpp's server on a tiny model, started for the run
 --policy 'race(...)' a rule over any of these, timed like one of them
---base-url --model   any OpenAI-compatible endpoint
+--base-url --model   any OpenAI-compatible endpoint, or with --dialect one that speaks another dialect
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from urllib.parse import urlsplit
 
 import msgspec
 
+from splitsecond.catalog.provider import Auth
+from splitsecond.cli.asking import one_of
 from splitsecond.errors import CallerFault
 from splitsecond.policy.expression import parse
 from splitsecond.policy.expression import targets as policy_targets
@@ -22,9 +24,13 @@ from splitsecond.simulator.process import running
 from splitsecond.testing.engine.process import MODELS, EngineProcess
 from splitsecond.transport.exchange import Origin
 from splitsecond.upstream.spec import TargetSpec, Timeouts, api_key, from_catalog
+from splitsecond.upstream.target import DIALECTS
 
 SIMULATED = "sim/"
 ENGINE = "engine/"
+
+_AUTH: Mapping[str, Auth] = {"anthropic": "x-api-key", "gemini": "x-goog-api-key"}
+"""How the key is sent in each dialect whose makers do not send it as a bearer token."""
 
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,18 +40,28 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     model: str
     name: str = ""
     api_key_env: str = ""
+    dialect: str = "openai"
 
     @classmethod
-    def asked(cls, *, base_url: str, model: str, name: str = "", api_key_env: str = "") -> "Endpoint | None":
+    def asked(
+        cls, *, base_url: str, model: str, name: str = "", api_key_env: str = "", dialect: str = ""
+    ) -> "Endpoint | None":
         """The endpoint that options describe; None where they describe none. Raises `CallerFault` for half of one."""
-        options = {"--base-url": base_url, "--model": model, "--name": name, "--api-key-env": api_key_env}
+        options = {
+            "--base-url": base_url,
+            "--model": model,
+            "--name": name,
+            "--api-key-env": api_key_env,
+            "--dialect": dialect,
+        }
         if not any(options.values()):
             return None
         if missing := [option for option in ("--base-url", "--model") if not options[option]]:
             given = " and ".join(option for option, value in options.items() if value)
             raise CallerFault(f"{given} needs {' and '.join(missing)} with it", kind="bad_option")
         Origin.parse(base_url)
-        return cls(base_url=base_url, model=model, name=name, api_key_env=api_key_env)
+        spoken = one_of(dialect or "openai", "--dialect", tuple(DIALECTS))
+        return cls(base_url=base_url, model=model, name=name, api_key_env=api_key_env, dialect=spoken)
 
     def spec(self) -> TargetSpec:
         """Its spec; unless it has a `name`, it is called by its host and model."""
@@ -54,6 +70,8 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
             name=self.name or f"{host}/{self.model}",
             base_url=self.base_url,
             model=self.model,
+            dialect=self.dialect,
+            auth=_AUTH.get(self.dialect, "bearer"),
             api_key_env=(self.api_key_env,) if self.api_key_env else (),
         )
 
