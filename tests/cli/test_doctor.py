@@ -5,6 +5,7 @@ from tests.cli.conftest import Split
 from tests.cli.peer import Peer, answer
 
 from splitsecond.cli import self_check
+from splitsecond.simulator.process import Running
 from splitsecond.testing import streams
 
 
@@ -16,6 +17,26 @@ def test_a_target_that_works(split: Split, endpoint: list[str]) -> None:
     cold, warm = target["observations"]
     assert cold["tcp_ns"] > 0
     assert warm["reused"] is True
+
+
+def test_a_target_of_another_dialect(split: Split, simulated: Running) -> None:
+    at = ("--base-url", simulated.base_url, "--model", simulated.model)
+    ended = split("doctor", *at, "--dialect", "anthropic", "--json", "-")
+    assert ended.code == 0
+    assert [seen["finish_reason"] for seen in ended.json["targets"][0]["observations"]] == ["max_tokens"] * 2
+
+
+def test_the_key_goes_where_the_dialect_wants_it(split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_KEY", "my-secret-key")
+    refusal = answer(401, '{"type": "error", "error": {"type": "authentication_error", "message": "no"}}')
+    with Peer(lambda asked: refusal) as peer:
+        at = ("--base-url", peer.base_url, "--model", "m", "--api-key-env", "MY_KEY")
+        assert split("doctor", *at, "--dialect", "anthropic").code == 1
+        assert split("doctor", *at).code == 1
+    messages, chat = peer.asked
+    assert messages.headers["anthropic-version"] == "2023-06-01"
+    assert (messages.headers["x-api-key"], "authorization" in messages.headers) == ("my-secret-key", False)
+    assert (chat.headers["authorization"], "x-api-key" in chat.headers) == ("Bearer my-secret-key", False)
 
 
 def test_targets_that_do_not_work_say_why_beside_those_that_do(split: Split) -> None:

@@ -20,6 +20,8 @@ WRONG: list[tuple[tuple[object, ...], tuple[str, ...]]] = [
     (("bench", "--model", "m"), ("--model needs --base-url with it",)),
     (("bench", "--base-url", "http://127.0.0.1"), ("--base-url needs --model with it",)),
     (("bench", "sim/groq", "--api-key-env", "X"), ("--api-key-env needs --base-url and --model with it",)),
+    (("bench", "sim/groq", "--dialect", "openai"), ("--dialect needs --base-url and --model with it",)),
+    ((*SOMEWHERE, "--dialect", "latin"), ("--dialect: got 'latin', expected openai or anthropic or",)),
     (("bench", "--base-url", "127.0.0.1", "--model", "m"), ("cannot use the URL", "http or https", "https://HOST/v1")),
     (("bench", "--base-url", "http://x:99999", "--model", "m"), ("cannot use the URL 'http://x:99999'", "Port")),
     (("bench", "--base-url", "http://u:p@x", "--model", "m"), ("holds credentials", "Authorization header")),
