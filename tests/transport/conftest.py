@@ -1,11 +1,15 @@
 """Both event loops that the client must work on."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+import socket
+import sys
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 import pytest
 import uvloop
+
+from splitsecond.transport.kernel import ANCILLARY_BYTES, stamp_arrivals, stamping
 
 Run = Callable[[Coroutine[Any, Any, None]], None]
 
@@ -19,3 +23,18 @@ def run(request: pytest.FixtureRequest) -> Run:
             runner.run(asyncio.wait_for(story, 10))
 
     return to_the_end
+
+
+@pytest.fixture(autouse=True, scope="session")
+def stamped() -> Iterator[None]:
+    """Has the kernel stamp packets for all tests, and waits until it does: it takes some milliseconds to begin."""
+    with stamping(), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as both:
+        both.settimeout(10)
+        both.bind(("127.0.0.1", 0))
+        stamps = stamp_arrivals(both)
+        assert stamps is (sys.platform == "linux")
+        for _ in range(100_000 if stamps else 0):
+            both.sendto(b"x", both.getsockname())
+            if both.recvmsg(1, ANCILLARY_BYTES)[1]:
+                break
+        yield

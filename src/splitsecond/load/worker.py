@@ -48,6 +48,7 @@ from splitsecond.service import Service
 from splitsecond.timing.observation import Observation
 from splitsecond.timing.timeline import record_fault
 from splitsecond.transport.client import Client
+from splitsecond.transport.kernel import stamping
 from splitsecond.upstream.spec import TargetSpec
 from splitsecond.upstream.target import connect
 
@@ -203,7 +204,7 @@ def main(connect: Connect | None = None) -> None:
     _allow_many_connections()
     reports = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what else prints must not come between the reports
-    with Reports(reports) as out, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with stamping(), Reports(reports) as out, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(connect or gathering(), out.put))
 
 

@@ -9,6 +9,8 @@ read says so. TCP_INFO's layout is append-only (tcp(7), struct tcp_info), so a f
 import socket
 import struct
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 _LINUX = sys.platform == "linux"
 # Python 3.11 has no name for it. 35 is the option of the native struct timespec on every architecture but
@@ -35,6 +37,18 @@ def stamp_arrivals(sock: socket.socket) -> bool:
     except OSError:  # a kernel or sandbox that does not know it: the clock stands in, and each read says so
         return False
     return True
+
+
+@contextmanager
+def stamping() -> Iterator[None]:
+    """While it is open the kernel stamps all packets, so that a connection's first ones have their stamp too.
+
+    Linux stamps while at least one socket of the host asks for it, and takes some milliseconds to begin. Without this
+    a client whose connections come one after another would make it begin anew for each.
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        stamp_arrivals(asking)
+        yield
 
 
 def rtt_ns(sock: socket.socket) -> int | None:
