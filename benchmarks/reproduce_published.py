@@ -12,10 +12,11 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from splitsecond.analysis.findings import ConditionFindings, Run
+from splitsecond.analysis.wording import SIMULATED
 from splitsecond.cli.demo import PROVIDERS
 from splitsecond.cli.measuring import measure, new_run_id
 from splitsecond.cli.results import Output
-from splitsecond.cli.targets import SIMULATED, resolve
+from splitsecond.cli.targets import resolve
 from splitsecond.load.plan import Load, make_plan
 from splitsecond.load.workload import Workload
 from splitsecond.simulator.profile import Row, load

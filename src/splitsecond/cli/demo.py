@@ -23,9 +23,10 @@ def demo(
     """
     from contextlib import ExitStack
 
+    from splitsecond.analysis.wording import ENGINE, SIMULATED
     from splitsecond.cli.measuring import measure, new_run_id
     from splitsecond.cli.results import Output
-    from splitsecond.cli.targets import ENGINE, SIMULATED, resolve
+    from splitsecond.cli.targets import resolve
     from splitsecond.load.plan import Load, make_plan
     from splitsecond.load.workload import Workload
     from splitsecond.testing.engine.process import INSTALL, NOT_INSTALLED, available

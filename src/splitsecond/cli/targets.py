@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from splitsecond.analysis.wording import ENGINE, SIMULATED
 from splitsecond.catalog.provider import Auth
 from splitsecond.cli.asking import one_of
 from splitsecond.errors import CallerFault
@@ -25,9 +26,6 @@ from splitsecond.testing.engine.process import MODELS, EngineProcess
 from splitsecond.transport.exchange import Origin
 from splitsecond.upstream.spec import TargetSpec, Timeouts, api_key, from_catalog
 from splitsecond.upstream.target import DIALECTS
-
-SIMULATED = "sim/"
-ENGINE = "engine/"
 
 _AUTH: Mapping[str, Auth] = {"anthropic": "x-api-key", "gemini": "x-goog-api-key"}
 """How the key is sent in each dialect whose makers do not send it as a bearer token."""
