@@ -15,11 +15,25 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Literal, Protocol, Self
 
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, field
 
 from splitsecond.events import Event
 
-Operation = Literal["chat", "completions"]
+Operation = Literal["chat", "completions", "embeddings"]
+
+
+class Notes(Struct, kw_only=True):
+    """What those who served a call have to say of it, beside the answer: the only part of a call that changes.
+
+    `attempts`: how many requests went to targets so far. `cache`: "hit", "shared" (with an identical call under way),
+    "miss", or "" where no cache stood in the way. `chosen`: why a policy chose the target that answers, in a few words.
+    `dropped`: what of the request could not be carried over to the target's dialect, and was left out.
+    """
+
+    attempts: int = 0
+    cache: str = ""
+    chosen: str = ""
+    dropped: list[str] = []
 
 
 class Call(Struct, frozen=True, kw_only=True):
@@ -29,6 +43,11 @@ class Call(Struct, frozen=True, kw_only=True):
     unchanged, unknown fields included) or a plain Python value. `due_ns` is when the schedule wanted it to leave and
     `start_ns` when the call came in; both monotonic, 0 where there is none. `deadline_ns` is absolute; None: no
     deadline.
+
+    `stream`: the client wants the answer as a stream (a target may stream it to us either way). `watched`: whoever asks
+    reads both the events of the reply and its bytes. `client`: whose call it is, so that what one client asked is never
+    shown to another. `hints`: what the client said beside the request, by the names that policies know
+    ("complexity", "task", "region", "cache"). `notes` is shared by all copies of a call.
     """
 
     id: str
@@ -37,6 +56,11 @@ class Call(Struct, frozen=True, kw_only=True):
     due_ns: int = 0
     start_ns: int = 0
     deadline_ns: int | None = None
+    stream: bool = True
+    watched: bool = False
+    client: str = ""
+    hints: Mapping[str, str] = {}
+    notes: Notes = field(default_factory=Notes)
 
 
 class Reply(Protocol):
@@ -63,7 +87,8 @@ class Reply(Protocol):
     async def read(self) -> bytes:
         """The bytes of the body that came since the last `read`, as they came; b"" after the last of a whole answer.
 
-        Raises the `Fault` that broke the answer, after all that came before it. Who reads bytes reads no events.
+        Raises the `Fault` that broke the answer, after all that came before it. Who reads bytes reads no events, unless
+        the call is `watched`.
         """
         ...
 

@@ -17,7 +17,6 @@ class OneRoute:
     """Stands for `Routes`: a single model, "fast"."""
 
     def __init__(self, service: Service) -> None:
-        self.attempts: dict[str, int] = {}
         self._service = service
 
     def names(self, key: ClientKey | None) -> list[str]:

@@ -125,11 +125,7 @@ class Gateway:
         request = asked.read(await self._body(visit))
         service = self._routes.service(request.model, key)
         call = Call(id=f"req-{uuid.uuid4().hex}", operation=operation, body=request.body, start_ns=visit.start_ns)
-        self._routes.attempts[call.id] = 0
-        try:
-            await _while_there(visit, self._serve(visit, request, call, service))
-        finally:
-            del self._routes.attempts[call.id]
+        await _while_there(visit, self._serve(visit, request, call, service))
 
     async def _body(self, visit: Visit) -> bytes:
         limit = self._max_body_bytes
@@ -170,7 +166,7 @@ class Gateway:
         waited_ms = (clock.now_ns() - visit.start_ns) / clock.NS_PER_MS
         return [
             (b"x-request-id", call.id.encode()),
-            (b"x-splitsecond-attempts", str(self._routes.attempts[call.id]).encode()),
+            (b"x-splitsecond-attempts", str(call.notes.attempts).encode()),
             (b"server-timing", b"ttft;dur=%.3f" % waited_ms),
         ]
 

@@ -13,7 +13,7 @@ import msgspec
 from splitsecond.errors import CallerFault
 from splitsecond.gateway.settings import ClientKey, Settings
 from splitsecond.policy.expression import build
-from splitsecond.service import Call, Reply, Service
+from splitsecond.service import Service
 from splitsecond.transport.client import Client
 from splitsecond.upstream.attempt import Observer
 from splitsecond.upstream.target import connect
@@ -24,10 +24,9 @@ LONGEST_MODEL = 256
 
 
 class Routes:
-    """The services of `settings`. `attempts`: how often each call under way was sent to a target so far."""
+    """The services of `settings`."""
 
     def __init__(self, settings: Settings, observer: Observer, client: Client) -> None:
-        self.attempts: dict[str, int] = {}
         self._settings = settings
         self._observer = observer
         self._client = client
@@ -58,7 +57,7 @@ class Routes:
 
     def _target(self, name: str) -> Service:
         settings = self._settings
-        target = connect(
+        return connect(
             settings.spec(name),
             self._observer,
             environment=settings.environment,
@@ -66,7 +65,6 @@ class Routes:
             attempts=self._numbers,
             raw=True,
         )
-        return _Counted(target, self.attempts)
 
     def _unknown(self, model: str, key: ClientKey | None) -> CallerFault:
         routes = self.names(key)
@@ -76,22 +74,6 @@ class Routes:
             status=404,
             hint=f"Routes: {', '.join(routes)}." if routes else 'Name a target as "provider/model".',
         )
-
-
-class _Counted:
-    """A target that counts its attempts for each call."""
-
-    def __init__(self, target: Service, attempts: dict[str, int]) -> None:
-        self._target = target
-        self._attempts = attempts
-
-    def __repr__(self) -> str:
-        return repr(self._target)
-
-    async def __call__(self, call: Call) -> Reply:
-        if call.id in self._attempts:
-            self._attempts[call.id] += 1
-        return await self._target(call)
 
 
 class Model(msgspec.Struct, frozen=True):

@@ -26,6 +26,7 @@ from splitsecond.policy.limit import limit
 from splitsecond.policy.race import race
 from splitsecond.policy.retry import retry
 from splitsecond.policy.settings import Setting, count, duration, length, setting_text, share, written
+from splitsecond.policy.standing import Standing
 from splitsecond.service import Service
 
 LONGEST = 4000
@@ -46,37 +47,66 @@ class TargetName(Struct, frozen=True):
 
 
 class Rule(Struct, frozen=True):
-    """A policy over branches, with the settings that were written, in their order."""
+    """A policy over branches, with the settings that were written, in their order.
+
+    `named` holds the branches that were given by name, as in ``by_complexity(simple="a/x", complex="b/x")``.
+    """
 
     policy: str
     branches: "tuple[Expression, ...]"
     settings: tuple[tuple[str, Setting], ...] = ()
+    named: "tuple[tuple[str, Expression], ...]" = ()
 
     def __repr__(self) -> str:
-        return written(self.policy, self.branches, **dict(self.settings))
+        return written(self.policy, self.branches, dict(self.named), **dict(self.settings))
+
+    @property
+    def parts(self) -> "tuple[Expression, ...]":
+        """All branches."""
+        return (*self.branches, *(branch for _, branch in self.named))
 
 
 Expression = TargetName | Rule
 
 
 class Form(Struct, frozen=True, kw_only=True):
-    """How a policy is written: what makes it, how many branches, which settings, and which of those it must have."""
+    """How a policy is written: what makes it, how many branches, which settings, and which of those it must have.
+
+    `least` and `most` count the branches without a name. `named`: the branches that may be given by name; None: any
+    name that is no setting's. `needs`: one of these settings or named branches at least.
+    `alternatives`: any of its branches may answer any call, so that one which is down can be left out.
+    `live`: `make` gets ``standing=``, the `Standing` of all targets, and ``names=``, for each branch without a name the
+    names of the targets in it.
+    """
 
     make: Callable[..., Service]
     example: str
     least: int
     most: int | None = None
+    named: tuple[str, ...] | None = ()
     settings: Mapping[str, Reader] = {}
     needs: tuple[str, ...] = ()
-    """One of these at least."""
+    alternatives: bool = False
+    live: bool = False
 
 
 POLICIES: Mapping[str, Form] = {
-    "race": Form(make=race, example='race("a/x", "b/x")', least=2),
+    "race": Form(alternatives=True, make=race, example='race("a/x", "b/x")', least=2),
     "hedge": Form(
-        make=hedge, example='hedge("a/x", "b/x", extra_load=0.05)', least=2, most=2, settings={"extra_load": share}
+        alternatives=True,
+        make=hedge,
+        example='hedge("a/x", "b/x", extra_load=0.05)',
+        least=2,
+        most=2,
+        settings={"extra_load": share},
     ),
-    "fallback": Form(make=fallback, example='fallback("a/x", "b/x", ttft="2s")', least=2, settings={"ttft": duration}),
+    "fallback": Form(
+        alternatives=True,
+        make=fallback,
+        example='fallback("a/x", "b/x", ttft="2s")',
+        least=2,
+        settings={"ttft": duration},
+    ),
     "deadline": Form(
         make=deadline,
         example='deadline("a/x", total="10s", ttft="2s")',
@@ -120,16 +150,27 @@ def parse(text: str) -> Expression:
     return _Reading(line, begin).expression(tree.body, 1)
 
 
-def build(expression: Expression, target: Callable[[str], Service]) -> Service:
-    """The service that `expression` describes; `target` gives the service of each name, and is asked once for each."""
+def build(expression: Expression, target: Callable[[str], Service], standing: Standing | None = None) -> Service:
+    """The service that `expression` describes; `target` gives the service of each name, and is asked once for each.
+
+    `standing`: how the targets stand, which the policies choose by and each attempt is guarded by. It must be told of
+    each observation. None: nothing is guarded, and policies that choose by it begin with nothing known.
+    """
     services = {name: target(name) for name in targets(expression)}
+    known = standing or Standing()
 
-    def made(part: Expression) -> Service:
+    def made(part: Expression, others: frozenset[str]) -> Service:
         if isinstance(part, TargetName):
-            return services[part.name]
-        return POLICIES[part.policy].make(*map(made, part.branches), **dict(part.settings))
+            service = services[part.name]
+            return service if standing is None else standing.guard(part.name, service, others | {part.name})
+        form = POLICIES[part.policy]
+        stands_for = form.alternatives or len(part.parts) == 1
+        given = others | frozenset(targets(part)) if form.alternatives else others if stands_for else frozenset[str]()
+        live = {"standing": known, "names": [targets(branch) for branch in part.branches]} if form.live else {}
+        named = {name: made(branch, given) for name, branch in part.named}
+        return form.make(*(made(branch, given) for branch in part.branches), **named, **dict(part.settings), **live)
 
-    return made(expression)
+    return made(expression, frozenset())
 
 
 def targets(expression: Expression) -> list[str]:
@@ -141,7 +182,7 @@ def _names(expression: Expression) -> Iterator[str]:
     if isinstance(expression, TargetName):
         yield expression.name
     else:
-        for branch in expression.branches:
+        for branch in expression.parts:
             yield from _names(branch)
 
 
@@ -180,18 +221,27 @@ class _Reading:
             words = f"{policy} has {given} branch{'es' * (given != 1)}, expected {expected}"
             raise self._wrong(node, words, f"Write it as {form.example}.")
         branches = tuple(self.expression(branch, depth + 1) for branch in node.args)
-        settings = tuple(self._setting(keyword, policy, form) for keyword in node.keywords)
-        for number, (name, _) in enumerate(settings):
-            if name in dict(settings[:number]):
-                raise self._wrong(node.keywords[number], f"{name} is given twice", "")
-        if form.needs and not any(name in form.needs for name, _ in settings):
+        settings: list[tuple[str, Setting]] = []
+        named: list[tuple[str, Expression]] = []
+        names: set[str] = set()
+        for keyword in node.keywords:
+            name = keyword.arg or "**"
+            if name in names:
+                raise self._wrong(keyword, f"{name} is given twice", "")
+            names.add(name)
+            if _is_branch(name, form):
+                named.append((name, self.expression(keyword.value, depth + 1)))
+            else:
+                settings.append(self._setting(keyword, policy, form))
+        if form.needs and not names & set(form.needs):
             raise self._wrong(node, f"{policy} needs {' or '.join(form.needs)}", f"Write it as {form.example}.")
-        return Rule(policy, branches, settings)
+        return Rule(policy, branches, tuple(settings), tuple(named))
 
     def _setting(self, keyword: ast.keyword, policy: str, form: Form) -> tuple[str, Setting]:
         name = keyword.arg or "**"
         if name not in form.settings:
-            hint = _nearest(name, form.settings) if form.settings else f"Write it as {form.example}."
+            known = {**form.settings, **dict.fromkeys(form.named or ())}
+            hint = _nearest(name, known) if known else f"Write it as {form.example}."
             raise self._wrong(keyword, f"{policy} has no setting {name}", hint)
         value = _literal(keyword.value)
         if value is None:
@@ -209,6 +259,11 @@ class _Reading:
     def _text(self, node: ast.expr) -> str:
         text = self._bytes[node.col_offset : node.end_col_offset].decode()
         return text if len(text) <= 40 else text[:39] + "…"
+
+
+def _is_branch(name: str, form: Form) -> bool:
+    """Whether the keyword `name` gives a branch."""
+    return name.isidentifier() and name not in form.settings if form.named is None else name in form.named
 
 
 def _literal(node: ast.expr) -> Setting | None:

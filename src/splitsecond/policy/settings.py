@@ -7,7 +7,7 @@ so there is one reader for each sort of setting. Readers raise `CallerFault` wit
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from splitsecond.clock import NS_PER_MS, NS_PER_S
 from splitsecond.errors import CallerFault
@@ -50,10 +50,15 @@ def length(name: str, value: object) -> int:
     return _whole(name, value, 0)
 
 
-def written(policy: str, branches: Sequence[object], **settings: Setting | None) -> str:
-    """The expression of a policy: its name, its branches, and those settings that are not None."""
-    given = {name: value for name, value in settings.items() if value is not None}
-    words = [*map(repr, branches), *(f"{name}={setting_text(value)}" for name, value in given.items())]
+def written(
+    policy: str, branches: Sequence[object], named: Mapping[str, object] | None = None, **settings: Setting | None
+) -> str:
+    """The expression of a policy: its name, its branches, those given by name, and the settings that are not None."""
+    words = [
+        *map(repr, branches),
+        *(f"{name}={branch!r}" for name, branch in (named or {}).items()),
+        *(f"{name}={setting_text(value)}" for name, value in settings.items() if value is not None),
+    ]
     return f"{policy}({', '.join(words)})"
 
 

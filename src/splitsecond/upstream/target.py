@@ -95,6 +95,7 @@ class Target:
         """Sends the call. Returns when the first token has arrived or the answer ended well; raises `Fault`."""
         spec = self._spec
         encoded = self._dialect.encode(call, spec.model, self._quirks)
+        call.notes.attempts += 1
         identity = f"{call.id}.{next(self._attempts)}"
         attempt = Attempt(
             target=spec.name,

@@ -1,0 +1,25 @@
+"""What is known of a target before it is asked: whose key it takes, where it is, how much it reads, what it costs.
+
+Policies know no provider; whoever puts a gateway together tells them this much, from the catalogue and configuration.
+"""
+
+from msgspec import Struct
+
+
+class Facts(Struct, frozen=True, kw_only=True):
+    """Of one target. None, or an empty text: not known.
+
+    `provider`: two targets of one provider share what makes it slow. `account`: whose key; targets of one account share
+    its rate limits and its refusals. `region`: where it runs ("eu", "us-east"); "" may be anywhere.
+    `context_tokens`: the longest prompt and answer together. Prices are US dollars for a million tokens; `cached_usd`
+    is that of input tokens from the provider's prompt cache. `prefill`: it goes on from the beginning of an answer.
+    """
+
+    provider: str = ""
+    account: str = ""
+    region: str = ""
+    context_tokens: int | None = None
+    input_usd: float | None = None
+    cached_usd: float | None = None
+    output_usd: float | None = None
+    prefill: bool = False
