@@ -25,6 +25,7 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     `base_url` may hold `{NAME}`, which is filled from the environment variable NAME (an account's own address).
     `api_key_env`: the variables that hold its key, in the order in which they are tried; empty: it takes no key.
     `auth`: how the key is sent (see `Auth`).
+    `default_model`: a chat model that most keys may use, for where nobody named one; "": there is none.
     `checked`: the day on which address and names were last checked against `source`.
     """
 
@@ -36,6 +37,7 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     auth: Auth = "bearer"
     headers: dict[str, str] = {}
     quirks: dict[str, Any] = {}
+    default_model: str = ""
     source: str = ""
     checked: str = ""
 
