@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from tests.analysis.made import MS, failure, request
 
-from splitsecond.analysis.slo import USES, Slo, parse_slo
+from splitsecond.analysis.slo import Slo, parse_slo
 from splitsecond.analysis.steady import Windows
 from splitsecond.errors import CallerFault
+from splitsecond.timing.uses import USES
 
 ONE_SECOND = Windows(np.array([0]), np.array([1000 * MS]))
 

@@ -5,8 +5,8 @@ from typing import Any
 from tests.analysis.made import row
 
 from splitsecond.analysis.findings import ConditionFindings, Goodput, Spread
-from splitsecond.analysis.slo import USES
 from splitsecond.analysis.verdicts import verdicts
+from splitsecond.timing.uses import USES
 
 
 def judged(p95: float | None, concurrency: int | None = 1, use: str = "voice", **changes: Any) -> ConditionFindings:

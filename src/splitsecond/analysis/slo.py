@@ -14,16 +14,7 @@ from splitsecond.analysis.findings import Goodput
 from splitsecond.analysis.steady import Windows, per_second
 from splitsecond.errors import CallerFault
 from splitsecond.timing.observation import Observation
-
-USES: dict[str, float] = {
-    "edge": 100.0,
-    "translation": 200.0,
-    "voice": 300.0,
-    "completion": 500.0,
-    "chat": 3000.0,
-    "batch": 10_000.0,
-}
-"""Time to first token in ms that each use bears at p95."""
+from splitsecond.timing.uses import USES
 
 GOOD: dict[str, float] = {"chat": 1000.0}
 """Where a use is borne at one limit but good only below another."""
