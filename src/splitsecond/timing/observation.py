@@ -45,6 +45,8 @@ class Observation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     `lag_*`: how long arrived bytes waited until we looked at them; the instrument's own lateness. `kernel_time`: the
     arrivals are kernel receive timestamps; otherwise they are the clock at the top of the read callback.
     `max_read_tokens`: the most content events that came out of one read (a burst, or we were late).
+
+    `streamed`: the answer was asked for as a stream. Where not, its first token is all of it.
     """
 
     id: str
@@ -54,6 +56,7 @@ class Observation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     role: Role = "measured"
     outcome: Outcome = "ok"
     fault: FaultRecord | None = None
+    streamed: bool = True
 
     due_ns: int = 0
     start_ns: int = 0
