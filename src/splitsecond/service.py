@@ -92,6 +92,14 @@ class Reply(Protocol):
         """
         ...
 
+    def arrived(self) -> list[Event]:
+        """The events that came and were not read yet, without waiting; the last is `Done` or `Broken`.
+
+        Of a `watched` call they hold all that the bytes which `read` gave have brought: who wants both reads bytes, then
+        takes the events.
+        """
+        ...
+
     async def aclose(self) -> None:
         """Done with it. Before its end this closes the provider's connection at once. Calling it again does nothing."""
         ...

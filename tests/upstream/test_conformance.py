@@ -4,11 +4,12 @@ import asyncio
 from collections.abc import Callable, Sequence
 from itertools import count
 
+import msgspec
 import pytest
 from tests.upstream.scripted_client import ScriptedClient, ScriptedExchange
 
 from splitsecond import clock
-from splitsecond.service import Call
+from splitsecond.service import Call, Reply, Service
 from splitsecond.testing.conformance import Subject, check_service
 from splitsecond.testing.fake_service import Script
 from splitsecond.testing.virtual_time import run_virtual
@@ -69,11 +70,21 @@ def _steps(script: Script, exchange: ScriptedExchange) -> list[tuple[float, Call
     return [*steps, (end, exchange.finish), (end, exchange.end)]
 
 
-def test_the_contract_is_kept() -> None:
+def _watched(service: Service) -> Service:
+    """`service`, each of whose calls is watched: of a raw target the events are had no other way."""
+
+    async def watched(call: Call) -> Reply:
+        return await service(msgspec.structs.replace(call, watched=True))
+
+    return watched
+
+
+@pytest.mark.parametrize("raw", [False, True])
+def test_the_contract_is_kept(raw: bool) -> None:
     def make(script: Script) -> Subject:
         client = PlayingClient(script)
-        target = connect(SPEC, lambda observation: None, environment={}, client=client.as_client())
-        return Subject(target, lambda: client.left_open)
+        target = connect(SPEC, lambda observation: None, environment={}, client=client.as_client(), raw=raw)
+        return Subject(_watched(target) if raw else target, lambda: client.left_open)
 
     check_service(make)
 

@@ -8,27 +8,31 @@ from tests.upstream.scripted_client import ScriptedClient, ScriptedExchange
 
 from splitsecond import clock
 from splitsecond.errors import NetworkFault, ProviderFault, TimedOut
+from splitsecond.events import Broken, Done, Finish, Quiet, Token
 from splitsecond.service import Call
 from splitsecond.testing.virtual_time import run_virtual
 from splitsecond.timing.observation import Observation
 from splitsecond.upstream.attempt import Attempt
 from splitsecond.upstream.spec import TargetSpec, Timeouts
 from splitsecond.upstream.target import connect
-from splitsecond.upstream.unread import FULL_BYTES
+from splitsecond.upstream.unread import FULL_BYTES, HELD_BYTES
 
 ROLE = b'data: {"choices":[{"index":0,"delta":{"role":"assistant"}}]}\n\n'
 WORD = b'data: {"choices":[{"index":0,"delta":{"content":"one"}}]}\n\n'
 END = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
 
 
-def play(act: Callable[["asyncio.Task[Attempt]", ScriptedExchange], Awaitable[None]]) -> list[Observation]:
+def play(
+    act: Callable[["asyncio.Task[Attempt]", ScriptedExchange], Awaitable[None]], *, watched: bool = False
+) -> list[Observation]:
     seen: list[Observation] = []
 
     async def main() -> None:
         client = ScriptedClient()
         spec = TargetSpec(name="x/m", base_url="http://x.test/v1", model="m", timeouts=Timeouts(stall_ms=1000))
         target = connect(spec, seen.append, environment={}, client=client.as_client(), raw=True)
-        calling = asyncio.get_running_loop().create_task(target(Call(id="c", body={}, start_ns=clock.now_ns())))
+        call = Call(id="c", body={}, start_ns=clock.now_ns(), watched=watched)
+        calling = asyncio.get_running_loop().create_task(target(call))
         exchange = await client.exchange()
         exchange.head()
         await act(calling, exchange)
@@ -115,3 +119,66 @@ def test_an_empty_answer_is_told_at_once() -> None:
         assert await reply.read() == b""
 
     assert len(play(act)) == 1
+
+
+def test_of_a_watched_call_both_are_kept_and_each_is_read_once() -> None:
+    async def act(calling: "asyncio.Task[Attempt]", exchange: ScriptedExchange) -> None:
+        exchange.body(ROLE + WORD)
+        reply = await calling
+        assert await reply.read() == ROLE + WORD
+        assert [type(event) for event in reply.arrived()] == [Quiet, Token]
+        assert reply.arrived() == []
+        exchange.body(WORD)
+        assert isinstance(await anext(reply), Token)
+        assert await reply.read() == WORD
+        exchange.body(END)
+        exchange.end()
+        assert [type(event) async for event in reply] == [Finish, Done]
+        assert await reply.read() == END
+        assert await reply.read() == b""
+
+    assert play(act, watched=True)[0].ok
+
+
+def test_who_reads_only_the_events_of_a_watched_call_is_not_stopped() -> None:
+    async def act(calling: "asyncio.Task[Attempt]", exchange: ScriptedExchange) -> None:
+        exchange.body(WORD)
+        reply = await calling
+        for _ in range(3):
+            exchange.body(WORD * (FULL_BYTES // len(WORD) + 1))
+        exchange.body(END)
+        exchange.end()
+        assert exchange.holds == []
+        assert sum(isinstance(event, Token) for event in [event async for event in reply]) > 3 * FULL_BYTES // len(WORD)
+        assert len(await reply.read()) > 3 * FULL_BYTES
+
+    assert play(act, watched=True)[0].ok
+
+
+def test_a_watched_answer_that_nobody_reads_is_broken_off() -> None:
+    async def act(calling: "asyncio.Task[Attempt]", exchange: ScriptedExchange) -> None:
+        exchange.body(WORD)
+        reply = await calling
+        exchange.body(WORD * (HELD_BYTES // len(WORD) + 1))
+        assert isinstance([event async for event in reply][-1], Broken)
+        assert len(await reply.read()) > HELD_BYTES
+        with pytest.raises(ProviderFault, match="were not read"):
+            await reply.read()
+
+    assert play(act, watched=True)[0].outcome == "failed"
+
+
+def test_who_only_waits_for_the_end_is_not_held_back_by_the_bytes() -> None:
+    async def act(calling: "asyncio.Task[Attempt]", exchange: ScriptedExchange) -> None:
+        exchange.body(WORD)
+        reply = await calling
+        exchange.body(WORD * (FULL_BYTES // len(WORD) + 1))
+        assert exchange.holds == ["pause"]
+        ending = asyncio.get_running_loop().create_task(reply.finished())
+        await asyncio.sleep(0.1)
+        assert exchange.holds == ["pause", "resume"]
+        exchange.body(END)
+        exchange.end()
+        await ending
+
+    assert play(act)[0].ok

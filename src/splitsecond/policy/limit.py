@@ -135,6 +135,9 @@ class Held:
     async def read(self) -> bytes:
         return await self._reply.read()
 
+    def arrived(self) -> list[Event]:
+        return self._reply.arrived()
+
     async def aclose(self) -> None:
         give_back, self._give_back = self._give_back, None
         try:

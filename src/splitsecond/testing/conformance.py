@@ -52,6 +52,8 @@ def check_service(make: Make) -> None:
         _keeps_the_deadline_while_it_waits,
         _keeps_the_deadline_in_the_stream,
         _answers_two_at_once,
+        _gives_events_and_bytes_of_a_watched_call,
+        _tells_both_readers_of_a_break,
     ):
         try:
             run_virtual(check(make))
@@ -61,10 +63,11 @@ def check_service(make: Make) -> None:
         run_virtual(_closes_when_cancelled(make, cancelled_after_ms))
 
 
-def _call(number: int = 1, *, within_ms: int | None = None) -> Call:
+def _call(number: int = 1, *, within_ms: int | None = None, watched: bool = False) -> Call:
     now_ns = clock.now_ns()
     deadline_ns = None if within_ms is None else now_ns + within_ms * NS_PER_MS
-    return Call(id=f"call-{number}", body={"messages": []}, start_ns=now_ns, deadline_ns=deadline_ns)
+    body = {"messages": [{"role": "user", "content": "Say something."}]}
+    return Call(id=f"call-{number}", body=body, start_ns=now_ns, deadline_ns=deadline_ns, watched=watched)
 
 
 async def _events(reply: Reply) -> list[Event]:
@@ -181,6 +184,54 @@ async def _answers_two_at_once(make: Make) -> None:
 async def _answer(subject: Subject, number: int) -> int:
     async with await subject.service(_call(number)) as reply:
         return sum(isinstance(event, Token) for event in await _events(reply))
+
+
+async def _bytes(reply: Reply) -> bytes:
+    parts: list[bytes] = []
+    while data := await reply.read():
+        parts.append(data)
+    return b"".join(parts)
+
+
+async def _gives_events_and_bytes_of_a_watched_call(make: Make) -> None:
+    """In step, by two readers at once, and one after the other: always the same."""
+    subject = make(_ANSWER)
+    async with await subject.service(_call(watched=True)) as reply:
+        whole, events = b"", list[Event]()
+        while data := await reply.read():
+            whole += data
+            events += reply.arrived()
+        events += reply.arrived()
+    assert sum(isinstance(event, Token) for event in events) == TOKENS, f"the events are {events}"
+    assert isinstance(events[-1], Done), f"the last event is {events[-1]}"
+    assert whole, "there are no bytes"
+    async with await subject.service(_call(2, watched=True)) as reply, asyncio.TaskGroup() as group:
+        reading, watching = group.create_task(_bytes(reply)), group.create_task(_events(reply))
+    assert _same(reading.result(), watching.result(), whole, events), "two readers at once are given something else"
+    async with await subject.service(_call(3, watched=True)) as reply:
+        watched = await _events(reply)
+        read = await _bytes(reply)
+    assert _same(read, watched, whole, events), "who reads the bytes after the events is given something else"
+    assert subject.left_open() == 0
+
+
+def _same(read: bytes, watched: list[Event], whole: bytes, events: list[Event]) -> bool:
+    return len(read) == len(whole) and list(map(type, watched)) == list(map(type, events))
+
+
+async def _tells_both_readers_of_a_break(make: Make) -> None:
+    fault = NetworkFault("gone", kind="reset", phase="between tokens")
+    subject = make(Script(ttft=0.2, tps=100, fault=fault, breaks_after=2))
+    async with await subject.service(_call(watched=True)) as reply:
+        events = await _events(reply)
+        raised: Fault | None = None
+        try:
+            await _bytes(reply)
+        except Fault as broken:
+            raised = broken
+    assert isinstance(events[-1], Broken), f"the last event is {events[-1]}"
+    assert raised is not None, "the bytes of a broken answer ended like a whole one"
+    assert subject.left_open() == 0
 
 
 async def _fault(subject: Subject, call: Call) -> Fault | None:

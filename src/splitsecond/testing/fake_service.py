@@ -61,6 +61,7 @@ class FakeCall:
         self.observation: Observation | None = None
         self._observer = observer
         self._events: deque[Event] = deque()
+        self._unread: deque[Event] = deque()  # of a watched call: read once as events, once as bytes
         self._writer = StreamWriter(call.operation, target, id=call.id, created=0)
         self._changed = asyncio.Event()
         self._steps: deque[tuple[int, Callable[[int], None]]] = deque()
@@ -132,11 +133,34 @@ class FakeCall:
 
     async def next_event(self) -> Event:
         """The next event on the stream; raises StopAsyncIteration after the last."""
-        while not self._events:
+        return await self._next(self._events)
+
+    async def next_bytes(self) -> bytes:
+        """What the stream has brought since the last time; b"" after its end. Raises the `Fault` that broke it."""
+        unread = self._unread if self.call.watched else self._events
+        while True:
+            try:
+                event = await self._next(unread)
+            except StopAsyncIteration:
+                return b""
+            if isinstance(event, Broken):
+                unread.appendleft(event)  # whoever reads again is told again
+                raise event.fault
+            if data := self.encoded(event):
+                return data
+
+    def arrived(self) -> list[Event]:
+        """The events that nobody has read yet."""
+        events = list(self._events)
+        self._events.clear()
+        return events
+
+    async def _next(self, events: deque[Event]) -> Event:
+        while not events:
             if self.observation is not None:
                 raise StopAsyncIteration
             await self._wait()
-        return self._events.popleft()
+        return events.popleft()
 
     def encoded(self, event: Event) -> bytes:
         """`event` as an OpenAI stream has it; b"" where it has nothing."""
@@ -181,6 +205,8 @@ class FakeCall:
         if self.observation is None:
             self._timeline.took(events)
             self._events.extend(events)
+            if self.call.watched:
+                self._unread.extend(events)
             self._changed.set()
 
     def _end(self, at: int, input_tokens: int | None, output_tokens: int) -> None:
@@ -240,12 +266,10 @@ class FakeReply:
         await self._fake.ended()
 
     async def read(self) -> bytes:
-        async for event in self:
-            if isinstance(event, Broken):
-                raise event.fault
-            if data := self._fake.encoded(event):
-                return data
-        return b""
+        return await self._fake.next_bytes()
+
+    def arrived(self) -> list[Event]:
+        return self._fake.arrived()
 
     async def aclose(self) -> None:
         self._fake.close()

@@ -3,7 +3,8 @@
 `Attempt` is the `Receiver` that transport calls in its read callback, and the `Reply` that the caller gets. Between
 the two lies no task and no queue: the callback decodes and keeps the book, and wakes somebody only when somebody waits:
 once for the first token, once for the end, and for each read only if the caller asks for events one by one, or for the
-bytes as they came (`Unread`).
+bytes as they came (`Unread`). Both are kept where the call is watched; then nothing holds the provider back, and an
+answer of which more than `HELD_BYTES` were not read is broken off.
 
 Deadlines cost nothing per token: one timer sleeps until the earliest moment at which a deadline could have passed,
 looks at what has arrived since, and sleeps again. It is set anew only where another kind of deadline begins to hold.
@@ -25,7 +26,7 @@ from splitsecond.timing.observation import Observation
 from splitsecond.timing.timeline import Sending, Timeline
 from splitsecond.transport.exchange import Exchange
 from splitsecond.upstream.spec import Timeouts, concealed
-from splitsecond.upstream.unread import HELD_BYTES, Unread
+from splitsecond.upstream.unread import FULL_BYTES, HELD_BYTES, Unread
 from splitsecond.wire.dialect import Decoder
 
 LINGER_NS = NS_PER_S
@@ -77,6 +78,7 @@ class Attempt:
         start_ns: int,
         secrets: Sequence[str] = (),
         raw: bool = False,
+        watched: bool = False,
     ) -> None:
         self.target = target
         self._secrets = secrets
@@ -98,9 +100,11 @@ class Attempt:
         self._error_body: bytearray | None = None
         self._last_ns = start_ns  # the latest moment that transport told us
         self._complete = False  # the stream said all it had to say, well or not
-        self._buffer: deque[Event] | None = None if raw else deque()
-        self._unread = Unread() if raw else None
+        self._buffer: deque[Event] | None = deque() if watched or not raw else None
+        self._unread = Unread(HELD_BYTES if watched else FULL_BYTES) if watched or raw else None
+        self._watched = watched
         self._waiter: asyncio.Future[None] | None = None
+        self._event_waiter: asyncio.Future[None] | None = None  # events and bytes may be read by two
         self._fault: Fault | None = None
         self.observation: Observation | None = None
         """What this attempt turned out to be; None until it has ended."""
@@ -172,12 +176,18 @@ class Attempt:
     def _keep(self, unread: Unread, at: int, data: bytes) -> None:
         """Puts what came where `read` finds it. Bytes that broke an answer are not kept: they may end it falsely."""
         unread.put(data)
-        if self._timeline.has_token:
-            if unread.full and not self._complete and self._exchange is not None:
+        if self._complete:
+            pass
+        elif not self._timeline.has_token:
+            if unread.size > HELD_BYTES:
+                words = f"{unread.size} bytes of an answer and no token among them, expected at most {HELD_BYTES}"
+                self._break(at, ProviderFault(words, kind="malformed", phase="first token", status=self._status))
+        elif unread.full:
+            if self._watched:  # to hold it back would stop whoever reads its events
+                words = f"{unread.size} bytes of an answer that is watched were not read, expected at most {HELD_BYTES}"
+                self._break(at, ProviderFault(words, kind="too_long", phase="between tokens", status=self._status))
+            elif self._exchange is not None:
                 unread.hold(self._exchange)
-        elif unread.size > HELD_BYTES and not self._complete:
-            words = f"{unread.size} bytes of an answer and no token among them, expected at most {HELD_BYTES}"
-            self._break(at, ProviderFault(words, kind="malformed", phase="first token", status=self._status))
         self._wake()
 
     def _own(self, fault: Fault) -> None:
@@ -224,6 +234,8 @@ class Attempt:
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
+        if self._event_waiter is not None and not self._event_waiter.done():
+            self._event_waiter.set_result(None)
 
     # Deadlines.
 
@@ -318,17 +330,31 @@ class Attempt:
                 return self._buffer.popleft()
             if self._buffer is None or self._complete or self.observation is not None:
                 raise StopAsyncIteration
-            await self._wait()
+            self._event_waiter = self._loop.create_future()
+            try:
+                await self._event_waiter
+            finally:
+                self._event_waiter = None
+
+    def arrived(self) -> list[Event]:
+        events = list(self._buffer or ())
+        if self._buffer:
+            self._buffer.clear()
+        return events
 
     async def finished(self) -> None:
         self._buffer = None
+        unread, self._unread = self._unread, None
+        if unread is not None and unread.held and self._exchange is not None:
+            unread.release(self._exchange, int(self._loop.time() * 1e9))
+            self._watch()
         while self.observation is None:
             await self._wait()
 
     async def read(self) -> bytes:
         unread = self._unread
         if unread is None:
-            raise RuntimeError("read() needs a target that was connected with raw=True")
+            raise RuntimeError("read() needs a target that was connected with raw=True, or a call that is watched")
         while not unread.size:
             if self._fault is not None:
                 raise self._fault

@@ -9,10 +9,11 @@ import os
 from collections.abc import Iterator, Mapping
 from itertools import count
 from typing import Protocol
+from urllib.parse import quote
 
 import msgspec
 
-from splitsecond import __version__
+from splitsecond import __version__, clock
 from splitsecond.catalog.provider import Auth
 from splitsecond.errors import CallerFault, Fault
 from splitsecond.service import Call, Operation
@@ -44,6 +45,11 @@ DIALECTS: Mapping[str, Dialect] = {
 }
 
 
+_REQUEST_ID = "x-client-request-id"
+"""Providers log this id (OpenAI documents it), so that a slow request can be asked about; the simulator's own record of
+what it sent when is found by it."""
+
+
 class Target:
     """One target as a service. Owns its connections; `close` it when done."""
 
@@ -69,7 +75,8 @@ class Target:
             self._quirks = msgspec.convert(spec.quirks, Quirks)
         except msgspec.ValidationError as error:
             raise CallerFault(f"quirks: {error}", kind="bad_quirks", target=spec.name) from None
-        self._origin, path = Origin.parse(spec.base_url)
+        self._origin, path = Origin.parse(spec.base_url.replace("{model}", quote(spec.model, safe="")))
+        path, _, self._query = path.partition("?")
         self._path = path.rstrip("/")
         self._observer = observer
         self._client = client
@@ -83,6 +90,8 @@ class Target:
             **_with_key(spec.auth, key),
             **{name.lower(): value for name, value in spec.headers.items()},
         }
+        self._headers.pop(_REQUEST_ID, None)
+        self._plain_headers = tuple(self._headers.items())
 
     def __repr__(self) -> str:
         return f'"{self._spec.name}"'
@@ -110,15 +119,13 @@ class Target:
             start_ns=call.start_ns,
             secrets=self._secrets,
             raw=self._raw,
+            watched=call.watched,
         )
-        # Providers log this id (OpenAI documents it), so that a slow request can be asked about; the simulator's own
-        # record of what it sent when is found by it.
-        headers = {**self._headers, **dict(encoded.headers), "x-client-request-id": identity}
-        request = Request(
-            method="POST", path=self._path + encoded.path, headers=tuple(headers.items()), body=encoded.body
-        )
-        loop = asyncio.get_running_loop()
-        connect_deadline_ns = int(loop.time() * 1e9) + spec.timeouts.connect_ms * 1_000_000
+        headers = self._plain_headers
+        if encoded.headers:
+            headers = tuple({**self._headers, **dict(encoded.headers)}.items())
+        request = Request("POST", self._path + encoded.path, headers, encoded.body, ((_REQUEST_ID, identity),))
+        connect_deadline_ns = clock.now_ns() + spec.timeouts.connect_ms * clock.NS_PER_MS
         if call.deadline_ns is not None:
             connect_deadline_ns = min(connect_deadline_ns, call.deadline_ns)
         try:
@@ -126,10 +133,10 @@ class Target:
             attempt.under_way(exchange)
             await attempt.first_token()
         except Fault as fault:
-            attempt.abandon(fault, int(loop.time() * 1e9))
+            attempt.abandon(fault, clock.now_ns())
             raise
         except asyncio.CancelledError:
-            attempt.abandon(None, int(loop.time() * 1e9))
+            attempt.abandon(None, clock.now_ns())
             raise
         return attempt
 
@@ -157,7 +164,7 @@ def connect(
     """The service for a target. Raises `CallerFault` where its key, address or dialect is missing or wrong.
 
     `attempts` numbers its attempts: targets that may serve the same call must share one.
-    `raw`: its replies keep the bytes of the body, for `Reply.read`, and no events.
+    `raw`: its replies keep the bytes of the body, for `Reply.read`, and no events. Of a watched call both are kept.
     """
     key = api_key(spec, environment)
     return Target(spec, observer, key=key, client=client or Client(), attempts=attempts or count(1), raw=raw)

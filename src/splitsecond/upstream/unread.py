@@ -14,10 +14,11 @@ HELD_BYTES = 2 * MAX_EVENT_BYTES
 
 
 class Unread:
-    """`size` bytes. `held`: the provider is held back now; `released_ns`: until when it last was, 0 if never."""
+    """`size` bytes, at best `most`. `held`: the provider is held back now; `released_ns`: until when, 0 if never."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = FULL_BYTES) -> None:
         self.size = 0
+        self._most = most
         self.held = False
         self.released_ns = 0
         self._parts: list[bytes] = []
@@ -25,7 +26,7 @@ class Unread:
     @property
     def full(self) -> bool:
         """More is not to be read for now."""
-        return self.size > FULL_BYTES
+        return self.size > self._most
 
     def put(self, data: bytes) -> None:
         """Add what came."""
