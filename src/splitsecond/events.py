@@ -14,15 +14,28 @@ from msgspec import Struct
 
 from splitsecond.errors import Fault
 
-TokenKind = Literal["text", "reasoning", "refusal", "tool", "audio"]
+TokenKind = Literal["text", "reasoning", "refusal", "tool", "audio", "image"]
+
+
+class ToolPart(Struct, frozen=True, gc=False):
+    """Which tool call a token is a part of. `number` counts the calls of a choice from 0.
+
+    `name` and `id` stand on the first token of a call only; `id` is "" where the dialect has none.
+    """
+
+    number: int
+    id: str = ""
+    name: str = ""
 
 
 class Token(Struct, frozen=True, gc=False):
-    """Content-bearing: visible text, reasoning, refusal, a tool call's name or arguments, audio.
+    """Content-bearing: visible text, reasoning, refusal, a tool call's name or arguments, audio, an image.
 
-    One event may carry several tokens. `text` is what arrived (for "tool" the argument fragment or the name, for
-    "audio" the base64 data), `index` the choice it belongs to. `tokens_so_far` is the provider's own running count
-    of output tokens, from dialects and servers that send usage with each chunk; else None.
+    One event may carry several tokens. `text` is what arrived (for "tool" the name, an argument fragment, or the one
+    after the other; for "audio" the base64 data; for "image" a URL, mostly one that holds the data), `index` the choice
+    it belongs to. `tokens_so_far` is the provider's own running count of output tokens, from dialects and servers that
+    send usage with each chunk; else None. `tool` says of a tool call which one it is; None: of no call that a client
+    could answer (code for the provider's own interpreter).
     """
 
     at: int
@@ -30,20 +43,32 @@ class Token(Struct, frozen=True, gc=False):
     kind: TokenKind = "text"
     index: int = 0
     tokens_so_far: int | None = None
+    tool: ToolPart | None = None
+
+    @property
+    def arguments(self) -> str:
+        """Of a tool call: what `text` holds of the arguments, which is all after the name."""
+        return self.text if self.tool is None else self.text[len(self.tool.name) :]
 
 
 class Quiet(Struct, frozen=True, gc=False):
-    """The provider is alive but said nothing: a role, an empty delta, a ping, a comment, an opening message."""
+    """The provider is alive but said nothing: a role, an empty delta, a ping, a comment, an opening message.
+
+    `data`, of a "signature" or of "redacted_thinking", is opaque, and means something to the provider if the next
+    request brings it back. A signature belongs to the token before it.
+    """
 
     at: int
     what: str = ""
+    data: str = ""
 
 
 class Usage(Struct, frozen=True, gc=False):
     """The provider's own token counts. The last one on a stream is the authoritative one.
 
     `output_tokens` includes reasoning tokens; `reasoning_tokens` says how many of them. `input_tokens` includes
-    cached ones; `cached_tokens` says how many. None: not said.
+    cached ones; `cached_tokens` says how many, and `cache_write_tokens` how many were written to the cache for later
+    requests. None: not said.
     """
 
     at: int
@@ -51,6 +76,7 @@ class Usage(Struct, frozen=True, gc=False):
     output_tokens: int | None = None
     reasoning_tokens: int | None = None
     cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
 
 
 class Finish(Struct, frozen=True, gc=False):

@@ -1,16 +1,13 @@
 """Reading answers: what the corpus and the transcripts do not already show, and properties over all of the corpus."""
 
-from itertools import pairwise
-from random import Random
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from tests.wire import conformance
+from tests.wire.conformance import check_any_bytes, check_decoder, fault_of
 
-from splitsecond.errors import ProviderFault
-from splitsecond.events import Broken, Done, Event, Finish, Quiet, Token, Usage
+from splitsecond.events import Done, Event, Finish, Quiet, Token, ToolPart, Usage
 from splitsecond.testing.streams import Stream, load
 from splitsecond.wire import openai
+from splitsecond.wire.dialect import Decoder
 from splitsecond.wire.sse import MAX_EVENT_BYTES
 
 STREAMS = [stream for stream in load() if sum(len(packet.data) for packet in stream.packets) < 10_000]
@@ -21,22 +18,12 @@ def body(stream: Stream) -> bytes:
     return b"".join(packet.data for packet in stream.packets)
 
 
+def make() -> Decoder:
+    return openai.decoder("chat")
+
+
 def events_of(parts: list[bytes]) -> list[Event]:
-    decoder = openai.decoder("chat")
-    events = [event for part in parts for event in decoder.feed(part, 0)]
-    return events + decoder.close(0)
-
-
-def fault_of(events: list[Event]) -> ProviderFault:
-    (end,) = [event for event in events if isinstance(event, Broken)]
-    assert end is events[-1]
-    assert isinstance(end.fault, ProviderFault)
-    return end.fault
-
-
-def plain(events: list[Event]) -> list[Event | tuple[str, str]]:
-    """Faults compare by identity; here by what they say."""
-    return [(event.fault.kind, event.fault.phase) if isinstance(event, Broken) else event for event in events]
+    return conformance.events_of(make, parts)
 
 
 def summary(events: list[Event]) -> tuple[str, Usage | None]:
@@ -131,7 +118,18 @@ def test_quiet_chunks(chunk: bytes, what: str) -> None:
 
 def test_a_custom_tool_is_content() -> None:
     chunk = b'data: {"choices":[{"delta":{"tool_calls":[{"custom":{"name":"sql","input":"select"}}]}}]}\n\n'
-    assert openai.decoder("chat").feed(chunk, 1) == [Token(1, "sqlselect", "tool")]
+    assert openai.decoder("chat").feed(chunk, 1) == [Token(1, "sqlselect", "tool", tool=ToolPart(0, "", "sql"))]
+
+
+def test_an_image_is_content() -> None:
+    image = b'{"choices":[{"delta":{"images":[{"image_url":{"url":"data:image/png;base64,iV"}},{"image_url":{}},{}]}}]}'
+    events = openai.decoder("chat").feed(b"data: " + image + b"\n\n", 1)
+    assert events == [Token(1, "data:image/png;base64,iV", "image")]
+
+
+def test_what_was_written_to_the_cache() -> None:
+    usage = b'data: {"choices":[],"usage":{"prompt_tokens":9,"prompt_tokens_details":{"cache_write_tokens":7}}}\n\n'
+    assert openai.decoder("chat").feed(usage, 1) == [Usage(1, 9, None, None, None, 7)]
 
 
 def test_groqs_error_inside_a_stream() -> None:
@@ -179,45 +177,9 @@ def test_json_nested_without_end_is_malformed() -> None:
 
 
 @pytest.mark.parametrize("stream", STREAMS, ids=lambda stream: stream.name)
-def test_byte_by_byte_gives_the_same_events(stream: Stream) -> None:
-    data = body(stream)
-    assert plain(events_of([data[i : i + 1] for i in range(len(data))])) == plain(events_of([data]))
+def test_any_split_any_cut_any_wrong_byte(stream: Stream) -> None:
+    check_decoder(make, [packet.data for packet in stream.packets], whole=stream.truth.outcome == "ok")
 
 
-@given(st.sampled_from(STREAMS), st.lists(st.integers(0, 3000)))
-def test_a_split_anywhere_gives_the_same_events(stream: Stream, cuts: list[int]) -> None:
-    data = body(stream)
-    edges = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
-    parts = [data[start:end] for start, end in pairwise(edges)]
-    assert plain(events_of(parts)) == plain(events_of([data]))
-
-
-@pytest.mark.parametrize("stream", WHOLE, ids=lambda stream: stream.name)
-def test_a_cut_at_any_byte_gives_a_fault_or_the_whole_answer(stream: Stream) -> None:
-    data = body(stream)
-    text, usage = summary(events_of([data]))
-    for cut in range(len(data)):
-        events = events_of([data[:cut]])
-        if isinstance(events[-1], Done):
-            cut_text, cut_usage = summary(events)
-            assert cut_text == text
-            assert cut_usage in (None, usage)
-        else:
-            assert fault_of(events).kind in {"truncated", "malformed", "empty_answer"}
-
-
-@pytest.mark.parametrize("stream", STREAMS, ids=lambda stream: stream.name)
-def test_a_corrupt_byte_never_does_more_than_break_the_answer(stream: Stream) -> None:
-    data, random = body(stream), Random(stream.name)
-    for position in range(len(data)):
-        corrupt = data[:position] + bytes([random.randrange(256)]) + data[position + 1 :]
-        check_ends_once(events_of([corrupt]))
-
-
-@given(st.lists(st.binary()))
-def test_any_bytes_end_once(parts: list[bytes]) -> None:
-    check_ends_once(events_of(parts))
-
-
-def check_ends_once(events: list[Event]) -> None:
-    assert [isinstance(event, Done | Broken) for event in events] == [False] * (len(events) - 1) + [True]
+def test_any_bytes_end_once() -> None:
+    check_any_bytes(make)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from splitsecond.errors import CallerFault
-from splitsecond.events import Broken, Done, Event, Finish, Quiet, Token, TokenKind, Usage
+from splitsecond.events import Broken, Done, Event, Finish, Quiet, Token, TokenKind, ToolPart, Usage
 from splitsecond.service import Operation
 from splitsecond.wire import openai
 from splitsecond.wire.openai import Answer, StreamWriter
@@ -46,13 +46,13 @@ def test_a_streamed_answer_reads_back(operation: Operation) -> None:
     assert decoded(operation, data) == [*quiet, *tokens, Finish(1, "stop"), usage, Done(1, True)]
 
 
-KINDS: tuple[TokenKind, ...] = ("text", "reasoning", "refusal", "tool", "audio")
+KINDS: tuple[TokenKind, ...] = ("text", "reasoning", "refusal", "tool", "audio", "image")
 
 
 @given(st.lists(st.tuples(TEXT, st.sampled_from(KINDS), st.integers(0, 3)), min_size=1))
 def test_any_tokens_read_back(parts: list[tuple[str, TokenKind, int]]) -> None:
     write = writer("chat")
-    tokens = [Token(1, text, kind, index) for text, kind, index in parts]
+    tokens = [Token(1, text, kind, index, tool=ToolPart(0) if kind == "tool" else None) for text, kind, index in parts]
     data = b"".join(write.token(token.text, token.kind, token.index) for token in tokens)
     finishes = [Finish(1, "length", index) for index in sorted({token.index for token in tokens})]
     data += b"".join(write.finish(finish.reason, finish.index) for finish in finishes) + write.done()
@@ -61,10 +61,13 @@ def test_any_tokens_read_back(parts: list[tuple[str, TokenKind, int]]) -> None:
 
 def test_a_tool_call_begins_with_its_name() -> None:
     write = writer("chat")
-    data = write.tool_call("weather", "call_1") + write.token("{}", "tool") + write.finish("tool_calls")
+    data = write.tool_call("weather", "call_1") + write.token("{}", "tool")
+    data += write.tool_call("now", "call_2") + write.token("{}", "tool") + write.finish("tool_calls")
     assert decoded("chat", data) == [
-        Token(1, "weather", "tool"),
-        Token(1, "{}", "tool"),
+        Token(1, "weather", "tool", tool=ToolPart(0, "call_1", "weather")),
+        Token(1, "{}", "tool", tool=ToolPart(0)),
+        Token(1, "now", "tool", tool=ToolPart(1, "call_2", "now")),
+        Token(1, "{}", "tool", tool=ToolPart(1)),
         Finish(1, "tool_calls"),
         Done(1, False),
     ]

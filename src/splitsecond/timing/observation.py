@@ -85,6 +85,7 @@ class Observation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     output_tokens: int | None = None
     reasoning_tokens: int | None = None
     cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
     token_source: TokenSource = ""
 
     events: int = 0

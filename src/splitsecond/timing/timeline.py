@@ -45,16 +45,19 @@ class Timeline:
     __slots__ = (
         "_body_bytes", "_call", "_done_marker", "_due_ns", "_events", "_finish_reason", "_first_answer_ns",
         "_first_event_ns", "_head_ns", "_id", "_kernel_time", "_lag_max_ns", "_lag_sum_ns", "_lengths",
-        "_max_read_tokens", "_reads", "_so_far", "_start_ns", "_status", "_target", "_token_at", "_usage",
-        "broken", "ended_well",
+        "_max_read_tokens", "_reads", "_so_far", "_start_ns", "_status", "_streamed", "_target", "_token_at",
+        "_usage", "broken", "ended_well",
     )  # fmt: skip
 
-    def __init__(self, *, attempt: str, call: str, target: str, due_ns: int = 0, start_ns: int = 0) -> None:
+    def __init__(
+        self, *, attempt: str, call: str, target: str, due_ns: int = 0, start_ns: int = 0, streamed: bool = True
+    ) -> None:
         self._id = attempt
         self._call = call
         self._target = target
         self._due_ns = due_ns
         self._start_ns = start_ns
+        self._streamed = streamed
         self._status = 0
         self._head_ns: int | None = None
         self._first_event_ns: int | None = None
@@ -178,6 +181,7 @@ class Timeline:
             token_at=self._token_at,
             token_lengths=self._lengths,
             tokens_so_far=self._so_far if len(self._so_far) == len(self._token_at) else [],
+            streamed=self._streamed,
             status=self._status,
             finish_reason=self._finish_reason,
             done_marker=self._done_marker,
@@ -185,6 +189,7 @@ class Timeline:
             output_tokens=output_tokens,
             reasoning_tokens=usage.reasoning_tokens if usage else None,
             cached_tokens=usage.cached_tokens if usage else None,
+            cache_write_tokens=usage.cache_write_tokens if usage else None,
             token_source=source,
             events=self._events,
             body_bytes=self._body_bytes,

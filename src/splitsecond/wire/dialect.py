@@ -67,10 +67,19 @@ class ServerRequest(Struct, frozen=True, kw_only=True):
     fields: dict[str, Raw]
 
 
+class CalledTool(Struct, frozen=True):
+    """A tool call of a whole answer; `arguments` is JSON."""
+
+    id: str
+    name: str
+    arguments: str = "{}"
+
+
 class Answer(Struct, frozen=True, kw_only=True):
     """One choice of a whole answer. A completion holds `text` only."""
 
     text: str = ""
     reasoning: str = ""
     refusal: str = ""
+    calls: tuple[CalledTool, ...] = ()
     finish: str = "stop"

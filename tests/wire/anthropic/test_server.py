@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from splitsecond.errors import CallerFault
-from splitsecond.events import Broken, Done, Event, Finish, Quiet, Token, TokenKind, Usage
+from splitsecond.events import Broken, Done, Event, Finish, Quiet, Token, TokenKind, ToolPart, Usage
 from splitsecond.service import Call
 from splitsecond.wire import anthropic
 from splitsecond.wire.anthropic import Answer, StreamWriter
@@ -59,10 +59,10 @@ def test_a_streamed_answer_reads_back() -> None:
         Token(1, "Hm", "reasoning"),
         Token(1, 'He said "hi"\n'),
         Token(1, " 😀\0"),
-        Token(1, "f", "tool"),
-        Token(1, '{"a":', "tool"),
-        Token(1, "1}", "tool"),
-        Token(1, "g", "tool"),
+        Token(1, "f", "tool", tool=ToolPart(0, "toolu_1", "f")),
+        Token(1, '{"a":', "tool", tool=ToolPart(0)),
+        Token(1, "1}", "tool", tool=ToolPart(0)),
+        Token(1, "g", "tool", tool=ToolPart(1, "toolu_2", "g")),
         Finish(1, "tool_use"),
         usage,
         Done(1, True),

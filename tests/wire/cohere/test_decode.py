@@ -1,17 +1,15 @@
 """Cohere's answers, read: streams as its documentation shows them, every split, every cut, every corrupt byte."""
 
 import json
-from itertools import pairwise
-from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from tests.wire import conformance
+from tests.wire.conformance import check_any_bytes, check_decoder, fault_of, plain
 
-from splitsecond.errors import ProviderFault
-from splitsecond.events import Broken, Done, Event, Finish, Quiet, Token, TokenKind, Usage
+from splitsecond.events import Done, Event, Finish, Quiet, Token, ToolPart, Usage
 from splitsecond.wire import cohere
+from splitsecond.wire.dialect import Decoder
 from splitsecond.wire.sse import MAX_EVENT_BYTES
 
 USAGE = {
@@ -80,25 +78,16 @@ BODIES = {"text": TEXT, "tools": TOOLS, "thinking": THINKING, "failed": FAILED, 
 COUNTED = Usage(0, 71, 4, None, 64)
 
 
+def make() -> Decoder:
+    return cohere.decoder("chat")
+
+
 def events_of(*parts: bytes) -> list[Event]:
-    decoder = cohere.decoder("chat")
-    events = [event for part in parts for event in decoder.feed(part, 0)]
-    return events + decoder.close(0)
+    return conformance.events_of(make, parts)
 
 
 def loud(events: list[Event]) -> list[Event]:
     return [event for event in events if not isinstance(event, Quiet)]
-
-
-def fault_of(events: list[Event]) -> ProviderFault:
-    (last,) = [event for event in events if isinstance(event, Broken)]
-    assert last is events[-1]
-    assert isinstance(last.fault, ProviderFault)
-    return last.fault
-
-
-def plain(events: list[Event]) -> list[Event | tuple[str, str]]:
-    return [(event.fault.kind, event.fault.message) if isinstance(event, Broken) else event for event in events]
 
 
 def test_a_streamed_chat() -> None:
@@ -128,14 +117,13 @@ def test_events_carry_the_time_of_the_read_that_completed_them() -> None:
 
 
 def test_a_plan_is_reasoning_and_a_call_is_tool() -> None:
-    expected: list[tuple[str, TokenKind]] = [
-        ("I will", "reasoning"),
-        (" look.", "reasoning"),
-        ("weather", "tool"),
-        ('{"city"', "tool"),
-        (": 7}", "tool"),
+    tokens: list[Event] = [
+        Token(0, "I will", "reasoning"),
+        Token(0, " look.", "reasoning"),
+        Token(0, "weather", "tool", tool=ToolPart(0, "c", "weather")),
+        Token(0, '{"city"', "tool", tool=ToolPart(0)),
+        Token(0, ": 7}", "tool", tool=ToolPart(0)),
     ]
-    tokens: list[Event] = [Token(0, text, kind) for text, kind in expected]
     assert loud(events_of(TOOLS)) == [*tokens, Finish(0, "TOOL_CALL"), COUNTED, Done(0, True)]
 
 
@@ -151,7 +139,8 @@ def test_an_event_with_two_pieces() -> None:
 
 def test_tool_calls_may_come_in_a_list() -> None:
     calls = {"tool_calls": [{"function": {"name": "now", "arguments": "{}"}}, {}]}
-    assert loud(events_of(event("tool-call-start", calls), end()))[0] == Token(0, "now{}", "tool")
+    token = loud(events_of(event("tool-call-start", calls), end()))[0]
+    assert token == Token(0, "now{}", "tool", tool=ToolPart(0, "", "now"))
 
 
 def test_a_plain_answer_arrives_with_its_last_byte() -> None:
@@ -161,7 +150,7 @@ def test_a_plain_answer_arrives_with_its_last_byte() -> None:
         Token(2, "I will look.", "reasoning"),
         Token(2, "Hm", "reasoning"),
         Token(2, "Yes"),
-        Token(2, "now{}", "tool"),
+        Token(2, "now{}", "tool", tool=ToolPart(0, "c", "now")),
     ]
     assert decoder.close(9) == [*tokens, Finish(2, "COMPLETE"), Usage(2, 71, 4, None, 64), Done(2, False)]
     assert decoder.close(9) == []
@@ -254,17 +243,6 @@ def test_bodies_are_bounded() -> None:
         assert decoder.close(0) == []
 
 
-@pytest.mark.parametrize("body", BODIES.values(), ids=BODIES.keys())
-def test_byte_by_byte_gives_the_same_events(body: bytes) -> None:
-    assert plain(events_of(*(body[i : i + 1] for i in range(len(body))))) == plain(events_of(body))
-
-
-@pytest.mark.parametrize("body", BODIES.values(), ids=BODIES.keys())
-def test_event_by_event_gives_the_same_events(body: bytes) -> None:
-    events = [part + b"\n\n" for part in body.split(b"\n\n")[:-1]]
-    assert plain(events_of(*(events or [body]))) == plain(events_of(body))
-
-
 @pytest.mark.parametrize(
     "fields",
     [
@@ -288,35 +266,11 @@ def test_an_odd_event_by_itself_gives_the_same_as_among_others(fields: bytes) ->
     assert plain(alone) == plain(together)
 
 
-@given(st.sampled_from(sorted(BODIES)), st.lists(st.integers(0, 1500)))
-def test_a_split_anywhere_gives_the_same_events(name: str, cuts: list[int]) -> None:
-    body = BODIES[name]
-    edges = [0, *sorted(min(cut, len(body)) for cut in cuts), len(body)]
-    assert plain(events_of(*(body[start:end] for start, end in pairwise(edges)))) == plain(events_of(body))
+@pytest.mark.parametrize("name", BODIES)
+def test_any_split_any_cut_any_wrong_byte(name: str) -> None:
+    events = [part + b"\n\n" for part in BODIES[name].split(b"\n\n")[:-1]] or [BODIES[name]]
+    check_decoder(make, events, whole=name != "failed")
 
 
-@pytest.mark.parametrize("name", ["text", "tools", "thinking", "whole"])
-def test_a_cut_at_any_byte_gives_a_fault_or_the_whole_answer(name: str) -> None:
-    body = BODIES[name]
-    for cut in range(len(body)):
-        events = events_of(body[:cut])
-        if isinstance(events[-1], Done):
-            assert events == events_of(body)
-        else:
-            assert fault_of(events).kind in {"truncated", "malformed", "empty_answer"}
-
-
-@pytest.mark.parametrize("name", sorted(BODIES))
-def test_a_corrupt_byte_never_does_more_than_break_the_answer(name: str) -> None:
-    body, random = BODIES[name], Random(name)
-    for position in range(len(body)):
-        check_ends_once(events_of(body[:position] + bytes([random.randrange(256)]) + body[position + 1 :]))
-
-
-@given(st.lists(st.binary()))
-def test_any_bytes_end_once(parts: list[bytes]) -> None:
-    check_ends_once(events_of(*parts))
-
-
-def check_ends_once(events: list[Event]) -> None:
-    assert [isinstance(event, Done | Broken) for event in events] == [False] * (len(events) - 1) + [True]
+def test_any_bytes_end_once() -> None:
+    check_any_bytes(make)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from splitsecond.errors import CallerFault
-from splitsecond.events import Broken, Done, Event, Finish, Quiet, Token, TokenKind, Usage
+from splitsecond.events import Broken, Done, Event, Finish, Quiet, Token, TokenKind, ToolPart, Usage
 from splitsecond.service import Call
 from splitsecond.wire import cohere
 from splitsecond.wire.cohere import StreamWriter
@@ -72,7 +72,8 @@ def test_blocks_begin_and_end() -> None:
         ("tool-call-end", 1),
         ("message-end", None),
     ]
-    tools: list[Event] = [Token(1, text, "tool") for text in ("f", "{}", "g")]
+    parts = (ToolPart(0, "c1", "f"), ToolPart(0), ToolPart(1, "c2", "g"))
+    tools: list[Event] = [Token(1, text, "tool", tool=part) for text, part in zip(("f", "{}", "g"), parts, strict=True)]
     assert loud(decoded(data))[3:] == [*tools, Finish(1, "TOOL_CALL"), Done(1, True)]
 
 

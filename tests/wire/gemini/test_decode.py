@@ -2,17 +2,15 @@
 over all of these."""
 
 import json
-from itertools import pairwise
-from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from tests.wire import conformance
+from tests.wire.conformance import check_any_bytes, check_decoder, fault_of
 
-from splitsecond.errors import ProviderFault
-from splitsecond.events import Broken, Done, Event, Finish, Quiet, Token, Usage
+from splitsecond.events import Done, Event, Finish, Quiet, Token, ToolPart, Usage
 from splitsecond.wire import gemini
+from splitsecond.wire.dialect import Decoder
 from splitsecond.wire.sse import MAX_EVENT_BYTES
 
 
@@ -79,22 +77,12 @@ BROKEN: dict[str, list[bytes]] = {
 ALL = STREAMS | BROKEN
 
 
+def make() -> Decoder:
+    return gemini.decoder("chat")
+
+
 def events_of(parts: list[bytes]) -> list[Event]:
-    decoder = gemini.decoder("chat")
-    events = [event for part in parts for event in decoder.feed(part, 0)]
-    return events + decoder.close(0)
-
-
-def fault_of(events: list[Event]) -> ProviderFault:
-    (end,) = [event for event in events if isinstance(event, Broken)]
-    assert end is events[-1]
-    assert isinstance(end.fault, ProviderFault)
-    return end.fault
-
-
-def plain(events: list[Event]) -> list[Event | tuple[str, str]]:
-    """Faults compare by identity; here by what they say."""
-    return [(event.fault.kind, event.fault.phase) if isinstance(event, Broken) else event for event in events]
+    return conformance.events_of(make, parts)
 
 
 def said(name: str) -> list[Event]:
@@ -130,8 +118,9 @@ def test_thoughts_are_reasoning_and_output() -> None:
 
 def test_function_calls_are_their_name_and_arguments() -> None:
     assert said("tool") == [
-        Token(0, 'weather{"city": "Genève"}', "tool", tokens_so_far=20),
-        Token(0, "time", "tool", tokens_so_far=20),
+        Token(0, 'weather{"city": "Genève"}', "tool", tokens_so_far=20, tool=ToolPart(0, "c1", "weather")),
+        Quiet(0, "signature", "Qw=="),
+        Token(0, "time", "tool", tokens_so_far=20, tool=ToolPart(1, "", "time")),
         Usage(0, 50, 20),
         Finish(1, "STOP"),
         Usage(1, 50, 20),
@@ -223,10 +212,12 @@ def test_a_count_that_only_the_last_chunk_has_is_no_running_count() -> None:
     "part",
     [
         {"text": ""},
-        {"text": "", "thoughtSignature": "Qw=="},
         {"text": None},
         {},
-        {"inlineData": {"mimeType": "image/png", "data": "iVBO"}},
+        {"inlineData": {"mimeType": "image/png", "data": ""}},
+        {"inlineData": {"mimeType": "video/mp4", "data": "AAAA"}},
+        {"inlineData": {"mimeType": "audio/pcm"}},
+        {"fileData": {"mimeType": "application/pdf", "fileUri": "https://x.test/a.pdf"}},
         {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "4"}},
         {"functionCall": {}},
     ],
@@ -240,17 +231,27 @@ def test_parts_that_say_nothing(part: dict[str, Any]) -> None:
     [
         ({"executableCode": {"language": "PYTHON", "code": "2+2"}}, Token(5, "2+2", "tool")),
         ({"inlineData": {"mimeType": "audio/pcm;rate=24000", "data": "AAAA"}}, Token(5, "AAAA", "audio")),
-        ({"functionCall": {"name": "f", "args": None}}, Token(5, "f", "tool")),
+        ({"functionCall": {"name": "f", "args": None}}, Token(5, "f", "tool", tool=ToolPart(0, "", "f"))),
         (
             {"functionCall": {"partialArgs": [{"jsonPath": "$.city", "stringValue": "Gen"}], "willContinue": True}},
             Token(5, "Gen", "tool"),
         ),
         ({"functionCall": {"partialArgs": [{"numberValue": 2.5}, {"boolValue": True}]}}, Token(5, "2.5True", "tool")),
+        ({"inlineData": {"mimeType": "image/png", "data": "iVBO"}}, Token(5, "data:image/png;base64,iVBO", "image")),
+        (
+            {"fileData": {"mimeType": "image/png", "fileUri": "https://x.test/a.png"}},
+            Token(5, "https://x.test/a.png", "image"),
+        ),
         ({"text": "a", "thought": False}, Token(5, "a")),
     ],
 )
 def test_parts_that_are_content(part: dict[str, Any], token: Token) -> None:
     assert gemini.decoder("chat").feed(chunk(candidate(part)), 5) == [token]
+
+
+def test_a_signature_may_come_alone() -> None:
+    part = {"text": "", "thoughtSignature": "Qw=="}
+    assert gemini.decoder("chat").feed(chunk(candidate(part)), 5) == [Quiet(5, "signature", "Qw==")]
 
 
 @pytest.mark.parametrize(
@@ -293,43 +294,9 @@ def test_json_nested_without_end() -> None:
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_byte_by_byte_gives_the_same_events(name: str) -> None:
-    data = b"".join(ALL[name])
-    assert plain(events_of([data[i : i + 1] for i in range(len(data))])) == plain(events_of([data]))
+def test_any_split_any_cut_any_wrong_byte(name: str) -> None:
+    check_decoder(make, ALL[name], whole=name in STREAMS)
 
 
-@given(st.sampled_from(sorted(ALL)), st.lists(st.integers(0, 1500)))
-def test_a_split_anywhere_gives_the_same_events(name: str, cuts: list[int]) -> None:
-    data = b"".join(ALL[name])
-    edges = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
-    parts = [data[start:end] for start, end in pairwise(edges)]
-    assert plain(events_of(parts)) == plain(events_of([data]))
-
-
-@pytest.mark.parametrize("name", STREAMS)
-def test_a_cut_at_any_byte_gives_a_fault_or_the_whole_answer(name: str) -> None:
-    data = b"".join(STREAMS[name])
-    whole = events_of([data])
-    for cut in range(len(data)):
-        events = events_of([data[:cut]])
-        if isinstance(events[-1], Done):
-            assert plain(events) == plain(whole)
-        else:
-            assert fault_of(events).kind in {"truncated", "malformed", "empty_answer"}
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_a_corrupt_byte_never_does_more_than_break_the_answer(name: str) -> None:
-    data, random = b"".join(ALL[name]), Random(name)
-    for position in range(len(data)):
-        corrupt = data[:position] + bytes([random.randrange(256)]) + data[position + 1 :]
-        check_ends_once(events_of([corrupt]))
-
-
-@given(st.lists(st.binary()))
-def test_any_bytes_end_once(parts: list[bytes]) -> None:
-    check_ends_once(events_of(parts))
-
-
-def check_ends_once(events: list[Event]) -> None:
-    assert [isinstance(event, Done | Broken) for event in events] == [False] * (len(events) - 1) + [True]
+def test_any_bytes_end_once() -> None:
+    check_any_bytes(make)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from splitsecond.errors import CallerFault
-from splitsecond.events import Broken, Done, Event, Finish, Token, TokenKind, Usage
+from splitsecond.events import Broken, Done, Event, Finish, Token, TokenKind, ToolPart, Usage
 from splitsecond.service import Call
 from splitsecond.wire import gemini
 from splitsecond.wire.dialect import Quirks
@@ -69,13 +69,20 @@ def test_a_refusal_is_text() -> None:
     ]
 
 
+@pytest.mark.parametrize("url", ["data:image/png;base64,iVBO", "https://x.test/a.png"])
+def test_an_image(url: str) -> None:
+    data = writer().token(url, "image")
+    assert (b"inlineData" in data) == url.startswith("data:")
+    assert [event.text for event in decoded(data) if isinstance(event, Token)] == ([url] if "data:" in url else [])
+
+
 def test_function_calls_go_out_whole() -> None:
     write = writer()
     assert write.tool_call("weather", "call_1") + write.token('{"city":', "tool") + write.token('"x"}', "tool") == b""
     data = write.tool_call("time", "call_2") + write.finish("tool_calls")
     assert decoded(data) == [
-        Token(1, 'weather{"city":"x"}', "tool"),
-        Token(1, "time{}", "tool"),
+        Token(1, 'weather{"city":"x"}', "tool", tool=ToolPart(0, "call_1", "weather")),
+        Token(1, "time{}", "tool", tool=ToolPart(1, "call_2", "time")),
         Finish(1, "STOP"),
         Done(1, False),
     ]

@@ -1,17 +1,15 @@
 """Ollama's answers, read: examples of its documentation, every split, every cut, every corrupt byte."""
 
 import json
-from itertools import pairwise
-from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from tests.wire import conformance
+from tests.wire.conformance import check_any_bytes, check_decoder, fault_of
 
-from splitsecond.errors import ProviderFault
-from splitsecond.events import Broken, Done, Event, Finish, Quiet, Token, Usage
+from splitsecond.events import Done, Event, Finish, Quiet, Token, ToolPart, Usage
 from splitsecond.wire import ollama
+from splitsecond.wire.dialect import Decoder
 from splitsecond.wire.sse import MAX_EVENT_BYTES
 
 HEAD = {"model": "llama3.2", "created_at": "2023-08-04T08:52:19.385406455-07:00"}
@@ -45,21 +43,12 @@ FAILED = said(content="The") + b'{"error":"an error was encountered while runnin
 BODIES = {"text": TEXT, "thinking": THINKING, "tools": TOOLS, "whole": WHOLE.rstrip(), "failed": FAILED}
 
 
+def make() -> Decoder:
+    return ollama.decoder("chat")
+
+
 def events_of(*parts: bytes) -> list[Event]:
-    decoder = ollama.decoder("chat")
-    events = [event for part in parts for event in decoder.feed(part, 0)]
-    return events + decoder.close(0)
-
-
-def fault_of(events: list[Event]) -> ProviderFault:
-    (end,) = [event for event in events if isinstance(event, Broken)]
-    assert end is events[-1]
-    assert isinstance(end.fault, ProviderFault)
-    return end.fault
-
-
-def plain(events: list[Event]) -> list[Event | tuple[str, str]]:
-    return [(event.fault.kind, event.fault.message) if isinstance(event, Broken) else event for event in events]
+    return conformance.events_of(make, parts)
 
 
 def test_a_streamed_chat() -> None:
@@ -88,7 +77,10 @@ def test_thinking() -> None:
 
 
 def test_a_tool_call_is_its_name_and_its_arguments() -> None:
-    assert events_of(TOOLS)[:2] == [Token(0, 'weather{"city": "Paris"}', "tool"), Token(0, "now{}", "tool")]
+    assert events_of(TOOLS)[:2] == [
+        Token(0, 'weather{"city": "Paris"}', "tool", tool=ToolPart(0, "c1", "weather")),
+        Token(0, "now{}", "tool", tool=ToolPart(1, "", "now")),
+    ]
 
 
 def test_a_plain_answer_arrives_with_its_last_byte() -> None:
@@ -159,40 +151,10 @@ def test_a_line_is_bounded() -> None:
     assert "longer" in fault_of(events_of(b" " * MAX_EVENT_BYTES + b"{}\n")).message
 
 
-@pytest.mark.parametrize("body", BODIES.values(), ids=BODIES.keys())
-def test_byte_by_byte_gives_the_same_events(body: bytes) -> None:
-    assert plain(events_of(*(body[i : i + 1] for i in range(len(body))))) == plain(events_of(body))
+@pytest.mark.parametrize("name", BODIES)
+def test_any_split_any_cut_any_wrong_byte(name: str) -> None:
+    check_decoder(make, BODIES[name].splitlines(keepends=True), whole=name != "failed")
 
 
-@given(st.sampled_from(sorted(BODIES)), st.lists(st.integers(0, 1000)))
-def test_a_split_anywhere_gives_the_same_events(name: str, cuts: list[int]) -> None:
-    body = BODIES[name]
-    edges = [0, *sorted(min(cut, len(body)) for cut in cuts), len(body)]
-    assert plain(events_of(*(body[start:end] for start, end in pairwise(edges)))) == plain(events_of(body))
-
-
-@pytest.mark.parametrize("name", ["text", "thinking", "tools", "whole"])
-def test_a_cut_at_any_byte_gives_a_fault_or_the_whole_answer(name: str) -> None:
-    body = BODIES[name]
-    for cut in range(len(body)):
-        events = events_of(body[:cut])
-        if isinstance(events[-1], Done):
-            assert events == events_of(body)
-        else:
-            assert fault_of(events).kind in {"truncated", "empty_answer"}
-
-
-@pytest.mark.parametrize("name", sorted(BODIES))
-def test_a_corrupt_byte_never_does_more_than_break_the_answer(name: str) -> None:
-    body, random = BODIES[name], Random(name)
-    for position in range(len(body)):
-        check_ends_once(events_of(body[:position] + bytes([random.randrange(256)]) + body[position + 1 :]))
-
-
-@given(st.lists(st.binary()))
-def test_any_bytes_end_once(parts: list[bytes]) -> None:
-    check_ends_once(events_of(*parts))
-
-
-def check_ends_once(events: list[Event]) -> None:
-    assert [isinstance(event, Done | Broken) for event in events] == [False] * (len(events) - 1) + [True]
+def test_any_bytes_end_once() -> None:
+    check_any_bytes(make)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from splitsecond.errors import CallerFault
-from splitsecond.events import Broken, Done, Event, Finish, Token, TokenKind, Usage
+from splitsecond.events import Broken, Done, Event, Finish, Token, TokenKind, ToolPart, Usage
 from splitsecond.service import Call
 from splitsecond.wire import ollama
 from splitsecond.wire.dialect import Answer, Quirks
@@ -56,8 +56,8 @@ def test_tool_calls_go_out_whole() -> None:
     assert write.tool_call("weather", "call_1") + write.token('{"city":', "tool") + write.token("7}", "tool") == b""
     data = write.tool_call("now", "call_2") + write.finish("tool_calls") + write.done()
     assert decoded(data) == [
-        Token(1, 'weather{"city":7}', "tool"),
-        Token(1, "now{}", "tool"),
+        Token(1, 'weather{"city":7}', "tool", tool=ToolPart(0, "call_1", "weather")),
+        Token(1, "now{}", "tool", tool=ToolPart(1, "call_2", "now")),
         Finish(1, "stop"),
         Done(1, True),
     ]

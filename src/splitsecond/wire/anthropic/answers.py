@@ -131,6 +131,10 @@ def whole(
         content.append({"type": "thinking", "thinking": answer.reasoning, "signature": ""})
     if text := answer.text or answer.refusal:
         content.append({"type": "text", "text": text})
+    content += [
+        {"type": "tool_use", "id": call.id, "name": call.name, "input": msgspec.Raw(call.arguments.encode())}
+        for call in answer.calls
+    ]
     reason = _REASONS.get(answer.finish, answer.finish)
     return _json(
         {**_message(id, model), "content": content, "stop_reason": reason, "usage": _usage_fields(usage)},
@@ -154,11 +158,13 @@ def _message(identity: str, model: str) -> dict[str, Any]:
 
 def _usage_fields(usage: Usage) -> dict[str, Any]:
     fields: dict[str, Any] = {
-        "input_tokens": (usage.input_tokens or 0) - (usage.cached_tokens or 0),
+        "input_tokens": (usage.input_tokens or 0) - (usage.cached_tokens or 0) - (usage.cache_write_tokens or 0),
         "output_tokens": usage.output_tokens or 0,
     }
     if usage.cached_tokens is not None:
         fields["cache_read_input_tokens"] = usage.cached_tokens
+    if usage.cache_write_tokens is not None:
+        fields["cache_creation_input_tokens"] = usage.cache_write_tokens
     if usage.reasoning_tokens is not None:
         fields["output_tokens_details"] = {"thinking_tokens": usage.reasoning_tokens}
     return fields

@@ -35,7 +35,7 @@ class Counts:
         input_tokens = (self._fresh or 0) + (self._written or 0) + (self._read or 0) or None  # no prompt has none
         if input_tokens is None and self._output is None:
             return None
-        return Usage(at, input_tokens, self._output, self._thinking, self._read)
+        return Usage(at, input_tokens, self._output, self._thinking, self._read, self._written)
 
 
 def _later(before: int | None, now: int | None) -> int | None:

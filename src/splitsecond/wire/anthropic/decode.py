@@ -5,17 +5,19 @@ it is kept, and decoded when it ends. All else goes through the SSE decoder. Eac
 shape of `shapes`, and goes by its ``type``; the name in its ``event:`` line serves only where that is missing.
 
 What is content: a delta of text, thinking or a tool's arguments, and the name with which the block of a tool call
-begins. What is not: signatures, citations, thoughts that come encrypted, results of the provider's own tools, and types
-that this version does not know, of which Anthropic says that there will be more. A refusal has no words of its own: it
-is the stop reason "refusal".
+begins. What is not: signatures and thoughts that come encrypted, which are kept as data of `Quiet`, citations, results
+of the provider's own tools, and types that this version does not know, of which Anthropic says that there will be more.
+A refusal has no words of its own: it is the stop reason "refusal".
 
 What makes an answer whole: its ``stop_reason``. ``message_stop`` after that is the end mark; by itself it proves
 nothing. Blocks are parts of the one answer, so all tokens have index 0.
 """
 
+from typing import Any
+
 import msgspec
 
-from splitsecond.events import Done, Event, Finish, Quiet, Token, TokenKind
+from splitsecond.events import Done, Event, Finish, Quiet, Token, TokenKind, ToolPart
 from splitsecond.service import Operation
 from splitsecond.wire.anthropic.counts import Counts
 from splitsecond.wire.anthropic.shapes import Block, Delta, Happening, UsageShape
@@ -23,6 +25,7 @@ from splitsecond.wire.lenient import mended
 from splitsecond.wire.refusals import Said, error_said, said_in
 from splitsecond.wire.sse import SseEvent
 from splitsecond.wire.streaming import END_MARK, StreamDecoder
+from splitsecond.wire.tool_calls import ToolCalls
 
 _decode_happening = msgspec.json.Decoder(Happening).decode
 
@@ -41,6 +44,7 @@ class AnthropicDecoder(StreamDecoder):
         super().__init__()
         self._finished = ""
         self._counts = Counts()
+        self._calls = ToolCalls()
 
     def _take(self, event: SseEvent, at: int, out: list[Event]) -> None:
         data = event.data
@@ -64,7 +68,7 @@ class AnthropicDecoder(StreamDecoder):
         self._chunks += 1
         kind = happening.type or event.name
         if kind == "content_block_delta" and happening.delta is not None:
-            self._take_delta(happening.delta, at, out)
+            self._take_delta(happening.delta, _number(happening.index), at, out)
         elif kind == "error" or happening.error:
             self._report(at, out, error_said(happening.error or None), data)
         elif kind == "message_stop":
@@ -72,20 +76,22 @@ class AnthropicDecoder(StreamDecoder):
         else:
             self._take_other(kind, happening, at, out)
 
-    def _take_delta(self, delta: Delta, at: int, out: list[Event]) -> None:
+    def _take_delta(self, delta: Delta, block: int, at: int, out: list[Event]) -> None:
         if delta.text:
             self._say(at, out, delta.text, "text")
         elif delta.thinking:
             self._say(at, out, delta.thinking, "reasoning")
         elif delta.partial_json:
-            self._say(at, out, delta.partial_json, "tool")
+            self._say(at, out, delta.partial_json, "tool", self._calls.begun(block))
+        elif delta.signature:
+            out.append(Quiet(at, "signature", delta.signature))
         else:
             out.append(Quiet(at, "content_block_delta"))
 
     def _take_other(self, kind: str, happening: Happening, at: int, out: list[Event]) -> None:
         before = len(out)
         if happening.content_block is not None:
-            self._take_block(happening.content_block, at, out)
+            self._take_block(happening.content_block, _number(happening.index), at, out)
         if happening.message is not None:
             self._count(happening.message.usage, at, out, opening=True)
         if happening.delta is not None:
@@ -94,21 +100,27 @@ class AnthropicDecoder(StreamDecoder):
         if len(out) == before or kind == "message_start":
             out.insert(before, Quiet(at, kind or "empty"))
 
-    def _take_block(self, block: Block, at: int, out: list[Event]) -> None:
-        """A block as it begins, or a whole one."""
+    def _take_block(self, block: Block, number: int, at: int, out: list[Event]) -> None:
+        """Block `number` as it begins, or a whole one."""
         if block.thinking:
             self._say(at, out, block.thinking, "reasoning")
+        if block.signature:
+            out.append(Quiet(at, "signature", block.signature))
+        if block.data:
+            out.append(Quiet(at, block.type, block.data))
         if block.text:
             self._say(at, out, block.text, "text")
         if block.type.endswith("tool_use"):
+            answerable = block.type == "tool_use"  # the others are the provider's own to answer
             if block.name:
-                self._say(at, out, block.name, "tool")
+                part = self._calls.part(number, block.id or "", block.name) if answerable else None
+                self._say(at, out, block.name, "tool", part)
             if (arguments := bytes(block.input)) not in _NO_INPUT:
-                self._say(at, out, arguments.decode("utf-8", "replace"), "tool")
+                self._say(at, out, arguments.decode("utf-8", "replace"), "tool", self._calls.begun(number))
 
-    def _say(self, at: int, out: list[Event], text: str, kind: TokenKind) -> None:
+    def _say(self, at: int, out: list[Event], text: str, kind: TokenKind, tool: ToolPart | None = None) -> None:
         self._tokens += 1
-        out.append(Token(at, text, kind))
+        out.append(Token(at, text, kind, tool=tool))
 
     def _take_reason(self, reason: str | None, at: int, out: list[Event]) -> None:
         if reason and reason != self._finished:
@@ -137,8 +149,8 @@ class AnthropicDecoder(StreamDecoder):
         if happening.content is None:
             self._break(at, out, "malformed", "the body is JSON without any content", body)
             return
-        for block in happening.content:
-            self._take_block(block, self._json_at, out)
+        for number, block in enumerate(happening.content):
+            self._take_block(block, number, self._json_at, out)
         self._take_reason(happening.stop_reason, self._json_at, out)
         self._count(happening.usage, self._json_at, out)
         self._ended = True
@@ -161,3 +173,8 @@ class AnthropicDecoder(StreamDecoder):
     def _report(self, at: int, out: list[Event], said: Said, data: bytes) -> None:
         words = said.message or ", ".join(said.codes) or "without words"
         self._break(at, out, "in_band_error", f"the provider put an error inside a 200: {words}", data)
+
+
+def _number(index: Any) -> int:
+    """A block's number. Whoever leaves it out has one block at a time."""
+    return index if isinstance(index, int) else 0

@@ -28,11 +28,14 @@ class UsageShape(Struct, gc=False):
 
 
 class Block(Struct, gc=False):
-    """A block of content: whole, or as it begins. `name` and `input` are a tool call's."""
+    """A block of content, whole or as it begins. `id`, `name` and `input` are a tool call's, `data` is a hidden thought."""
 
     type: str = ""
     text: str | None = None
     thinking: str | None = None
+    signature: str | None = None
+    data: str | None = None
+    id: str | None = None
     name: str | None = None
     input: Raw = Raw()
 
@@ -43,6 +46,7 @@ class Delta(Struct, gc=False):
     text: str | None = None
     thinking: str | None = None
     partial_json: str | None = None
+    signature: str | None = None
     stop_reason: str | None = None
 
 
@@ -53,9 +57,10 @@ class Message(Struct, gc=False):
 
 
 class Happening(Struct, gc=False):
-    """One event of a stream, or a whole answer (`content` and what follows it)."""
+    """One event of a stream, or a whole answer (`content` and what follows it). `index` is the block's."""
 
     type: str = ""
+    index: Any = None
     message: Message | None = None
     content_block: Block | None = None
     delta: Delta | None = None

@@ -115,7 +115,12 @@ def whole(
     (answer,) = answers
     said = {"thinking": answer.reasoning, "text": answer.text or answer.refusal}
     content = [{"type": block, block: text} for block, text in said.items() if text]
-    message = {"role": "assistant", "content": content}
+    message: dict[str, Any] = {"role": "assistant", "content": content}
+    if answer.calls:
+        message["tool_calls"] = [
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            for call in answer.calls
+        ]
     reason = _FINISH.get(answer.finish, answer.finish)
     return _json({"id": id, "message": message, "finish_reason": reason, "usage": _usage_fields(usage)})
 

@@ -9,17 +9,22 @@ when it ends. All else goes through the SSE decoder. What an event says is read 
 How many of the output were thinking is not said.
 """
 
+from typing import Any
+
 import msgspec
 
-from splitsecond.events import Done, Event, Finish, Quiet, Token, TokenKind, Usage
+from splitsecond.events import Done, Event, Finish, Quiet, Token, TokenKind, ToolPart, Usage
 from splitsecond.service import Operation
 from splitsecond.wire.cohere.shapes import Chunk, Content, Count, Delta, Message, ToolCall, UsageShape
 from splitsecond.wire.lenient import mended
 from splitsecond.wire.refusals import error_said, said_in
 from splitsecond.wire.sse import SseEvent
 from splitsecond.wire.streaming import END_MARK, StreamDecoder
+from splitsecond.wire.tool_calls import ToolCalls
 
 _decode_chunk = msgspec.json.Decoder(Chunk).decode
+
+_Piece = tuple[TokenKind, str, ToolPart | None]
 
 _CONTENT_DELTA = b"event: content-delta\ndata: "
 _FAILURES = ("ERROR", "TIMEOUT")
@@ -35,6 +40,10 @@ class CohereDecoder(StreamDecoder):
     """One answer's body in, events out. See `splitsecond.wire.dialect.Decoder`. Cohere sends no timings."""
 
     html_hint = _HTML_HINT
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._calls = ToolCalls()
 
     def _plain_token(self, data: bytes, at: int) -> Token | None:
         """The token, where `data` is one whole event with the next piece of a block; else None.
@@ -91,14 +100,30 @@ class CohereDecoder(StreamDecoder):
             return
         before = self._tokens
         if delta.message is not None:
-            self._take_message(delta.message, at, out)
+            self._take_message(delta.message, chunk.index, at, out)
         if self._tokens == before:
             out.append(Quiet(at, chunk.type or "empty"))
 
-    def _take_message(self, message: Message, at: int, out: list[Event]) -> None:
-        pieces = _pieces(message)
+    def _take_message(self, message: Message, block: Any, at: int, out: list[Event]) -> None:
+        pieces = self._pieces(message, block if isinstance(block, int) else None)
         self._tokens += len(pieces)
-        out.extend(Token(at, text, kind) for kind, text in pieces)
+        out.extend(Token(at, text, kind, tool=tool) for kind, text, tool in pieces)
+
+    def _pieces(self, message: Message, block: int | None) -> list[_Piece]:
+        """The content-bearing parts of a message, in the order in which they were made."""
+        pieces: list[_Piece] = [("reasoning", message.tool_plan or "", None)]
+        content = message.content
+        if isinstance(content, str):
+            pieces.append(("text", content, None))
+        else:
+            for said in [content] if isinstance(content, Content) else content or ():
+                pieces += [("reasoning", said.thinking or "", None), ("text", said.text or "", None)]
+        calls = message.tool_calls
+        for call in [calls] if isinstance(calls, ToolCall) else calls or ():
+            if call.function is not None:
+                part = self._calls.part(block, call.id or "", call.function.name or "")
+                pieces.append(("tool", part.name + (call.function.arguments or ""), part))
+        return [piece for piece in pieces if piece[1]]
 
     def _take_end(self, end: Delta, data: bytes, at: int, out: list[Event], *, marker: bool) -> None:
         reason = end.finish_reason or ""
@@ -125,7 +150,7 @@ class CohereDecoder(StreamDecoder):
                 return
             chunk = lenient
         if isinstance(chunk.message, Message):
-            self._take_message(chunk.message, self._json_at, out)
+            self._take_message(chunk.message, None, self._json_at, out)
             end = Delta(finish_reason=chunk.finish_reason, usage=chunk.usage, error=chunk.error)
             self._take_end(end, body, self._json_at, out, marker=False)
         elif chunk.error or chunk.message:
@@ -158,22 +183,6 @@ def _only_content(chunk: Chunk) -> Content | None:
     if chunk.message is not None or message.tool_plan is not None or message.tool_calls is not None:
         return None
     return message.content if isinstance(message.content, Content) else None
-
-
-def _pieces(message: Message) -> list[tuple[TokenKind, str]]:
-    """The content-bearing parts of a message, in the order in which they were made."""
-    pieces: list[tuple[TokenKind, str]] = [("reasoning", message.tool_plan or "")]
-    content = message.content
-    if isinstance(content, str):
-        pieces.append(("text", content))
-    else:
-        for block in [content] if isinstance(content, Content) else content or ():
-            pieces += [("reasoning", block.thinking or ""), ("text", block.text or "")]
-    calls = message.tool_calls
-    for call in [calls] if isinstance(calls, ToolCall) else calls or ():
-        if call.function is not None:
-            pieces.append(("tool", (call.function.name or "") + (call.function.arguments or "")))
-    return [piece for piece in pieces if piece[1]]
 
 
 def _usage(shape: UsageShape, at: int) -> Usage | None:

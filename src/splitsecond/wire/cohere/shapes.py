@@ -28,6 +28,7 @@ class Function(Struct, gc=False):
 class ToolCall(Struct, gc=False):
     """A tool call, or a fragment of it."""
 
+    id: str | None = None
     function: Function | None = None
 
 
@@ -64,9 +65,10 @@ class Delta(Struct, gc=False):
 
 
 class Chunk(Struct, gc=False):
-    """One event of a stream, or a whole answer. A `message` that is a text is an error's."""
+    """One event of a stream, or a whole answer. A `message` that is a text is an error's; `index` is the block's."""
 
     type: str = ""
+    index: Any = None
     delta: Delta | None = None
     message: Message | str | None = None
     finish_reason: str | None = None

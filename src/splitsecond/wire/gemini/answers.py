@@ -58,6 +58,8 @@ class StreamWriter:
         if kind == "tool":
             self._calls[index][2].append(text)
             return b""
+        if kind == "image":
+            return self._candidate(index, _content([_image_part(text)]))
         around = self._around.get((kind, index))
         if around is None:
             before, _, after = self._candidate(index, _content([_PARTS[kind]])).rpartition(_MARK)
@@ -92,8 +94,7 @@ class StreamWriter:
         if call is None:
             return b""
         name, call_id, fragments = call
-        args = msgspec.json.decode("".join(fragments) or "{}", type=dict[str, Any])
-        return self._candidate(index, _content([{"functionCall": {"id": call_id, "name": name, "args": args}}]))
+        return self._candidate(index, _content([_call_part(call_id, name, "".join(fragments) or "{}")]))
 
     def _candidate(self, index: int, fields: dict[str, Any]) -> bytes:
         return _event({"candidates": [{**fields, "index": index}], **self._head})
@@ -136,7 +137,21 @@ def _content(parts: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _answer_parts(answer: Answer) -> list[dict[str, Any]]:
     thought = [{"text": answer.reasoning, "thought": True}] if answer.reasoning else []
-    return [*thought, {"text": answer.text or answer.refusal}]
+    text = answer.text or answer.refusal
+    said = [{"text": text}] if text or not answer.calls else []
+    return [*thought, *said, *(_call_part(call.id, call.name, call.arguments) for call in answer.calls)]
+
+
+def _call_part(call_id: str, name: str, arguments: str) -> dict[str, Any]:
+    args = msgspec.json.decode(arguments, type=dict[str, Any])
+    return {"functionCall": {"id": call_id, "name": name, "args": args}}
+
+
+def _image_part(url: str) -> dict[str, Any]:
+    head, _, data = url.partition(";base64,")
+    if data and head.startswith("data:"):
+        return {"inlineData": {"mimeType": head.removeprefix("data:"), "data": data}}
+    return {"fileData": {"fileUri": url}}
 
 
 def _usage_fields(usage: Usage) -> dict[str, int]:

@@ -10,11 +10,13 @@ the body. An error in the middle comes as an event with ``error``, or as bare JS
 the second is seen when the body ends.
 
 A function call comes in one piece, name and arguments; so it is one token, the name followed by the arguments' JSON.
+Vertex, if asked to, sends arguments value by value: they are tokens as well, but no JSON, so none of a call that could
+be told in another dialect. The signature of a thought follows the token that shares its part.
 """
 
 import msgspec
 
-from splitsecond.events import Done, Event, Finish, Quiet, Token, TokenKind, Usage
+from splitsecond.events import Done, Event, Finish, Quiet, Token, TokenKind, ToolPart, Usage
 from splitsecond.service import Operation
 from splitsecond.wire.gemini.counts import shown_so_far, usage_of
 from splitsecond.wire.gemini.shapes import Candidate, Chunk, FunctionCall, Part, UsageMetadata
@@ -22,6 +24,7 @@ from splitsecond.wire.lenient import mended
 from splitsecond.wire.refusals import Said, error_said, said_in
 from splitsecond.wire.sse import SseEvent
 from splitsecond.wire.streaming import END_MARK, StreamDecoder
+from splitsecond.wire.tool_calls import ToolCalls
 
 _decode_chunk = msgspec.json.Decoder(Chunk).decode
 _decode_chunks = msgspec.json.Decoder(Chunk | list[Chunk]).decode
@@ -48,6 +51,7 @@ class GeminiDecoder(StreamDecoder):
         self._blocked = False
         self._candidates: set[int] = set()
         self._finished: dict[int, str] = {}
+        self._calls = ToolCalls()
 
     def _take(self, event: SseEvent, at: int, out: list[Event]) -> None:
         data = event.data
@@ -117,9 +121,16 @@ class GeminiDecoder(StreamDecoder):
     def _take_part(
         self, part: Part, index: int, shape: UsageMetadata | None, usage: Usage | None, at: int, out: list[Event]
     ) -> None:
-        kind, text = _piece(part)
-        if not text:
-            return
+        kind, text, tool = _piece(part, index, self._calls)
+        if text:
+            so_far = self._so_far(kind, shape, usage)
+            self._tokens += 1
+            out.append(Token(at, text, kind, index, so_far, tool))
+        if part.thought_signature:
+            out.append(Quiet(at, "signature", part.thought_signature))
+
+    def _so_far(self, kind: TokenKind, shape: UsageMetadata | None, usage: Usage | None) -> int | None:
+        """The running count with the next token, of that `kind`, where its chunk holds one (`shape`, `usage`)."""
         thought = kind == "reasoning"
         if thought:
             self._thoughts_shown = True
@@ -128,8 +139,7 @@ class GeminiDecoder(StreamDecoder):
             so_far = shown_so_far(shape, usage, thoughts_shown=self._thoughts_shown, thought=thought)
         if self._tokens == 0:
             self._counts_run = so_far is not None
-        self._tokens += 1
-        out.append(Token(at, text, kind, index, so_far))
+        return so_far
 
     def _take_finish(self, candidate: Candidate, index: int, at: int, out: list[Event]) -> None:
         reason = candidate.finish_reason
@@ -156,17 +166,30 @@ class GeminiDecoder(StreamDecoder):
         self._break(at, out, "in_band_error", f"the provider put an error inside a 200: {said.message}", data)
 
 
-def _piece(part: Part) -> tuple[TokenKind, str]:
+def _piece(part: Part, index: int, calls: ToolCalls) -> tuple[TokenKind, str, ToolPart | None]:
     """What a part holds that is content; "" where that is nothing. Results of the provider's own tools are not."""
     if part.text:
-        return ("reasoning" if part.thought else "text"), part.text
-    if part.function_call is not None:
-        return "tool", _call_text(part.function_call)
+        return ("reasoning" if part.thought else "text"), part.text, None
+    call = part.function_call
+    if call is not None:
+        whole = bool(call.name) and not call.partial_args
+        tool = calls.part(None, call.id or "", call.name or "", index) if whole else None
+        return "tool", _call_text(call), tool
     if part.executable_code is not None:
-        return "tool", part.executable_code.code or ""
-    blob = part.inline_data
-    if blob is not None and (blob.mime_type or "").startswith("audio/"):
-        return "audio", blob.data or ""
+        return "tool", part.executable_code.code or "", None
+    return (*_media(part), None)
+
+
+def _media(part: Part) -> tuple[TokenKind, str]:
+    """A sound, or an image as a URL."""
+    blob, file = part.inline_data, part.file_data
+    if blob is not None:
+        mime_type, data = blob.mime_type or "", blob.data or ""
+        if mime_type.startswith("audio/"):
+            return "audio", data
+        return ("image", f"data:{mime_type};base64,{data}") if mime_type.startswith("image/") and data else ("text", "")
+    if file is not None and file.file_uri and (file.mime_type or "").startswith("image/"):
+        return "image", file.file_uri
     return "text", ""
 
 

@@ -20,8 +20,9 @@ class PartialArg(Struct, gc=False, rename="camel"):
 
 
 class FunctionCall(Struct, gc=False, rename="camel"):
-    """A call of a function: whole, or on Vertex in pieces."""
+    """A call of a function: whole, or in pieces, as Vertex sends it to those who ask for that (``partialArgs``)."""
 
+    id: str | None = None
     name: str | None = None
     args: Raw = Raw()
     partial_args: list[PartialArg] | None = None
@@ -40,14 +41,23 @@ class Blob(Struct, gc=False, rename="camel"):
     data: str | None = None
 
 
+class FileData(Struct, gc=False, rename="camel"):
+    """Media elsewhere."""
+
+    mime_type: str | None = None
+    file_uri: str | None = None
+
+
 class Part(Struct, gc=False, rename="camel"):
     """One piece of content. `thought`: it is a thought, not the answer."""
 
     text: str | None = None
     thought: bool | None = None
+    thought_signature: str | None = None
     function_call: FunctionCall | None = None
     executable_code: ExecutableCode | None = None
     inline_data: Blob | None = None
+    file_data: FileData | None = None
 
 
 class Content(Struct, gc=False):

@@ -39,6 +39,7 @@ class StreamWriter:
         self._head = _head(model, created)
         self._around = {kind: self._frame(message) for kind, message in _MESSAGES.items()}
         self._call: str | None = None
+        self._call_id = ""
         self._arguments: list[str] = []
         self._last: dict[str, Any] = {}
 
@@ -60,7 +61,7 @@ class StreamWriter:
     def tool_call(self, name: str, call_id: str, index: int = 0) -> bytes:
         """A tool call begins; the one before it goes out."""
         ended = self._ended_call()
-        self._call = name
+        self._call, self._call_id = name, call_id
         return ended
 
     def finish(self, reason: str, index: int = 0) -> bytes:
@@ -86,7 +87,7 @@ class StreamWriter:
         if self._call is None:
             return b""
         arguments = msgspec.Raw("".join(self._arguments).encode() or b"{}")
-        call = {"function": {"name": self._call, "arguments": arguments}}
+        call = {"id": self._call_id, "function": {"name": self._call, "arguments": arguments}}
         self._call = None
         self._arguments.clear()
         return self._line({"content": "", "tool_calls": [call]})
@@ -111,9 +112,14 @@ def whole(
 ) -> bytes:
     """A whole answer, not streamed; `answers` holds one, and `timings` are as `StreamWriter.done` has them."""
     (answer,) = answers
-    message = {"role": "assistant", "content": answer.text or answer.refusal}
+    message: dict[str, Any] = {"role": "assistant", "content": answer.text or answer.refusal}
     if answer.reasoning:
         message["thinking"] = answer.reasoning
+    if answer.calls:
+        message["tool_calls"] = [
+            {"id": call.id, "function": {"name": call.name, "arguments": msgspec.Raw(call.arguments.encode())}}
+            for call in answer.calls
+        ]
     last = {"done": True, "done_reason": _FINISH.get(answer.finish, answer.finish), **_counts(usage), **timings}
     return _json({**_head(model, created), "message": message, **last})
 

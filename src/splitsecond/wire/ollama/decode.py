@@ -14,9 +14,10 @@ from splitsecond.errors import Phase, ProviderFault, excerpt
 from splitsecond.events import Broken, Done, Event, Finish, Quiet, Token, Usage
 from splitsecond.service import Operation
 from splitsecond.wire.lenient import mended
-from splitsecond.wire.ollama.shapes import DURATIONS, Function, Line, Message
+from splitsecond.wire.ollama.shapes import DURATIONS, Line, Message
 from splitsecond.wire.refusals import error_said
 from splitsecond.wire.sse import MAX_EVENT_BYTES
+from splitsecond.wire.tool_calls import ToolCalls
 
 _decode_line = msgspec.json.Decoder(Line).decode
 
@@ -42,6 +43,7 @@ class OllamaDecoder:
         self._ended = False
         self._lines = 0
         self._tokens = 0
+        self._calls = ToolCalls()
         self._odd = b""  # the first line that is JSON, but none of a chat's
 
     def feed(self, data: bytes, at: int) -> list[Event]:
@@ -115,8 +117,11 @@ class OllamaDecoder:
             out.append(Token(at, message.thinking, "reasoning"))
         if message.content:
             out.append(Token(at, message.content))
-        calls = [_called(call.function) for call in message.tool_calls or () if call.function is not None]
-        out.extend(Token(at, call, "tool") for call in calls if call)
+        for call in message.tool_calls or ():
+            if call.function is not None and call.function.name:
+                part = self._calls.part(None, call.id or "", call.function.name)
+                arguments = bytes(call.function.arguments).decode("utf-8", "replace")
+                out.append(Token(at, part.name + arguments, "tool", tool=part))
         self._tokens += len(out) - before
 
     def _take_done(self, line: Line, at: int, out: list[Event]) -> None:
@@ -148,10 +153,6 @@ class OllamaDecoder:
         hint = _HTML_HINT if data.lstrip().startswith(b"<") else ""
         fault = ProviderFault(message, kind=kind, phase=phase, status=200, excerpt=excerpt(data), hint=hint)
         out.append(Broken(at, fault))
-
-
-def _called(function: Function) -> str:
-    return function.name + bytes(function.arguments).decode("utf-8", "replace")
 
 
 def _is_cut(rest: bytes) -> bool:

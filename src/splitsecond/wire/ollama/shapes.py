@@ -15,8 +15,9 @@ class Function(Struct, gc=False):
 
 
 class ToolCall(Struct, gc=False):
-    """One whole call: Ollama never sends a part of one."""
+    """One whole call: Ollama never sends a part of one, and older servers no id."""
 
+    id: str | None = None
     function: Function | None = None
 
 

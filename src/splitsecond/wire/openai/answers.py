@@ -22,10 +22,10 @@ _DELTAS: dict[TokenKind, Any] = {
     "text": {"content": "\0"},
     "reasoning": {"reasoning_content": "\0"},
     "refusal": {"refusal": "\0"},
-    "tool": {"tool_calls": [{"index": 0, "function": {"arguments": "\0"}}]},
     "audio": {"audio": {"data": "\0"}},
+    "image": {"images": [{"type": "image_url", "image_url": {"url": "\0"}}]},
 }
-"""Where each kind of token stands in a delta; the NUL is where its text goes."""
+"""Where each kind of token but "tool" stands in a delta; the NUL is where its text goes."""
 
 
 class StreamWriter:
@@ -39,6 +39,7 @@ class StreamWriter:
         name = "chat.completion.chunk" if operation == "chat" else "text_completion"
         self._head: dict[str, Any] = {"id": id, "object": name, "created": created, "model": model}
         self._around: dict[tuple[TokenKind, int], tuple[bytes, bytes]] = {}
+        self._calls: dict[int, int] = {}  # the number of each choice's latest tool call
 
     def opening(self, index: int = 0) -> bytes:
         """The role, which says nothing yet. A completion has none: no bytes."""
@@ -55,7 +56,9 @@ class StreamWriter:
 
     def tool_call(self, name: str, call_id: str, index: int = 0) -> bytes:
         """A tool call begins: its name."""
-        call = {"index": 0, "id": call_id, "type": "function", "function": {"name": name, "arguments": ""}}
+        number = self._calls[index] = self._calls.get(index, -1) + 1
+        self._around.pop(("tool", index), None)
+        call = {"index": number, "id": call_id, "type": "function", "function": {"name": name, "arguments": ""}}
         return self._choice(index, {"delta": {"tool_calls": [call]}})
 
     def finish(self, reason: str, index: int = 0) -> bytes:
@@ -80,7 +83,13 @@ class StreamWriter:
         return encode_event(_json({**self._head, "choices": [choice]}))
 
     def _frame(self, kind: TokenKind, index: int) -> tuple[bytes, bytes]:
-        content = {"delta": _DELTAS[kind]} if self._operation == "chat" else {"text": "\0"}
+        if self._operation == "completions":
+            content: dict[str, Any] = {"text": "\0"}
+        elif kind == "tool":
+            fragment = {"index": self._calls.get(index, 0), "function": {"arguments": "\0"}}
+            content = {"delta": {"tool_calls": [fragment]}}
+        else:
+            content = {"delta": _DELTAS[kind]}
         before, _, after = self._choice(index, content).rpartition(_MARK)
         return before, after
 
@@ -115,9 +124,15 @@ def _error_fields(message: str, kind: str, code: str | int | None, param: str | 
 def _answer_fields(operation: Operation, answer: Answer) -> dict[str, Any]:
     if operation == "completions":
         return {"text": answer.text}
-    message: dict[str, Any] = {"role": "assistant", "content": answer.text, "refusal": answer.refusal or None}
+    content = answer.text or (None if answer.calls else "")
+    message: dict[str, Any] = {"role": "assistant", "content": content, "refusal": answer.refusal or None}
     if answer.reasoning:
         message["reasoning_content"] = answer.reasoning
+    if answer.calls:
+        message["tool_calls"] = [
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            for call in answer.calls
+        ]
     return {"message": message}
 
 
@@ -127,8 +142,9 @@ def _usage_fields(usage: Usage) -> dict[str, Any]:
         "completion_tokens": usage.output_tokens,
         "total_tokens": (usage.input_tokens or 0) + (usage.output_tokens or 0),
     }
-    if usage.cached_tokens is not None:
-        fields["prompt_tokens_details"] = {"cached_tokens": usage.cached_tokens}
+    cached = {"cached_tokens": usage.cached_tokens, "cache_write_tokens": usage.cache_write_tokens}
+    if known := {name: count for name, count in cached.items() if count is not None}:
+        fields["prompt_tokens_details"] = known
     if usage.reasoning_tokens is not None:
         fields["completion_tokens_details"] = {"reasoning_tokens": usage.reasoning_tokens}
     return fields

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from splitsecond.events import Done, Event, Finish, Quiet, Token, TokenKind, Usage
+from splitsecond.events import Done, Event, Finish, Quiet, Token, TokenKind, ToolPart, Usage
 from splitsecond.service import Operation
 from splitsecond.wire.lenient import mended
 from splitsecond.wire.openai.shapes import Choice, Chunk, Delta, Function, Part
@@ -23,8 +23,11 @@ from splitsecond.wire.openai.tally import UsageTally, timings_of, usage_times
 from splitsecond.wire.refusals import Said, error_said, said_in
 from splitsecond.wire.sse import SseEvent
 from splitsecond.wire.streaming import END_MARK, StreamDecoder
+from splitsecond.wire.tool_calls import ToolCalls
 
 _decode_chunk = msgspec.json.Decoder(Chunk).decode
+
+_Piece = tuple[TokenKind, str, ToolPart | None]
 
 _HEARTBEATS = frozenset({"ping", "keepalive", "keep-alive", "heartbeat"})
 
@@ -43,6 +46,7 @@ class OpenAIDecoder(StreamDecoder):
         self._choices: set[int] = set()
         self._finished: dict[int, str] = {}
         self._tally = UsageTally()
+        self._calls = ToolCalls()
         self._closed_by_usage = False
 
     def _plain_token(self, data: bytes, at: int) -> Token | None:
@@ -134,12 +138,12 @@ class OpenAIDecoder(StreamDecoder):
             if choice.usage is not None:
                 counted = self._tally.take(choice.usage, at, index) or counted
             so_far = None if counted is None else counted.output_tokens
-            for kind, text in _pieces(choice, fresh):
+            for kind, text, tool in _pieces(choice, fresh, self._calls):
                 if self._tokens == 0:
                     self._running_count = so_far is not None and self._json is None
                 self._tokens += 1
                 self._closed_by_usage = False
-                out.append(Token(at, text, kind, index, so_far if self._running_count else None))
+                out.append(Token(at, text, kind, index, so_far if self._running_count else None, tool))
             reason = choice.finish_reason
             if reason == "error":
                 self._report(at, out, Said("finish_reason is error"), data)
@@ -209,12 +213,14 @@ def _only_text(choice: Choice) -> str | None:
         return None
     if delta.reasoning_content is not None or delta.reasoning is not None or delta.refusal is not None:
         return None
-    if delta.tool_calls is not None or delta.function_call is not None or delta.audio is not None:
+    if delta.tool_calls is not None or delta.function_call is not None:
+        return None
+    if delta.audio is not None or delta.images is not None:
         return None
     return delta.content if isinstance(delta.content, str) else None
 
 
-def _pieces(choice: Choice, fresh: bool) -> list[tuple[TokenKind, str]]:
+def _pieces(choice: Choice, fresh: bool, calls: ToolCalls) -> list[_Piece]:
     """The content-bearing parts of a choice, one for each field that holds any.
 
     A ``message`` in a stream repeats what was streamed (MiniMax, Perplexity), unless nothing was: `fresh`.
@@ -222,44 +228,53 @@ def _pieces(choice: Choice, fresh: bool) -> list[tuple[TokenKind, str]]:
     delta = choice.delta
     if delta is None:
         if choice.text:
-            return [("text", choice.text)]
+            return [("text", choice.text, None)]
         if choice.message is None or not fresh:
             return []
         delta = choice.message
-    pieces: list[tuple[TokenKind, str]] = []
+    pieces: list[_Piece] = []
     reasoning = delta.reasoning_content or delta.reasoning  # some send both, with the same text
     if reasoning:
-        pieces.append(("reasoning", reasoning))
+        pieces.append(("reasoning", reasoning, None))
     content = delta.content
     if content:
         if isinstance(content, str):
-            pieces.append(("text", content))
+            pieces.append(("text", content, None))
         else:
             pieces.extend(_part_pieces(content))
     if delta.refusal:
-        pieces.append(("refusal", delta.refusal))
+        pieces.append(("refusal", delta.refusal, None))
     if delta.tool_calls or delta.function_call:
-        pieces.extend(_tool_pieces(delta))
+        pieces.extend(_tool_pieces(delta, choice.index, calls))
     if delta.audio and (heard := delta.audio.data or delta.audio.transcript):
-        pieces.append(("audio", heard))
+        pieces.append(("audio", heard, None))
+    if delta.images:
+        links = [image.image_url for image in delta.images if image.image_url is not None]
+        pieces.extend(("image", link.url, None) for link in links if link.url)
     return pieces
 
 
-def _part_pieces(parts: list[Part]) -> list[tuple[TokenKind, str]]:
+def _part_pieces(parts: list[Part]) -> list[_Piece]:
     thought = "".join(inner.text or "" for part in parts for inner in part.thinking or ())
     text = "".join(part.text or "" for part in parts)
-    both: list[tuple[TokenKind, str]] = [("reasoning", thought), ("text", text)]
+    both: list[_Piece] = [("reasoning", thought, None), ("text", text, None)]
     return [piece for piece in both if piece[1]]
 
 
-def _tool_pieces(delta: Delta) -> list[tuple[TokenKind, str]]:
-    calls = [call.function or call.custom for call in delta.tool_calls or ()]
-    fragments = [_fragment(function) for function in (*calls, delta.function_call) if function is not None]
-    return [("tool", fragment) for fragment in fragments if fragment]
+def _tool_pieces(delta: Delta, index: int, calls: ToolCalls) -> list[_Piece]:
+    pieces: list[_Piece] = []
+    for call in delta.tool_calls or ():
+        function = call.function or call.custom or Function()
+        part = calls.part(call.index, str(call.id or ""), function.name or "", index)
+        pieces.append(("tool", part.name + _arguments(function), part))
+    if delta.function_call is not None:
+        part = calls.part("function_call", "", delta.function_call.name or "", index)
+        pieces.append(("tool", part.name + _arguments(delta.function_call), part))
+    return [piece for piece in pieces if piece[1]]
 
 
-def _fragment(function: Function) -> str:
-    return (function.name or "") + (function.arguments or function.input or "")
+def _arguments(function: Function) -> str:
+    return function.arguments or function.input or ""
 
 
 def _quiet_word(choices: Sequence[Choice]) -> str:

@@ -12,9 +12,10 @@ Count = Annotated[int, Meta(ge=0, lt=1 << 53)]
 
 
 class CachedDetails(Struct, gc=False):
-    """``prompt_tokens_details``."""
+    """``prompt_tokens_details``. What was written to the cache is OpenRouter's to say."""
 
     cached_tokens: Count | None = None
+    cache_write_tokens: Count | None = None
 
 
 class ReasoningDetails(Struct, gc=False):
@@ -50,6 +51,8 @@ class Function(Struct, gc=False):
 class ToolCall(Struct, gc=False):
     """One tool call, or a fragment of it."""
 
+    index: int | str | None = None
+    id: int | str | None = None
     function: Function | None = None
     custom: Function | None = None
 
@@ -59,6 +62,18 @@ class Audio(Struct, gc=False):
 
     data: str | None = None
     transcript: str | None = None
+
+
+class Link(Struct, gc=False):
+    """Where an image is, or the image itself as a data URL."""
+
+    url: str | None = None
+
+
+class Image(Struct, gc=False):
+    """An image that was made, as OpenRouter sends it."""
+
+    image_url: Link | None = None
 
 
 class Part(Struct, gc=False):
@@ -80,6 +95,7 @@ class Delta(Struct, gc=False):
     tool_calls: list[ToolCall] | None = None
     function_call: Function | None = None
     audio: Audio | None = None
+    images: list[Image] | None = None
 
 
 class Choice(Struct, gc=False):

@@ -54,6 +54,7 @@ class UsageTally:
             _sum(u.output_tokens for u in usages),
             _sum(u.reasoning_tokens for u in usages),
             max((u.cached_tokens for u in usages if u.cached_tokens is not None), default=None),
+            max((u.cache_write_tokens for u in usages if u.cache_write_tokens is not None), default=None),
         )
 
 
@@ -68,7 +69,8 @@ def _usage_of(shape: UsageShape, at: int) -> Usage | None:
         output += reasoning
     if shape.prompt_tokens is None and output is None:
         return None
-    return Usage(at, shape.prompt_tokens, output, reasoning, cached)
+    written = details.cache_write_tokens if details else None
+    return Usage(at, shape.prompt_tokens, output, reasoning, cached, written)
 
 
 def _leaves_reasoning_out(shape: UsageShape, output: int, reasoning: int) -> bool:

@@ -1,0 +1,104 @@
+"""What must hold of every decoder, whatever the answer: checked over a body by `check_decoder`, over any bytes
+by `check_any_bytes`.
+
+A body may come in any split; one that is cut anywhere is a fault or the whole answer; one with a wrong byte anywhere
+still ends, once; nothing comes after the end.
+"""
+
+from collections.abc import Callable, Iterable
+from itertools import pairwise
+from random import Random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from splitsecond.errors import ProviderFault
+from splitsecond.events import Broken, Done, Event, Token, Usage
+from splitsecond.wire.dialect import Decoder
+
+RANDOM_SPLITS = 40
+CUT_KINDS = {"truncated", "malformed", "empty_answer"}
+
+Make = Callable[[], Decoder]
+
+
+def events_of(make: Make, parts: Iterable[bytes]) -> list[Event]:
+    """The events of a body that comes in `parts`, all at 0."""
+    decoder = make()
+    events = [event for part in parts for event in decoder.feed(part, 0)]
+    return events + decoder.close(0)
+
+
+def fault_of(events: list[Event]) -> ProviderFault:
+    """The fault that ends `events`."""
+    (end,) = [event for event in events if isinstance(event, Broken)]
+    assert end is events[-1]
+    assert isinstance(end.fault, ProviderFault)
+    return end.fault
+
+
+def plain(events: list[Event]) -> list[Event | tuple[str, str, str]]:
+    """Faults compare by identity; here by what they say."""
+    return [
+        (event.fault.kind, event.fault.phase, event.fault.message) if isinstance(event, Broken) else event
+        for event in events
+    ]
+
+
+def check_decoder(make: Make, parts: list[bytes], *, whole: bool) -> None:
+    """All of it, for a body that a server would send in `parts`. `whole`: it is an answer that ends well."""
+    data = b"".join(parts)
+    events = events_of(make, [data])
+    assert isinstance(events[-1], Done) == whole
+    assert plain(events_of(make, parts)) == plain(events)
+    _check_splits(make, data, plain(events))
+    if whole:
+        _check_cuts(make, data, events)
+    random = Random(data)
+    for position in range(len(data)):
+        corrupt = data[:position] + bytes([random.randrange(256)]) + data[position + 1 :]
+        _check_ends_once(make, [corrupt])
+
+
+def check_any_bytes(make: Make) -> None:
+    """That any bytes, in any parts, end once."""
+
+    @given(st.lists(st.binary()))
+    def check(parts: list[bytes]) -> None:
+        _check_ends_once(make, parts)
+
+    check()
+
+
+def _check_splits(make: Make, data: bytes, expected: list[Event | tuple[str, str, str]]) -> None:
+    assert plain(events_of(make, [data[i : i + 1] for i in range(len(data))])) == expected
+    random = Random(data)
+    for _ in range(RANDOM_SPLITS):
+        cuts = sorted(random.randrange(len(data) + 1) for _ in range(random.randrange(1, 8)))
+        parts = [data[start:end] for start, end in pairwise([0, *cuts, len(data)])]
+        assert plain(events_of(make, parts)) == expected, parts
+
+
+def _check_cuts(make: Make, data: bytes, whole: list[Event]) -> None:
+    said, usage = _amount(whole)
+    for cut in range(len(data)):
+        events = events_of(make, [data[:cut]])
+        if isinstance(events[-1], Done):
+            cut_said, cut_usage = _amount(events)
+            assert cut_said == said, data[:cut]
+            assert cut_usage in (None, usage), data[:cut]
+        else:
+            assert fault_of(events).kind in CUT_KINDS, data[:cut]
+
+
+def _amount(events: list[Event]) -> tuple[list[Token], Usage | None]:
+    """What an answer comes to: its tokens, and the last word on how many they are."""
+    usages = [event for event in events if isinstance(event, Usage)]
+    return [event for event in events if isinstance(event, Token)], usages[-1] if usages else None
+
+
+def _check_ends_once(make: Make, parts: list[bytes]) -> None:
+    decoder = make()
+    events = [event for part in parts for event in decoder.feed(part, 0)] + decoder.close(0)
+    assert [isinstance(event, Done | Broken) for event in events] == [False] * (len(events) - 1) + [True]
+    assert decoder.feed(b"data: {}\n\n", 0) == decoder.close(0) == []

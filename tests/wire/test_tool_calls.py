@@ -1,0 +1,101 @@
+"""Tool calls: numbered as they come in, and told in every dialect such that they read back the same."""
+
+import json
+from collections.abc import Iterable
+from types import ModuleType
+
+import pytest
+
+from splitsecond.events import Event, Token, ToolPart, Usage
+from splitsecond.wire import anthropic, cohere, gemini, ollama, openai
+from splitsecond.wire.dialect import Answer, CalledTool
+from splitsecond.wire.finish_reasons import openai_reason
+from splitsecond.wire.tool_calls import ToolCalls
+
+DIALECTS = (anthropic, cohere, gemini, ollama, openai)
+CALLS = (
+    CalledTool("c1", "weather", '{"city":"Genève"}'),
+    CalledTool("c2", "now"),
+    CalledTool("c3", "weather", '{"city":"Wien","days":[1,2]}'),
+)
+
+
+def calls_in(events: Iterable[Event]) -> list[CalledTool]:
+    """The tool calls of an answer, put together from its tokens as anyone would who tells it in another dialect."""
+    calls: dict[int, CalledTool] = {}
+    for token in events:
+        if isinstance(token, Token) and token.tool is not None:
+            part = token.tool
+            begun = calls.get(part.number, CalledTool("", "", ""))
+            calls[part.number] = CalledTool(
+                begun.id or part.id, begun.name or part.name, begun.arguments + token.arguments
+            )
+    return [CalledTool(call.id, call.name, call.arguments or "{}") for _, call in sorted(calls.items())]
+
+
+def meant(calls: Iterable[CalledTool]) -> list[tuple[str, str, object]]:
+    return [(call.id, call.name, json.loads(call.arguments)) for call in calls]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.__name__.rpartition(".")[2])
+def test_calls_read_back_streamed_and_whole(dialect: ModuleType) -> None:
+    write = dialect.StreamWriter("chat", "m", id="x", created=1)
+    data = write.opening() + write.token("I will look.")
+    for call in CALLS:
+        data += write.tool_call(call.name, call.id)
+        if call.arguments != "{}":
+            data += write.token(call.arguments[:5], "tool") + write.token(call.arguments[5:], "tool")
+    data += write.finish("tool_calls") + write.usage(Usage(0, 1, 2)) + write.done()
+    answer = Answer(text="I will look.", calls=CALLS, finish="tool_calls")
+    for body in (data, dialect.whole("chat", "m", [answer], Usage(0, 1, 2), id="x", created=1)):
+        decoder = dialect.decoder("chat")
+        events = decoder.feed(body, 0) + decoder.close(0)
+        assert meant(calls_in(events)) == meant(CALLS)
+        assert next(event for event in events if isinstance(event, Token)) == Token(0, "I will look.")
+
+
+@pytest.mark.parametrize(
+    ("fragments", "parts"),
+    [
+        ([(0, "a", "f"), (0, "", ""), (1, "b", "g"), (0, "", "")], [(0, "a", "f"), (0,), (1, "b", "g"), (0,)]),
+        ([(0, "a", ""), (0, "", "f"), (0, "", "")], [(0,), (0, "a", "f"), (0,)]),
+        ([(0, "a", "f"), (0, "a", "f")], [(0, "a", "f"), (0,)]),
+        ([(0, "a", "f"), (0, "b", "g"), (0, "b", "")], [(0, "a", "f"), (1, "b", "g"), (1,)]),
+        ([(0, "a", "f"), (0, "z", ""), (0, "y", "")], [(0, "a", "f"), (0,), (0,)]),
+        ([(None, "", "f"), (None, "", ""), (None, "", "f")], [(0, "", "f"), (0,), (1, "", "f")]),
+        ([(None, "", "")], [(0,)]),
+    ],
+    ids=["numbered", "name later", "name again", "all numbered 0", "ids made up", "not numbered", "nothing said"],
+)
+def test_numbering(fragments: list[tuple[int | None, str, str]], parts: list[tuple[int, str, str]]) -> None:
+    calls = ToolCalls()
+    assert [calls.part(*fragment) for fragment in fragments] == [ToolPart(*part) for part in parts]
+
+
+def test_each_choice_has_its_own_numbers() -> None:
+    calls = ToolCalls()
+    assert [calls.part(0, "a", "f", index).number for index in (0, 1)] == [0, 0]
+    assert calls.begun(0) == ToolPart(0)
+    assert calls.begun(1) is None
+
+
+@pytest.mark.parametrize(
+    ("reason", "called", "expected"),
+    [
+        ("stop", False, "stop"),
+        ("stop", True, "tool_calls"),
+        ("length", True, "length"),
+        ("end_turn", False, "stop"),
+        ("tool_use", True, "tool_calls"),
+        ("refusal", False, "content_filter"),
+        ("STOP", True, "tool_calls"),
+        ("MAX_TOKENS", False, "length"),
+        ("SAFETY", False, "content_filter"),
+        ("COMPLETE", False, "stop"),
+        ("TOOL_CALL", True, "tool_calls"),
+        ("max_output_tokens", False, "length"),
+        ("something_new", False, "something_new"),
+    ],
+)
+def test_reasons_in_openais_words(reason: str, called: bool, expected: str) -> None:
+    assert openai_reason(reason, called=called) == expected
