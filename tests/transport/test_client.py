@@ -367,7 +367,7 @@ class TestAnswers:
         async def story() -> None:
             async with Peer(script) as peer:
                 client = Client(proxies={})
-                _, receiver = await asked(client, peer.origin, Request("POST", "/", [], body))
+                _, receiver = await asked(client, peer.origin, Request("POST", "/", (), body))
                 assert receiver.story == WHOLE_HELLO
                 assert got == body
                 assert client.statistics().idle == 1
@@ -388,7 +388,7 @@ class TestAnswers:
         async def story() -> None:
             async with Peer(script) as peer:
                 client = Client(proxies={})
-                _, receiver = await asked(client, peer.origin, Request("POST", "/", [], bytes(20_000_000)))
+                _, receiver = await asked(client, peer.origin, Request("POST", "/", (), bytes(20_000_000)))
                 assert receiver.story == [("head", 413), b"much", "ended"]
                 assert repr(client) == "[origins: 0 | connections: 0 idle, 0 active]"
 
@@ -402,7 +402,7 @@ class TestAnswers:
         async def story() -> None:
             async with Peer(script) as peer:
                 client = Client(proxies={})
-                _, receiver = await asked(client, peer.origin, Request("POST", "/", [], bytes(20_000_000)))
+                _, receiver = await asked(client, peer.origin, Request("POST", "/", (), bytes(20_000_000)))
                 assert receiver.story == ["reset"]
                 assert receiver.fault is not None
                 assert receiver.fault.phase == "send"

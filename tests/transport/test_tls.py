@@ -91,7 +91,7 @@ def test_a_large_request_and_a_large_answer(run: Run) -> None:
     async def story() -> None:
         async with Peer(script, tls=server_side()) as peer:
             client = Client(trust=trust(), proxies={})
-            receiver = await asked(client, peer.origin, Request("POST", "/", [], body))
+            receiver = await asked(client, peer.origin, Request("POST", "/", (), body))
             assert receiver.story[-1] == "ended"
             assert receiver.body == body
             client.close()

@@ -98,7 +98,7 @@ def test_the_request_says_who_and_what() -> None:
         waiting.cancel()
         origin, request = stage.client.sent[0]
         assert (str(origin), request.method, request.path) == ("http://x.test", "POST", "/v1/chat/completions")
-        assert dict(request.headers)["x-client-request-id"] == "c.1"
+        assert request.fresh == (("x-client-request-id", "c.1"),)
         assert "authorization" not in dict(request.headers)
         assert msgspec.json.decode(request.body)["model"] == "m"
 

@@ -32,8 +32,8 @@ class Answer:
         "_barren",
         "_body_end",
         "_header_bytes",
-        "_header_lines",
         "_inflater",
+        "_lines",
         "_method",
         "_parser",
         "_parts",
@@ -70,7 +70,8 @@ class Answer:
         self._parts: list[bytes] = []
         self._body_end: int | None = None
         self._inflater: Inflater | None = None
-        self._header_bytes = self._header_lines = self._barren = 0
+        self._header_bytes = self._barren = 0
+        self._lines: list[tuple[bytes, bytes]] = []
         self.on_body = self._parts.append
         self._parser = HttpResponseParser(self)
 
@@ -132,29 +133,25 @@ class Answer:
             self.surplus = True
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._header_lines += 1
+        # After the head these are trailers: counted, and dropped.
+        self._lines.append((name, value))
         self._header_bytes += len(name) + len(value)
-        if self._header_bytes > MAX_HEAD_BYTES or self._header_lines > MAX_HEADERS:
+        if self._header_bytes > MAX_HEAD_BYTES or len(self._lines) > MAX_HEADERS:
             self.fail(
                 self._malformed(
-                    f"{self._header_lines} header lines of {self._header_bytes} bytes, "
+                    f"{len(self._lines)} header lines of {self._header_bytes} bytes, "
                     f"expected at most {MAX_HEADERS} of {MAX_HEAD_BYTES}"
                 )
             )
-        elif not self.status:
-            key, text = name.decode("latin-1").lower(), value.decode("latin-1").rstrip()
-            headers = self.headers
-            assert isinstance(headers, dict)
-            headers[key] = f"{headers[key]}, {text}" if key in headers else text
-        # After the head these are trailers: counted, and dropped.
 
     def on_headers_complete(self) -> None:
         if self.status or self.fault:
             return
         status = self._parser.get_status_code()
         if 100 <= status < 200:  # interim (RFC 9110 section 15.2): not the answer yet
-            self.headers = {}
+            self._lines.clear()
             return
+        self.headers = _joined(self._lines)
         if status < 100 or not self._parser.get_http_version().startswith("1."):
             version = self._parser.get_http_version()
             self.fail(self._malformed(f"got HTTP/{version} with status {status:03}, expected HTTP/1 with 100 to 999"))
@@ -231,3 +228,12 @@ class Answer:
             self.fail(self._malformed(str(error)))
             return b""
         return out
+
+
+def _joined(lines: list[tuple[bytes, bytes]]) -> dict[str, str]:
+    """Headers by their names in lower case; those that are given several times joined with commas."""
+    headers: dict[str, str] = {}
+    for name, value in lines:
+        key, text = name.decode("latin-1").lower(), value.decode("latin-1").rstrip()
+        headers[key] = f"{headers[key]}, {text}" if key in headers else text
+    return headers

@@ -10,7 +10,7 @@ have died before anything was answered, which is no fault of the provider. The r
 
 import asyncio
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Protocol
 from urllib.parse import urlsplit
 
@@ -76,12 +76,16 @@ def _bad_url(url: str, why: str) -> CallerFault:
 
 
 class Request(Struct, frozen=True):
-    """One request. The transport adds Host, Content-Length and Accept-Encoding."""
+    """One request. The transport adds Host, Content-Length and Accept-Encoding.
+
+    `headers` are those that other requests have too, and are checked once for all of them; `fresh` its own.
+    """
 
     method: str
     path: str
-    headers: Sequence[tuple[str, str]] = ()
+    headers: tuple[tuple[str, str], ...] = ()
     body: bytes = b""
+    fresh: tuple[tuple[str, str], ...] = ()
 
 
 class Receiver(Protocol):

@@ -11,6 +11,7 @@ import asyncio
 
 from msgspec import Struct
 
+from splitsecond.clock import NS_PER_S, now_ns
 from splitsecond.transport.connection import Connection
 from splitsecond.transport.exchange import Origin
 
@@ -30,11 +31,17 @@ class PoolStatistics(Struct, frozen=True):
 
 
 class Pool:
-    """Connections by origin, in order of coming free, each with the timer that ends its idling."""
+    """Connections by origin, in order of coming free, each with the moment at which its idling ends.
+
+    One timer serves them all: it sleeps until the first of these moments, closes what is due, and sleeps again. A timer
+    for each would be set and cancelled with every request.
+    """
 
     def __init__(self, idle_s: float) -> None:
-        self._idle_s = idle_s
-        self._idle: dict[Origin, dict[Connection, asyncio.TimerHandle]] = {}
+        self._idle_ns = round(idle_s * NS_PER_S)
+        self._idle: dict[Origin, dict[Connection, int]] = {}
+        self._sweep: asyncio.TimerHandle | None = None
+        self._sweep_ns = 0
         self._active: dict[Connection, None] = {}
 
     def __repr__(self) -> str:
@@ -59,7 +66,7 @@ class Pool:
         while idle:
             connection = next(reversed(idle))
             if connection.is_alive():
-                idle.pop(connection).cancel()
+                del idle[connection]
                 self._active[connection] = None
                 return connection
         return None
@@ -72,20 +79,40 @@ class Pool:
         """A connection is idle from now on, until it is taken, dies, or has waited long enough."""
         self._active.pop(connection, None)
         hint_s = connection.idle_limit_s
-        wait_s = self._idle_s if hint_s is None else min(self._idle_s, HINT_SHARE * hint_s)
-        timer = asyncio.get_running_loop().call_later(wait_s, connection.close)
-        self._idle.setdefault(connection.origin, {})[connection] = timer
+        wait_ns = self._idle_ns if hint_s is None else min(self._idle_ns, round(HINT_SHARE * hint_s * NS_PER_S))
+        until_ns = now_ns() + wait_ns
+        self._idle.setdefault(connection.origin, {})[connection] = until_ns
+        self._sweep_by(until_ns)
 
     def gone(self, connection: Connection) -> None:
         """A connection has closed."""
         self._active.pop(connection, None)
         idle = self._idle.get(connection.origin, {})
-        if timer := idle.pop(connection, None):
-            timer.cancel()
+        idle.pop(connection, None)
         if not idle:
             self._idle.pop(connection.origin, None)
 
+    def _sweep_by(self, until_ns: int) -> None:
+        """See to it that the timer goes off at `until_ns` or before."""
+        if self._sweep is None or until_ns < self._sweep_ns:
+            if self._sweep is not None:
+                self._sweep.cancel()
+            self._sweep_ns = until_ns
+            self._sweep = asyncio.get_running_loop().call_at(until_ns / NS_PER_S, self._close_idle)
+
+    def _close_idle(self) -> None:
+        self._sweep = None
+        idling = [pair for idle in self._idle.values() for pair in idle.items()]
+        for connection, until_ns in idling:
+            if until_ns <= self._sweep_ns:
+                connection.close()
+            else:
+                self._sweep_by(until_ns)
+
     def close(self) -> None:
         """Close every connection."""
+        if self._sweep is not None:
+            self._sweep.cancel()
+            self._sweep = None
         for connection in [*self._active, *(c for idle in self._idle.values() for c in idle)]:
             connection.close()

@@ -5,6 +5,7 @@ model's slowness. Head and body are one piece, so that they leave in one packet 
 """
 
 import re
+from functools import lru_cache
 
 from splitsecond.errors import CallerFault
 from splitsecond.transport.exchange import Origin, Request, check_target
@@ -20,19 +21,31 @@ def rendered(request: Request, origin: Origin, *, via_proxy: bool = False, extra
 
     Raises `CallerFault` for a method, path or header that cannot be sent. No message holds a header's value.
     """
-    if not _TOKEN.fullmatch(request.method):
-        raise CallerFault(f"got the method {request.method!r}, expected one like POST", kind="bad_request")
-    check_target(request.path)
-    names = {_checked(name, value) for name, value in request.headers}
-    lines = [f"{request.method} {origin if via_proxy else ''}{request.path} HTTP/1.1"]
+    head, names = _head(request.method, request.path, request.headers, origin, via_proxy, extra)
+    fresh = "".join(f"{name}: {value.strip()}\r\n" for name, value in request.fresh)
+    if fresh and not names.isdisjoint(_checked(name, value) for name, value in request.fresh):
+        raise CallerFault("a header of this request is given twice", kind="bad_header")
+    if request.body or request.method in _METHODS_WITH_BODY:
+        fresh = f"{fresh}Content-Length: {len(request.body)}\r\n"
+    return head + fresh.encode("latin-1") + b"\r\n" + request.body
+
+
+@lru_cache(maxsize=512)
+def _head(
+    method: str, path: str, headers: tuple[tuple[str, str], ...], origin: Origin, via_proxy: bool, extra: str
+) -> tuple[bytes, frozenset[str]]:
+    """The request line and the lines of all headers that do not change, with the names of those."""
+    if not _TOKEN.fullmatch(method):
+        raise CallerFault(f"got the method {method!r}, expected one like POST", kind="bad_request")
+    check_target(path)
+    names = frozenset(_checked(name, value) for name, value in headers)
+    lines = [f"{method} {origin if via_proxy else ''}{path} HTTP/1.1"]
     if "host" not in names:
         lines.append(f"Host: {origin.authority}")
-    lines += [f"{name}: {value.strip()}" for name, value in request.headers]
+    lines += [f"{name}: {value.strip()}" for name, value in headers]
     if "accept-encoding" not in names:
         lines.append("Accept-Encoding: identity")
-    if request.body or request.method in _METHODS_WITH_BODY:
-        lines.append(f"Content-Length: {len(request.body)}")
-    return ("\r\n".join(lines) + "\r\n" + extra + "\r\n").encode("latin-1") + request.body
+    return ("\r\n".join(lines) + "\r\n" + extra).encode("latin-1"), names
 
 
 def _checked(name: str, value: str) -> str:
