@@ -1,9 +1,15 @@
 """The catalogue: every file is valid, and wrong names are answered with the right ones."""
 
+import re
+from pathlib import Path
+
 import pytest
 
+from splitsecond.catalog import provider as catalogue
 from splitsecond.catalog.provider import Provider, fill_base_url, names, provider, split_target
 from splitsecond.errors import CallerFault
+
+ADDRESS = re.compile(r"https://\S+|http://localhost:\d+\S*|\{[A-Z_]+_ENDPOINT(_[A-Z]+)?\}/\S+")
 
 
 @pytest.mark.parametrize("name", names())
@@ -11,16 +17,83 @@ def test_every_file_is_a_provider(name: str) -> None:
     found = provider(name)
     assert found.name == name
     assert found.title
-    assert found.base_url.startswith(("https://", "http://localhost:"))
-    assert not found.base_url.endswith("/")
+    for place in (found, *found.regions.values()):
+        assert ADDRESS.fullmatch(place.base_url)
+        assert not place.base_url.endswith("/")
     assert found.source.startswith("https://")
+    assert all(re.fullmatch(r"[A-Z][A-Z0-9_]+", variable) for variable in found.api_key_env)
+    assert found.checked == "" or re.fullmatch(r"20\d\d-\d\d-\d\d", found.checked)
+
+
+@pytest.mark.parametrize("name", names())
+def test_whatever_is_said_of_a_model_says_where_it_is_from(name: str) -> None:
+    for model in provider(name).models.values():
+        for speed in model.speeds:
+            assert speed.source
+            assert re.fullmatch(r"20\d\d-\d\d", speed.date)
+            assert speed.words
+        if model.price:
+            assert model.price.source
+            assert re.fullmatch(r"20\d\d-\d\d(-\d\d)?", model.price.as_of)
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        (
+            "groq/llama-3.1-70b-versatile",
+            ["230 ms, 215 tok/s (c=1)", "290 ms, 180 tok/s (c=8)", "610 ms, 140 tok/s (c=32)"],
+        ),
+        ("groq/mixtral-8x7b-32768", ["120 ms, 450–550 tok/s (c=1)"]),
+        ("groq/llama3-70b-8192", ["over 100 tok/s with the wait"]),
+        ("azure/gpt-3.5-turbo", ["under 20 tok/s with the wait"]),
+        ("gemini/gemini-2.5-flash-lite", ["140 ms, 240 tok/s"]),
+    ],
+)
+def test_published_speeds_in_words(target: str, words: list[str]) -> None:
+    name, model = split_target(target)
+    assert [speed.words for speed in provider(name).model(model).speeds] == words
 
 
 def test_a_wrong_name_is_answered_with_the_nearest() -> None:
-    with pytest.raises(CallerFault, match=r"unknown provider 'grok'.*Did you mean groq\?"):
+    with pytest.raises(CallerFault, match=r"unknown provider 'grok'.*Did you mean groq"):
         provider("grok")
     with pytest.raises(CallerFault, match=r"Known: .*openai"):
         provider("zzzz")
+
+
+def test_a_region_has_an_address_and_perhaps_a_key_of_its_own() -> None:
+    found = provider("qwen-cn")
+    assert (found.name, found.region, found.base_url) == (
+        "qwen-cn",
+        "cn",
+        "https://dashscope.aliyuncs.com/compatible-mode/v1",
+    )
+    assert found.api_key_env == provider("qwen").api_key_env == ("DASHSCOPE_API_KEY",)
+    assert provider("azure-eu").api_key_env == ("AZURE_OPENAI_API_KEY_EU",)
+    assert found.models == provider("qwen").models
+
+
+def test_the_longest_name_owns_a_region() -> None:
+    assert provider("vertex-claude").region == ""
+    assert provider("vertex-claude-us-east5").base_url.endswith("/locations/us-east5/publishers/anthropic")
+    assert provider("vertex-us-east5").base_url.endswith("/locations/us-east5/publishers/google")
+
+
+def test_a_region_that_does_not_exist_is_answered_with_those_that_do() -> None:
+    with pytest.raises(CallerFault, match=r"has no region 'cm'.*Did you mean qwen-cn") as refused:
+        provider("qwen-cm")
+    assert refused.value.kind == "unknown_provider"
+    with pytest.raises(CallerFault, match="unknown provider 'groq-eu'"):
+        provider("groq-eu")
+
+
+def test_a_file_that_is_wrong_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "providers").mkdir()
+    (tmp_path / "providers" / "mine.toml").write_text('title = "Mine"\nbase_url = "https://x"\nkey = "K"\n')
+    monkeypatch.setattr(catalogue.resources, "files", lambda _: tmp_path)
+    with pytest.raises(CallerFault, match=r"catalog/providers/mine\.toml: .*unknown field `key`"):
+        provider("mine")
 
 
 def test_a_target_is_provider_and_model() -> None:
@@ -31,7 +104,30 @@ def test_a_target_is_provider_and_model() -> None:
 
 
 def test_an_address_takes_its_part_from_the_environment() -> None:
-    found = Provider(title="Mine", base_url="https://x/{MY_ID}/v1")
-    assert fill_base_url(found, {"MY_ID": "abc"}) == "https://x/abc/v1"
+    found = Provider(title="Mine", base_url="https://x/{MY_ID}/v1/{model}")
+    assert fill_base_url(found, {"MY_ID": "abc"}) == "https://x/abc/v1/{model}"
     with pytest.raises(CallerFault, match="needs MY_ID in the environment"):
         fill_base_url(found, {})
+
+
+def test_an_endpoint_from_the_environment_may_end_in_a_slash() -> None:
+    environment = {"AZURE_OPENAI_ENDPOINT": "https://mine.openai.azure.com/"}
+    assert fill_base_url(provider("azure"), environment) == "https://mine.openai.azure.com/openai/v1"
+
+
+def test_what_cannot_be_called_yet_says_why() -> None:
+    with pytest.raises(CallerFault, match=r"Claude.* cannot be called yet: .*streamRawPredict"):
+        fill_base_url(provider("vertex-claude"), {"GOOGLE_CLOUD_PROJECT": "p"})
+
+
+def test_a_model_may_differ_from_its_provider() -> None:
+    anthropic = provider("anthropic")
+    assert anthropic.continues("claude-haiku-4-5") is True
+    assert anthropic.continues("claude-opus-4-6") is False
+    assert provider("cerebras").continues("gpt-oss-120b") is None
+
+
+def test_the_key_that_is_present_is_named_and_not_shown() -> None:
+    cohere = provider("cohere")
+    assert cohere.key_variable({"COHERE_API_KEY": "secret", "CO_API_KEY": " "}) == "COHERE_API_KEY"
+    assert cohere.key_variable({}) == ""

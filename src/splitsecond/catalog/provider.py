@@ -2,34 +2,54 @@
 
 A file's name is the provider's name in a target: `groq.toml` makes `groq/llama-3.3-70b-versatile` a target. Only what
 cannot be asked from the provider stands there: where it is, which dialect it speaks, the names of its keys in the
-environment, and how it departs from its dialect. `quirks` is passed on as it is; the dialect checks it.
+environment, how it departs from its dialect, and what others have published of its speed. `quirks` is passed on as it
+is; the dialect checks it.
+
+A provider that runs in several places has `regions`. `qwen-cn/qwen-plus` is a target in the region `cn` of `qwen`.
 """
 
 import difflib
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Any, Literal
 
 import msgspec
 
+from splitsecond.catalog.model import Model
 from splitsecond.errors import CallerFault
 
 Auth = Literal["bearer", "x-api-key", "api-key", "x-goog-api-key"]
 """Where the key goes: ``Authorization: Bearer``, or the header of that name."""
 
 
-class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One provider.
+class Region(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One of a provider's places. `api_key_env`: the variables of a key of its own; empty: the provider's key."""
 
-    `base_url` may hold `{NAME}`, which is filled from the environment variable NAME (an account's own address).
+    base_url: str
+    api_key_env: tuple[str, ...] = ()
+
+
+class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One provider, or one region of it (`region` then says which, and `name` has it at its end).
+
+    `base_url` may hold `{NAME}`, which is filled from the environment variable NAME (an account's own address), and
+    `{model}`, where the model is part of the address.
     `api_key_env`: the variables that hold its key, in the order in which they are tried; empty: it takes no key.
     `auth`: how the key is sent (see `Auth`).
     `default_model`: a chat model that most keys may use, for where nobody named one; "": there is none.
-    `checked`: the day on which address and names were last checked against `source`.
+    `prices`: its name in the public list of prices; "": the list has not this provider.
+    `billed_by_hour`: one rents the machine, so that a token's price depends on how busy it is.
+    `closing_stops_billing`: whether an answer that is closed early is billed only as far as it came; None: not known.
+    `prefill`: whether it goes on from the beginning of an answer; None: not known.
+    `error_in_200`: it may report an error in an answer of status 200.
+    `regions`: its other places by name. `models`: what is known of some of its models, by their names.
+    `unfinished`: why it cannot be called yet; "": it can.
+    `checked`: the day on which address and names were last checked against `source`; "": not on its own pages.
     """
 
     name: str = ""
+    region: str = ""
     title: str
     base_url: str
     dialect: str = "openai"
@@ -38,30 +58,89 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     headers: dict[str, str] = {}
     quirks: dict[str, Any] = {}
     default_model: str = ""
+    prices: str = ""
+    billed_by_hour: bool = False
+    closing_stops_billing: bool | None = None
+    prefill: bool | None = None
+    error_in_200: bool = False
+    regions: dict[str, Region] = {}
+    models: dict[str, Model] = {}
+    unfinished: str = ""
     source: str = ""
     checked: str = ""
 
+    def model(self, name: str) -> Model:
+        """What is known of a model; an empty one where nothing is."""
+        return self.models.get(name, _NOTHING)
+
+    def continues(self, model: str) -> bool | None:
+        """Whether a model goes on from the beginning of an answer; None: not known."""
+        own = self.model(model).prefill
+        return self.prefill if own is None else own
+
+    def key_variable(self, environment: Mapping[str, str]) -> str:
+        """The variable that holds its key in this environment; "" where none does."""
+        return next((variable for variable in self.api_key_env if environment.get(variable, "").strip()), "")
+
+
+_NOTHING = Model()
+
 
 def names() -> list[str]:
-    """Every provider in the catalogue, sorted."""
+    """Every provider in the catalogue, sorted, without their regions."""
     folder = resources.files(__package__) / "providers"
     return sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml"))
 
 
 def provider(name: str) -> Provider:
-    """The provider of that name. Raises `CallerFault` for a name that the catalogue has not, with the nearest ones."""
-    file = resources.files(__package__) / "providers" / f"{name}.toml"
+    """The provider of that name, or the region of one.
+
+    Raises `CallerFault` for a name that the catalogue has not, with the nearest ones, and for a file that is wrong.
+    """
     known = names()
-    if name not in known:
-        near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
-        raise CallerFault(
-            f"unknown provider {name!r}",
-            kind="unknown_provider",
-            hint=(f"Did you mean {' or '.join(near)}? " if near else f"Known: {', '.join(known)}. ")
-            + "Any OpenAI-compatible server works with --base-url URL --model NAME.",
-        )
-    found = msgspec.convert(tomllib.loads(file.read_text("utf-8")), Provider)
+    if name in known:
+        return _read(name)
+    owners = [owner for owner in known if name.startswith(owner + "-")]
+    for owner in sorted(owners, key=len, reverse=True):
+        found, region = _read(owner), name.removeprefix(owner + "-")
+        if region in found.regions:
+            return _in_region(found, region)
+        if found.regions:
+            raise _unknown(
+                f"{found.title} has no region {region!r}", name, [f"{owner}-{each}" for each in found.regions]
+            )
+    raise _unknown(f"unknown provider {name!r}", name, known)
+
+
+def _read(name: str) -> Provider:
+    file = resources.files(__package__) / "providers" / f"{name}.toml"
+    try:
+        found = msgspec.convert(tomllib.loads(file.read_text("utf-8")), Provider)
+    except (tomllib.TOMLDecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
+        raise CallerFault(f"catalog/providers/{name}.toml: {error}", kind="bad_catalogue") from None
     return msgspec.structs.replace(found, name=name)
+
+
+def _in_region(found: Provider, region: str) -> Provider:
+    place = found.regions[region]
+    return msgspec.structs.replace(
+        found,
+        name=f"{found.name}-{region}",
+        region=region,
+        title=f"{found.title}, {region}",
+        base_url=place.base_url,
+        api_key_env=place.api_key_env or found.api_key_env,
+    )
+
+
+def _unknown(what: str, name: str, known: Sequence[str]) -> CallerFault:
+    near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+    return CallerFault(
+        what,
+        kind="unknown_provider",
+        hint=(f"Did you mean {' or '.join(near)}? " if near else f"Known: {', '.join(known)}. ")
+        + "Any OpenAI-compatible server works with --base-url URL --model NAME.",
+    )
 
 
 def split_target(target: str) -> tuple[str, str]:
@@ -78,8 +157,13 @@ def split_target(target: str) -> tuple[str, str]:
 
 
 def fill_base_url(found: Provider, environment: Mapping[str, str]) -> str:
-    """The provider's base URL with each `{NAME}` taken from the environment."""
-    names_in_url = [part.partition("}")[0] for part in found.base_url.split("{")[1:]]
+    """The provider's base URL with each `{NAME}` taken from the environment; `{model}` is left for who names one.
+
+    Raises `CallerFault` where one is missing, or the provider cannot be called yet.
+    """
+    if found.unfinished:
+        raise CallerFault(f"{found.title} cannot be called yet: {found.unfinished}", kind="unfinished_provider")
+    names_in_url = [name for part in found.base_url.split("{")[1:] if (name := part.partition("}")[0]) != "model"]
     missing = [name for name in names_in_url if not environment.get(name)]
     if missing:
         raise CallerFault(
@@ -87,4 +171,6 @@ def fill_base_url(found: Provider, environment: Mapping[str, str]) -> str:
             kind="missing_setting",
             hint=f"For example: export {missing[0]}=...",
         )
-    return found.base_url.format_map(environment) if names_in_url else found.base_url
+    return found.base_url.format_map(
+        {name: environment[name].rstrip("/") for name in names_in_url} | {"model": "{model}"}
+    )

@@ -1,0 +1,152 @@
+"""What tokens cost: every kind at its own rate, tiers by the length of the prompt, and where a price is from."""
+
+from datetime import UTC, datetime, time
+from decimal import Decimal
+
+import pytest
+from genai_prices import Usage, calc_price
+from genai_prices.data_snapshot import DataSnapshot, set_custom_snapshot
+from genai_prices.types import ClauseEquals, ConditionalPrice, ModelInfo, ModelPrice, Provider, TimeOfDateConstraint
+
+from splitsecond import clock
+from splitsecond.catalog import price_list
+from splitsecond.catalog.price import Price, Tier
+from splitsecond.catalog.price_list import Listed, Wanted
+from splitsecond.catalog.prices import context_tokens, of_provider, price, prices
+from splitsecond.catalog.provider import provider
+from splitsecond.errors import CallerFault
+
+PLAIN = Price(input_usd=2.0, output_usd=10.0)
+CACHING = Price(input_usd=2.0, output_usd=10.0, cached_usd=0.2, cache_write_usd=2.5)
+TIERED = Price(
+    input_usd=1.0, output_usd=2.0, tiers=(Tier(above_tokens=200_000, input_usd=10.0, output_usd=20.0, cached_usd=5.0),)
+)
+
+
+@pytest.mark.parametrize(
+    ("price", "input_tokens", "output_tokens", "cached", "written", "cost"),
+    [
+        (PLAIN, 1_000_000, 0, 0, 0, 2.0),
+        (PLAIN, 0, 1_000_000, 0, 0, 10.0),
+        (PLAIN, 1_000_000, 0, 500_000, 250_000, 2.0),
+        (CACHING, 1_000_000, 100_000, 600_000, 200_000, 0.4 + 0.12 + 0.5 + 1.0),
+        (TIERED, 200_000, 0, 0, 0, 0.2),
+        (TIERED, 200_001, 0, 0, 0, 2.00001),
+        (TIERED, 400_000, 100_000, 400_000, 0, 2.0 + 2.0),
+        (Price(per_hour_usd=3.0), 1_000_000, 1_000_000, 0, 0, 0.0),
+        (PLAIN, 10, 0, 20, 0, 20 * 2e-6),
+    ],
+)
+def test_each_kind_of_token_costs_its_own(
+    price: Price, input_tokens: int, output_tokens: int, cached: int, written: int, cost: float
+) -> None:
+    assert price.cost_usd(
+        input_tokens=input_tokens, output_tokens=output_tokens, cached_tokens=cached, cache_write_tokens=written
+    ) == pytest.approx(cost)
+
+
+@pytest.mark.parametrize(
+    ("provider", "model"),
+    [
+        ("anthropic", "claude-haiku-4-5"),
+        ("anthropic", "claude-sonnet-4-5"),
+        ("anthropic", "claude-haiku-5-5"),
+        ("google", "gemini-2.5-pro"),
+        ("openai", "gpt-5-mini"),
+        ("groq", "llama-3.3-70b-versatile"),
+        ("fireworks", "accounts/fireworks/models/gpt-oss-120b"),
+        ("moonshotai", "kimi-k3"),
+        ("deepseek", "deepseek-chat"),
+    ],
+)
+@pytest.mark.parametrize("input_tokens", [1_000, 150_000, 300_000])
+def test_our_bill_is_that_of_the_list_s_own_library(provider: str, model: str, input_tokens: int) -> None:
+    at = datetime(2026, 11, 20, 3, 30, tzinfo=UTC)
+    cached, written, output_tokens = input_tokens // 2, input_tokens // 10, 700
+    with clock.using(clock.now_ns, lambda: int(at.timestamp()) * clock.NS_PER_S):
+        found = price_list.listed(Wanted(provider, model)).price
+    assert found is not None
+    written = written if found.cache_write_usd is not None else 0
+    cached = cached if found.cached_usd is not None else 0
+    usage = Usage(input_tokens=input_tokens, output_tokens=output_tokens)
+    usage.cache_read_tokens, usage.cache_write_tokens = cached, written
+    theirs = calc_price(usage, model, provider_id=provider, genai_request_timestamp=at).total_price
+    ours = found.cost_usd(
+        input_tokens=input_tokens, output_tokens=output_tokens, cached_tokens=cached, cache_write_tokens=written
+    )
+    assert ours == pytest.approx(float(theirs))
+
+
+def test_the_list_says_what_it_is_and_how_new() -> None:
+    found = price("groq/llama-3.3-70b-versatile")
+    assert found is not None
+    assert found.source.startswith("genai-prices ")
+    assert "2026-01-01" < found.as_of <= clock.wall_time().date().isoformat()
+    assert found.by_token
+
+
+def test_a_price_at_night_is_the_night_s() -> None:
+    day, night = ModelPrice(input_mtok=Decimal(2), output_mtok=Decimal(4)), ModelPrice(input_mtok=Decimal(1))
+    dark = TimeOfDateConstraint(start_time=time(16, 30, tzinfo=UTC), end_time=time(0, 30, tzinfo=UTC))
+    model = ModelInfo(
+        "m", ClauseEquals("m"), prices=[ConditionalPrice(prices=day), ConditionalPrice(dark, prices=night)]
+    )
+
+    def rate(hour: int) -> float:
+        moment = int(datetime(2026, 11, 20, hour, tzinfo=UTC).timestamp()) * clock.NS_PER_S
+        with clock.using(clock.now_ns, lambda: moment):
+            found = price_list.listed(Wanted("x", "m")).price
+        assert found is not None
+        return found.input_usd
+
+    set_custom_snapshot(DataSnapshot([Provider("x", "X", "", models=[model])], from_auto_update=False))
+    try:
+        assert [rate(hour) for hour in (3, 12, 16, 17, 23, 0)] == [2, 2, 2, 1, 1, 1]
+    finally:
+        set_custom_snapshot(None)
+
+
+def test_the_configuration_wins_then_the_list_then_the_catalogue() -> None:
+    own = Price(input_usd=0.1, output_usd=0.2, source="our contract")
+    assert price("groq/llama-3.3-70b-versatile", {"groq/llama-3.3-70b-versatile": own}) is own
+    assert price("groq/anything", {"groq/*": own}) is own
+    listed = price("groq/llama-3.3-70b-versatile", {"together/*": own})
+    assert listed is not None
+    assert listed.source.startswith("genai-prices")
+    stated = price("deepinfra/openai/gpt-oss-120b")
+    assert stated is not None
+    assert (stated.source, stated.as_of) == ("models.dev", "2026-05-21")
+
+
+def test_a_region_has_its_provider_s_price() -> None:
+    assert price("azure-eu/gpt-4o") == price("azure/gpt-4o") is not None
+
+
+def test_nobody_knows_the_price_of_a_server_of_one_s_own() -> None:
+    targets = ["sim/groq", "127.0.0.1:8000/mine", "groq/no-such-model", "vllm/mine", "odd"]
+    assert prices(targets) == dict.fromkeys(targets)
+
+
+def test_a_child_process_finds_the_same() -> None:
+    targets = ["groq/llama-3.3-70b-versatile", "sim/groq", "gemini/gemini-2.5-pro", "deepinfra/openai/gpt-oss-120b"]
+    assert prices(targets, apart=True) == prices(targets)
+
+
+def test_a_child_that_does_not_end_is_a_clear_fault() -> None:
+    with pytest.raises(CallerFault, match="prices could not be looked up"):
+        price_list.apart([Wanted("groq", "x")], wait_s=0.0001)
+
+
+def test_context_is_the_catalogue_s_or_the_list_s() -> None:
+    assert context_tokens("groq/llama-3.3-70b-versatile") == 131072
+    assert context_tokens("together/openai/gpt-oss-120b") == 131072
+    assert context_tokens("sim/groq") is None
+
+
+def test_models_of_a_provider_are_called_as_a_request_calls_them() -> None:
+    found = of_provider(provider("fireworks"))
+    assert found["accounts/fireworks/models/gpt-oss-120b"].price == price(
+        "fireworks/accounts/fireworks/models/gpt-oss-120b"
+    )
+    assert "gpt-oss-120b" not in found
+    assert found["accounts/fireworks/models/llama-v3p1-70b-instruct"] == Listed(context_tokens=131072)
