@@ -129,6 +129,23 @@ def test_a_key_is_sent_and_never_shown(auth: Auth, header: tuple[str, str]) -> N
     run_virtual(main())
 
 
+@pytest.mark.parametrize(("stream", "quirks"), [(False, {"stream_whole": False}), (False, {}), (True, {})])
+def test_an_observation_says_whether_the_answer_was_streamed(stream: bool, quirks: dict[str, bool]) -> None:
+    async def main() -> None:
+        client, seen = ScriptedClient(), list[Observation]()
+        spec = msgspec.structs.replace(SPEC, quirks=quirks)
+        target = connect(spec, seen.append, environment={}, client=client.as_client())
+        waiting = asyncio.get_running_loop().create_task(target(Call(id="c", body={"messages": []}, stream=stream)))
+        exchange = await client.exchange()
+        exchange.head()
+        exchange.body(b'{"choices":[{"message":{"content":"a"},"finish_reason":"stop"}]}')
+        exchange.end()
+        await (await waiting).finished()
+        assert (seen[0].ok, seen[0].streamed) == (True, stream or not quirks)
+
+    run_virtual(main())
+
+
 @pytest.mark.parametrize("status", [200, 401])
 def test_a_key_that_a_provider_repeats_goes_no_further(status: int) -> None:
     async def main() -> None:

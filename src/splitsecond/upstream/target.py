@@ -31,7 +31,7 @@ class Dialect(Protocol):
 
     def encode(self, call: Call, model: str, quirks: Quirks) -> Encoded: ...
 
-    def decoder(self, operation: Operation) -> Decoder: ...
+    def decoder(self, operation: Operation, stream: bool) -> Decoder: ...
 
     def fault_from_response(self, status: int, headers: Mapping[str, str], body: bytes) -> Fault: ...
 
@@ -109,9 +109,14 @@ class Target:
         attempt = Attempt(
             target=spec.name,
             timeline=Timeline(
-                attempt=identity, call=call.id, target=spec.name, due_ns=call.due_ns, start_ns=call.start_ns
+                attempt=identity,
+                call=call.id,
+                target=spec.name,
+                due_ns=call.due_ns,
+                start_ns=call.start_ns,
+                streamed=encoded.streamed,
             ),
-            decoder=self._dialect.decoder(call.operation),
+            decoder=self._dialect.decoder(call.operation, encoded.streamed),
             read_fault=self._dialect.fault_from_response,
             timeouts=spec.timeouts,
             observer=self._observer,

@@ -10,7 +10,7 @@ from typing import Protocol
 from msgspec import Raw, Struct
 
 from splitsecond.events import Event
-from splitsecond.service import Operation
+from splitsecond.service import Call, Operation
 
 
 class Quirks(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -19,19 +19,33 @@ class Quirks(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     `stream_options`    takes ``stream_options`` (some reject a field they do not know)
     `max_tokens_field`  what it calls the limit on output tokens of a chat, "max_tokens" or "max_completion_tokens"
     `done_marker`       ends a stream with ``[DONE]``; to know, as its absence alone is no fault
+    `stream_whole`      an answer wanted whole is asked for as a stream and put together: only a stream can be timed
     """
 
     stream_options: bool = True
     max_tokens_field: str = "max_tokens"
     done_marker: bool = True
+    stream_whole: bool = True
+
+    def streamed(self, call: Call) -> bool:
+        """Whether the answer to `call` is to be asked for as a stream."""
+        return call.stream or self.stream_whole
+
+
+STREAM_HEADERS = (("content-type", "application/json"), ("accept", "text/event-stream"))
+WHOLE_HEADERS = (("content-type", "application/json"), ("accept", "application/json"))
 
 
 class Encoded(Struct, frozen=True):
-    """A request ready to send. `path` is relative to the provider's base URL; `headers` hold no key."""
+    """A request ready to send. `path` is relative to the provider's base URL; `headers` hold no key.
+
+    `streamed`: it asks for a stream.
+    """
 
     path: str
     headers: tuple[tuple[str, str], ...]
     body: bytes
+    streamed: bool = True
 
 
 class Decoder(Protocol):

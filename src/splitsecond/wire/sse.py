@@ -18,6 +18,7 @@ MAX_EVENT_BYTES = 8 * 1024 * 1024
 """The most one line or one event may hold. Images as base64 inside a chunk run to a few megabytes."""
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_MARK_BEGINS = (b"", _BYTE_ORDER_MARK[:1])
 _JUNK_BYTES = 4000
 _LF = 0x0A
 _LINE_ENDS = (b"\n", b"\r")
@@ -54,6 +55,9 @@ class SseDecoder:
         events: list[SseEvent] = []
         if self.overflow:
             return events
+        if self._at_start and not self._line and data[:1] not in _MARK_BEGINS:
+            self._at_start = False
+            self.between_events = True
         if self.between_events and data.find(b"\r") < 0 and len(data) <= self._max_bytes:
             start, size = 0, len(data)
             while start < size:

@@ -17,17 +17,13 @@ from splitsecond.errors import CallerFault
 from splitsecond.service import Call
 from splitsecond.wire.anthropic import messages
 from splitsecond.wire.chat_form import chat_fields, chat_messages, looked_up, output_limit, short
-from splitsecond.wire.dialect import Encoded, Quirks
+from splitsecond.wire.dialect import STREAM_HEADERS, WHOLE_HEADERS, Encoded, Quirks
 from splitsecond.wire.translation import not_translatable
 
 DEFAULT_MAX_TOKENS = 8192
 """Enough for a long answer, and no more than any model takes that is still served."""
 
-_HEADERS = (
-    ("content-type", "application/json"),
-    ("accept", "text/event-stream"),
-    ("anthropic-version", "2023-06-01"),
-)
+_VERSION_HEADER = ("anthropic-version", "2023-06-01")
 _KNOWN = ("parallel_tool_calls", "service_tier")
 _PENALTIES = ("presence_penalty", "frequency_penalty")
 _SERVICE_TIERS = {
@@ -47,12 +43,13 @@ _FIRST_ADAPTIVE = (4, 6)
 
 
 def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
-    """`call` as a request to the model that Anthropic calls `model`; none of `quirks` matters here.
+    """`call` as a request to the model that Anthropic calls `model`. Of `quirks`, `stream_whole` matters here.
 
     Raises `CallerFault`: "not_translatable" names the field that Anthropic has not.
     """
     fields = chat_fields(call, "Anthropic", known=_KNOWN)
-    body: dict[str, Any] = {"model": model, "stream": True}
+    streamed = quirks.streamed(call)
+    body: dict[str, Any] = {"model": model, "stream": streamed}
     system, body["messages"] = messages.translate(chat_messages(fields.pop("messages", []), "Anthropic"))
     if system:
         body["system"] = system
@@ -74,7 +71,8 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
         body["output_config"] = config
     body |= fields
     body["max_tokens"] = _default_limit(body.get("thinking")) if limit is None else limit
-    return Encoded("/messages", _HEADERS, msgspec.json.encode(body))
+    headers = (*(STREAM_HEADERS if streamed else WHOLE_HEADERS), _VERSION_HEADER)
+    return Encoded("/messages", headers, msgspec.json.encode(body), streamed)
 
 
 def _refuse_sampling(fields: dict[str, Any]) -> None:

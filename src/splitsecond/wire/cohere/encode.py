@@ -12,10 +12,8 @@ import msgspec
 from splitsecond.errors import CallerFault
 from splitsecond.service import Call
 from splitsecond.wire.chat_form import Message, ToolCall, chat_fields, chat_messages, looked_up, output_limit, short
-from splitsecond.wire.dialect import Encoded, Quirks
+from splitsecond.wire.dialect import STREAM_HEADERS, WHOLE_HEADERS, Encoded, Quirks
 from splitsecond.wire.translation import not_translatable
-
-_HEADERS = (("content-type", "application/json"), ("accept", "text/event-stream"))
 
 _RENAMED = {"top_p": "p", "top_k": "k"}
 _TOOL_CHOICES = {"auto": None, "none": "NONE", "required": "REQUIRED", "NONE": "NONE", "REQUIRED": "REQUIRED"}
@@ -25,12 +23,13 @@ _NO_PARAMETERS = {"type": "object", "properties": {}}
 
 
 def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
-    """`call` as a request to the model that Cohere calls `model`; none of `quirks` matters here.
+    """`call` as a request to the model that Cohere calls `model`. Of `quirks`, `stream_whole` matters here.
 
     Raises `CallerFault`: "not_translatable" names the field that Cohere has not.
     """
     fields = chat_fields(call, "Cohere")
-    body: dict[str, Any] = {"model": model, "stream": True}
+    streamed = quirks.streamed(call)
+    body: dict[str, Any] = {"model": model, "stream": streamed}
     messages = chat_messages(fields.pop("messages", []), "Cohere")
     body["messages"] = [_message(message, f"messages[{number}]") for number, message in enumerate(messages)]
     if (limit := output_limit(fields)) is not None:
@@ -50,7 +49,8 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
     hint = 'Possible here: none, high; or thinking, as {"type": "enabled", "token_budget": 1024}.'
     if (thinking := looked_up(fields, "reasoning_effort", _THINKING, "Cohere", hint)) is not None:
         body["thinking"] = thinking
-    return Encoded("/chat", _HEADERS, msgspec.json.encode(body | fields))
+    headers = STREAM_HEADERS if streamed else WHOLE_HEADERS
+    return Encoded("/chat", headers, msgspec.json.encode(body | fields), streamed)
 
 
 def _message(message: Message, where: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The client role, writing: a call in OpenAI's form to a request for ``streamGenerateContent``.
+"""The client role, writing: a call in OpenAI's form to a request for ``streamGenerateContent``, or ``generateContent``.
 
 Three tables say what becomes of OpenAI's fields: those that ``generationConfig`` has under another name, those that are
 dropped because they change nothing in the answer, and those that would change it and that Gemini has not, which are
@@ -16,11 +16,10 @@ import msgspec
 
 from splitsecond.errors import CallerFault
 from splitsecond.service import Call
-from splitsecond.wire.dialect import Encoded, Quirks
+from splitsecond.wire.dialect import STREAM_HEADERS, WHOLE_HEADERS, Encoded, Quirks
 from splitsecond.wire.gemini import messages
 from splitsecond.wire.translation import not_translatable, plain_fields
 
-_HEADERS = (("content-type", "application/json"), ("accept", "text/event-stream"))
 _WITH_PREFIX = ("models/", "tunedModels/")
 
 _CONFIG = {
@@ -65,7 +64,7 @@ _SERVICE_TIERS = {"default": "standard", "flex": "flex", "priority": "priority"}
 
 
 def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
-    """`call` as a request to the model that Google calls `model`; none of `quirks` matters here.
+    """`call` as a request to the model that Google calls `model`. Of `quirks`, `stream_whole` matters here.
 
     Raises `CallerFault`: "not_translatable" names the field that Gemini has not.
     """
@@ -94,12 +93,14 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
     config |= _object("generationConfig", fields.pop("generationConfig", {}))
     if config:
         body["generationConfig"] = config
-    return Encoded(_path(model), _HEADERS, msgspec.json.encode(body | fields))
+    streamed = quirks.streamed(call)
+    headers = STREAM_HEADERS if streamed else WHOLE_HEADERS
+    return Encoded(_path(model, streamed), headers, msgspec.json.encode(body | fields), streamed)
 
 
-def _path(model: str) -> str:
+def _path(model: str, streamed: bool) -> str:
     name = model if model.startswith(_WITH_PREFIX) else f"models/{model}"
-    return f"/{quote(name, safe='/@')}:streamGenerateContent?alt=sse"
+    return f"/{quote(name, safe='/@')}:{'streamGenerateContent?alt=sse' if streamed else 'generateContent'}"
 
 
 def _config(fields: dict[str, Any], model: str) -> dict[str, Any]:

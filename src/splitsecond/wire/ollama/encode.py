@@ -13,7 +13,7 @@ import msgspec
 from splitsecond.errors import CallerFault
 from splitsecond.service import Call
 from splitsecond.wire.chat_form import chat_fields, chat_messages, looked_up, output_limit, short
-from splitsecond.wire.dialect import Encoded, Quirks
+from splitsecond.wire.dialect import WHOLE_HEADERS, Encoded, Quirks
 from splitsecond.wire.ollama import messages
 from splitsecond.wire.translation import not_translatable
 
@@ -27,12 +27,13 @@ _THINK = {"none": False, "low": "low", "medium": "medium", "high": "high"}
 
 
 def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
-    """`call` as a request to the model that the server calls `model`; none of `quirks` matters here.
+    """`call` as a request to the model that the server calls `model`. Of `quirks`, `stream_whole` matters here.
 
     Raises `CallerFault`: "not_translatable" names the field that Ollama has not.
     """
     fields = chat_fields(call, "Ollama")
-    body: dict[str, Any] = {"model": model, "stream": True}
+    streamed = quirks.streamed(call)
+    body: dict[str, Any] = {"model": model, "stream": streamed}
     body["messages"] = messages.translate(chat_messages(fields.pop("messages", []), "Ollama"))
     choice, tools = fields.pop("tool_choice", "auto"), fields.pop("tools", None)
     if choice not in ("auto", "none"):
@@ -45,7 +46,8 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
         body["think"] = think
     if options := _options(fields):
         body["options"] = options
-    return Encoded("/api/chat", _HEADERS, msgspec.json.encode(body | fields))
+    headers = _HEADERS if streamed else WHOLE_HEADERS
+    return Encoded("/api/chat", headers, msgspec.json.encode(body | fields), streamed)
 
 
 def _options(fields: dict[str, Any]) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from splitsecond.service import Operation
 from splitsecond.wire.lenient import mended
 from splitsecond.wire.openai.shapes import Choice, Chunk, Delta, Function, Part
 from splitsecond.wire.openai.tally import UsageTally, timings_of, usage_times
+from splitsecond.wire.openai.template import Template
 from splitsecond.wire.refusals import Said, error_said, said_in
 from splitsecond.wire.sse import SseEvent
 from splitsecond.wire.streaming import END_MARK, StreamDecoder
@@ -47,32 +48,42 @@ class OpenAIDecoder(StreamDecoder):
         self._finished: dict[int, str] = {}
         self._tally = UsageTally()
         self._calls = ToolCalls()
+        self._template = Template()
         self._closed_by_usage = False
 
     def _plain_token(self, data: bytes, at: int) -> Token | None:
         """The token, where `data` is one whole event with nothing but the next piece of a text; else None.
 
-        Nine reads of ten are that, once an answer has begun. It takes half the time of the way that serves them all,
-        which gives the same.
+        Nine reads of ten are that, once an answer has begun.
         """
         if not (self._tokens and self._sse.between_events and data.startswith(b"data: {")):
             return None
-        if data.find(b"\n") != len(data) - 2 or not data.endswith(b"\n\n") or b"\r" in data:
+        end = len(data) - 2
+        if data.find(b"\n") != end or not data.endswith(b"\n\n") or b"\r" in data:
             return None
-        try:
-            chunk = _decode_chunk(data[6:-2])
-        except (ValueError, RecursionError):
-            return None
-        choice = _only_choice(chunk)
-        if choice is None or choice.index not in self._choices:
-            return None
-        text = _only_text(choice)
-        if not text:
-            return None
+        return self._text_token(data, 6, end, at)
+
+    def _text_token(self, data: bytes, begin: int, end: int, at: int) -> Token | None:
+        """The token, where ``data[begin:end]`` is the JSON of a chunk that holds nothing but a text; else None.
+
+        It takes a fraction of the time of the way that serves all chunks, which gives the same.
+        """
+        template = self._template
+        text, index = template.text(data, begin, end), template.index
+        if text is None:
+            if not template.wanted:
+                return None
+            data = data[begin:end]
+            choice = _only_choice(data)
+            text = None if choice is None else _only_text(choice)
+            if choice is None or not text or choice.index not in self._choices:
+                return None
+            index = choice.index
+            template.learn(data, text, index, _text_of)
         self._chunks += 1
         self._tokens += 1
         self._closed_by_usage = False
-        return Token(at, text, "text", choice.index)
+        return Token(at, text, "text", index)
 
     def _take(self, event: SseEvent, at: int, out: list[Event]) -> None:
         data = event.data
@@ -86,6 +97,9 @@ class OpenAIDecoder(StreamDecoder):
             if event.name in _HEARTBEATS:
                 out.append(Quiet(at, "ping"))
                 return
+        if self._tokens and (token := self._text_token(data, 0, len(data), at)) is not None:
+            out.append(token)
+            return
         try:
             chunk = _decode_chunk(data)
         except (ValueError, RecursionError) as error:
@@ -196,8 +210,18 @@ class OpenAIDecoder(StreamDecoder):
         self._break(at, out, "in_band_error", f"the provider put an error inside a 200: {said.message}", data)
 
 
-def _only_choice(chunk: Chunk) -> Choice | None:
+def _text_of(data: bytes) -> str | None:
+    """The text of a chunk that holds one and nothing else."""
+    choice = _only_choice(data)
+    return None if choice is None else _only_text(choice)
+
+
+def _only_choice(data: bytes) -> Choice | None:
     """The choice of a chunk that holds one and nothing else."""
+    try:
+        chunk = _decode_chunk(data)
+    except (ValueError, RecursionError):
+        return None
     choices = chunk.choices
     if choices is None or len(choices) != 1 or chunk.usage is not None or chunk.error is not None:
         return None

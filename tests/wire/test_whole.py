@@ -1,0 +1,64 @@
+"""Answers asked for whole: a request that says so in each dialect, and a decoder that reads what comes, in any split."""
+
+import json
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from splitsecond.events import Done, Event, Finish, Token, Usage
+from splitsecond.service import Call
+from splitsecond.wire import anthropic, cohere, gemini, ollama, openai
+from splitsecond.wire.dialect import Answer, CalledTool, Decoder, Quirks
+from splitsecond.wire.finish_reasons import openai_reason
+from tests.wire.conformance import check_decoder
+
+DIALECTS = (anthropic, cohere, gemini, ollama, openai)
+WHOLE = Quirks(stream_whole=False)
+BODY = {"messages": [{"role": "user", "content": "Hello"}]}
+ANSWER = Answer(text="Yes “you” 😀", reasoning="Hm", calls=(CalledTool("c1", "now", '{"a":1}'),), finish="tool_calls")
+
+dialects = pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.__name__.rpartition(".")[2])
+
+
+def sent(dialect: ModuleType, *, stream: bool, quirks: Quirks) -> tuple[bool, dict[str, str], dict[str, Any], str]:
+    encoded = dialect.encode(Call(id="1", body=BODY, stream=stream), "m", quirks)
+    return encoded.streamed, dict(encoded.headers), json.loads(encoded.body), encoded.path
+
+
+@dialects
+def test_it_takes_a_client_and_a_quirk_to_ask_for_it(dialect: ModuleType) -> None:
+    streams = [
+        sent(dialect, stream=stream, quirks=quirks)
+        for stream, quirks in [(True, Quirks()), (False, Quirks()), (True, WHOLE)]
+    ]
+    assert streams[0] == streams[1] == streams[2]
+    assert streams[0][0]
+    streamed, headers, fields, path = sent(dialect, stream=False, quirks=WHOLE)
+    assert not streamed
+    assert headers["accept"] == "application/json"
+    assert "stream_options" not in fields
+    assert fields.get("stream", False) is False
+    assert "stream" not in path
+
+
+@dialects
+def test_a_whole_answer_is_read_in_any_split(dialect: ModuleType) -> None:
+    body = dialect.whole("chat", "m", [ANSWER], Usage(0, 5, 7), id="x", created=1)
+
+    def make() -> Decoder:
+        decoder: Decoder = dialect.decoder("chat", False)
+        return decoder
+
+    check_decoder(make, [body], whole=True)
+    decoder = make()
+    assert decoder.feed(body[:-1], 1) == decoder.feed(body[-1:], 2) == []
+    events: list[Event] = decoder.close(3)
+    tokens = [event for event in events if isinstance(event, Token)]
+    assert [(token.kind, token.text) for token in tokens][:2] == [("reasoning", "Hm"), ("text", "Yes “you” 😀")]
+    assert {token.at for token in tokens} == {2}
+    (finish,) = [event for event in events if isinstance(event, Finish)]
+    assert openai_reason(finish.reason, called=True) == "tool_calls"
+    (usage,) = [event for event in events if isinstance(event, Usage)]
+    assert (usage.input_tokens, usage.output_tokens) == (5, 7)
+    assert isinstance(events[-1], Done)
