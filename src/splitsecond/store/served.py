@@ -15,12 +15,12 @@ class Served(Struct, frozen=True, kw_only=True):
     `first_token_ns`: the first token was there to hand on; None where none came. `end_ns`: the answer's last byte was
     handed on, or the call was refused or abandoned.
 
-    `call`: its id. `route`: what the client put into `model`. `client`: the name of its key. `status`: the HTTP status
-    that the client was told; 499 where it left before. `cache`: "", "hit", "miss" or "shared". `target`: which answered,
-    "" for none. `fault`: the `kind` of what the client was told had failed, or "".
+    `call`: its id. `route`: what the client put into `model`. `client`: the name of its key. `stream`: it asked for a
+    stream. `status`: the HTTP status that it was told; 499 where it left before. `cache`: "", "hit", "miss" or
+    "shared". `target`: which answered, "" for none. `fault`: the `kind` of what the client was told had failed, or "".
 
-    `attempts` in the order in which they ended, each with the role "winner" or "loser". The tokens of the call are those
-    of its last winner.
+    `attempts` in the order in which they ended, each with the role "winner" or "loser". The tokens of the call are
+    those of its last winner.
     """
 
     call: str

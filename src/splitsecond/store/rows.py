@@ -1,0 +1,179 @@
+"""A `Served` as rows of the two tables, and rows as a `Served` again.
+
+Rows are plain tuples in the order of the tables' columns: they are made for every request. What comes back has moments
+that count from the call's arrival, no time of each token, and the same figures as what was put in.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from sqlalchemy import Row
+
+from splitsecond.errors import EXCERPT_BYTES, excerpt
+from splitsecond.store.served import Served
+from splitsecond.timing.observation import FaultRecord, Observation
+
+NAME_LENGTH = 200
+"""Characters of a name that are kept. Clients choose what they put into `model`."""
+_NO_TOKENS: tuple[Any, ...] = (None, None, None, None, None, "")
+
+
+class Rows(NamedTuple):
+    """One record, ready to be inserted."""
+
+    call: tuple[Any, ...]
+    attempts: list[tuple[Any, ...]]
+
+
+def rows(served: Served, wall_us: int) -> Rows:
+    """The rows of `served`. `wall_us`: what to add to monotonic microseconds to have wall-clock ones."""
+    start = served.start_ns
+    came_us = start // 1000 + wall_us
+    client = _line(served.client)
+    tokens = _NO_TOKENS
+    attempts = []
+    for o in served.attempts:
+        row = _attempt(o, came_us, start, client, served.call)
+        attempts.append(row)
+        if o.role == "winner":
+            tokens = _tokens(o)
+    first_token = served.first_token_ns
+    call = (
+        came_us,
+        served.call,
+        _line(served.route),
+        client,
+        served.operation,
+        served.stream,
+        served.status,
+        served.cache,
+        _line(served.target),
+        served.outcome,
+        served.fault,
+        None if first_token is None else first_token - start,
+        served.end_ns - start,
+        len(attempts),
+        *tokens,
+    )
+    return Rows(call, attempts)
+
+
+def _attempt(o: Observation, came_us: int, start: int, client: str, call: str) -> tuple[Any, ...]:
+    fault = o.fault
+    first_token = o.first_token_ns
+    return (
+        came_us,
+        call,
+        o.id,
+        client,
+        _line(o.target),
+        o.role,
+        o.outcome,
+        o.streamed,
+        *(("", "", "", "", 0) if fault is None else _fault(fault)),
+        o.status,
+        _line(o.finish_reason),
+        o.dns_ns,
+        o.tcp_ns,
+        o.tls_ns,
+        o.reused,
+        o.resent,
+        o.rtt_ns,
+        None if o.sent_ns is None else o.sent_ns - start,
+        None if o.head_ns is None else o.head_ns - start,
+        None if first_token is None else first_token - start,
+        None if o.first_answer_ns is None else o.first_answer_ns - start,
+        None if o.last_token_ns is None else o.last_token_ns - start,
+        o.end_ns - start,
+        None if first_token is None else o.first_event_tokens,
+        *_tokens(o),
+        o.lag_max_ns,
+        o.kernel_time,
+    )
+
+
+def _tokens(o: Observation) -> tuple[Any, ...]:
+    return (
+        o.input_tokens,
+        o.cached_tokens,
+        o.cache_write_tokens,
+        o.output_tokens,
+        o.reasoning_tokens,
+        o.token_source,
+    )
+
+
+def _fault(fault: FaultRecord) -> tuple[str, str, str, str, int]:
+    return fault.type, fault.kind, fault.phase, _line(fault.message, EXCERPT_BYTES), fault.status
+
+
+def _line(text: str, most: int = NAME_LENGTH) -> str:
+    """As one line that every database takes: PostgreSQL refuses NUL, both refuse half a surrogate pair."""
+    return text if len(text) <= most and text.isprintable() else excerpt(text)[:most]
+
+
+def observation(row: Row[Any]) -> Observation:
+    """The attempt in a row of `attempts`."""
+    r = row._mapping
+    first = r["first_event_tokens"]
+    return Observation(
+        id=r["id"],
+        call=r["call"],
+        target=r["target"],
+        role=r["role"],
+        outcome=r["outcome"],
+        streamed=r["streamed"],
+        fault=FaultRecord(
+            type=r["fault_type"],
+            kind=r["fault"],
+            phase=r["phase"],
+            message=r["message"],
+            status=r["fault_status"],
+        )
+        if r["fault_type"]
+        else None,
+        status=r["status"],
+        finish_reason=r["finish_reason"],
+        dns_ns=r["dns_ns"],
+        tcp_ns=r["tcp_ns"],
+        tls_ns=r["tls_ns"],
+        reused=r["reused"],
+        resent=r["resent"],
+        rtt_ns=r["rtt_ns"],
+        sent_ns=r["sent_ns"],
+        head_ns=r["head_ns"],
+        first_token_ns=r["first_token_ns"],
+        first_answer_ns=r["first_answer_ns"],
+        last_token_ns=r["last_token_ns"],
+        end_ns=r["end_ns"],
+        tokens_so_far=[] if first is None else [first],
+        input_tokens=r["input_tokens"],
+        cached_tokens=r["cached_tokens"],
+        cache_write_tokens=r["cache_write_tokens"],
+        output_tokens=r["output_tokens"],
+        reasoning_tokens=r["reasoning_tokens"],
+        token_source=r["token_source"],
+        lag_max_ns=r["lag_max_ns"],
+        kernel_time=r["kernel_time"],
+    )
+
+
+def served(row: Row[Any], attempts: Sequence[Observation]) -> Served:
+    """The call in a row of `calls`, with its attempts."""
+    r = row._mapping
+    return Served(
+        call=r["call"],
+        start_ns=0,
+        end_ns=r["end_ns"],
+        first_token_ns=r["first_token_ns"],
+        route=r["route"],
+        client=r["client"],
+        operation=r["operation"],
+        stream=r["stream"],
+        status=r["status"],
+        cache=r["cache"],
+        target=r["target"],
+        outcome=r["outcome"],
+        fault=r["fault"],
+        attempts=tuple(attempts),
+    )

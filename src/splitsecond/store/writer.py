@@ -1,0 +1,300 @@
+"""The thread that writes the log, so that traffic never waits for a disk.
+
+Strategy: the event loop appends to a bounded queue and goes on. The thread takes what has gathered in a quarter of a
+second and writes it in one transaction. A few dozen rows go in with one statement, as the interpreter is free for the
+event loop while the database works on it; a statement for each row would make the two threads fight over the
+interpreter at every row.
+
+What the database refuses is kept, as rows, and tried again with the next batch after a pause that doubles. All of it is
+bounded: where a queue is full, records are dropped and counted, and traffic goes on. A record that can never be written
+(a number too large) is found by halving its batch, and dropped alone.
+
+Rows older than `keep_days` are deleted now and then, a few hundred at a time, so that no other process waits long.
+"""
+
+import contextlib
+import itertools
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Table, delete, insert, select
+from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
+
+from splitsecond import clock
+from splitsecond.errors import CallerFault
+from splitsecond.store.database import Database
+from splitsecond.store.rows import Rows, rows
+from splitsecond.store.served import Served
+from splitsecond.store.tables import ATTEMPTS, CALLS
+
+QUEUE = 4096
+"""Records that may wait for the thread; each still holds the times of its tokens."""
+PENDING = 8192
+"""Records that may wait for a database that refuses them; as rows, some 3 KiB each."""
+BATCH = 1000
+GATHER_S = 0.25
+"""How long records gather, if there are not enough for a batch before."""
+LONGEST_PAUSE = 40
+"""The longest pause after failures, in quarters of a second."""
+CLOSE_S = 5.0
+SWEEP_S = 600
+SWEEP_ROWS = 500
+SAY_NS = 60 * clock.NS_PER_S
+_IDLE_S = 60.0
+_AT_ONCE = (32, 8, 1)
+"""Rows of one statement. Few sizes, so that the database keeps each prepared."""
+_US_PER_DAY = 86_400_000_000
+_Hopeless = (DataError, IntegrityError, OverflowError, ValueError)
+"""It is the record's fault; all else is the database's."""
+
+
+def complain(words: str) -> None:
+    """Says it on standard error."""
+    print(f"splitsecond: {words}", file=sys.stderr, flush=True)
+
+
+class Writer:
+    """The queue and what empties it. `start` the thread, `put` from any other, `close`.
+
+    `written`, `dropped` count records, `errors` batches that the database refused.
+    """
+
+    def __init__(
+        self, database: Database, *, keep_days: float = 30, say: Callable[[str], None] = complain, queue: int = QUEUE
+    ) -> None:
+        self.written = 0
+        self.dropped = 0
+        self.errors = 0
+        self._database = database
+        self._keep_us = round(keep_days * _US_PER_DAY)
+        self._say = say
+        self._said_ns = -SAY_NS
+        self._most = queue
+        self._queue: deque[Served] = deque()
+        self._pending: deque[Rows] = deque()
+        self._connection: Connection | None = None
+        self._inserts: dict[tuple[str, int], str] = {}
+        self._pause = self._rounds_left = 0
+        self._sweep_ns = 0  # when old rows are looked for next
+        self._wake = threading.Event()
+        self._asleep = False
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, name="splitsecond-log", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def put(self, served: Served) -> None:
+        """Never waits and never raises."""
+        waiting = len(self._queue)
+        if waiting >= self._most:
+            self.dropped += 1
+            return
+        self._queue.append(served)
+        if self._asleep or waiting == BATCH:
+            self._wake.set()
+
+    def close(self) -> None:
+        """Writes what waits, for `CLOSE_S` at most. What is then left is counted as dropped."""
+        if self._closing:
+            return
+        self._closing = True
+        self._wake.set()
+        if self._thread.is_alive():
+            self._thread.join(CLOSE_S)
+        if left := len(self._queue) + len(self._pending):
+            self.dropped += left
+            self._say(f"log {self._database.where}: closed with {left} records unwritten")
+
+    def _run(self) -> None:
+        try:
+            while not self._closing:
+                self._gather()
+                if self._rounds_left and not self._closing:
+                    self._rounds_left -= 1
+                    self._keep()
+                else:
+                    self.write()
+            while (self._queue or self._pending) and self.write():  # what is left, as long as it goes well
+                pass
+        finally:
+            self._disconnect()
+
+    def _gather(self) -> None:
+        """Returns when there is something to write, and has been for a moment."""
+        if not self._pending and not self._sweeping:
+            self._asleep = True
+            if not self._queue and not self._closing:
+                self._wake.wait(_IDLE_S)
+            self._asleep = False
+            self._wake.clear()
+        if not self._closing and len(self._queue) < BATCH:
+            self._wake.wait(GATHER_S)
+            self._wake.clear()
+
+    def write(self) -> bool:
+        """One transaction with what waits, a batch of the queue at most, then some sweeping. Returns whether it went
+        well. For the thread; for a test without one."""
+        if not self._pending and not self._queue and not self._sweeping:
+            return True
+        try:
+            connection = self._connected()
+            if self._pending or self._queue:
+                self._write_batch(connection)
+            if self._sweeping:
+                self._sweep(connection)
+        except _Hopeless:
+            self._disconnect()
+            return self._write_good_ones()
+        except (SQLAlchemyError, CallerFault) as error:
+            self._failed(error)
+            return False
+        self._recovered()
+        return True
+
+    def _write_batch(self, connection: Connection, *, alone: bool = False) -> None:
+        """What is pending and, unless `alone`, what is queued. Rows stay pending until all are in the database."""
+        connection.exec_driver_sql(self._database.begin)
+        waiting = list(self._pending)
+        for i in range(0, len(waiting), _AT_ONCE[0]):
+            self._insert(connection, waiting[i : i + _AT_ONCE[0]])
+        wall_us = _wall_us()
+        while self._queue and not alone and len(self._pending) < len(waiting) + BATCH:
+            self._insert(connection, self._next_rows(wall_us))
+        connection.exec_driver_sql("COMMIT")
+        self.written += len(self._pending)
+        self._pending.clear()
+
+    def _next_rows(self, wall_us: int) -> list[Rows]:
+        """A few records more of the queue, as rows that are pending."""
+        made = [rows(self._queue.popleft(), wall_us) for _ in range(min(_AT_ONCE[0], len(self._queue)))]
+        self._pending.extend(made)
+        return made
+
+    def _insert(self, connection: Connection, records: Sequence[Rows]) -> None:
+        self._insert_rows(connection, CALLS, [record.call for record in records])
+        self._insert_rows(connection, ATTEMPTS, [row for record in records for row in record.attempts])
+
+    def _insert_rows(self, connection: Connection, table: Table, given: Sequence[tuple[Any, ...]]) -> None:
+        for chunk in _chunks(given):
+            values = tuple(itertools.chain.from_iterable(chunk))
+            connection.exec_driver_sql(self._statement(connection, table, len(chunk)), values)
+
+    def _statement(self, connection: Connection, table: Table, count: int) -> str:
+        """The database's own words for inserting `count` rows, kept: composing them costs more than the insert."""
+        statement = self._inserts.get((table.name, count))
+        if statement is None:
+            names = [column.name for column in table.columns if not column.primary_key]
+            one = str(insert(table).compile(dialect=connection.dialect, column_keys=names))
+            head, _, values = one.partition(" VALUES ")
+            statement = self._inserts[table.name, count] = f"{head} VALUES {', '.join([values] * count)}"
+        return statement
+
+    def _write_good_ones(self) -> bool:
+        """Among what is pending is a record that no database takes: finds it by halving, and drops it."""
+        self._keep()
+        waiting, self._pending = list(self._pending), deque()
+        parts = [waiting]
+        while parts:
+            part = parts.pop()
+            self._pending.extend(part)
+            try:
+                self._write_batch(self._connected(), alone=True)
+            except _Hopeless as error:
+                self._disconnect()
+                self._pending.clear()
+                if len(part) == 1:
+                    self._lost(1, f"a record cannot be written: {self._database.said(error)}")
+                else:
+                    parts += [part[len(part) // 2 :], part[: len(part) // 2]]
+            except (SQLAlchemyError, CallerFault) as error:
+                self._pending.extend(itertools.chain.from_iterable(reversed(parts)))
+                self._failed(error)
+                return False
+        return True
+
+    def _connected(self) -> Connection:
+        if self._database.gone:
+            if self._connection is not None:
+                self._disconnect()
+                self.errors += 1
+                self._tell(f"log {self._database.where}: the file was removed; a new one is made")
+            self._database.reopen()
+        if self._connection is None:
+            self._connection = self._database.connect()
+        return self._connection
+
+    def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with contextlib.suppress(SQLAlchemyError):  # it is given up, whatever it says to that
+                connection.invalidate()
+                connection.close()
+
+    def _failed(self, error: Exception) -> None:
+        """Keeps what could not be written, for the next time; that is later each time."""
+        self._disconnect()
+        self.errors += 1
+        self._tell(f"cannot write the log {self._database.where}: {self._database.said(error)}")
+        self._pause = min(max(1, self._pause * 2), LONGEST_PAUSE)
+        self._rounds_left = self._pause
+        self._keep()
+
+    def _recovered(self) -> None:
+        if self._pause:
+            self._pause = 0
+            self._tell(f"the log {self._database.where} is written again; {self.dropped} records were lost so far")
+
+    def _keep(self) -> None:
+        """Makes rows of what is queued, which are smaller; beyond the bound the oldest are dropped."""
+        wall_us = _wall_us()
+        while self._queue:
+            self._next_rows(wall_us)
+        lost = 0
+        while len(self._pending) > PENDING:
+            self._pending.popleft()
+            lost += 1
+        if lost:
+            self._lost(lost, f"log {self._database.where}: {lost} records are lost, the queue is full")
+
+    def _lost(self, records: int, words: str) -> None:
+        self.dropped += records
+        self._tell(words)
+
+    def _tell(self, words: str) -> None:
+        """Says it, but not more than once a minute."""
+        moment = clock.now_ns()
+        if moment - self._said_ns >= SAY_NS:
+            self._said_ns = moment
+            self._say(words)
+
+    @property
+    def _sweeping(self) -> bool:
+        return clock.now_ns() >= self._sweep_ns
+
+    def _sweep(self, connection: Connection) -> None:
+        """Deletes a few rows that are too old; where there are no more, looks again some minutes later."""
+        cutoff_us = clock.now_ns() // 1000 + _wall_us() - self._keep_us
+        deleted = 0
+        for table in (CALLS, ATTEMPTS):
+            old = select(table.c.n).where(table.c.came_us < cutoff_us).order_by(table.c.came_us).limit(SWEEP_ROWS)
+            deleted += connection.execute(delete(table).where(table.c.n.in_(old))).rowcount
+        if not deleted:
+            self._sweep_ns = clock.now_ns() + SWEEP_S * clock.NS_PER_S
+
+
+def _chunks(given: Sequence[tuple[Any, ...]]) -> Iterator[Sequence[tuple[Any, ...]]]:
+    """All of `given` in order, in parts of the sizes that there are statements for."""
+    begin = 0
+    for size in _AT_ONCE:
+        while len(given) - begin >= size:
+            yield given[begin : begin + size]
+            begin += size
+
+
+def _wall_us() -> int:
+    """What to add to monotonic microseconds to have those of the wall clock, as it stands now."""
+    return round(clock.wall_time().timestamp() * 1_000_000) - clock.now_ns() // 1000
