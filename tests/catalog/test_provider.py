@@ -1,11 +1,11 @@
 """The catalogue: every file is valid, and wrong names are answered with the right ones."""
 
 import re
+from importlib import resources
 from pathlib import Path
 
 import pytest
 
-from splitsecond.catalog import provider as catalogue
 from splitsecond.catalog.provider import Provider, fill_base_url, names, provider, split_target
 from splitsecond.errors import CallerFault
 
@@ -17,9 +17,9 @@ def test_every_file_is_a_provider(name: str) -> None:
     found = provider(name)
     assert found.name == name
     assert found.title
-    for place in (found, *found.regions.values()):
-        assert ADDRESS.fullmatch(place.base_url)
-        assert not place.base_url.endswith("/")
+    for address in (found.base_url, *(region.base_url for region in found.regions.values())):
+        assert ADDRESS.fullmatch(address)
+        assert not address.endswith("/")
     assert found.source.startswith("https://")
     assert all(re.fullmatch(r"[A-Z][A-Z0-9_]+", variable) for variable in found.api_key_env)
     assert found.checked == "" or re.fullmatch(r"20\d\d-\d\d-\d\d", found.checked)
@@ -91,7 +91,7 @@ def test_a_region_that_does_not_exist_is_answered_with_those_that_do() -> None:
 def test_a_file_that_is_wrong_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "providers").mkdir()
     (tmp_path / "providers" / "mine.toml").write_text('title = "Mine"\nbase_url = "https://x"\nkey = "K"\n')
-    monkeypatch.setattr(catalogue.resources, "files", lambda _: tmp_path)
+    monkeypatch.setattr(resources, "files", lambda _: tmp_path)
     with pytest.raises(CallerFault, match=r"catalog/providers/mine\.toml: .*unknown field `key`"):
         provider("mine")
 

@@ -76,7 +76,7 @@ class Target:
         except msgspec.ValidationError as error:
             raise CallerFault(f"quirks: {error}", kind="bad_quirks", target=spec.name) from None
         self._origin, path = Origin.parse(spec.base_url.replace("{model}", quote(spec.model, safe="")))
-        path, _, self._query = path.partition("?")
+        path, _, self._query = path.partition("?")  # an address may bring a query, such as Azure's api-version
         self._path = path.rstrip("/")
         self._observer = observer
         self._client = client
@@ -129,7 +129,10 @@ class Target:
         headers = self._plain_headers
         if encoded.headers:
             headers = tuple({**self._headers, **dict(encoded.headers)}.items())
-        request = Request("POST", self._path + encoded.path, headers, encoded.body, ((_REQUEST_ID, identity),))
+        path = self._path + encoded.path
+        if self._query:
+            path += ("&" if "?" in encoded.path else "?") + self._query
+        request = Request("POST", path, headers, encoded.body, ((_REQUEST_ID, identity),))
         connect_deadline_ns = clock.now_ns() + spec.timeouts.connect_ms * clock.NS_PER_MS
         if call.deadline_ns is not None:
             connect_deadline_ns = min(connect_deadline_ns, call.deadline_ns)
