@@ -120,10 +120,21 @@ class TimedOut(Fault):
 
 
 class Overloaded(Fault):
-    """We refuse the call ourselves, at once, because a limit is reached. Phase is "queue"."""
+    """We refuse the call ourselves, at once, and nothing is sent. Phase is "queue".
 
-    def __init__(self, message: str, *, target: str = "", hint: str = "", retry_after_ns: int | None = None) -> None:
-        super().__init__(message, kind="overloaded", phase="queue", target=target, hint=hint)
+    Kind "overloaded": a limit is reached. Kind "ejected": the target is down, or asked us to wait.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        kind: str = "overloaded",
+        target: str = "",
+        hint: str = "",
+        retry_after_ns: int | None = None,
+    ) -> None:
+        super().__init__(message, kind=kind, phase="queue", target=target, hint=hint)
         self.retry_after_ns = retry_after_ns
 
 

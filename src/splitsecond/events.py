@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from splitsecond.errors import Fault
 
-TokenKind = Literal["text", "reasoning", "refusal", "tool", "audio", "image"]
+TokenKind = Literal["text", "reasoning", "refusal", "tool", "audio", "image", "embedding"]
 
 
 class ToolPart(Struct, frozen=True, gc=False):
@@ -29,7 +29,7 @@ class ToolPart(Struct, frozen=True, gc=False):
 
 
 class Token(Struct, frozen=True, gc=False):
-    """Content-bearing: visible text, reasoning, refusal, a tool call's name or arguments, audio, an image.
+    """Content-bearing: visible text, reasoning, refusal, a tool call's name or arguments, audio, an image, an embedding.
 
     One event may carry several tokens. `text` is what arrived (for "tool" the name, an argument fragment, or the one
     after the other; for "audio" the base64 data; for "image" a URL, mostly one that holds the data), `index` the choice
@@ -99,6 +99,21 @@ class Broken(Struct, frozen=True, gc=False):
 
     at: int
     fault: Fault
+
+
+class RateLimits(Struct, frozen=True, omit_defaults=True, gc=False):
+    """No event, but said with an answer: how much its provider would still serve us when the answer began.
+
+    For requests and for tokens: how many are `left` of the `limit`, and in how long the limit is whole again. None: not
+    said.
+    """
+
+    requests_left: int | None = None
+    requests_limit: int | None = None
+    requests_reset_ns: int | None = None
+    tokens_left: int | None = None
+    tokens_limit: int | None = None
+    tokens_reset_ns: int | None = None
 
 
 Event = Token | Quiet | Usage | Finish | Done | Broken

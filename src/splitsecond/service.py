@@ -25,12 +25,16 @@ Operation = Literal["chat", "completions", "embeddings"]
 class Notes(Struct, kw_only=True):
     """What those who served a call have to say of it, beside the answer: the only part of a call that changes.
 
-    `attempts`: how many requests went to targets so far. `cache`: "hit", "shared" (with an identical call under way),
-    "miss", or "" where no cache stood in the way. `chosen`: why a policy chose the target that answers, in a few words.
-    `dropped`: what of the request could not be carried over to the target's dialect, and was left out.
+    `attempts`: how many requests went to targets so far. Of targets that are watched over (`policy/standing`): `asked`,
+    in order, and `refused`, those that were not asked because they are down. `cache`: "hit", "shared" (with an
+    identical call under way), "miss", or "" where no cache stood in the way. `chosen`: why a policy chose the target
+    that answers, in a few words. `dropped`: what of the request could not be carried over to the target's dialect, and
+    was left out.
     """
 
     attempts: int = 0
+    asked: list[str] = []
+    refused: list[str] = []
     cache: str = ""
     chosen: str = ""
     dropped: list[str] = []
@@ -95,7 +99,7 @@ class Reply(Protocol):
     def arrived(self) -> list[Event]:
         """The events that came and were not read yet, without waiting; the last is `Done` or `Broken`.
 
-        Of a `watched` call they hold all that the bytes which `read` gave have brought: who wants both reads bytes, then
+        Of a `watched` call they hold all that the bytes given by `read` have brought: who wants both reads bytes, then
         takes the events.
         """
         ...

@@ -14,10 +14,12 @@ Remedy = Literal["change", "again", "later", "elsewhere"]
 """change: the request itself; no target will serve it as it is.
 again: the same request at the same target, at once: a broken connection, a 500.
 later: the same target after a while, or another one now: rate limits, overload.
-elsewhere: another target only; this one is silent, down, or will not serve this key, model or length."""
+elsewhere: another target only; this one is silent, down, or will not serve this key, model or length. So after a
+refusal of our own that is called "ejected" (`standing`)."""
 
 _BY_KIND: Mapping[str, Remedy] = {
     "context_length_exceeded": "elsewhere",
+    "ejected": "elsewhere",
     "reset": "again",
     "closed": "again",
     "truncated": "again",

@@ -12,6 +12,8 @@ from typing import Literal
 
 from msgspec import Struct
 
+from splitsecond.events import RateLimits
+
 Outcome = Literal["ok", "failed", "cancelled"]
 Role = Literal["measured", "warmup", "calibration", "probe", "winner", "loser"]
 TokenSource = Literal["usage", "tokenizer", "events", ""]
@@ -45,6 +47,8 @@ class Observation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     `lag_*`: how long arrived bytes waited until we looked at them; the instrument's own lateness. `kernel_time`: the
     arrivals are kernel receive timestamps; otherwise they are the clock at the top of the read callback.
     `max_read_tokens`: the most content events that came out of one read (a burst, or we were late).
+
+    `limits`: what the provider said of its rate limits, in the answer's headers.
 
     `streamed`: the answer was asked for as a stream. Where not, its first token is all of it.
     """
@@ -96,6 +100,7 @@ class Observation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     kernel_time: bool = False
     max_read_tokens: int = 0
     server_timings: dict[str, float] = {}
+    limits: RateLimits | None = None
 
     @property
     def ok(self) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from splitsecond.errors import Fault, ProviderFault
-from splitsecond.events import Broken, Done, Event, Finish, Token, Usage
+from splitsecond.events import Broken, Done, Event, Finish, RateLimits, Token, Usage
 from splitsecond.timing.observation import FaultRecord, Observation, Outcome, TokenSource
 
 
@@ -46,7 +46,7 @@ class Timeline:
         "_body_bytes", "_call", "_done_marker", "_due_ns", "_events", "_finish_reason", "_first_answer_ns",
         "_first_event_ns", "_head_ns", "_id", "_kernel_time", "_lag_max_ns", "_lag_sum_ns", "_lengths",
         "_max_read_tokens", "_reads", "_so_far", "_start_ns", "_status", "_streamed", "_target", "_token_at",
-        "_usage", "broken", "ended_well",
+        "_usage", "broken", "ended_well", "limits",
     )  # fmt: skip
 
     def __init__(
@@ -77,6 +77,7 @@ class Timeline:
         self._max_read_tokens = 0
         self.broken: Fault | None = None
         self.ended_well = False
+        self.limits: RateLimits | None = None
 
     @property
     def has_token(self) -> bool:
@@ -199,6 +200,7 @@ class Timeline:
             kernel_time=self._kernel_time and self._reads > 0,
             max_read_tokens=self._max_read_tokens,
             server_timings=server_timings or {},
+            limits=self.limits,
         )
 
     def _count(self) -> tuple[int | None, TokenSource]:

@@ -28,6 +28,7 @@ from splitsecond.transport.exchange import Exchange
 from splitsecond.upstream.spec import Timeouts, concealed
 from splitsecond.upstream.unread import FULL_BYTES, HELD_BYTES, Unread
 from splitsecond.wire.dialect import Decoder
+from splitsecond.wire.rate_limits import rate_limits
 
 LINGER_NS = NS_PER_S
 ERROR_BODY_BYTES = 65_536
@@ -115,6 +116,7 @@ class Attempt:
         self._last_ns = at
         self._status, self._headers = status, headers
         self._timeline.head(at, status)
+        self._timeline.limits = rate_limits(headers)
         if not 200 <= status < 300:
             self._error_body = bytearray()
 

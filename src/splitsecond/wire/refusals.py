@@ -154,7 +154,7 @@ def _retry_after_s(headers: Mapping[str, str], now: datetime | None) -> float | 
     seconds = _number(value)
     if seconds is not None:
         return seconds
-    then, since = _date(value), _date(headers.get("date")) or now
+    then, since = http_date(value), http_date(headers.get("date")) or now
     return (then - since).total_seconds() if then and since else None
 
 
@@ -177,7 +177,8 @@ def _number(text: str | None) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _date(text: str | None) -> datetime | None:
+def http_date(text: str | None) -> datetime | None:
+    """The moment that a header names, as HTTP writes it; None where there is none."""
     try:
         moment = parsedate_to_datetime(text or "")
     except (ValueError, OverflowError):
