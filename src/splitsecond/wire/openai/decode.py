@@ -17,7 +17,9 @@ import msgspec
 
 from splitsecond.events import Done, Event, Finish, Quiet, Token, TokenKind, ToolPart, Usage
 from splitsecond.service import Operation
+from splitsecond.wire.dialect import Decoder
 from splitsecond.wire.lenient import mended
+from splitsecond.wire.openai.embeddings import EmbeddingsDecoder
 from splitsecond.wire.openai.shapes import Choice, Chunk, Delta, Function, Part
 from splitsecond.wire.openai.tally import UsageTally, timings_of, usage_times
 from splitsecond.wire.openai.template import Template
@@ -28,14 +30,18 @@ from splitsecond.wire.tool_calls import ToolCalls
 
 _decode_chunk = msgspec.json.Decoder(Chunk).decode
 
+_MANY_BYTES = 1500
+"""A read that long holds several events."""
+_FIRST = 4
+
 _Piece = tuple[TokenKind, str, ToolPart | None]
 
 _HEARTBEATS = frozenset({"ping", "keepalive", "keep-alive", "heartbeat"})
 
 
-def decoder(operation: Operation, stream: bool = True) -> "OpenAIDecoder":
-    """A decoder for one answer. The body itself shows its operation and whether it is streamed, so any will do."""
-    return OpenAIDecoder()
+def decoder(operation: Operation, stream: bool = True) -> Decoder:
+    """A decoder for one answer. Whether it is streamed, and which sort of text it is, the body itself shows."""
+    return EmbeddingsDecoder() if operation == "embeddings" else OpenAIDecoder()
 
 
 class OpenAIDecoder(StreamDecoder):
@@ -84,6 +90,25 @@ class OpenAIDecoder(StreamDecoder):
         self._tokens += 1
         self._closed_by_usage = False
         return Token(at, text, "text", index)
+
+    def _feed_events(self, data: bytes, at: int, out: list[Event]) -> None:
+        """Where a read holds many events, those with nothing but a text are taken all at once."""
+        if len(data) >= _MANY_BYTES and b"\r" not in data:
+            if self._template.wanted:  # the first few show what the others are like
+                begin = _end_of_event(data, _FIRST)
+                super()._feed_events(data[:begin], at, out)
+                data = data[begin:]
+            if self._sse.between_events and not self._ended:
+                texts, end = self._template.run(data)
+                if texts:
+                    index = self._template.index
+                    out.extend([Token(at, text, "text", index) for text in texts])
+                    self._chunks += len(texts)
+                    self._tokens += len(texts)
+                    self._closed_by_usage = False
+                    data = data[end:]
+        if data and not self._ended:
+            super()._feed_events(data, at, out)
 
     def _take(self, event: SseEvent, at: int, out: list[Event]) -> None:
         data = event.data
@@ -208,6 +233,16 @@ class OpenAIDecoder(StreamDecoder):
 
     def _report(self, at: int, out: list[Event], said: Said, data: bytes) -> None:
         self._break(at, out, "in_band_error", f"the provider put an error inside a 200: {said.message}", data)
+
+
+def _end_of_event(data: bytes, number: int) -> int:
+    """Where the event of that number, from 1, ends in `data`; or the data, where it holds fewer."""
+    end = 0
+    for _ in range(number):
+        end = data.find(b"\n\n", end) + 2
+        if end == 1:
+            return len(data)
+    return end
 
 
 def _text_of(data: bytes) -> str | None:

@@ -12,51 +12,86 @@ from collections.abc import Callable
 _TRIES = 8
 """After so many events that did not fit it is given up: some servers put something new into every event."""
 _NOT_PLAIN = re.compile(r'["\\\x00-\x1f]')
+_fullmatch_plain = re.compile(rb'[^"\\\x00-\x1f]+').fullmatch
 _PROBE = "\x7f?"
 
 
 class Template:
     """Learned from one event of a stream, then asked for each."""
 
-    __slots__ = ("_fullmatch", "_misses", "index")
+    __slots__ = ("_after", "_before", "_misses", "index")
 
     def __init__(self) -> None:
         self.index = 0
         """The choice that the text belongs to."""
-        self._fullmatch: Callable[..., re.Match[bytes] | None] | None = None
+        self._before = self._after = b""
         self._misses = 0
 
     @property
     def wanted(self) -> bool:
         """Whether an event to learn from is of use."""
-        return self._fullmatch is None and self._misses < _TRIES
+        return not self._before and self._misses < _TRIES
 
     def learn(self, data: bytes, text: str, index: int, read: Callable[[bytes], str | None]) -> None:
         """`data`, the JSON of one event, was found to say `text` and nothing else; `read` tells what another says."""
-        values = [found.span(1) for found in re.finditer(rb'":\s*"(' + re.escape(text.encode()) + rb')"', data)]
-        if len(values) != 1 or _NOT_PLAIN.search(text):
+        begin = _only_value(data, text.encode())
+        if begin < 0 or _NOT_PLAIN.search(text):
             self._misses += 1
             return
-        ((begin, end),) = values
-        before, after = data[:begin], data[end:]
+        before, after = data[:begin], data[begin + len(text.encode()) :]
         if read(before + _PROBE.encode() + after) != _PROBE:  # it stands in another field, and in this one escaped
             self._misses += 1
             return
         self.index = index
-        self._fullmatch = re.compile(re.escape(before) + rb'([^"\\\x00-\x1f]+)' + re.escape(after)).fullmatch
+        self._before, self._after = before, after
 
     def text(self, data: bytes, begin: int, end: int) -> str | None:
         """The text, where ``data[begin:end]`` is the JSON of an event like the one learned from; else None."""
-        if self._fullmatch is None:
+        before, after = self._before, self._after
+        if not before:
             return None
-        found = self._fullmatch(data, begin, end)
-        if found is None:
+        begins, ends = begin + len(before), end - len(after)
+        fits = begins < ends and data.startswith(before, begin) and data.endswith(after, begin, end)
+        if not fits or not _fullmatch_plain(data, begins, ends):
             self._misses += 1
             if self._misses == _TRIES:
-                self._fullmatch = None
+                self._before = b""
             return None
         self._misses = 0
         try:
-            return found[1].decode()
+            return data[begins:ends].decode()
         except UnicodeDecodeError:
             return None
+
+    def run(self, data: bytes) -> tuple[list[str], int]:
+        """The texts of the events that `data` begins with, as far as they are like the one learned from, and their end.
+
+        At the speed of C for all of them together. The last one that fits is left to whoever takes the rest.
+        """
+        begin, end = b"data: " + self._before, self._after + b"\n\n"
+        if not self._before or not data.startswith(begin):
+            return [], 0
+        parts = data.split(end + begin)
+        last = parts.pop()
+        joined = b"".join(parts)
+        if not parts or not _fullmatch_plain(joined, len(begin)) or b"" in parts or len(parts[0]) == len(begin):
+            return [], 0
+        parts[0] = parts[0][len(begin) :]
+        try:
+            texts = [part.decode() for part in parts]
+        except UnicodeDecodeError:
+            return [], 0
+        return texts, len(data) - len(last) - len(begin)
+
+
+def _only_value(data: bytes, raw: bytes) -> int:
+    """Where `raw` begins as the value of a field; -1 where it is that of none, or of several."""
+    found = -1
+    at = data.find(b'"' + raw + b'"')
+    while at >= 0:
+        if data[:at].rstrip().endswith(b":"):
+            if found >= 0:
+                return -1
+            found = at + 1
+        at = data.find(b'"' + raw + b'"', at + 1)
+    return found

@@ -1,0 +1,53 @@
+"""Events recognised by their bytes: the same tokens as by decoding, for whatever stands in them."""
+
+import json
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from splitsecond.events import Event, Token
+from splitsecond.wire.openai import decoder
+from splitsecond.wire.openai.template import Template
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6) | st.sampled_from(
+    ['"', "\\", "\n", "\x7f", "word", ",", "choices", "é", '","', "{}"]
+)
+
+
+def _event(text: str, index: int = 0, **more: Any) -> bytes:
+    chunk = {"id": "c-1", "model": "word", "choices": [{"index": index, "delta": {"content": text}, **more}]}
+    return b"data: " + json.dumps(chunk, ensure_ascii=len(text) % 2 == 0).encode() + b"\n\n"
+
+
+def _tokens(reads: list[bytes]) -> list[Event]:
+    reading = decoder("chat")
+    return [event for data in reads for event in reading.feed(data, 1) if isinstance(event, Token)]
+
+
+@given(st.lists(st.tuples(TEXTS, st.integers(0, 1)), min_size=1, max_size=40))
+def test_each_text_comes_out_as_it_went_in(pieces: list[tuple[str, int]]) -> None:
+    events = [_event(text, index) for text, index in pieces]
+    expected = [Token(1, text, "text", index) for text, index in pieces]
+    assert _tokens(events) == expected
+    assert _tokens([b"".join(events)]) == expected
+
+
+def test_another_field_that_says_the_same_is_not_the_text() -> None:
+    escaped = b'{"id":"hi","choices":[{"index":0,"delta":{"content":"\\u0068i"}}]}'
+    template = Template()
+    template.learn(escaped, "hi", 0, lambda data: "hi")
+    assert template.wanted
+    assert template.text(escaped, 0, len(escaped)) is None
+
+
+def test_what_ends_the_answer_is_seen_behind_the_same_beginning() -> None:
+    reading = decoder("chat")
+    reads = [_event("word"), _event("more"), _event("last", finish_reason="stop"), b"data: [DONE]\n\n"]
+    kinds = [type(event).__name__ for data in reads for event in reading.feed(data, 1)]
+    assert kinds == ["Token", "Token", "Token", "Finish", "Done"]
+
+
+def test_it_gives_up_where_no_two_events_are_alike() -> None:
+    reads = [_event("word")] + [_event("word", obfuscation="x" * n) for n in range(1, 30)]
+    assert len(_tokens(reads)) == 30
