@@ -218,4 +218,4 @@ def test_check(tmp_path: Path) -> None:
     with gateway(tmp_path, "--check") as process:
         out, _ = process.communicate(timeout=20)
     assert process.returncode == 0
-    assert out.startswith(b"ok: 0 routes, 0 keys")
+    assert b"ok: 0 routes, 0 keys, listens on 127.0.0.1:0, 1 worker" in out

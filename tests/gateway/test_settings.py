@@ -7,7 +7,8 @@ import msgspec
 import pytest
 
 from splitsecond.errors import CallerFault
-from splitsecond.gateway.settings import Listen, Settings, check_reach, load, read
+from splitsecond.gateway.reading import load, read
+from splitsecond.gateway.settings import Listen, Settings, check_reach
 
 KEY = "0123456789abcdef-web"
 ENVIRONMENT = {"WEB_KEY": KEY, "OTHER_KEY": KEY + "2", "SHORT": "abc", "OURS": "sk-ours-1234", "GROQ_API_KEY": "gsk-1"}
@@ -43,7 +44,7 @@ def test_a_whole_configuration() -> None:
 
 
 def test_no_file_serves_the_providers_whose_key_is_there() -> None:
-    settings = load(None, ENVIRONMENT)
+    settings = Settings(environment=ENVIRONMENT)
     assert settings.spec("groq/x").api_key_env == ("GROQ_API_KEY",)
     with pytest.raises(CallerFault, match="OPENAI_API_KEY"):
         settings.spec("openai/x")

@@ -20,26 +20,42 @@ def serve(
     port: Annotated[
         int | None, typer.Option(min=0, max=65535, help="The port. 0: a free one.", show_default=False)
     ] = None,
-    check: Annotated[bool, typer.Option("--check", help="Check the configuration, and end.")] = False,
+    workers: Annotated[
+        int | None, typer.Option(min=1, max=256, help="Processes that share the port.", show_default=False)
+    ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Check the configuration, say what is in it, and end.")
+    ] = False,
+    schema: Annotated[
+        bool, typer.Option("--schema", help="Print the JSON schema of the configuration, for editors, and end.")
+    ] = False,
 ) -> None:
     """Serve an OpenAI-compatible gateway: a request's model is a route of the configuration, or PROVIDER/MODEL.
 
-    Providers of the catalogue need no configuration where their key is in the environment. Prints "READY url" when it
-    answers. Without keys for clients it listens only on this machine.
+    Without a configuration the route "default" tries one model of each provider whose key is in the environment. Prints
+    "READY url" when it answers. Without keys for clients it listens only on this machine. A configuration that changes
+    is put in force while it runs.
     """
-    import msgspec
+    if schema:
+        from splitsecond.gateway.schema import schema_text
 
-    from splitsecond.gateway import server
-    from splitsecond.gateway.settings import check_reach, load
-
-    settings = load(file or (DEFAULT if DEFAULT.exists() else None), os.environ)
-    given = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
-    settings = msgspec.structs.replace(settings, listen=msgspec.structs.replace(settings.listen, **given))
-    if check:
-        check_reach(settings)
-        for name, policy in settings.routes.items():
-            typer.echo(f"route {name}: {policy!r}")
-        where = f"{settings.listen.host}:{settings.listen.port}"
-        typer.echo(f"ok: {len(settings.routes)} routes, {len(settings.keys)} keys, listens on {where}")
+        typer.echo(schema_text())
         return
-    server.serve(settings)
+    from splitsecond.gateway import server, supervisor
+    from splitsecond.gateway.checkup import checkup
+    from splitsecond.gateway.defaults import found
+    from splitsecond.gateway.reload import Source, say
+
+    asked = {"host": host, "port": port, "workers": workers}
+    path = file or (DEFAULT if DEFAULT.exists() else None)
+    source = Source(path, os.environ, {name: value for name, value in asked.items() if value is not None})
+    settings = source.load()
+    if check:
+        typer.echo("\n".join(checkup(settings)))
+        return
+    if path is None:
+        say(found(settings))
+    if settings.listen.workers == 1:
+        server.serve(source, settings)
+    else:
+        supervisor.serve(source, settings)

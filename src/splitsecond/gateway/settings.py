@@ -1,46 +1,41 @@
-"""`splitsecond.yaml`: read, checked, and refused with the place of what is wrong and what may be meant.
+"""What a gateway runs on, once the configuration has been read and checked (`reading`).
 
-Secrets stand in it only as references, ``env:NAME`` or ``file:PATH``. A client's key is kept as its hash.
+Secrets are resolved here: a client's key is kept as its hash, a provider's in `environment`, by its reference.
 """
 
-import difflib
-import hashlib
 import ipaddress
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Literal
 
-import msgspec
-import yaml
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, structs
 
-from splitsecond.catalog.provider import Provider, fill_base_url, names, provider, split_target
+from splitsecond.catalog.provider import Provider, fill_base_url, provider, split_target
 from splitsecond.errors import CallerFault
-from splitsecond.policy.expression import Expression, parse, targets
-from splitsecond.policy.settings import duration
-from splitsecond.transport.exchange import Origin
-from splitsecond.upstream.spec import TargetSpec, Timeouts
+from splitsecond.policy.expression import Expression
+from splitsecond.upstream.spec import TargetSpec
 
-LEAST_KEY = 16
-"""Characters of a client's key. What is shorter can be guessed."""
-_DIALECTS = ("openai",)
-_SECRET = re.compile(r"auth|key|token|secret|cookie", re.IGNORECASE)
-_ROUTE = re.compile(r"[A-Za-z0-9._-]{1,64}")
-_UNKNOWN = re.compile(r"unknown field `([^`]*)`")
-_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
-_OURS = frozenset({"host", "content-length", "transfer-encoding", "connection", "accept-encoding"})
+SPOKEN = ("openai",)
+"""Dialects of providers whose answers can be handed to clients."""
 
-
-S = TypeVar("S", bound=Struct)
+Usd = Annotated[float, Meta(ge=0)]
 
 
 class Listen(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where clients come in, and how much they may send."""
 
-    host: str = "127.0.0.1"
-    port: Annotated[int, Meta(ge=0, le=65535)] = 8800
-    max_body_mib: Annotated[int, Meta(ge=1, le=1024)] = 32
+    host: Annotated[str, Meta(description="The address to listen on. Without keys only this machine's.")] = "127.0.0.1"
+    port: Annotated[int, Meta(ge=0, le=65535, description="0: a free one.")] = 8800
+    workers: Annotated[int, Meta(ge=1, le=256, description="Processes that share the port.")] = 1
+    cors: Annotated[
+        tuple[str, ...],
+        Meta(description='Origins whose pages may ask from a browser: "https://app.example", or "*" for all.'),
+    ] = ()
+    metrics: Annotated[
+        Literal["loopback", "key", "off"],
+        Meta(description="Who may read /metrics: also this machine without a key, only a key for all routes, nobody."),
+    ] = "loopback"
+    max_body_mib: Annotated[int, Meta(ge=1, le=1024, description="The longest request.")] = 32
 
     @property
     def is_loopback(self) -> bool:
@@ -51,48 +46,51 @@ class Listen(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             return self.host == "localhost"
 
 
-class _Key(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    name: str
-    key: str
-    routes: tuple[str, ...] = ("*",)
+class PriceGiven(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a target costs, in US dollars; what is not given is taken from the price list."""
+
+    input: Annotated[Usd | None, Meta(description="For a million input tokens.")] = None
+    output: Annotated[Usd | None, Meta(description="For a million output tokens.")] = None
+    cached: Annotated[Usd | None, Meta(description="For a million input tokens from the provider's prompt cache.")] = (
+        None
+    )
+    cache_write: Annotated[Usd | None, Meta(description="For a million input tokens written to that cache.")] = None
+    per_hour_usd: Annotated[Usd | None, Meta(description="For an hour of a machine of one's own.")] = None
 
 
-class _Timeouts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    connect: str | None = None
-    head: str | None = None
-    first_token: str | None = None
-    stall: str | None = None
-    total: str | None = None
+class ModelGiven(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One model of a provider."""
+
+    context: Annotated[
+        Annotated[int, Meta(ge=1)] | None, Meta(description="Tokens of the longest prompt and answer together.")
+    ] = None
+    price: PriceGiven | None = None
 
 
-class _Provider(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    base_url: str = ""
-    dialect: str = ""
-    api_key: str = ""
-    headers: dict[str, str] = {}
-    quirks: dict[str, Any] | None = None
-    timeouts: _Timeouts = _Timeouts()
+class Known(Struct, frozen=True, kw_only=True):
+    """What the configuration says of a provider beside where it is. `like`: its entry in the catalogue; "": none.
 
+    `account`: whose key, "" for one that no other provider shares.
+    """
 
-class _Route(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    policy: str
-
-
-class _File(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Each entry is shaped by itself, so that a mistake in it is found by its name."""
-
-    listen: Any = {}
-    keys: list[Any] = []
-    providers: dict[str, Any] = {}
-    routes: dict[str, Any] = {}
+    like: str = ""
+    region: str = ""
+    account: str = ""
+    price: PriceGiven | None = None
+    models: Mapping[str, ModelGiven] = {}
 
 
 class ClientKey(Struct, frozen=True):
-    """A client's key, by its SHA-256, and what it may use: route names, "provider/model", "provider/*", "*"."""
+    """A client's key, by its SHA-256, and what it may use: route names, "provider/model", "provider/*", "*".
+
+    `requests_per_minute` and `usd_per_day` limit how much it may ask for; None: no limit.
+    """
 
     name: str
     digest: bytes
     routes: tuple[str, ...] = ("*",)
+    requests_per_minute: int | None = None
+    usd_per_day: float | None = None
 
     def allows(self, model: str) -> bool:
         """Whether it may ask for `model`."""
@@ -100,62 +98,76 @@ class ClientKey(Struct, frozen=True):
         return any(route in ("*", model, owner) for route in self.routes)
 
 
+class Resume(Struct, frozen=True):
+    """How an answer of a route that broke off is carried on elsewhere.
+
+    "replay": the prompt is asked again, and what the client has is left out; "prefill": the other goes on from there.
+    `stall_ns`: after how long without a token it counts as broken; None: only when it breaks.
+    """
+
+    how: Literal["replay", "prefill"]
+    stall_ns: int | None = None
+
+
+class LogGiven(Struct, frozen=True):
+    """Where calls are logged. Its text holds no URL, in which there may be a password."""
+
+    url: str
+    keep_days: int = 30
+
+    def __repr__(self) -> str:
+        return f"LogGiven({self.url.partition(':')[0]}, keep_days={self.keep_days})"
+
+
 class Settings(Struct, frozen=True, kw_only=True):
-    """What a gateway runs on. `environment` holds the providers' keys, those of the file by their reference."""
+    """What a gateway runs on. `environment` holds the providers' keys, those of the file by their reference.
+
+    `resumes`: of the routes that carry a broken answer on. `seeds`: patterns of run folders whose figures are known
+    from the start. `files`: those that hold secrets. `source`: the file it was read from; None: there is none.
+    """
 
     listen: Listen = Listen()
     keys: tuple[ClientKey, ...] = ()
     providers: Mapping[str, TargetSpec] = {}
+    known: Mapping[str, Known] = {}
     routes: Mapping[str, Expression] = {}
+    resumes: Mapping[str, Resume] = {}
+    log: LogGiven | None = None
+    seeds: tuple[str, ...] = ()
     environment: Mapping[str, str] = {}
+    files: tuple[Path, ...] = ()
+    source: Path | None = None
 
     def spec(self, target: str) -> TargetSpec:
         """The spec of "provider/model". Raises `CallerFault` where it names no provider, or one without its key."""
         name, model = split_target(target)
-        spec = self.providers.get(name) or _catalogued(provider(name), self.environment)
+        spec = self.providers.get(name) or catalogued(provider(name), self.environment)
         if spec.api_key_env and not any(self.environment.get(variable) for variable in spec.api_key_env):
             raise CallerFault(
                 f"no key for {name}: {' or '.join(spec.api_key_env)} is not set",
                 kind="missing_key",
                 hint=f"export {spec.api_key_env[0]}=...",
             )
-        return msgspec.structs.replace(spec, name=target, model=model)
+        return structs.replace(spec, name=target, model=model)
 
+    def about(self, target: str) -> Known:
+        """What is said of the target's provider: with `like` and `account` filled in, and the model's own price."""
+        name, model = split_target(target)
+        known = self.known.get(name) or Known(like=name)
+        own = known.models.get(model)
+        return structs.replace(
+            known, account=known.account or self._account(name, target), price=(own and own.price) or known.price
+        )
 
-def load(path: Path | None, environment: Mapping[str, str]) -> Settings:
-    """The settings in the file at `path`; None: the defaults. Raises `CallerFault` that says where what is wrong."""
-    if path is None:
-        return Settings(environment=environment)
-    try:
-        text = path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise CallerFault(f"cannot read {path}: {error}", kind="bad_config") from None
-    try:
-        return read(text, environment, folder=path.parent)
-    except CallerFault as fault:
-        fault.message = f"{path}: {fault.message}"
-        raise
+    def context_tokens(self, target: str) -> int | None:
+        """How long the target's prompt and answer may be together; None where that is not said."""
+        own = self.about(target).models.get(split_target(target)[1])
+        return own.context if own else None
 
-
-def read(text: str, environment: Mapping[str, str], *, folder: Path = Path()) -> Settings:
-    """The settings in `text`; relative paths of secrets begin at `folder`."""
-    file = _shaped("", _parsed(text), _File)
-    listen = _shaped("listen", file.listen, Listen)
-    secrets = _Secrets(environment, folder)
-    providers = {
-        name: _spec(name, _shaped(f"providers.{name}", given, _Provider), secrets)
-        for name, given in file.providers.items()
-    }
-    settings = Settings(
-        listen=listen, providers=providers, environment={**environment, **secrets.found}, routes=_routes(file)
-    )
-    for name, expression in settings.routes.items():
-        for target in targets(expression):
-            try:
-                settings.spec(target)
-            except CallerFault as fault:
-                raise _bad(f"routes.{name}.policy", fault.message, _near(target, settings) or fault.hint) from None
-    return msgspec.structs.replace(settings, keys=_keys(file, secrets, settings))
+    def _account(self, name: str, target: str) -> str:
+        """The name of the key that is used: who takes the same key shares its limits and its refusals."""
+        held = (variable for variable in self.spec(target).api_key_env if self.environment.get(variable))
+        return next(held, name).removeprefix("env:")
 
 
 def check_reach(settings: Settings) -> None:
@@ -168,162 +180,9 @@ def check_reach(settings: Settings) -> None:
         )
 
 
-class _NoTwins(yaml.SafeLoader):
-    """YAML, in which a name that is given twice is an error, not the last one's win."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen: set[str] = set()
-        for name, _ in node.value:
-            if name.value in seen:
-                raise yaml.MarkedYAMLError(problem=f"{name.value} is given twice", problem_mark=name.start_mark)
-            seen.add(name.value)
-        return super().construct_mapping(node, deep)
-
-
-def _parsed(text: str) -> Any:
-    try:
-        found = yaml.load(text, _NoTwins)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        place = f"line {mark.line + 1}, column {mark.column + 1}" if mark else "the file"
-        raise _bad(place, error.problem or "this is not YAML") from None
-    except (yaml.YAMLError, RecursionError, TypeError) as error:
-        raise _bad("the file", f"this is not YAML: {error}") from None
-    return {} if found is None else found
-
-
-def _shaped(place: str, value: Any, shape: type[S]) -> S:
-    """`value` as a `shape`. Raises `CallerFault` with the place of what does not fit."""
-    try:
-        return msgspec.convert(value, shape)
-    except msgspec.ValidationError as error:
-        said, _, inside = str(error).partition(" - at `$")
-        inside = inside.rstrip("`")
-        unknown = _UNKNOWN.search(said)
-        fields = (_Timeouts if inside == ".timeouts" else shape).__struct_fields__
-        where = f"{place}{inside}".lstrip(".") or "the file"
-        raise _bad(where, said, _meant(unknown[1], fields) if unknown else "") from None
-
-
-class _Secrets:
-    """References to secrets, and what they refer to."""
-
-    def __init__(self, environment: Mapping[str, str], folder: Path) -> None:
-        self.found: dict[str, str] = {}
-        self.environment = environment
-        self._folder = folder
-
-    def take(self, place: str, reference: str) -> str:
-        """What `reference` refers to."""
-        kind, _, name = reference.partition(":")
-        if kind == "env" and name:
-            value = self.environment.get(name, "").strip()
-            missing = f"the environment variable {name} is not set"
-        elif kind == "file" and name:
-            try:
-                value = (self._folder / name).read_text("utf-8").strip()
-            except (OSError, UnicodeDecodeError) as error:
-                raise _bad(place, f"cannot read the secret: {error}") from None
-            missing = f"the file {name} is empty"
-        else:
-            raise _bad(place, "a secret must not stand in the file", "Write env:NAME or file:PATH.")
-        if not value:
-            raise _bad(place, missing)
-        if not value.isascii() or not value.isprintable():
-            raise _bad(place, "the secret has characters that no HTTP header can carry")
-        self.found[reference] = value
-        return value
-
-
-def _spec(name: str, given: _Provider, secrets: _Secrets) -> TargetSpec:
-    place = f"providers.{name}"
-    if not _ROUTE.fullmatch(name):
-        raise _bad(place, "a provider's name has letters, digits, dots and dashes only")
-    if name in names():
-        known = provider(name)
-    elif given.base_url:
-        known = Provider(title=name, base_url=given.base_url)
-    else:
-        raise _bad(place, "it is not in the catalogue, and has no base_url", _meant(name, names()))
-    dialect = given.dialect or known.dialect
-    if dialect not in _DIALECTS:
-        raise _bad(f"{place}.dialect", f"got {dialect}, expected {' or '.join(_DIALECTS)}", _meant(dialect, _DIALECTS))
-    base_url = given.base_url or fill_base_url(known, secrets.environment)
-    try:
-        Origin.parse(base_url)
-    except CallerFault as fault:
-        raise _bad(f"{place}.base_url", fault.message, fault.hint) from None
-    if given.api_key:
-        secrets.take(f"{place}.api_key", given.api_key)
-    return TargetSpec(
-        name=name,
-        model="",
-        base_url=base_url,
-        dialect=dialect,
-        api_key_env=(given.api_key,) if given.api_key else known.api_key_env,
-        auth=known.auth,
-        headers=known.headers | {key: _header(place, key, value, secrets) for key, value in given.headers.items()},
-        quirks=known.quirks if given.quirks is None else given.quirks,
-        timeouts=_timeouts(f"{place}.timeouts", given.timeouts),
-    )
-
-
-def _header(place: str, name: str, value: str, secrets: _Secrets) -> str:
-    place = f"{place}.headers.{name}"
-    if not _HEADER_NAME.fullmatch(name) or name.lower() in _OURS:
-        raise _bad(place, "this header cannot be set")
-    if value.startswith(("env:", "file:")) or _SECRET.search(name):
-        return secrets.take(place, value)
-    if not value.isascii() or not value.isprintable():
-        raise _bad(place, "the value has characters that no HTTP header can carry")
-    return value
-
-
-def _timeouts(place: str, given: _Timeouts) -> Timeouts:
-    said = {name: value for name in given.__struct_fields__ if (value := getattr(given, name)) is not None}
-    try:
-        found = {f"{name}_ms": max(1, duration(name, value) // 1_000_000) for name, value in said.items()}
-    except CallerFault as fault:
-        raise _bad(place, fault.message) from None
-    return msgspec.structs.replace(Timeouts(), **found)
-
-
-def _routes(file: _File) -> dict[str, Expression]:
-    found: dict[str, Expression] = {}
-    for name, entry in file.routes.items():
-        if not _ROUTE.fullmatch(name):
-            raise _bad(f"routes.{name}", "a route's name has letters, digits, dots and dashes only, at most 64")
-        policy = _shaped(f"routes.{name}", entry, _Route).policy
-        try:
-            found[name] = parse(policy)
-        except CallerFault as fault:
-            raise _bad(f"routes.{name}.policy", fault.message.removeprefix("policy: "), fault.hint) from None
-    return found
-
-
-def _keys(file: _File, secrets: _Secrets, settings: Settings) -> tuple[ClientKey, ...]:
-    found: dict[str, ClientKey] = {}
-    for number, entry in enumerate(file.keys):
-        place = f"keys[{number}]"
-        given = _shaped(place, entry, _Key)
-        if given.name in found:
-            raise _bad(f"{place}.name", f"{given.name} is given twice")
-        key = secrets.take(f"{place}.key", given.key)
-        if len(key) < LEAST_KEY:
-            hint = "Make one with: openssl rand -hex 32"
-            raise _bad(f"{place}.key", f"it has {len(key)} characters, expected {LEAST_KEY} or more", hint)
-        digest = hashlib.sha256(key.encode()).digest()
-        if any(other.digest == digest for other in found.values()):
-            raise _bad(f"{place}.key", "it is the same key as another's")
-        for route in given.routes:
-            if route != "*" and "/" not in route and route not in settings.routes:
-                raise _bad(f"{place}.routes", f"there is no route {route}", _meant(route, settings.routes))
-        found[given.name] = ClientKey(given.name, digest, given.routes)
-    return tuple(found.values())
-
-
-def _catalogued(found: Provider, environment: Mapping[str, str]) -> TargetSpec:
-    if found.dialect not in _DIALECTS:
+def catalogued(found: Provider, environment: Mapping[str, str]) -> TargetSpec:
+    """The spec of a provider of the catalogue, for any model of it."""
+    if found.dialect not in SPOKEN:
         raise CallerFault(f"the gateway does not speak {found.dialect} yet", kind="unknown_dialect")
     return TargetSpec(
         name=found.name,
@@ -335,18 +194,3 @@ def _catalogued(found: Provider, environment: Mapping[str, str]) -> TargetSpec:
         headers=found.headers,
         quirks=found.quirks,
     )
-
-
-def _near(target: str, settings: Settings) -> str:
-    name = target.partition("/")[0]
-    known = [*settings.providers, *names()]
-    return "" if name in known or "/" not in target else _meant(name, known)
-
-
-def _meant(name: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(name, list(dict.fromkeys(known)), n=2, cutoff=0.5)
-    return f"Did you mean {' or '.join(near)}?" if near else ""
-
-
-def _bad(place: str, words: str, hint: str = "") -> CallerFault:
-    return CallerFault(f"{place}: {words}", kind="bad_config", hint=hint)

@@ -1,0 +1,107 @@
+"""What `serve --check` says of a configuration: its policies as trees, its targets, clients and log, and its problems.
+
+Problems are what is not wrong in itself, but hardly meant. No key is shown, only the names of those that are there.
+"""
+
+import glob
+import ipaddress
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+from splitsecond.errors import CallerFault
+from splitsecond.gateway.reload import summary
+from splitsecond.gateway.settings import ClientKey, Settings
+from splitsecond.policy.expression import Expression, TargetName, targets
+from splitsecond.policy.settings import setting_text
+from splitsecond.upstream.spec import TargetSpec
+
+
+def checkup(settings: Settings) -> list[str]:
+    """Lines for a person."""
+    found: list[str] = []
+    for name, policy in settings.routes.items():
+        found += [f"route {name}", *_tree(policy, 1), *_resume(name, settings)]
+    asked = dict.fromkeys(name for policy in settings.routes.values() for name in targets(policy))
+    found += [_target(settings.spec(name), settings) for name in asked]
+    found += map(_client, settings.keys)
+    if settings.log is not None:
+        found.append(f"log: {_log(settings)}, kept for {settings.log.keep_days} days")
+    found += [f"seeds: {len(glob.glob(pattern))} runs in {pattern}" for pattern in settings.seeds]
+    found += [f"problem: {words}" for words in problems(settings)]
+    listen = settings.listen
+    workers = f"{listen.workers} worker{'s' * (listen.workers > 1)}"
+    return [*found, f"ok: {summary(settings)}, listens on {listen.host}:{listen.port}, {workers}"]
+
+
+def problems(settings: Settings) -> Iterator[str]:
+    """What is hardly meant."""
+    for name, spec in settings.providers.items():
+        try:
+            settings.spec(f"{name}/any")
+        except CallerFault as fault:
+            yield f"providers.{name}: {fault.message}; it cannot be asked."
+        if spec.api_key_env and _in_clear(spec.base_url):
+            yield f"providers.{name}: our key goes to {spec.base_url} unencrypted. Use https."
+    for pattern in settings.seeds:
+        if not glob.glob(pattern):
+            yield f"seeds: there is no {pattern}."
+    if not settings.routes:
+        yield 'there are no routes: clients can only name targets, as "provider/model".'
+
+
+def _tree(expression: Expression, depth: int, name: str = "") -> list[str]:
+    indent = "  " * depth + (f"{name}=" if name else "")
+    if isinstance(expression, TargetName):
+        return [f"{indent}{expression!r}"]
+    said = ", ".join(f"{name}={setting_text(value)}" for name, value in expression.settings)
+    lines = [f"{indent}{expression.policy}({said})"]
+    for branch in expression.branches:
+        lines += _tree(branch, depth + 1)
+    for name, branch in expression.named:
+        lines += _tree(branch, depth + 1, name)
+    return lines
+
+
+def _resume(name: str, settings: Settings) -> list[str]:
+    resume = settings.resumes.get(name)
+    if resume is None:
+        return []
+    stall = "" if resume.stall_ns is None else f", also after {resume.stall_ns / 1e9:g} s without a token"
+    return [f"  carried on elsewhere where it breaks off ({resume.how}){stall}"]
+
+
+def _target(spec: TargetSpec, settings: Settings) -> str:
+    held = next((name for name in spec.api_key_env if settings.environment.get(name)), "no key")
+    about = settings.about(spec.name)
+    price = about.price and f"${about.price.input or '?'} in, ${about.price.output or '?'} out"
+    said = [spec.base_url, spec.dialect, held, about.region, price]
+    return f"target {spec.name}: {', '.join(word for word in said if word)}"
+
+
+def _client(key: ClientKey) -> str:
+    limits = [
+        f"{key.requests_per_minute} requests per minute" if key.requests_per_minute else "",
+        f"{key.usd_per_day:g} USD per day" if key.usd_per_day else "",
+    ]
+    return f"client {key.name}: {'; '.join(filter(None, [', '.join(key.routes), *limits]))}"
+
+
+def _log(settings: Settings) -> str:
+    """The log's URL, without who may write there."""
+    url = settings.log.url if settings.log else ""
+    if url.startswith("sqlite:"):
+        return url
+    place = urlsplit(url)
+    return f"{place.scheme}://{place.hostname or ''}{place.path}"
+
+
+def _in_clear(base_url: str) -> bool:
+    """Whether what is sent there can be read on its way through other people's networks."""
+    place = urlsplit(base_url)
+    if place.scheme != "http":
+        return False
+    host = place.hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_global
+    except ValueError:
+        return "." in host and not host.endswith((".local", ".internal"))

@@ -1,0 +1,112 @@
+"""A provider's entry in the configuration, and the catalogue's, made into the spec of its targets."""
+
+import re
+from typing import Any
+
+import msgspec
+
+from splitsecond.catalog.provider import Auth, Provider, fill_base_url, names, provider
+from splitsecond.errors import CallerFault
+from splitsecond.gateway.mistakes import bad, meant
+from splitsecond.gateway.secrets import Secrets, is_reference
+from splitsecond.gateway.settings import SPOKEN, Known
+from splitsecond.gateway.shape import ProviderGiven, TimeoutsGiven
+from splitsecond.policy.settings import duration
+from splitsecond.transport.exchange import Origin
+from splitsecond.upstream.spec import TargetSpec, Timeouts
+from splitsecond.wire.dialect import Quirks
+
+NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_SECRET = re.compile(r"auth|key|token|secret|cookie", re.IGNORECASE)
+_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_OURS = frozenset({"host", "content-length", "transfer-encoding", "connection", "accept-encoding"})
+
+
+def spec(name: str, given: ProviderGiven, secrets: Secrets) -> TargetSpec:
+    """The spec of any target of the provider `name`. Raises `CallerFault` with the place of what is wrong."""
+    place = f"providers.{name}"
+    if not NAME.fullmatch(name):
+        raise bad(place, "a provider's name has letters, digits, dots and dashes only")
+    entry = _entry(name, given)
+    dialect = given.dialect or entry.dialect
+    if dialect not in SPOKEN:
+        raise bad(f"{place}.dialect", f"got {dialect}, expected {' or '.join(SPOKEN)}", meant(dialect, SPOKEN))
+    if given.api_key:
+        secrets.take(f"{place}.api_key", given.api_key)
+    return TargetSpec(
+        name=name,
+        model="",
+        base_url=_base_url(place, given, entry, secrets),
+        dialect=dialect,
+        api_key_env=(given.api_key,) if given.api_key else entry.api_key_env,
+        auth=given.auth or _auth(dialect, entry),
+        headers=entry.headers | {key: _header(place, key, value, secrets) for key, value in given.headers.items()},
+        quirks=_quirks(place, given, entry),
+        timeouts=_timeouts(f"{place}.timeouts", given.timeouts),
+    )
+
+
+def known(name: str, given: ProviderGiven) -> Known:
+    """What else the entry says of the provider."""
+    like = given.like or (name if name in names() else "")
+    return Known(like=like, region=given.region, account=given.account, price=given.price, models=given.models)
+
+
+def _entry(name: str, given: ProviderGiven) -> Provider:
+    """The catalogue's entry, or what stands for it."""
+    place = f"providers.{name}"
+    if given.like and given.like not in names():
+        raise bad(f"{place}.like", f"{given.like} is not in the catalogue", meant(given.like, names()))
+    if given.like or name in names():
+        return provider(given.like or name)
+    if given.base_url:
+        return Provider(title=name, base_url=given.base_url)
+    raise bad(place, "it is not in the catalogue, and has no base_url", meant(name, names()))
+
+
+def _base_url(place: str, given: ProviderGiven, entry: Provider, secrets: Secrets) -> str:
+    try:
+        base_url = given.base_url or fill_base_url(entry, secrets.environment)
+    except CallerFault as fault:
+        raise bad(place, fault.message, fault.hint) from None
+    try:
+        Origin.parse(base_url)
+    except CallerFault as fault:
+        raise bad(f"{place}.base_url", fault.message, fault.hint) from None
+    return base_url
+
+
+def _auth(dialect: str, entry: Provider) -> Auth:
+    """Who speaks another dialect than its entry takes the key as the makers of that dialect do."""
+    return entry.auth if dialect == entry.dialect or dialect not in names() else provider(dialect).auth
+
+
+def _quirks(place: str, given: ProviderGiven, entry: Provider) -> dict[str, Any]:
+    quirks = entry.quirks if given.quirks is None else given.quirks
+    if not given.stream:
+        quirks = {**quirks, "stream_whole": False}
+    try:
+        msgspec.convert(quirks, Quirks)
+    except msgspec.ValidationError as error:
+        raise bad(f"{place}.quirks", str(error)) from None
+    return quirks
+
+
+def _header(place: str, name: str, value: str, secrets: Secrets) -> str:
+    place = f"{place}.headers.{name}"
+    if not _HEADER_NAME.fullmatch(name) or name.lower() in _OURS:
+        raise bad(place, "this header cannot be set")
+    if is_reference(value) or _SECRET.search(name):
+        return secrets.take(place, value)
+    if not value.isascii() or not value.isprintable():
+        raise bad(place, "the value has characters that no HTTP header can carry")
+    return value
+
+
+def _timeouts(place: str, given: TimeoutsGiven) -> Timeouts:
+    said = {name: value for name in given.__struct_fields__ if (value := getattr(given, name)) is not None}
+    try:
+        found = {f"{name}_ms": max(1, duration(name, value) // 1_000_000) for name, value in said.items()}
+    except CallerFault as fault:
+        raise bad(place, fault.message) from None
+    return msgspec.structs.replace(Timeouts(), **found)
