@@ -8,7 +8,7 @@ from splitsecond import clock
 from splitsecond.clock import NS_PER_MS
 from splitsecond.errors import CallerFault, Fault, NetworkFault, Overloaded, ProviderFault, TimedOut
 from splitsecond.service import Call, Service
-from splitsecond.testing.fake_service import FakeService, Script
+from splitsecond.testing.fake_service import FakeService, Observer, Script
 from splitsecond.testing.virtual_time import run_virtual
 
 
@@ -18,9 +18,11 @@ def a_call(number: int = 1, *, within_ms: int | None = None) -> Call:
     return Call(id=f"call-{number}", body={}, start_ns=now_ns, deadline_ns=deadline_ns)
 
 
-def scripted(*scripts: Script, target: str = "fake/model") -> FakeService:
+def scripted(*scripts: Script, target: str = "fake/model", observer: Observer | None = None) -> FakeService:
     """Answers the n-th call by the n-th script, and all after them by the last."""
-    fake: FakeService = FakeService(script=lambda call: scripts[min(len(fake.calls), len(scripts)) - 1], target=target)
+    fake: FakeService = FakeService(
+        script=lambda call: scripts[min(len(fake.calls), len(scripts)) - 1], target=target, observer=observer
+    )
     return fake
 
 

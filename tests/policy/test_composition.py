@@ -15,7 +15,7 @@ from tests.policy.branches import (
     status,
     too_long,
 )
-from tests.policy.test_expression import expressions
+from tests.policy.test_expression import expressions, in_region
 
 from splitsecond import clock
 from splitsecond.clock import NS_PER_MS
@@ -58,10 +58,11 @@ CALLS = st.lists(
 def test_any_nesting_behaves(
     expression: Expression, behaviours: dict[str, list[Script]], calls: list[tuple[int, int | None]]
 ) -> None:
-    fakes = {name: scripted(*behaviours[name], target=name) for name in TARGETS}
+    standing = in_region()
+    fakes = {name: scripted(*behaviours[name], target=name, observer=standing.observe) for name in TARGETS}
 
     async def main() -> None:
-        service = build(expression, fakes.__getitem__)
+        service = build(expression, fakes.__getitem__, standing)
         async with asyncio.TaskGroup() as group:
             for number, (starts_ms, leaves_ms) in enumerate(calls):
                 group.create_task(_client(service, number, starts_ms, leaves_ms))

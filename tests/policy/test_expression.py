@@ -16,8 +16,24 @@ from splitsecond.policy.expression import (
     parse,
     targets,
 )
-from splitsecond.policy.settings import Setting, count, duration, length, share
+from splitsecond.policy.facts import Facts
+from splitsecond.policy.settings import (
+    FIGURES,
+    Setting,
+    count,
+    duration,
+    figure,
+    length,
+    quantile,
+    region,
+    share,
+    shares,
+    use,
+)
+from splitsecond.policy.standing import Standing
+from splitsecond.service import Service
 from splitsecond.testing.fake_service import FakeService
+from splitsecond.timing.uses import USES
 
 WHOLE = 'fallback(race("a/x", "b/x"), hedge("c/x", "d/x", extra_load=0.05), ttft="2s")'
 
@@ -29,6 +45,10 @@ VALUES: dict[object, st.SearchStrategy[Setting]] = {
     share: SHARES,
     count: st.integers(1, 1_000_000),
     length: st.integers(0, 1_000_000),
+    figure: st.sampled_from(FIGURES),
+    quantile: st.floats(0.5, 0.99),
+    use: st.sampled_from(sorted(USES)),
+    region: st.sampled_from(["eu", "eu-west"]),
 }
 
 
@@ -39,8 +59,22 @@ def rules(draw: st.DrawFn, branches: st.SearchStrategy[Expression]) -> Rule:
     drawn = draw(st.lists(branches, min_size=form.least, max_size=form.most or 4))
     must = draw(st.sampled_from(form.needs)) if form.needs else ""
     names = [name for name in draw(st.permutations(sorted(form.settings))) if name == must or draw(st.booleans())]
-    settings = tuple((name, draw(VALUES[form.settings[name]])) for name in names)
+    values = {**VALUES, shares: weights(len(drawn))}
+    settings = tuple((name, draw(values[form.settings[name]])) for name in names)
     return Rule(policy, tuple(drawn), settings)
+
+
+def weights(of: int) -> st.SearchStrategy[Setting]:
+    return st.lists(st.integers(1, 1000), min_size=of, max_size=of).map(lambda drawn: ",".join(map(str, drawn)))
+
+
+def in_region(where: str = "eu-west") -> Standing:
+    """Of targets that are all there; nothing else is known of them."""
+    return Standing(lambda name: Facts(region=where))
+
+
+def made(expression: Expression) -> Service:
+    return build(expression, _Named, in_region())
 
 
 def expressions(names: st.SearchStrategy[str] = NAMES, leaves: int = 8) -> st.SearchStrategy[Expression]:
@@ -78,8 +112,8 @@ def test_what_is_printed_is_read_back(expression: Expression) -> None:
 
 @given(expressions())
 def test_a_service_prints_as_what_makes_it_again(expression: Expression) -> None:
-    printed = repr(build(expression, _Named))
-    assert repr(build(parse(printed), _Named)) == printed
+    printed = repr(made(expression))
+    assert repr(made(parse(printed))) == printed
 
 
 class _Named(FakeService):
@@ -107,8 +141,8 @@ def test_each_target_is_made_once() -> None:
 
 
 WRONG = [
-    ('rase("a/x", "b/x")', 1, "unknown policy rase", "Did you mean race?"),
-    ('fallback("a/x", quickest("b/x"))', 17, "unknown policy quickest", "There are: race, hedge"),
+    ('rase("a/x", "b/x")', 1, "unknown policy rase", "Did you mean race"),
+    ('fallback("a/x", zz("b/x"))', 17, "unknown policy zz", "There are: race, hedge"),
     ('race("a/x")', 1, "race has 1 branch, expected 2 or more", 'race("a/x", "b/x")'),
     ("race()", 1, "race has 0 branches", 'race("a/x", "b/x")'),
     ("race", 1, "race has no branches", 'race("a/x", "b/x")'),
@@ -130,6 +164,17 @@ WRONG = [
     ('limit("a/x", queue=3)', 1, "limit needs concurrency", ""),
     ('limit("a/x", concurrency=0)', 14, "concurrency is 0, expected a whole number, 1 or more", ""),
     ('limit("a/x", concurrency=1.5)', 14, "concurrency is 1.5", ""),
+    ('fastest("a/x")', 1, "fastest has 1 branch, expected 2 or more", "fastest("),
+    ('fastest("a/x", "b/x", by="speed")', 23, 'by is "speed", expected one of total, ttft, tps', ""),
+    ('fastest("a/x", "b/x", at=1)', 23, "at is 1, expected a number from 0.5 to 0.99", ""),
+    ('fastest("a/x", "b/x", at=True)', 23, "at is True", ""),
+    ('cheapest("a/x", "b/x", within="radio")', 24, 'within is "radio", expected one of edge, translation, voice', ""),
+    ('cheapest("a/x", "b/x", ttft="300")', 24, 'ttft is "300", expected a duration', ""),
+    ('weighted("a/x", "b/x", weights="3,0")', 24, 'weights is "3,0", expected whole numbers from 1 to 1000', ""),
+    ('weighted("a/x", "b/x", weights=3)', 24, "weights is 3", ""),
+    ('sticky("a/x", "b/x", ttl="0s")', 22, 'ttl is "0s", expected a duration', ""),
+    ('near("a/x", "b/x")', 1, "near needs region", 'region="eu"'),
+    ('near("a/x", region="EU west")', 14, 'region is "EU west", expected a region such as "eu"', ""),
     ('limit("a/x", concurrency=1, queue=-1)', 29, "queue is -1", ""),
     ("race(a/x, b/x)", 6, "expected a target or a policy, got a/x", "in quotes"),
     ('race("a/x", *others)', 13, "got *others", ""),
@@ -190,7 +235,7 @@ def test_any_text_is_a_policy_or_the_callers_fault(text: str) -> None:
 def test_every_example_is_right(policy: str) -> None:
     example = POLICIES[policy].example
     assert repr(parse(example)) == example
-    assert repr(build(parse(example), _Named)) == example
+    assert repr(made(parse(example))) == example
     assert POLICIES[policy].make.__name__ == policy
 
 

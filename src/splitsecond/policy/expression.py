@@ -19,14 +19,32 @@ from typing import Any
 from msgspec import Struct
 
 from splitsecond.errors import CallerFault
+from splitsecond.policy.cheapest import cheapest
 from splitsecond.policy.deadline import deadline
 from splitsecond.policy.fallback import fallback
+from splitsecond.policy.fastest import fastest
 from splitsecond.policy.hedge import hedge
 from splitsecond.policy.limit import limit
+from splitsecond.policy.near import inside, near
 from splitsecond.policy.race import race
 from splitsecond.policy.retry import retry
-from splitsecond.policy.settings import Setting, count, duration, length, setting_text, share, written
+from splitsecond.policy.settings import (
+    Setting,
+    count,
+    duration,
+    figure,
+    length,
+    quantile,
+    region,
+    setting_text,
+    share,
+    shares,
+    use,
+    written,
+)
 from splitsecond.policy.standing import Standing
+from splitsecond.policy.sticky import sticky
+from splitsecond.policy.weighted import weighted
 from splitsecond.service import Service
 
 LONGEST = 4000
@@ -74,7 +92,8 @@ class Form(Struct, frozen=True, kw_only=True):
 
     `least` and `most` count the branches without a name. `named`: the branches that may be given by name; None: any
     name that is no setting's. `needs`: one of these settings or named branches at least.
-    `alternatives`: any of its branches may answer any call, so that one which is down can be left out.
+    `alternatives`: any of its branches may answer any call, so that one which is down can be left out. `reaches`: which
+    targets those are, of the branches with given names of targets; None: all.
     `live`: `make` gets ``standing=``, the `Standing` of all targets, and ``names=``, for each branch without a name the
     names of the targets in it.
     """
@@ -87,6 +106,7 @@ class Form(Struct, frozen=True, kw_only=True):
     settings: Mapping[str, Reader] = {}
     needs: tuple[str, ...] = ()
     alternatives: bool = False
+    reaches: Callable[..., list[str]] | None = None
     live: bool = False
 
 
@@ -130,6 +150,49 @@ POLICIES: Mapping[str, Form] = {
         settings={"concurrency": count, "queue": length},
         needs=("concurrency",),
     ),
+    "fastest": Form(
+        alternatives=True,
+        live=True,
+        make=fastest,
+        example='fastest("a/x", "b/x", by="total", at=0.5)',
+        least=2,
+        settings={"by": figure, "at": quantile},
+    ),
+    "cheapest": Form(
+        alternatives=True,
+        live=True,
+        make=cheapest,
+        example='cheapest("a/x", "b/x", within="voice")',
+        least=2,
+        settings={"within": use, "ttft": duration},
+    ),
+    "weighted": Form(
+        alternatives=True,
+        live=True,
+        make=weighted,
+        example='weighted("a/x", "b/x", weights="3,1")',
+        least=2,
+        settings={"weights": shares},
+    ),
+    "sticky": Form(
+        alternatives=True,
+        live=True,
+        make=sticky,
+        example='sticky("a/x", "b/x", ttl="10m")',
+        least=2,
+        settings={"ttl": duration},
+    ),
+    "near": Form(
+        alternatives=True,
+        reaches=inside,
+        live=True,
+        make=near,
+        example='near("a/x", "b/x", region="eu")',
+        least=1,
+        settings={"region": region},
+        needs=("region",),
+    ),
+    # here the policies that look into requests and answers begin
 }
 
 
@@ -164,9 +227,13 @@ def build(expression: Expression, target: Callable[[str], Service], standing: St
             service = services[part.name]
             return service if standing is None else standing.guard(part.name, service, others | {part.name})
         form = POLICIES[part.policy]
-        stands_for = form.alternatives or len(part.parts) == 1
-        given = others | frozenset(targets(part)) if form.alternatives else others if stands_for else frozenset[str]()
-        live = {"standing": known, "names": [targets(branch) for branch in part.branches]} if form.live else {}
+        names = [targets(branch) for branch in part.branches]
+        if form.alternatives:
+            reached = form.reaches(names, known, **dict(part.settings)) if form.reaches else targets(part)
+            given = others | frozenset(reached)
+        else:
+            given = others if len(part.parts) == 1 else frozenset[str]()
+        live = {"standing": known, "names": names} if form.live else {}
         named = {name: made(branch, given) for name, branch in part.named}
         return form.make(*(made(branch, given) for branch in part.branches), **named, **dict(part.settings), **live)
 

@@ -11,15 +11,21 @@ from collections.abc import Mapping, Sequence
 
 from splitsecond.clock import NS_PER_MS, NS_PER_S
 from splitsecond.errors import CallerFault
+from splitsecond.timing.uses import USES
 
 Setting = str | int | float
 
 LONGEST_S = 24 * 3600
 LEAST_SHARE = 0.001
 """Of calls. What is rarer than one in a thousand is not seen in the thousand calls that are remembered."""
+FIGURES = ("total", "ttft", "tps")
+HIGHEST_QUANTILE = 0.99
+HEAVIEST = 1000
 
 _UNITS = {"ms": NS_PER_MS, "s": NS_PER_S, "m": 60 * NS_PER_S}
 _DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(ms|s|m)", re.ASCII)
+_SHARES = re.compile(r"(?:[1-9]\d{0,2}|1000)(?:, ?(?:[1-9]\d{0,2}|1000))*", re.ASCII)
+_REGION = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*", re.ASCII)
 
 
 def duration(name: str, value: object) -> int:
@@ -50,6 +56,37 @@ def length(name: str, value: object) -> int:
     return _whole(name, value, 0)
 
 
+def figure(name: str, value: object) -> str:
+    """What speed is judged by: "total" (the whole answer), "ttft" or "tps"."""
+    return _one_of(name, value, FIGURES)
+
+
+def use(name: str, value: object) -> str:
+    """What an answer is for: "voice", "chat", …"""
+    return _one_of(name, value, tuple(USES))
+
+
+def quantile(name: str, value: object) -> float:
+    """A quantile of times: 0.5 is what half of them keep, 0.95 what nearly all do."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0.5 <= value <= HIGHEST_QUANTILE:
+        raise _bad(name, value, f"a number from 0.5 to {HIGHEST_QUANTILE}, such as 0.95")
+    return float(value)
+
+
+def shares(name: str, value: object) -> list[int]:
+    """Whole numbers with commas between them: "3,1"."""
+    if not isinstance(value, str) or not _SHARES.fullmatch(value):
+        raise _bad(name, value, f'whole numbers from 1 to {HEAVIEST} such as "3,1"')
+    return [int(part) for part in value.split(",")]
+
+
+def region(name: str, value: object) -> str:
+    """A region, or the beginning of several: "eu" is "eu-west" too."""
+    if not isinstance(value, str) or not _REGION.fullmatch(value):
+        raise _bad(name, value, 'a region such as "eu" or "us-east"')
+    return value
+
+
 def written(
     policy: str, branches: Sequence[object], named: Mapping[str, object] | None = None, **settings: Setting | None
 ) -> str:
@@ -65,6 +102,12 @@ def written(
 def setting_text(value: Setting) -> str:
     """A setting, or a target, as it stands in an expression."""
     return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
+
+
+def _one_of(name: str, value: object, words: Sequence[str]) -> str:
+    if not isinstance(value, str) or value not in words:
+        raise _bad(name, value, f"one of {', '.join(words)}")
+    return value
 
 
 def _whole(name: str, value: object, least: int) -> int:

@@ -1,0 +1,94 @@
+"""A branch as the policies that choose see it, and how those that they have chosen are asked.
+
+A branch that is a policy itself is judged by one of its targets: the first that is well, since that is the one which
+mostly answers. Where all of its targets are asked for each call (`race`), or the best of them is (`fastest`), it is
+judged by the best.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from splitsecond import clock
+from splitsecond.errors import AllFailed, Fault
+from splitsecond.policy.estimate import Estimate
+from splitsecond.policy.remedy import all_failed
+from splitsecond.policy.standing import Standing
+from splitsecond.service import Call, Reply, Service
+
+
+class Branch:
+    """`service`, over the targets with these `names`. `by_best`: it is as good as the best of them.
+
+    Without names (a policy that is put together in Python) it is a target that nothing is known of.
+    """
+
+    def __init__(self, service: Service, names: Sequence[str], *, by_best: bool = False) -> None:
+        self.service = service
+        self.names = tuple(names) or (repr(service),)
+        self.label = self.names[0] if len(self.names) == 1 else repr(service)
+        self.asked_ns = 0
+        """When it was asked last."""
+        self._by_best = by_best
+
+    def available(self, standing: Standing) -> bool:
+        """Whether one of its targets is well."""
+        return any(map(standing.available, self.names))
+
+    def judged_by(self, standing: Standing) -> Sequence[str]:
+        """The targets by whose figures it is judged; those that are well, if any are."""
+        if len(self.names) == 1:
+            return self.names
+        well = list(filter(standing.available, self.names)) or self.names
+        return well if self._by_best else well[:1]
+
+    def estimates(self, standing: Standing, *, stream: bool) -> list[Estimate]:
+        """How fast those are by whom it is judged, as far as that is known."""
+        known = [standing.estimate(name, stream=stream) for name in self.judged_by(standing)]
+        return [estimate for estimate in known if estimate is not None]
+
+    def in_flight(self, standing: Standing) -> int:
+        """Requests under way at its targets."""
+        return sum(map(standing.in_flight, self.names))
+
+
+def branches(
+    services: Sequence[Service], names: Sequence[Sequence[str]], *, best: tuple[type, ...] = ()
+) -> list[Branch]:
+    """A branch for each service. `best`: the types of policies that are judged by the best of their targets."""
+    given = list(names) or [()] * len(services)
+    return [
+        Branch(service, inside, by_best=isinstance(service, best))
+        for service, inside in zip(services, given, strict=True)
+    ]
+
+
+Choice = tuple[Branch, str]
+"""A branch, and why it was chosen."""
+
+
+def in_order(among: Iterable[Branch], why: str) -> Iterator[Choice]:
+    """All of them as they stand."""
+    return ((branch, f"{why}: {branch.label}") for branch in among)
+
+
+async def ask_in_turn(call: Call, choices: Iterable[Choice]) -> Reply:
+    """The reply of the first.
+
+    The next is asked only where nothing was sent, because all targets of that branch are known to be down; what to do
+    about any other failure is for the policies around. Raises what they raised, `AllFailed` where that were several.
+    """
+    refusals: list[Fault] = []
+    for branch, why in choices:
+        call.notes.chosen = why
+        branch.asked_ns = clock.now_ns()
+        try:
+            return await branch.service(call)
+        except Fault as fault:
+            if not _ejected(fault):
+                raise
+            refusals.append(fault)
+    raise refusals[0] if len(refusals) == 1 else all_failed(refusals)
+
+
+def _ejected(fault: Fault) -> bool:
+    """Whether no target was asked at all."""
+    return all(map(_ejected, fault.causes)) if isinstance(fault, AllFailed) else fault.kind == "ejected"

@@ -1,0 +1,146 @@
+"""`cheapest(a, b, ..., within="voice")`: the cheapest branch that is quick enough.
+
+What it does. For each branch this call is priced: its prompt (guessed from its bytes) and as many output tokens as
+answers have lately, each at the price of its target. The cheapest is asked whose p95 of the time to first token, as
+measured here, keeps the limit: `within` names a use (edge 100 ms, translation 200, voice 300, completion 500, chat
+3000, batch 10000), `ttft="300ms"` says it as a time; of both the shorter counts. Where none keeps it, the one with the
+shortest p95 is asked. Without a limit it is simply the cheapest that is well. A target without a known price comes
+last, and the note of the choice says so.
+
+Cheaper ones that were never measured, or not lately, are tried now and then: up to one call in fifty, and ten from the
+start, so that a new target is known soon. Where no branch keeps the limit, one that was never measured may.
+
+What it costs. Patience: everybody gets answers that are just quick enough.
+
+When it helps. Where quicker than some limit is worth nothing: voice, chat, nightly work.
+
+When it hurts. Where speed is worth money without a limit (then `fastest`), and where the cheap model is a worse one.
+
+Where it stands. Inside `fallback`; around `limit`, `retry` and `deadline`. A branch that is a policy is judged by its
+first target that is well; a `race` costs what all of its targets cost, and is as quick as the best.
+"""
+
+from collections.abc import Iterator, Sequence
+from math import inf
+from random import Random
+
+from splitsecond import clock
+from splitsecond.policy.branch import Branch, Choice, ask_in_turn, branches, in_order
+from splitsecond.policy.exploring import Exploring
+from splitsecond.policy.facts import Facts
+from splitsecond.policy.prompt_size import input_tokens
+from splitsecond.policy.race import Race
+from splitsecond.policy.settings import duration, use, written
+from splitsecond.policy.speed import Speeds
+from splitsecond.policy.standing import Standing
+from splitsecond.service import Call, Reply, Service
+from splitsecond.timing.uses import USES
+
+AT = 0.95
+"""The quantile that a limit is held against."""
+
+
+def cheapest(
+    *services: Service,
+    within: str | None = None,
+    ttft: str | None = None,
+    standing: Standing | None = None,
+    names: Sequence[Sequence[str]] = (),
+    chance: Random | None = None,
+) -> Service:
+    """The service that asks the cheapest of `services` that is quick enough for the use `within`, or for `ttft`."""
+    limits_ns = [] if within is None else [USES[use("within", within)] * clock.NS_PER_MS]
+    if ttft is not None:
+        limits_ns.append(duration("ttft", ttft))
+    given = branches(services, names, best=(Race,))
+    return Cheapest(given, within, ttft, min(limits_ns, default=inf), standing or Standing(), chance or Random())
+
+
+class Offer:
+    """What a branch asks for one call, in millionths of a dollar (infinite: not known), and its p95 of TTFT."""
+
+    __slots__ = ("age_ns", "branch", "cost", "ttft_ns")
+
+    def __init__(self, branch: Branch, cost: float, ttft_ns: float | None, age_ns: float) -> None:
+        self.branch = branch
+        self.cost = cost
+        self.ttft_ns = ttft_ns
+        self.age_ns = age_ns
+
+    def __str__(self) -> str:
+        return f"{self.branch.label}, " + ("price unknown" if self.cost == inf else f"{self.cost / 1e6:.2g} USD")
+
+
+class Cheapest:
+    """See `cheapest`."""
+
+    def __init__(
+        self,
+        among: Sequence[Branch],
+        within: str | None,
+        ttft: str | None,
+        limit_ns: float,
+        standing: Standing,
+        chance: Random,
+    ) -> None:
+        self._branches = among
+        self._within = within
+        self._ttft = ttft
+        self._limit_ns = limit_ns
+        self._standing = standing
+        self._speeds = Speeds(standing, by="ttft", at=AT, chance=chance)
+        self._exploring = Exploring()
+
+    def __repr__(self) -> str:
+        services = [branch.service for branch in self._branches]
+        return written("cheapest", services, within=self._within, ttft=self._ttft)
+
+    async def __call__(self, call: Call) -> Reply:
+        return await ask_in_turn(call, self._choices(call))
+
+    def _choices(self, call: Call) -> Iterator[Choice]:
+        well = [branch for branch in self._branches if branch.available(self._standing)]
+        if not well:
+            yield from in_order(self._branches, "cheapest, none is well")
+            return
+        now_ns = clock.now_ns()
+        offers = self._offers(call, well, now_ns)
+        quick = [offer for offer in offers if offer.ttft_ns is not None and offer.ttft_ns <= self._limit_ns]
+        unknown = [offer for offer in offers if offer.ttft_ns is None]
+        if self._limit_ns != inf and not quick and not unknown:
+            for prospect in self._speeds.ranked(call, well):
+                yield prospect.branch, f"cheapest, none is quick enough: {prospect}"
+            return
+        if self._limit_ns != inf:
+            offers = self._explored(offers, quick, now_ns) + quick + unknown
+        for offer in dict.fromkeys(offers):
+            yield offer.branch, f"cheapest: {offer}"
+
+    def _explored(self, offers: Sequence[Offer], quick: Sequence[Offer], now_ns: int) -> list[Offer]:
+        """The cheaper offer whose turn it is to be tried, if one is."""
+        self._exploring.called()
+        cheaper = offers[: offers.index(quick[0])] if quick else []
+        turn = self._exploring.turn(((offer.branch, offer.age_ns) for offer in cheaper), now_ns)
+        return [offer for offer in cheaper if offer.branch is turn]
+
+    def _offers(self, call: Call, among: Sequence[Branch], now_ns: int) -> list[Offer]:
+        """One of each, the cheapest first."""
+        standing = self._standing
+        known = [(branch, branch.estimates(standing, stream=call.stream)) for branch in among]
+        found = [estimate for _, estimates in known for estimate in estimates]
+        tokens_in, tokens_out = input_tokens(call), self._speeds.output_tokens(call, found, now_ns)
+        offers: list[Offer] = []
+        for branch, estimates in known:
+            cost = sum(_cost(standing.facts(name), tokens_in, tokens_out) for name in branch.judged_by(standing))
+            p95 = [(ns, e.age_ns) for e in estimates if (ns := e.ttft_ns(AT, input_tokens=tokens_in)) is not None]
+            ttft_ns, age_ns = min(p95, default=(None, inf))
+            offers.append(Offer(branch, cost, ttft_ns, age_ns))
+        offers.sort(key=lambda offer: offer.cost)
+        return offers
+
+
+def _cost(facts: Facts, tokens_in: int, tokens_out: int) -> float:
+    """In millionths of a dollar; infinite where a price is not known."""
+    if facts.input_usd is None or (facts.output_usd is None and tokens_out):
+        return inf
+    return tokens_in * facts.input_usd + tokens_out * (facts.output_usd or 0.0)
