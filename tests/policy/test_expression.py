@@ -174,7 +174,7 @@ WRONG = [
     ('weighted("a/x", "b/x", weights=3)', 24, "weights is 3", ""),
     ('sticky("a/x", "b/x", ttl="0s")', 22, 'ttl is "0s", expected a duration', ""),
     ('near("a/x", "b/x")', 1, "near needs region", 'region="eu"'),
-    ('near("a/x", region="EU west")', 14, 'region is "EU west", expected a region such as "eu"', ""),
+    ('near("a/x", region="EU west")', 13, 'region is "EU west", expected a region such as "eu"', ""),
     ('limit("a/x", concurrency=1, queue=-1)', 29, "queue is -1", ""),
     ("race(a/x, b/x)", 6, "expected a target or a policy, got a/x", "in quotes"),
     ('race("a/x", *others)', 13, "got *others", ""),
