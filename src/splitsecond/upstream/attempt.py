@@ -19,12 +19,14 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Protocol, Self
 
+from splitsecond import clock
 from splitsecond.clock import NS_PER_MS, NS_PER_S
 from splitsecond.errors import Fault, Phase, ProviderFault, TimedOut
 from splitsecond.events import Broken, Done, Event
 from splitsecond.timing.observation import Observation
 from splitsecond.timing.timeline import Sending, Timeline
 from splitsecond.transport.exchange import Exchange
+from splitsecond.upstream.alarms import Alarm, Alarms
 from splitsecond.upstream.spec import Timeouts, concealed
 from splitsecond.upstream.unread import FULL_BYTES, HELD_BYTES, Unread
 from splitsecond.wire.dialect import Decoder
@@ -63,7 +65,7 @@ class FaultReader(Protocol):
     def __call__(self, status: int, headers: Mapping[str, str], body: bytes) -> Fault: ...
 
 
-class Attempt:
+class Attempt(Alarm):
     """One attempt. Made by `upstream.target.Target`; satisfies `service.Reply` and `transport.exchange.Receiver`."""
 
     def __init__(
@@ -75,12 +77,14 @@ class Attempt:
         read_fault: FaultReader,
         timeouts: Timeouts,
         observer: Observer,
+        alarms: Alarms,
         deadline_ns: int | None,
         start_ns: int,
         secrets: Sequence[str] = (),
         raw: bool = False,
         watched: bool = False,
     ) -> None:
+        super().__init__()
         self.target = target
         self._secrets = secrets
         self._timeline = timeline
@@ -95,7 +99,7 @@ class Attempt:
         self._deadline_ns = min(given) if given else None
         self._loop = asyncio.get_running_loop()
         self._exchange: Exchange | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._alarms = alarms
         self._status = 0
         self._headers: Mapping[str, str] = {}
         self._error_body: bytearray | None = None
@@ -216,9 +220,7 @@ class Attempt:
             return
         if fault is not None:
             self._own(fault)
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self.silence()
         exchange = self._exchange
         self.observation = self._timeline.observe(
             end_ns=end_ns,
@@ -241,16 +243,18 @@ class Attempt:
 
     # Deadlines.
 
+    def ring(self) -> None:
+        self._watch()
+
     def _watch(self) -> None:
         """Looks whether a deadline has passed, and sleeps until the next one could."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self.silence()
         due_ns = self._next_deadline()
         if due_ns is None or self._exchange is None or self.observation is not None:
             return
-        if int(self._loop.time() * 1e9) < due_ns:
-            self._timer = self._loop.call_at(due_ns / 1e9, self._watch)
+        now_ns = clock.now_ns()
+        if now_ns < due_ns:
+            self._alarms.set(self, due_ns, now_ns)
         elif self._complete:
             self._settle(self._last_ns)
         else:
@@ -348,7 +352,7 @@ class Attempt:
         self._buffer = None
         unread, self._unread = self._unread, None
         if unread is not None and unread.held and self._exchange is not None:
-            unread.release(self._exchange, int(self._loop.time() * 1e9))
+            unread.release(self._exchange, clock.now_ns())
             self._watch()
         while self.observation is None:
             await self._wait()
@@ -365,7 +369,7 @@ class Attempt:
             await self._wait()
         data = unread.take()
         if unread.held and self._exchange is not None:
-            unread.release(self._exchange, int(self._loop.time() * 1e9))
+            unread.release(self._exchange, clock.now_ns())
             self._watch()
         return data
 

@@ -20,6 +20,7 @@ from splitsecond.service import Call, Operation
 from splitsecond.timing.timeline import Timeline
 from splitsecond.transport.client import Client
 from splitsecond.transport.exchange import Origin, Request
+from splitsecond.upstream.alarms import Alarms
 from splitsecond.upstream.attempt import Attempt, Observer
 from splitsecond.upstream.spec import TargetSpec, api_key, secrets
 from splitsecond.wire import anthropic, cohere, gemini, ollama, openai
@@ -81,6 +82,7 @@ class Target:
         self._observer = observer
         self._client = client
         self._attempts = attempts
+        self._alarms: Alarms | None = None
         self._raw = raw
         self._secrets = secrets(spec, key)
         self._headers = {
@@ -120,6 +122,7 @@ class Target:
             read_fault=self._dialect.fault_from_response,
             timeouts=spec.timeouts,
             observer=self._observer,
+            alarms=self._alarms_of_loop(),
             deadline_ns=call.deadline_ns,
             start_ns=call.start_ns,
             secrets=self._secrets,
@@ -147,6 +150,11 @@ class Target:
             attempt.abandon(None, clock.now_ns())
             raise
         return attempt
+
+    def _alarms_of_loop(self) -> Alarms:
+        if self._alarms is None:
+            self._alarms = Alarms(asyncio.get_running_loop())
+        return self._alarms
 
     def close(self) -> None:
         """Closes every connection, at once."""

@@ -1,0 +1,68 @@
+"""Deadlines, of which hardly any ever passes.
+
+Every attempt has one after another: for the head, for the first token, for the next. To set a timer of the event loop
+for each and to cancel it again costs more than all else that is done about them. So a deadline that is still far away
+only stands on a list, with all others of its quarter of a second; when that begins, whoever still stands there gets a
+timer of its own, which is as exact as the loop's.
+"""
+
+import asyncio
+
+from splitsecond import clock
+
+_SPAN_BITS = 28
+"""A list covers 2^28 ns, about a quarter of a second."""
+
+
+class Alarm:
+    """Has one deadline at a time. Whoever has deadlines is an alarm, not the owner of one: that would be a cycle."""
+
+    def __init__(self) -> None:
+        self._list: dict[Alarm, int] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def ring(self) -> None:
+        """The deadline has come."""
+        raise NotImplementedError
+
+    def silence(self) -> None:
+        """It will not ring."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        elif self._list is not None:
+            self._list.pop(self, None)
+            self._list = None
+
+
+class Alarms:
+    """All alarms of one event loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._lists: dict[int, dict[Alarm, int]] = {}
+
+    def set(self, alarm: Alarm, due_ns: int, now_ns: int) -> None:
+        """`alarm`, which is not set, rings at `due_ns`."""
+        span = due_ns >> _SPAN_BITS
+        if span <= now_ns >> _SPAN_BITS:
+            self._start(alarm, due_ns)
+            return
+        listed = self._lists.get(span)
+        if listed is None:
+            listed = self._lists[span] = {}
+            self._loop.call_at((span << _SPAN_BITS) / clock.NS_PER_S, self._begin, span)
+        listed[alarm] = due_ns
+        alarm._list = listed
+
+    def _begin(self, span: int) -> None:
+        for alarm, due_ns in self._lists.pop(span).items():
+            alarm._list = None
+            self._start(alarm, due_ns)
+
+    def _start(self, alarm: Alarm, due_ns: int) -> None:
+        alarm._timer = self._loop.call_at(due_ns / clock.NS_PER_S, self._ring, alarm)
+
+    def _ring(self, alarm: Alarm) -> None:
+        alarm._timer = None
+        alarm.ring()
