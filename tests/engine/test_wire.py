@@ -10,8 +10,8 @@ from splitsecond.errors import CallerFault
 from splitsecond.events import Done, Event, Finish, Quiet, Token, Usage
 from splitsecond.service import Call, Operation
 from splitsecond.testing.engine import EngineProcess
-from splitsecond.wire.dialect import Quirks
-from splitsecond.wire.openai import OpenAIDecoder, decoder, encode, fault_from_response
+from splitsecond.wire.dialect import Decoder, Quirks
+from splitsecond.wire.openai import decoder, encode, fault_from_response
 
 HELLO = [{"role": "user", "content": "tell me about the river"}]
 SILENT_ON_USAGE = Quirks(stream_options=False)
@@ -26,7 +26,7 @@ def request(
 
 def answer(
     engine: EngineProcess, body: dict[str, Any], operation: Operation = "chat", quirks: Quirks | None = None
-) -> tuple[list[Event], OpenAIDecoder]:
+) -> tuple[list[Event], Decoder]:
     """Each read of the body is given to the decoder, with its number as its time."""
     reading, events = decoder(operation), []
     with urllib.request.urlopen(request(engine, body, operation, quirks), timeout=30) as response:

@@ -5,7 +5,7 @@ import hashlib
 from typing import Any
 
 import pytest
-from tests.gateway.visitor import CHAT, STREAM, visitor
+from tests.gateway.visitor import CHAT, STREAM, scope, visitor
 
 from splitsecond import clock
 from splitsecond.errors import AllFailed, CallerFault, Fault, NetworkFault, Overloaded, ProviderFault, TimedOut
@@ -97,7 +97,7 @@ def test_when_the_client_leaves_everything_is_closed_at_once(body: Any, after: f
     async def main() -> None:
         one, two = fake(ttft=0.2, tokens=50), fake(ttft=0.3, tokens=50)
         client = visitor(limit(race(one, two), concurrency=1))
-        asyncio.get_running_loop().call_later(after, client.left.set)
+        asyncio.get_running_loop().call_later(after, client.line.close)
         await client.asks(body)
         assert clock.now_ns() - START_NS <= after * clock.NS_PER_S + MS
         assert one.in_flight == two.in_flight == one.left_open == two.left_open == 0
@@ -116,9 +116,7 @@ def test_a_client_that_leaves_inside_its_request_reaches_nobody() -> None:
         async def send(message: dict[str, Any]) -> None:
             client.sent.append(message)
 
-        headers = [(b"content-type", b"application/json")]
-        scope = {"type": "http", "method": "POST", "path": "/v1/chat/completions", "headers": headers}
-        await client.gateway(scope, gone, send)
+        await client.gateway(scope(client.line), gone, send)
         assert client.sent == []
         assert service.calls == []
 
@@ -140,9 +138,8 @@ def test_a_client_that_does_not_read_is_given_up() -> None:
         async def send(message: dict[str, Any]) -> None:
             await asyncio.Event().wait()
 
-        headers = [(b"content-type", b"application/json")]
-        scope = {"type": "http", "method": "POST", "path": "/v1/chat/completions", "headers": headers}
-        await client.gateway(scope, receive, send)
+        await client.gateway(scope(client.line), receive, send)
+        assert client.line.aborted
         assert service.left_open == 0
 
     run_virtual(main())

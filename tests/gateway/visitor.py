@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Callable
 from typing import Any
 
 from msgspec import Struct
@@ -9,7 +10,9 @@ from msgspec import Struct
 from splitsecond import clock
 from splitsecond.errors import CallerFault
 from splitsecond.gateway.app import Gateway
+from splitsecond.gateway.connection import LINE
 from splitsecond.gateway.settings import ClientKey
+from splitsecond.gateway.wishes import Wishes
 from splitsecond.service import Service
 
 
@@ -22,10 +25,49 @@ class OneRoute:
     def names(self, key: ClientKey | None) -> list[str]:
         return ["fast"]
 
-    def service(self, model: str, key: ClientKey | None) -> Service:
+    def service(self, model: str, key: ClientKey | None, wishes: Wishes | None = None) -> Service:
         if model != "fast":
             raise CallerFault("no such model", kind="model_not_found", status=404)
         return self._service
+
+
+class Line:
+    """Stands for the client's connection. `close`: the client leaves. `aborted`: the gateway did."""
+
+    def __init__(self) -> None:
+        self.on_lost: Callable[[], None] | None = None
+        self.lost = asyncio.Event()
+        self.aborted = False
+
+    def close(self) -> None:
+        self.lost.set()
+        if self.on_lost is not None:
+            self.on_lost()
+
+    def abort(self) -> None:
+        self.aborted = True
+        asyncio.get_running_loop().call_soon(self.close)
+
+
+def scope(
+    line: Line,
+    *,
+    method: str = "POST",
+    path: str = "/v1/chat/completions",
+    headers: dict[str, str] | None = None,
+    peer: str = "127.0.0.1",
+) -> dict[str, Any]:
+    """What a server tells of a request."""
+    given = {"content-type": "application/json"} | (headers or {})
+    pairs = [(name.encode(), value.encode()) for name, value in given.items()]
+    return {
+        "type": "http",
+        "method": method,
+        "path": path,
+        "headers": pairs,
+        "client": (peer, 5000),
+        "extensions": {LINE: line},
+    }
 
 
 class Visitor(Struct):
@@ -34,7 +76,7 @@ class Visitor(Struct):
     gateway: Gateway
     sent: list[dict[str, Any]]
     times: list[int]
-    left: asyncio.Event
+    line: Line
 
     @property
     def status(self) -> int:
@@ -60,33 +102,37 @@ class Visitor(Struct):
         method: str = "POST",
         headers: dict[str, str] | None = None,
         parts: int = 1,
+        peer: str = "127.0.0.1",
     ) -> "Visitor":
         """Send it, and return when the gateway is done with it."""
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
         size = -(-len(data) // parts) or 1
         incoming = [data[at : at + size] for at in range(0, len(data), size)] or [b""]
-        given = {"content-type": "application/json"} | (headers or {})
 
         async def receive() -> dict[str, Any]:
             if incoming:
                 return {"type": "http.request", "body": incoming.pop(0), "more_body": bool(incoming)}
-            await self.left.wait()
+            await self.line.lost.wait()
             return {"type": "http.disconnect"}
 
         async def send(message: dict[str, Any]) -> None:
             self.sent.append(message)
             self.times.append(clock.now_ns())
 
-        pairs = [(name.encode(), value.encode()) for name, value in given.items()]
-        scope = {"type": "http", "method": method, "path": path, "headers": pairs}
-        await self.gateway(scope, receive, send)
+        given = scope(self.line, method=method, path=path, headers=headers, peer=peer)
+        await self.gateway(given, receive, send)
         return self
 
 
-def visitor(service: Service, *keys: ClientKey, max_body_bytes: int = 1 << 20) -> Visitor:
+def visitor(service: Service, *keys: ClientKey, max_body_bytes: int = 1 << 20, **settings: Any) -> Visitor:
     """A client of a gateway with the one route "fast"."""
     routes: Any = OneRoute(service)
-    return Visitor(Gateway(routes, keys, max_body_bytes=max_body_bytes), [], [], asyncio.Event())
+    return visits(Gateway(routes, keys, max_body_bytes=max_body_bytes, **settings))
+
+
+def visits(gateway: Gateway) -> Visitor:
+    """A client of `gateway`, before its request."""
+    return Visitor(gateway, [], [], Line())
 
 
 CHAT = {"model": "fast", "messages": [{"role": "user", "content": "hi"}]}

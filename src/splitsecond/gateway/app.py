@@ -1,108 +1,169 @@
 """The front door, as raw ASGI: who asks, for what, and how the answer goes back.
 
 Nothing is sent before the first token, so a policy may change its mind and a failure still has its own status. After it
-a failure ends the stream with an error event, never with an end that looks whole. Of the client's headers none goes to
-a provider, and of the provider's none to the client. Each request is watched: when its client leaves, whatever is done
-for it is cancelled, and its upstream connections are closed as that unwinds.
+a failure ends the stream with an error event, never with an end that looks whole; so it does where token and failure
+came in one read, and nothing but the failure is left to send. Of the client's headers none goes to a provider, and of
+the provider's none to the client. When a client leaves, whatever is done for it is cancelled, and its upstream
+connections are closed as that unwinds.
+
+Who may do what is decided by the path as it was routed, and inside what is routed to: neither the Host that the client
+names nor another spelling of a path leads past a key. The few headers that say something to us are `_HINTS`.
 """
 
-import asyncio
 import hashlib
 import hmac
+import ipaddress
 import uuid
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Literal
 
 import msgspec
-from msgspec import Struct
 
 from splitsecond import clock
 from splitsecond.errors import CallerFault, Fault
 from splitsecond.gateway import asked
+from splitsecond.gateway.allowance import Allowance
 from splitsecond.gateway.asked import Asked
 from splitsecond.gateway.assemble import Assembly
-from splitsecond.gateway.refusal import Headers, Refusal, refusal
+from splitsecond.gateway.books import Books, Page
+from splitsecond.gateway.exposition import CONTENT_TYPE, exposed
+from splitsecond.gateway.metrics import Metrics
+from splitsecond.gateway.origins import Origins, stranger
+from splitsecond.gateway.refusal import Headers, refusal
 from splitsecond.gateway.relay import Relay
 from splitsecond.gateway.routes import Model, Routes
 from splitsecond.gateway.settings import ClientKey
+from splitsecond.gateway.visit import Left, Receive, Scope, Send, Visit
 from splitsecond.service import Call, Operation, Reply, Service
 
-Scope = Mapping[str, Any]
-Receive = Callable[[], Awaitable[Any]]
-Send = Callable[[Any], Awaitable[None]]
+MetricsFor = Literal["loopback", "key", "off"]
 
-BODY_S = 60.0
-"""How long a client may take to send its request."""
-UNREAD_S = 60.0
-"""How long a client may leave an answer unread, once all buffers on the way are full."""
-_OPERATIONS: Mapping[str, Operation] = {"/v1/chat/completions": "chat", "/v1/completions": "completions"}
-_JSON = (b"content-type", b"application/json")
-_STREAM = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]
-
-
-class _Left(Exception):
-    """The client has gone."""
-
-
-class Visit(Struct):
-    """One request under way."""
-
-    scope: Scope
-    receive: Receive
-    send: Send
-    start_ns: int
-
-    def header(self, name: bytes) -> bytes:
-        """The first header of that name; b"" for none."""
-        return next((value for key, value in self.scope["headers"] if key == name), b"")
+MAX_BODY_BYTES = 32 << 20
+LONGEST_HINT = 256
+LONGEST_SAID = 1024
+_OPERATIONS: Mapping[str, Operation] = {
+    "/v1/chat/completions": "chat",
+    "/v1/completions": "completions",
+    "/v1/embeddings": "embeddings",
+}
+_HINTS = (
+    (b"x-splitsecond-complexity", "complexity"),
+    (b"x-splitsecond-task", "task"),
+    (b"x-splitsecond-region", "region"),
+    (b"cache-control", "cache"),
+)
+"""Headers by which a client says more than its request does, and what policies call it."""
 
 
 class Gateway:
-    """The ASGI application. `draining`: it is about to go down, and says so to those who ask whether it is ready."""
+    """The ASGI application. `draining`: it is about to go down, and says so to those who ask whether it is ready.
 
-    def __init__(self, routes: Routes, keys: tuple[ClientKey, ...] = (), *, max_body_bytes: int = 32 << 20) -> None:
+    `books` keep what becomes of each call, and must be told of each attempt; `allowance`: what keys may use. `cors`:
+    the origins whose pages may ask. `metrics_for`: who may read ``/metrics``: "loopback" is whoever comes from this
+    machine (a proxy on it makes all its clients look so) or has a key for all routes, "key" the latter only.
+    """
+
+    def __init__(
+        self,
+        routes: Routes,
+        keys: tuple[ClientKey, ...] = (),
+        *,
+        max_body_bytes: int = MAX_BODY_BYTES,
+        books: Books | None = None,
+        allowance: Allowance | None = None,
+        metrics: Metrics | None = None,
+        metrics_for: MetricsFor = "loopback",
+        cors: tuple[str, ...] = (),
+    ) -> None:
         self.draining = False
+        self._books = books or Books()
+        self._metrics = metrics or Metrics()
+        self._pages: Mapping[str, Callable[[Visit], Awaitable[None]]] = {
+            "/health/live": self._live,
+            "/health/ready": self._ready,
+            "/v1/models": self._models,
+            "/metrics": self._expose,
+        }
+        self.use(routes, keys, max_body_bytes=max_body_bytes, allowance=allowance, metrics_for=metrics_for, cors=cors)
+
+    def use(
+        self,
+        routes: Routes,
+        keys: tuple[ClientKey, ...] = (),
+        *,
+        max_body_bytes: int = MAX_BODY_BYTES,
+        allowance: Allowance | None = None,
+        metrics_for: MetricsFor = "loopback",
+        cors: tuple[str, ...] = (),
+    ) -> None:
+        """Serves by these from the next request on; those under way end as they began."""
         self._routes = routes
         self._keys = keys
         self._max_body_bytes = max_body_bytes
+        self._allowance = allowance
+        self._metrics_for: MetricsFor = metrics_for
+        self._origins = Origins(cors)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        visit = Visit(scope, receive, send, clock.now_ns())
         try:
-            await self._dispatch(visit)
-        except _Left:
+            with Visit(scope, receive, send, clock.now_ns()) as visit:
+                try:
+                    await self._dispatch(visit)
+                except Fault as fault:
+                    self._metrics.refused(visit.status)
+                    await visit.refuse(refusal(fault))
+        except Left:
             pass
-        except Fault as fault:
-            await _refuse(visit, refusal(fault))
 
     async def _dispatch(self, visit: Visit) -> None:
-        method, path = visit.scope["method"], visit.scope["path"]
-        operation = _OPERATIONS.get(path)
+        operation = _OPERATIONS.get(visit.path)
+        page = None if operation else self._pages.get(visit.path)
+        if operation is None and page is None:
+            raise CallerFault(f"there is no {visit.path[:200]!r} here", kind="not_found", status=404)
         expected = "POST" if operation else "GET"
-        pages = {"/health/live": self._live, "/health/ready": self._ready, "/v1/models": self._models}
-        if operation is None and path not in pages:
-            raise CallerFault(f"there is no {path[:200]!r} here", kind="not_found", status=404)
-        if method != expected:
-            raise CallerFault(f"{path} takes {expected}, got {method}", kind="method_not_allowed", status=405)
-        if operation is None:
-            await pages[path](visit)
-        else:
+        if origin := visit.header(b"origin"):
+            self._check_origin(visit, origin)
+            if visit.method == "OPTIONS" and self._origins.allow(origin):
+                asked_for = visit.header(b"access-control-request-headers")
+                await visit.answer(204, b"", self._origins.preflight(expected, asked_for))
+                return
+        if visit.method != expected:
+            words = f"{visit.path} takes {expected}, got {visit.method}"
+            raise CallerFault(words, kind="method_not_allowed", status=405)
+        if operation is not None:
             await self._complete(visit, operation)
+        elif page is not None:
+            await page(visit)
+
+    def _check_origin(self, visit: Visit, origin: bytes) -> None:
+        visit.extra = self._origins.headers(origin)
+        if not self._keys and not self._origins.allow(origin):
+            raise stranger(origin)
 
     async def _live(self, visit: Visit) -> None:
-        await _answer(visit, 200, b'{"status":"live"}')
+        await visit.answer(200, b'{"status":"live"}')
 
     async def _ready(self, visit: Visit) -> None:
         if self.draining:
-            await _answer(visit, 503, b'{"status":"draining"}')
+            await visit.answer(503, b'{"status":"draining"}')
         else:
-            await _answer(visit, 200, b'{"status":"ready"}')
+            await visit.answer(200, b'{"status":"ready"}')
 
     async def _models(self, visit: Visit) -> None:
         models = [Model(name) for name in self._routes.names(self._key(visit))]
-        await _answer(visit, 200, msgspec.json.encode({"object": "list", "data": models}))
+        await visit.answer(200, msgspec.json.encode({"object": "list", "data": models}))
+
+    async def _expose(self, visit: Visit) -> None:
+        if self._metrics_for == "off":
+            raise CallerFault(f"there is no {visit.path!r} here", kind="not_found", status=404)
+        if self._metrics_for == "key" or not _is_loopback(visit.peer):
+            key = self._key(visit)
+            if key is None or "*" not in key.routes:
+                words = "this takes a key for all routes"
+                raise CallerFault(words, kind="not_allowed", status=403)
+        await visit.answer(200, exposed(self._metrics), [(b"content-type", CONTENT_TYPE)])
 
     def _key(self, visit: Visit) -> ClientKey | None:
         """Whose request it is; None where there are no keys. Every key is compared, so that time tells nothing."""
@@ -122,120 +183,107 @@ class Gateway:
         if not visit.header(b"content-type").lower().startswith(b"application/json"):
             hint = "Send Content-Type: application/json."  # a browser's page of another origin cannot without asking
             raise CallerFault("the request's body is not JSON", kind="unsupported_media_type", status=415, hint=hint)
-        request = asked.read(await self._body(visit))
-        service = self._routes.service(request.model, key)
-        call = Call(id=f"req-{uuid.uuid4().hex}", operation=operation, body=request.body, start_ns=visit.start_ns)
-        await _while_there(visit, self._serve(visit, request, call, service))
-
-    async def _body(self, visit: Visit) -> bytes:
-        limit = self._max_body_bytes
-        declared = visit.header(b"content-length")
-        if declared.isdigit() and int(declared[:20]) > limit:
-            raise _too_long(limit)
-        body = bytearray()
+        request = asked.read(await visit.body(self._max_body_bytes))
+        service = self._routes.service(request.model, key, request.wishes)
+        if key is not None and self._allowance is not None:
+            visit.extra = [*visit.extra, *self._allowance.admit(key)]
+        call = Call(
+            id=f"req-{uuid.uuid4().hex}",
+            operation=operation,
+            body=request.body,
+            start_ns=visit.start_ns,
+            stream=request.stream and operation != "embeddings",
+            client="" if key is None else key.name,
+            hints=_hints(visit.headers),
+        )
+        call.notes.dropped.extend(request.dropped)
+        page = self._books.open(call, request.model)
+        self._metrics.in_flight += 1
         try:
-            async with asyncio.timeout(BODY_S):
-                while True:
-                    message = await visit.receive()
-                    if message["type"] == "http.disconnect":
-                        raise _Left
-                    body += message.get("body", b"")
-                    if len(body) > limit:
-                        raise _too_long(limit)
-                    if not message.get("more_body", False):
-                        return bytes(body)
-        except TimeoutError:
-            words = f"the request's body did not come within {BODY_S:g} s"
-            raise CallerFault(words, kind="slow_request", status=408) from None
+            await self._serve(visit, request, page, service)
+        finally:
+            self._metrics.in_flight -= 1
+            self._books.close(page, visit.status)
 
-    async def _serve(self, visit: Visit, request: Asked, call: Call, service: Service) -> None:
+    async def _serve(self, visit: Visit, request: Asked, page: Page, service: Service) -> None:
+        call = page.call
         try:
             reply = await service(call)
         except Fault as fault:
-            await _refuse(visit, refusal(fault), self._said(visit, call))
+            page.fault = fault
+            await visit.refuse(refusal(fault), _said(visit, call))
             return
         async with reply:
-            headers = [*self._said(visit, call), (b"x-splitsecond-target", _header_value(reply.target))]
-            if request.stream:
-                await _stream(visit, reply, headers, Relay(usage=request.usage))
+            page.target = reply.target
+            if not reply.empty:
+                page.first_token_ns = clock.now_ns()
+            headers = [*_said(visit, call), (b"x-splitsecond-target", _header_value(reply.target))]
+            if call.stream:
+                page.fault = await _stream(visit, reply, headers, Relay(usage=request.usage))
             else:
-                await _whole(visit, reply, headers)
-
-    def _said(self, visit: Visit, call: Call) -> Headers:
-        """What the head says of how the call went so far."""
-        waited_ms = (clock.now_ns() - visit.start_ns) / clock.NS_PER_MS
-        return [
-            (b"x-request-id", call.id.encode()),
-            (b"x-splitsecond-attempts", str(call.notes.attempts).encode()),
-            (b"server-timing", b"ttft;dur=%.3f" % waited_ms),
-        ]
+                page.fault = await _whole(visit, reply, headers)
 
 
-async def _while_there(visit: Visit, work: Coroutine[Any, Any, None]) -> None:
-    """`work`, cancelled when the client leaves."""
-    try:
-        async with asyncio.TaskGroup() as group:
-            working: asyncio.Task[None] = group.create_task(work)
-            watching = group.create_task(_left(visit.receive, working))
-            working.add_done_callback(lambda _: watching.cancel())
-    except BaseExceptionGroup as failures:  # a bug: show it as it is
-        raise failures.exceptions[0] from None
-
-
-async def _left(receive: Receive, working: "asyncio.Task[None]") -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-    working.cancel()
-
-
-async def _stream(visit: Visit, reply: Reply, headers: Headers, relay: Relay) -> None:
-    """The head with the first bytes, then whatever comes as it comes."""
-    await _send(visit, {"type": "http.response.start", "status": 200, "headers": [*_STREAM, *headers]})
+async def _stream(visit: Visit, reply: Reply, headers: Headers, relay: Relay) -> Fault | None:
+    """The head with the first bytes, then whatever comes as it comes. Returns what broke the answer."""
+    broke: Fault | None = None
+    await visit.begin_stream(headers)
     try:
         while data := await reply.read():
             if whole := relay.feed(data):
-                await _send(visit, {"type": "http.response.body", "body": whole, "more_body": True})
+                await visit.send(whole)
         last = relay.rest()
     except Fault as fault:
+        broke = fault
         last = refusal(fault).event
-    await _send(visit, {"type": "http.response.body", "body": last, "more_body": False})
+    await visit.send(last, last=True)
+    return broke
 
 
-async def _whole(visit: Visit, reply: Reply, headers: Headers) -> None:
-    """One answer, when all of it has come."""
+async def _whole(visit: Visit, reply: Reply, headers: Headers) -> Fault | None:
+    """One answer, when all of it has come. Returns what broke it."""
     assembly = Assembly()
     try:
         while data := await reply.read():
             assembly.feed(data)
         body = assembly.answer()
     except Fault as fault:
-        await _refuse(visit, refusal(fault), headers)
-        return
-    await _answer(visit, 200, body, headers)
+        await visit.refuse(refusal(fault), headers)
+        return fault
+    await visit.answer(200, body, headers)
+    return None
 
 
-async def _refuse(visit: Visit, no: Refusal, headers: Headers | None = None) -> None:
-    await _answer(visit, no.status, no.body, [*no.headers, *(headers or [])])
+def _said(visit: Visit, call: Call) -> Headers:
+    """What the head says of how the call went so far."""
+    notes = call.notes
+    waited_ms = (clock.now_ns() - visit.start_ns) / clock.NS_PER_MS
+    headers = [
+        (b"x-request-id", call.id.encode()),
+        (b"x-splitsecond-attempts", b"%d" % notes.attempts),
+        (b"server-timing", b"ttft;dur=%.3f" % waited_ms),
+    ]
+    for name, words in (
+        (b"x-splitsecond-cache", notes.cache),
+        (b"x-splitsecond-chosen", notes.chosen),
+        (b"x-splitsecond-dropped", ", ".join(notes.dropped)),
+    ):
+        if words:
+            headers.append((name, _header_value(words)))
+    return headers
 
 
-async def _answer(visit: Visit, status: int, body: bytes, headers: Headers | None = None) -> None:
-    length = (b"content-length", str(len(body)).encode())
-    await _send(visit, {"type": "http.response.start", "status": status, "headers": [_JSON, length, *(headers or [])]})
-    await _send(visit, {"type": "http.response.body", "body": body})
+def _hints(headers: Mapping[bytes, bytes]) -> dict[str, str]:
+    """What the client's headers say to policies. What is longer than a hint is cut."""
+    return {hint: headers[name][:LONGEST_HINT].decode("latin-1").strip() for name, hint in _HINTS if name in headers}
 
 
-async def _send(visit: Visit, message: Mapping[str, Any]) -> None:
-    """Raises `_Left` where the client does not take it: it can no more be told than one that has gone."""
+def _is_loopback(peer: str) -> bool:
     try:
-        async with asyncio.timeout(UNREAD_S):
-            await visit.send(message)
-    except TimeoutError:
-        raise _Left from None
-
-
-def _too_long(limit: int) -> CallerFault:
-    return CallerFault(f"the request's body is longer than {limit} bytes", kind="request_too_large", status=413)
+        return ipaddress.ip_address(peer).is_loopback
+    except ValueError:
+        return False
 
 
 def _header_value(text: str) -> bytes:
-    return "".join(c if " " <= c <= "~" else "?" for c in text).encode()
+    return "".join(c if " " <= c <= "~" else "?" for c in text[:LONGEST_SAID]).encode()

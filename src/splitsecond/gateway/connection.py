@@ -1,9 +1,12 @@
-"""A client's connection: uvicorn's own protocol, with bounds on a request's head that it does not have itself.
+"""A client's connection: uvicorn's own protocol, with what it does not have itself: bounds on a request's head, and a
+word to whoever serves a request at the moment when its client leaves.
 
-A head that is too long, or that comes too slowly, closes the connection: whoever sends one is no client.
+A head that is too long, or that comes too slowly, closes the connection: whoever sends one is no client. The other way
+to learn that a client has left, ASGI's, takes a second task for each request, and costs more than all our own work.
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -12,6 +15,8 @@ MAX_HEAD_BYTES = 64 * 1024
 MAX_HEADERS = 100
 HEAD_S = 20.0
 """How long a connection may take to its first whole head, and each further head from its first byte on."""
+LINE = "splitsecond.line"
+"""The name under which a request's scope holds its connection, among the extensions."""
 _TOO_LARGE = b"431 Request Header Fields Too Large"
 _TOO_SLOW = b"408 Request Timeout"
 
@@ -22,6 +27,12 @@ class Connection(HttpToolsProtocol):
     _in_head = True
     _head_bytes = 0
     _patience: asyncio.TimerHandle | None = None
+    on_lost: Callable[[], None] | None = None
+    """Called when the connection is lost: set by whoever serves the request under way, and only while it does."""
+
+    def abort(self) -> None:
+        """Closes the connection at once; what was not sent yet is thrown away."""
+        self.transport.abort()
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -30,6 +41,12 @@ class Connection(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._calm()
         super().connection_lost(exc)
+        if self.on_lost is not None:
+            self.on_lost()
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self.scope["extensions"] = {LINE: self}  # type: ignore[dict-item] # ASGI has dictionaries there, never ours
 
     def data_received(self, data: bytes) -> None:
         if self._in_head:

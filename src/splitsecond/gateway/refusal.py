@@ -18,6 +18,8 @@ Headers = list[tuple[bytes, bytes]]
 BAD_GATEWAY = 502
 _PROVIDER_STATUS: Mapping[int, int] = {408: 504, 425: 503, 429: 429, 503: 503, 504: 504, 529: 503}
 """What the client is told where the provider answered with a status; 502 for all others."""
+QUOTA = "insufficient_quota"
+"""OpenAI's word, as type and as code, for money that has run out."""
 _TYPES: Mapping[int, str] = {
     401: "authentication_error",
     404: "not_found_error",
@@ -27,6 +29,17 @@ _TYPES: Mapping[int, str] = {
     504: "timeout_error",
 }
 _WAITED_FOR = frozenset({429, 503})
+
+
+class LimitReached(CallerFault):
+    """A client's key has used what it may. `retry_after_ns`: until it may ask again. `headers` go with the refusal."""
+
+    def __init__(
+        self, message: str, *, kind: str, retry_after_ns: int, headers: Headers | None = None, hint: str = ""
+    ) -> None:
+        super().__init__(message, kind=kind, status=429, hint=hint)
+        self.retry_after_ns = retry_after_ns
+        self.headers = headers or []
 
 
 class Refusal(Struct, frozen=True):
@@ -46,11 +59,13 @@ def refusal(fault: Fault) -> Refusal:
     """What the client is told of `fault`."""
     first = fault.causes[0] if isinstance(fault, AllFailed) else fault
     status = _status(first)
-    headers: Headers = []
-    wait_ns = first.retry_after_ns if isinstance(first, ProviderFault | Overloaded) else None
+    headers = list(first.headers) if isinstance(first, LimitReached) else []
+    wait_ns = first.retry_after_ns if isinstance(first, ProviderFault | Overloaded | LimitReached) else None
     if wait_ns is not None and status in _WAITED_FOR:
         headers.append((b"retry-after", str(max(1, -(-wait_ns // NS_PER_S))).encode()))
     kind = _TYPES.get(status, "invalid_request_error" if status < 500 else "server_error")
+    if first.kind == QUOTA:
+        kind = QUOTA
     return Refusal(status, headers, error_body(status, str(fault), kind, first.kind))
 
 

@@ -12,7 +12,9 @@ import msgspec
 
 from splitsecond.errors import CallerFault
 from splitsecond.gateway.settings import ClientKey, Settings
+from splitsecond.gateway.wishes import Wishes, wished
 from splitsecond.policy.expression import build
+from splitsecond.policy.facts import Facts
 from splitsecond.service import Service
 from splitsecond.transport.client import Client
 from splitsecond.upstream.attempt import Observer
@@ -20,6 +22,8 @@ from splitsecond.upstream.target import connect
 
 MOST_TARGETS = 1024
 """Targets that clients named themselves, and that are kept ready."""
+MOST_WISHED = 256
+"""Policies that clients wished for, and that are kept ready."""
 LONGEST_MODEL = 256
 
 
@@ -32,6 +36,7 @@ class Routes:
         self._client = client
         self._numbers = count(1)
         self._named: OrderedDict[str, Service] = OrderedDict()
+        self._wished: OrderedDict[tuple[str, Wishes], Service] = OrderedDict()
         self._routes: Mapping[str, Service] = {
             name: build(expression, self._target) for name, expression in settings.routes.items()
         }
@@ -40,10 +45,13 @@ class Routes:
         """The routes that `key` may use."""
         return [name for name in self._routes if key is None or key.allows(name)]
 
-    def service(self, model: str, key: ClientKey | None) -> Service:
-        """What answers for `model`. Raises `CallerFault` where there is none, or `key` may not use it."""
+    def service(self, model: str, key: ClientKey | None, wishes: Wishes | None = None) -> Service:
+        """What answers for `model`, as `wishes` would have it. Raises `CallerFault` where there is none, or `key` may
+        not use it."""
         if len(model) > LONGEST_MODEL or (key is not None and not key.allows(model)):
             raise self._unknown(model, key)
+        if wishes is not None and model in self._routes:
+            return self._as_wished(model, wishes)
         found = self._routes.get(model) or self._named.get(model)
         if found is None:
             try:
@@ -53,6 +61,15 @@ class Routes:
             self._named[model] = found
             if len(self._named) > MOST_TARGETS:
                 self._named.popitem(last=False)
+        return found
+
+    def _as_wished(self, route: str, wishes: Wishes) -> Service:
+        found = self._wished.get((route, wishes))
+        if found is None:
+            expression = wished(self._settings.routes[route], wishes, lambda target: Facts())
+            found = self._wished[route, wishes] = build(expression, self._target)
+            if len(self._wished) > MOST_WISHED:
+                self._wished.popitem(last=False)
         return found
 
     def _target(self, name: str) -> Service:

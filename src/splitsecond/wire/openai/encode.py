@@ -1,7 +1,8 @@
 """The client role, writing: a call to the request that a provider takes.
 
 The fields of a call go through as they came, byte for byte. Four are ours: ``model`` (the target's name for it),
-``stream`` (on, unless a quirk says otherwise), ``stream_options`` and the name of the limit on output tokens.
+``stream`` (on, unless a quirk says otherwise), ``stream_options`` and the name of the limit on output tokens. Of a
+request for embeddings only the model is.
 """
 
 from typing import Any
@@ -24,6 +25,9 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
     """
     fields: dict[str, Any] = dict(call.body)
     fields["model"] = model
+    if call.operation == "embeddings":
+        fields.pop("stream", None)
+        return Encoded("/embeddings", WHOLE_HEADERS, msgspec.json.encode(fields), False)
     streamed = fields["stream"] = quirks.streamed(call)
     options = fields.pop("stream_options", None)
     if quirks.stream_options and streamed:

@@ -1,0 +1,105 @@
+"""What a key may use: requests in a minute, US dollars in a day.
+
+Requests are counted in the minutes of the monotonic clock; of the minute before, the share counts that a window of one
+minute still reaches back to, so that nobody gets twice the limit around the turn of a minute. Dollars are counted as
+attempts end, those that lost a race included, by the price that the owner of the gateway gives; a day is one in UTC.
+What is refused counts for nothing.
+
+Several workers share a `Tally`. Between the look at all counts and the addition to one's own another worker may have
+let its own request in, so that a limit can be passed by as many requests as there are workers. A call is charged when
+it is over, so the last calls of a day's allowance can cost more than what was left of it.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+
+from splitsecond import clock
+from splitsecond.gateway.refusal import QUOTA, Headers, LimitReached
+from splitsecond.gateway.settings import ClientKey
+from splitsecond.gateway.tally import Tally
+from splitsecond.timing.observation import Observation
+
+MINUTE_NS = 60 * clock.NS_PER_S
+DAY_S = 24 * 3600
+
+Price = Callable[[Observation], float | None]
+"""What an attempt cost, in US dollars. None: not known; then it counts as nothing."""
+
+
+class Allowance:
+    """Of all `keys`. `tally`: what workers share; None: this process counts alone."""
+
+    def __init__(self, keys: Iterable[ClientKey], price: Price, *, tally: Tally | None = None) -> None:
+        self._price = price
+        self._tally = tally or Tally()
+        self._counted = frozenset(key.name for key in keys if key.usd_per_day is not None)
+
+    def carry_over(self, spent_usd: Mapping[str, float]) -> None:
+        """Counts what was spent today before the tally began, by client. Only the first time counts, so that a worker
+        which is started again does no harm; and of several workers only one may."""
+        for client, usd in spent_usd.items():
+            self._tally.carry_over(client, today(), usd)
+
+    def admit(self, key: ClientKey) -> Headers:
+        """Counts one request of `key`. Returns the headers that say what is left; raises `LimitReached`."""
+        if (usd := key.usd_per_day) is not None and (spent := self.spent_usd(key.name)) >= usd:
+            left_ns = DAY_S * clock.NS_PER_S - _since_midnight_ns()
+            raise LimitReached(
+                f"the key {key.name!r} has spent its {usd:g} USD of today ({spent:.4f})",
+                kind=QUOTA,
+                retry_after_ns=left_ns,
+                hint="It may go on at midnight UTC.",
+            )
+        limit = key.requests_per_minute
+        return [] if limit is None else self._admit_request(key.name, limit)
+
+    def charge(self, client: str, attempt: Observation) -> None:
+        """Counts what `attempt` cost `client`."""
+        if client in self._counted and (usd := self._price(attempt)):
+            self._tally.spend(client, today(), usd)
+
+    def spent_usd(self, client: str) -> float:
+        """What `client` has spent today, in all workers. 0 for a key without a limit, which nobody counts."""
+        return self._tally.spent_usd(client, today())
+
+    def _admit_request(self, name: str, limit: int) -> Headers:
+        minute, into_ns = divmod(clock.now_ns(), MINUTE_NS)
+        current, previous = self._tally.requests(name, minute)
+        used = current + previous * (1 - into_ns / MINUTE_NS)
+        if used + 1 > limit:
+            wait_ns = _wait_ns(current, previous, limit, into_ns)
+            raise LimitReached(
+                f"the key {name!r} may make {limit} requests a minute",
+                kind="rate_limit_exceeded",
+                retry_after_ns=wait_ns,
+                headers=_said(limit, 0, wait_ns),
+                hint=f"Wait {wait_ns / clock.NS_PER_S:.1f} s.",
+            )
+        self._tally.request(name, minute)
+        return _said(limit, int(limit - used - 1), 2 * MINUTE_NS - into_ns)
+
+
+def today() -> int:
+    """The day, in UTC, counted from 1970."""
+    return int(clock.wall_time().timestamp()) // DAY_S
+
+
+def _since_midnight_ns() -> int:
+    return round(clock.wall_time().timestamp() % DAY_S * clock.NS_PER_S)
+
+
+def _wait_ns(current: int, previous: int, limit: int, into_ns: int) -> int:
+    """How long until one more request fits, if none comes in between."""
+    if current + 1 <= limit:
+        share = 1 - (limit - 1 - current) / previous  # of the minute that must have passed
+        return max(1, round(share * MINUTE_NS) - into_ns)
+    share = 1 - (limit - 1) / current
+    return MINUTE_NS - into_ns + round(share * MINUTE_NS)
+
+
+def _said(limit: int, left: int, reset_ns: int) -> Headers:
+    """The headers in OpenAI's form. The reset is when all of the limit is there again, if nothing more is asked."""
+    return [
+        (b"x-ratelimit-limit-requests", b"%d" % limit),
+        (b"x-ratelimit-remaining-requests", b"%d" % left),
+        (b"x-ratelimit-reset-requests", b"%.3fs" % (reset_ns / clock.NS_PER_S)),
+    ]

@@ -1,0 +1,139 @@
+"""What became of each call: its attempts, put together when it is over, into the log's one record of it.
+
+Attempts end where nobody knows of calls; each leaves its observation with whoever listens, and that is `observe`. A
+call that is over may still have an attempt whose end is to come: an answer that said everything, on a connection whose
+end is waited for a little while. The call's notes say how many requests were sent for it, and each leaves one
+observation; so the record is made when the call is over and as many have come. `flush` makes those that still wait.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable
+
+import msgspec
+from msgspec import Struct
+
+from splitsecond import clock
+from splitsecond.errors import AllFailed, Fault
+from splitsecond.gateway.visit import LEFT
+from splitsecond.policy.account import account
+from splitsecond.service import Call
+from splitsecond.store.served import Served
+from splitsecond.timing.observation import Observation, Outcome, Role
+
+MOST_WAITING = 4096
+"""Calls that are over and lack an observation. One of more than that is written down without it."""
+SERVER_ERROR = 500
+
+Keep = Callable[[Served], None]
+
+
+class Page(Struct, kw_only=True):
+    """One call, while it is served. Whoever serves it fills in what becomes of it.
+
+    `target`: who answers, "" while nobody does. `fault`: what the client was told, or would have been.
+    """
+
+    call: Call
+    route: str
+    first_token_ns: int | None = None
+    target: str = ""
+    fault: Fault | None = None
+    status: int = 0
+    end_ns: int = 0
+    attempts: list[Observation] = []
+
+
+class Books:
+    """The calls under way. Each of `keeps` gets the record of each when it is over; `charge` a client and its
+    attempt."""
+
+    def __init__(self, *keeps: Keep, charge: Callable[[str, Observation], None] | None = None) -> None:
+        self._keeps = keeps
+        self._charge = charge
+        self._open: dict[str, Page] = {}
+        self._waiting: OrderedDict[str, Page] = OrderedDict()
+
+    def open(self, call: Call, route: str) -> Page:
+        """`call` came in, with `route` as its model."""
+        page = self._open[call.id] = Page(call=call, route=route)
+        return page
+
+    def observe(self, attempt: Observation) -> None:
+        """An attempt has ended. One of no call that is known here is nobody's."""
+        page = self._open.get(attempt.call)
+        if page is None:
+            page = self._waiting.get(attempt.call)
+            if page is None:
+                return
+        page.attempts.append(attempt)
+        if self._charge is not None:
+            self._charge(page.call.client, attempt)
+        if page.end_ns and self._is_whole(page):
+            del self._waiting[attempt.call]
+            self._write(page)
+
+    def close(self, page: Page, status: int) -> None:
+        """The call is over; `status` is what its client was told, 0 where nothing could be said any more."""
+        page.status = status or SERVER_ERROR
+        page.end_ns = clock.now_ns()
+        identity = page.call.id
+        del self._open[identity]
+        if self._is_whole(page):
+            self._write(page)
+            return
+        self._waiting[identity] = page
+        if len(self._waiting) > MOST_WAITING:
+            self._write(self._waiting.popitem(last=False)[1])
+
+    def flush(self) -> None:
+        """Writes down what still waits for an observation: the process ends."""
+        while self._waiting:
+            self._write(self._waiting.popitem(last=False)[1])
+
+    def _is_whole(self, page: Page) -> bool:
+        return len(page.attempts) >= page.call.notes.attempts
+
+    def _write(self, page: Page) -> None:
+        record = served(page)
+        for keep in self._keeps:
+            keep(record)
+
+
+def served(page: Page) -> Served:
+    """The record of a call that is over."""
+    call, fault = page.call, page.fault
+    return Served(
+        call=call.id,
+        start_ns=call.start_ns,
+        end_ns=page.end_ns,
+        first_token_ns=page.first_token_ns,
+        route=page.route,
+        client=call.client,
+        operation=call.operation,
+        stream=call.stream,
+        status=page.status,
+        cache=call.notes.cache,
+        target=page.target,
+        outcome=_outcome(page),
+        fault="" if fault is None else _told(fault).kind,
+        attempts=_with_roles(page),
+    )
+
+
+def _outcome(page: Page) -> Outcome:
+    if page.status == LEFT:
+        return "cancelled"
+    return "ok" if page.fault is None and page.status < 400 else "failed"
+
+
+def _with_roles(page: Page) -> tuple[Observation, ...]:
+    attempts = page.attempts
+    if page.target and len(attempts) > 1:
+        return tuple(account(attempts, target=page.route, condition="", role="measured")[:-1])
+    role: Role = "winner" if page.target else "loser"  # where nobody answered, all that were asked have lost
+    return tuple(msgspec.structs.replace(attempt, role=role) for attempt in attempts)
+
+
+def _told(fault: Fault) -> Fault:
+    """Of several failures, the one that the client is told."""
+    return fault.causes[0] if isinstance(fault, AllFailed) else fault

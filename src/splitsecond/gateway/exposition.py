@@ -1,0 +1,106 @@
+"""`/metrics`: the counters in Prometheus' text format."""
+
+from collections.abc import Iterable, Iterator
+from itertools import accumulate
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.registry import Collector
+
+from splitsecond.gateway.metrics import BUCKETS_S, Histogram, Metrics
+
+CONTENT_TYPE = CONTENT_TYPE_LATEST.encode()
+
+
+def exposed(metrics: Metrics) -> bytes:
+    """All of `metrics`, and of those who share the port."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Collected(metrics))
+    return generate_latest(registry)
+
+
+class _Collected(Collector):
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing: what there is, is known when it is read."""
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        counts, processes = self._metrics.collected()
+        yield _counter(
+            "requests", "Requests answered, by the status told (499: the client left).",
+            ("route", "client", "status"), counts.requests.items(),
+        )  # fmt: skip
+        yield _counter(
+            "attempts", "Requests sent to targets, by how they ended.", ("target", "outcome", "fault"),
+            counts.attempts.items(),
+        )  # fmt: skip
+        yield _counter(
+            "attempts_lost", "Attempts closed because another brought its first token earlier.", ("target",),
+            counts.lost.items(),
+        )  # fmt: skip
+        yield _counter("cache", "Calls that a cache was asked for.", ("route", "result"), counts.cached.items())
+        tokens = [((target, "input"), n) for target, n in counts.input_tokens.items()]
+        tokens += [((target, "output"), n) for target, n in counts.output_tokens.items()]
+        yield _counter("tokens", "Tokens, as targets count them.", ("target", "direction"), tokens)
+        yield _histogram(
+            "target_ttft_seconds", "From a request's first byte to a target to the first token.", "target",
+            counts.target_ttft,
+        )  # fmt: skip
+        yield _histogram(
+            "route_ttft_seconds", "From a request's arrival to the first token that could be handed on.", "route",
+            counts.route_ttft,
+        )  # fmt: skip
+        states: dict[str, list[bool]] = {}
+        for process in processes:
+            for target, available in process.available.items():
+                states.setdefault(target, []).append(available)
+        yield _gauge(
+            "target_available", "The share of workers that ask this target (0: none, 1: all).", ("target",),
+            [((target,), sum(each) / len(each)) for target, each in states.items()],
+        )  # fmt: skip
+        yield _gauge(
+            "requests_in_flight", "Requests under way.", (), [((), float(sum(each.in_flight for each in processes)))]
+        )
+        yield _counter("log_dropped", "Records that the log has lost.", (), [((), sum(p.dropped for p in processes))])
+        own = [(str(process.pid),) for process in processes]
+        yield _counter(
+            "process_cpu_seconds", "Processor time used.", ("pid",),
+            list(zip(own, (process.cpu_s for process in processes), strict=True)),
+        )  # fmt: skip
+        yield _gauge(
+            "process_resident_memory_bytes", "Memory in use.", ("pid",),
+            list(zip(own, (float(process.resident_bytes) for process in processes), strict=True)),
+        )  # fmt: skip
+
+
+def _counter(
+    name: str, words: str, labels: tuple[str, ...], values: Iterable[tuple[object, float]]
+) -> CounterMetricFamily:
+    family = CounterMetricFamily(f"splitsecond_{name}", words, labels=labels)
+    for key, value in values:
+        family.add_metric(_texts(key), value)
+    return family
+
+
+def _gauge(name: str, words: str, labels: tuple[str, ...], values: Iterable[tuple[object, float]]) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(f"splitsecond_{name}", words, labels=labels)
+    for key, value in values:
+        family.add_metric(_texts(key), value)
+    return family
+
+
+def _histogram(name: str, words: str, label: str, histograms: dict[str, Histogram]) -> HistogramMetricFamily:
+    family = HistogramMetricFamily(f"splitsecond_{name}", words, labels=(label,))
+    bounds = [*map(str, BUCKETS_S), "+Inf"]
+    for key, histogram in histograms.items():
+        buckets = list(zip(bounds, accumulate(histogram.counts), strict=True))
+        family.add_metric([key], buckets=buckets, sum_value=histogram.total_s)
+    return family
+
+
+def _texts(key: object) -> list[str]:
+    return [str(part) for part in key] if isinstance(key, tuple) else [str(key)]

@@ -1,0 +1,224 @@
+"""Counters of the gateway, for `/metrics`: plain dictionaries while it serves, merged and put into words when read.
+
+A call is counted once, when it is over, from the same record that goes into the log. Labels that clients could make up
+are not taken: a route is counted by its name, a target that a client named itself as "direct", and of targets only the
+first `MOST_TARGETS` each have their own counts.
+
+Where several processes share the port, one of them is asked. Each writes its counters to a file in a folder of theirs,
+a second after the first change since the last time, so the answer adds up all, at most a second old for the others. The
+counts of a process that is gone stay; what only holds while it lives (requests under way, memory) does not.
+"""
+
+import asyncio
+import os
+import resource
+import sys
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from splitsecond.clock import NS_PER_S
+from splitsecond.store.served import Served
+
+MOST_TARGETS = 1000
+BUCKETS_S = (0.025, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 60.0)
+"""Bounds of the histograms: close together where times to first token are compared, from a fast one's to a time-out."""
+WRITE_S = 1.0
+_SUFFIX = ".counts"
+
+
+class Histogram(Struct):
+    """How many were up to each of `BUCKETS_S`, beyond all of them, and their sum in seconds."""
+
+    counts: list[int] = msgspec.field(default_factory=lambda: [0] * (len(BUCKETS_S) + 1))
+    total_s: float = 0.0
+
+    def add(self, ns: int) -> None:
+        """One more."""
+        seconds = ns / NS_PER_S
+        self.counts[bisect_left(BUCKETS_S, seconds)] += 1
+        self.total_s += seconds
+
+    def merge(self, other: "Histogram") -> None:
+        """All of `other` too."""
+        self.counts = [a + b for a, b in zip(self.counts, other.counts, strict=True)]
+        self.total_s += other.total_s
+
+
+class Process(Struct, frozen=True):
+    """What one process uses: `cpu_s` since it began, `resident_bytes` of memory; `in_flight` requests."""
+
+    pid: int
+    cpu_s: float
+    resident_bytes: int
+    in_flight: int
+    dropped: int
+    available: dict[str, bool]
+
+
+class Counts(Struct):
+    """What is counted; keys are the labels. `lost`: attempts that another was faster than, by target."""
+
+    requests: Counter[tuple[str, str, int]] = msgspec.field(default_factory=Counter)
+    attempts: Counter[tuple[str, str, str]] = msgspec.field(default_factory=Counter)
+    lost: Counter[str] = msgspec.field(default_factory=Counter)
+    cached: Counter[tuple[str, str]] = msgspec.field(default_factory=Counter)
+    input_tokens: Counter[str] = msgspec.field(default_factory=Counter)
+    output_tokens: Counter[str] = msgspec.field(default_factory=Counter)
+    target_ttft: dict[str, Histogram] = {}
+    route_ttft: dict[str, Histogram] = {}
+
+    def merge(self, other: "Counts") -> None:
+        """All of `other` too."""
+        for name in ("requests", "attempts", "lost", "cached", "input_tokens", "output_tokens"):
+            getattr(self, name).update(getattr(other, name))
+        for name in ("target_ttft", "route_ttft"):
+            mine = getattr(self, name)
+            for label, histogram in getattr(other, name).items():
+                mine.setdefault(label, Histogram()).merge(histogram)
+
+
+class _File(Struct):
+    process: Process
+    counts: Counts
+
+
+class Metrics:
+    """The counters of one process. `folder`: where those that share the port leave theirs; None: it is alone.
+
+    `available`: of each target, whether it is asked. `dropped`: how many records the log has lost.
+    """
+
+    def __init__(
+        self,
+        *,
+        folder: Path | None = None,
+        available: Callable[[], Mapping[str, bool]] | None = None,
+        dropped: Callable[[], int] | None = None,
+    ) -> None:
+        self.counts = Counts()
+        self.in_flight = 0
+        self._folder = folder
+        self._available = available
+        self._dropped = dropped
+        self._timer: asyncio.TimerHandle | None = None
+        self._targets: dict[str, str] = {}
+
+    def took(self, record: Served) -> None:
+        """A call is over."""
+        counts = self.counts
+        route = "direct" if "/" in record.route else record.route
+        counts.requests[route, record.client, record.status] += 1
+        if record.cache:
+            counts.cached[route, record.cache] += 1
+        if record.first_token_ns is not None:
+            _histogram(counts.route_ttft, route).add(record.first_token_ns - record.start_ns)
+        for attempt in record.attempts:
+            target = self._targets.get(attempt.target) or self._known(attempt.target)
+            fault = attempt.fault
+            counts.attempts[target, attempt.outcome, "" if fault is None else fault.kind] += 1
+            if record.target and attempt.role == "loser" and attempt.outcome == "cancelled":
+                counts.lost[target] += 1
+            if (ttft_ns := attempt.ttft_ns) is not None:
+                _histogram(counts.target_ttft, target).add(ttft_ns)
+            if attempt.input_tokens:
+                counts.input_tokens[target] += attempt.input_tokens
+            if attempt.output_tokens:
+                counts.output_tokens[target] += attempt.output_tokens
+        self._changed()
+
+    def refused(self, status: int, client: str = "") -> None:
+        """A request was answered that became no call: a wrong key, a wrong path, a limit."""
+        self.counts.requests["", client, status] += 1
+        self._changed()
+
+    def collected(self) -> tuple[Counts, list[Process]]:
+        """What all processes have counted, and those that live."""
+        merged, processes = Counts(), [self._process()]
+        merged.merge(self.counts)
+        for path in self._folder.glob(f"*{_SUFFIX}") if self._folder is not None else ():
+            if path.stem != str(os.getpid()) and (file := _read(path)) is not None:
+                merged.merge(file.counts)
+                if _lives(file.process.pid):
+                    processes.append(file.process)
+        return merged, processes
+
+    def close(self) -> None:
+        """Leaves the counts for those that go on."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._write()
+
+    def _known(self, target: str) -> str:
+        """The label of a target."""
+        if len(self._targets) >= MOST_TARGETS:
+            return "other"
+        self._targets[target] = target
+        return target
+
+    def _changed(self) -> None:
+        if self._timer is None and self._folder is not None:
+            self._timer = asyncio.get_running_loop().call_later(WRITE_S, self._write)
+
+    def _write(self) -> None:
+        self._timer = None
+        if self._folder is None:
+            return
+        data = msgspec.msgpack.encode(_File(self._process(), self.counts))
+        path = self._folder / f"{os.getpid()}{_SUFFIX}"
+        part = path.with_suffix(".part")
+        try:
+            part.write_bytes(data)
+            part.replace(path)
+        except OSError:
+            part.unlink(missing_ok=True)  # a full disk: the next second's counts hold these too
+
+    def _process(self) -> Process:
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        return Process(
+            pid=os.getpid(),
+            cpu_s=usage.ru_utime + usage.ru_stime,
+            resident_bytes=_resident_bytes(usage.ru_maxrss),
+            in_flight=self.in_flight,
+            dropped=self._dropped() if self._dropped is not None else 0,
+            available=dict(self._available()) if self._available is not None else {},
+        )
+
+
+def _histogram(histograms: dict[str, Histogram], label: str) -> Histogram:
+    found = histograms.get(label)
+    if found is None:
+        found = histograms[label] = Histogram()
+    return found
+
+
+def _read(path: Path) -> _File | None:
+    """What another process has left. None: it is of another version, or just going."""
+    try:
+        return msgspec.msgpack.decode(path.read_bytes(), type=_File)
+    except (OSError, msgspec.MsgspecError):
+        return None
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _resident_bytes(most: int) -> int:
+    """Memory in use; where the system does not say, the most that ever was (`most`, in the system's own unit)."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text("ascii").split()[1])
+    except (OSError, ValueError, IndexError):
+        return most if sys.platform == "darwin" else most * 1024
+    return pages * resource.getpagesize()
