@@ -28,7 +28,8 @@ from splitsecond import clock
 from splitsecond.policy.branch import Branch, Choice, ask_in_turn, branches, in_order
 from splitsecond.policy.exploring import Exploring
 from splitsecond.policy.facts import Facts
-from splitsecond.policy.prompt_size import input_tokens
+from splitsecond.policy.glance import Glance, about
+from splitsecond.policy.prompt_size import input_tokens, output_tokens
 from splitsecond.policy.race import Race
 from splitsecond.policy.settings import duration, use, written
 from splitsecond.policy.speed import Speeds
@@ -90,6 +91,7 @@ class Cheapest:
         self._standing = standing
         self._speeds = Speeds(standing, by="ttft", at=AT, chance=chance)
         self._exploring = Exploring()
+        self._lately: Glance[list[Offer]] = Glance()
 
     def __repr__(self) -> str:
         services = [branch.service for branch in self._branches]
@@ -112,7 +114,7 @@ class Cheapest:
                 yield prospect.branch, f"cheapest, none is quick enough: {prospect}"
             return
         if self._limit_ns != inf:
-            offers = self._explored(offers, quick, now_ns) + quick + unknown
+            offers = [*self._explored(offers, quick, now_ns), *quick, *unknown]
         for offer in dict.fromkeys(offers):
             yield offer.branch, f"cheapest: {offer}"
 
@@ -123,20 +125,24 @@ class Cheapest:
         turn = self._exploring.turn(((offer.branch, offer.age_ns) for offer in cheaper), now_ns)
         return [offer for offer in cheaper if offer.branch is turn]
 
-    def _offers(self, call: Call, among: Sequence[Branch], now_ns: int) -> list[Offer]:
+    def _offers(self, call: Call, among: Sequence[Branch], now_ns: int) -> Sequence[Offer]:
         """One of each, the cheapest first."""
-        standing = self._standing
-        known = [(branch, branch.estimates(standing, stream=call.stream)) for branch in among]
-        found = [estimate for _, estimates in known for estimate in estimates]
-        tokens_in, tokens_out = input_tokens(call), self._speeds.output_tokens(call, found, now_ns)
-        offers: list[Offer] = []
-        for branch, estimates in known:
-            cost = sum(_cost(standing.facts(name), tokens_in, tokens_out) for name in branch.judged_by(standing))
-            p95 = [(ns, e.age_ns) for e in estimates if (ns := e.ttft_ns(AT, input_tokens=tokens_in)) is not None]
-            ttft_ns, age_ns = min(p95, default=(None, inf))
-            offers.append(Offer(branch, cost, ttft_ns, age_ns))
-        offers.sort(key=lambda offer: offer.cost)
+        tokens_in = about(input_tokens(call))
+        tokens_out = output_tokens(call, self._speeds.usual_output(call, among, now_ns))
+        key = call.stream, tokens_in, tokens_out, *among
+        offers = self._lately.get(key, now_ns)
+        if offers is None:
+            offers = [self._offer(branch, tokens_in, tokens_out, stream=call.stream) for branch in among]
+            offers.sort(key=lambda offer: offer.cost)
+            self._lately.put(key, offers)
         return offers
+
+    def _offer(self, branch: Branch, tokens_in: int, tokens_out: int, *, stream: bool) -> Offer:
+        standing, found = self._standing, branch.estimates(self._standing, stream=stream)
+        cost = sum(_cost(standing.facts(name), tokens_in, tokens_out) for name in branch.judged_by(standing))
+        p95 = [(ns, each.age_ns) for each in found if (ns := each.ttft_ns(AT, input_tokens=tokens_in)) is not None]
+        ttft_ns, age_ns = min(p95, default=(None, inf))
+        return Offer(branch, cost, ttft_ns, age_ns)
 
 
 def _cost(facts: Facts, tokens_in: int, tokens_out: int) -> float:

@@ -19,6 +19,7 @@ from splitsecond import clock
 from splitsecond.policy.branch import Branch
 from splitsecond.policy.estimate import Estimate
 from splitsecond.policy.exploring import Exploring
+from splitsecond.policy.glance import Glance, about
 from splitsecond.policy.prompt_size import input_tokens, output_tokens
 from splitsecond.policy.standing import Standing
 from splitsecond.service import Call
@@ -55,6 +56,7 @@ class Speeds:
         self._at = at
         self._chance = chance
         self._exploring = Exploring()
+        self._lately: Glance[list[Prospect]] = Glance()
         self._usual: list[float] = []
         self._counted_ns = -COUNTED_EVERY_NS
 
@@ -64,25 +66,35 @@ class Speeds:
         if len(among) < 2:
             return list(map(Prospect, among))
         now_ns = clock.now_ns()
-        ranked = self._prospects(call, among, now_ns)
-        ranked.sort(key=_score)
+        ranked = list(self._ranked_lately(call, among, now_ns))
         turn = self._exploring.turn(((each.branch, each.age_ns) for each in ranked[1:]), now_ns)
         place = self._of_equals(ranked) if turn is None else [each.branch for each in ranked].index(turn)
         ranked.insert(0, ranked.pop(place))
         return ranked
 
-    def output_tokens(self, call: Call, found: Sequence[Estimate], now_ns: int) -> int:
-        """How long the answer to `call` will be, guessed from what is `found` of the branches' targets."""
+    def usual_output(self, call: Call, among: Sequence[Branch], now_ns: int) -> list[float]:
+        """How long answers are at the targets of each branch, as far as that is known."""
         if now_ns - self._counted_ns >= COUNTED_EVERY_NS:
+            found = [each for branch in among for each in branch.estimates(self._standing, stream=call.stream)]
             self._usual = [tokens for estimate in found if (tokens := estimate.output_tokens()) is not None]
             self._counted_ns = now_ns
-        return output_tokens(call, self._usual)
+        return self._usual
 
-    def _prospects(self, call: Call, among: Sequence[Branch], now_ns: int) -> list[Prospect]:
-        known = [(Prospect(branch), branch.estimates(self._standing, stream=call.stream)) for branch in among]
-        found = [estimate for _, estimates in known for estimate in estimates]
-        tokens_in, tokens_out = input_tokens(call), self.output_tokens(call, found, now_ns)
-        per_token = [ns for estimate in found if (ns := estimate.tpot_ns(self._at)) is not None]
+    def _ranked_lately(self, call: Call, among: Sequence[Branch], now_ns: int) -> Sequence[Prospect]:
+        """Ranked by score, with the luck of a moment ago if that still holds."""
+        tokens_in = about(input_tokens(call))
+        tokens_out = output_tokens(call, self.usual_output(call, among, now_ns))
+        key = call.stream, tokens_in, tokens_out, *among
+        ranked = self._lately.get(key, now_ns)
+        if ranked is None:
+            ranked = self._prospects(among, tokens_in, tokens_out, stream=call.stream)
+            ranked.sort(key=_score)
+            self._lately.put(key, ranked)
+        return ranked
+
+    def _prospects(self, among: Sequence[Branch], tokens_in: int, tokens_out: int, *, stream: bool) -> list[Prospect]:
+        known = [(Prospect(branch), branch.estimates(self._standing, stream=stream)) for branch in among]
+        per_token = [ns for _, found in known for each in found if (ns := each.tpot_ns(self._at)) is not None]
         spare_ns = sum(per_token) / len(per_token) if per_token else 0.0  # so that it makes no difference
         for prospect, estimates in known:
             for estimate in estimates:
