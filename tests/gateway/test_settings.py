@@ -1,14 +1,19 @@
 """The configuration: what is taken, and for every kind of mistake where it is and what may be meant."""
 
+import contextlib
 import re
 from pathlib import Path
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from splitsecond import clock
 from splitsecond.errors import CallerFault
 from splitsecond.gateway.reading import load, read
-from splitsecond.gateway.settings import Listen, Settings, check_reach
+from splitsecond.gateway.settings import SPOKEN, Listen, LogGiven, PriceGiven, Resume, Settings, check_reach
+from splitsecond.gateway.shape import File
 
 KEY = "0123456789abcdef-web"
 ENVIRONMENT = {"WEB_KEY": KEY, "OTHER_KEY": KEY + "2", "SHORT": "abc", "OURS": "sk-ours-1234", "GROQ_API_KEY": "gsk-1"}
@@ -41,6 +46,81 @@ def test_a_whole_configuration() -> None:
     assert settings.environment[spec.api_key_env[0]] == "sk-ours-1234"
     assert KEY not in repr(settings.keys)
     assert list(settings.routes) == ["fast"]
+
+
+EXAMPLE = """
+listen: {host: 127.0.0.1, port: 8800, workers: 1, cors: [], metrics: loopback, max_body_mib: 32}
+keys:
+  - {name: web, key: env:WEB_KEY, routes: [fast, smart], requests_per_minute: 600, usd_per_day: 50}
+providers:
+  groq: {api_key: env:GROQ_API_KEY}
+  ours: {dialect: openai, base_url: http://10.0.0.5:8000/v1, price: {per_hour_usd: 2.69}}
+  groq-2: {like: groq, api_key: env:OURS, account: second, region: eu}
+  tuned:
+    base_url: http://10.0.0.6/v1
+    price: {input: 1}
+    models: {big: {context: 131072, price: {input: 2, output: 3}}}
+routes:
+  fast:
+    policy: fallback(race("groq/llama-3.3-70b-versatile", "ours/llama-3.3-70b"), "groq-2/llama-3.3-70b", ttft="2s")
+    resume: replay
+    stall: 10s
+  smart:
+    policy: fallback("tuned/big", "ours/llama-3.3-70b")
+log: sqlite:///splitsecond.db
+seeds: [runs/2026-11-*]
+"""
+
+
+def test_the_example() -> None:
+    settings = read(EXAMPLE, ENVIRONMENT, folder=Path("/etc/splitsecond"))
+    (key,) = settings.keys
+    assert (key.requests_per_minute, key.usd_per_day) == (600, 50.0)
+    assert settings.resumes == {"fast": Resume("replay", 10 * clock.NS_PER_S)}
+    assert settings.log == LogGiven("sqlite:////etc/splitsecond/splitsecond.db")
+    assert settings.seeds == ("/etc/splitsecond/runs/2026-11-*",)
+    assert settings.spec("groq-2/x").base_url == settings.spec("groq/x").base_url
+
+
+def test_what_is_said_of_targets() -> None:
+    settings = read(EXAMPLE, ENVIRONMENT)
+    ours = settings.about("ours/llama-3.3-70b")
+    assert (ours.like, ours.account, ours.price) == ("", "ours", PriceGiven(per_hour_usd=2.69))
+    second = settings.about("groq-2/x")
+    assert (second.like, second.account, second.region) == ("groq", "second", "eu")
+    assert settings.about("groq/x").account == "GROQ_API_KEY"
+    assert settings.about("vllm/x").like == "vllm"
+    assert [settings.about(f"tuned/{model}").price for model in ("big", "small")] == [
+        PriceGiven(input=2, output=3),
+        PriceGiven(input=1),
+    ]
+    assert [settings.context_tokens(f"tuned/{model}") for model in ("big", "small")] == [131072, None]
+
+
+def test_a_provider_of_another_dialect_takes_its_key_as_the_makers_of_that_dialect_do() -> None:
+    text = "providers: {x: {base_url: 'http://x/v1', dialect: anthropic, api_key: 'env:OURS'}}"
+    if "anthropic" in SPOKEN:
+        assert read(text, ENVIRONMENT).spec("x/m").auth == "x-api-key"
+    else:
+        with pytest.raises(CallerFault, match="got anthropic"):
+            read(text, ENVIRONMENT)
+
+
+@pytest.mark.parametrize(
+    ("log", "found"),
+    [
+        ("off", None),
+        ("sqlite:////var/log.db", LogGiven("sqlite:////var/log.db")),
+        ("{url: 'sqlite:///a.db', keep_days: 7}", LogGiven("sqlite:////etc/a.db", 7)),
+        ("postgresql://logs@db/splitsecond", LogGiven("postgresql://logs@db/splitsecond")),
+        ("env:LOG_URL", LogGiven("postgresql://logs:secret-1@db/splitsecond")),
+    ],
+)
+def test_where_the_log_is(log: str, found: LogGiven | None) -> None:
+    environment = ENVIRONMENT | {"LOG_URL": "postgresql://logs:secret-1@db/splitsecond"}
+    settings = read(f"log: {log}", environment, folder=Path("/etc"))
+    assert settings.log == found
+    assert "secret-1" not in repr(settings.log)
 
 
 def test_no_file_serves_the_providers_whose_key_is_there() -> None:
@@ -79,12 +159,38 @@ def test_no_file_serves_the_providers_whose_key_is_there() -> None:
         ("providers: {x: {base_url: 'http://x', headers: {Host: abc}}}", "x.headers.Host: this header cannot be set"),
         ("providers: {x: {base_url: 'http://x', timeouts: {stall: 10}}}", "x.timeouts.stall: Expected `str"),
         ("providers: {x: {base_url: 'http://x', timeouts: {stall: 1h}}}", "x.timeouts: stall is "),
-        ('routes: {fast: {policy: \'rase("a/x", "b/x")\'}}', "fast.policy: at character 1: .* Did you mean race?"),
+        ('routes: {fast: {policy: \'rase("a/x", "b/x")\'}}', "fast.policy: at character 1: .* Did you mean race"),
         ("routes: {fast: {policy: '\"gorq/x\"'}}", "fast.policy: unknown provider 'gorq'.* Did you mean groq"),
         ("routes: {fast: {policy: '\"openai/x\"'}}", "fast.policy: no key for openai: OPENAI_API_KEY is not set"),
         ("routes: {fast: {policy: '\"groq\"'}}", "fast.policy: 'groq' is not a target"),
         ("routes: {a/b: {policy: '\"groq/x\"'}}", "routes.a/b: a route's name"),
         ("routes: {fast: {}}", "routes.fast: .*`policy`"),
+        ("routes: {fast: {policy: '\"groq/x\"', stall: 2s}}", "routes.fast.stall: it belongs to resume"),
+        ("routes: {fast: {policy: '\"groq/x\"', resume: replay, stall: 2}}", "routes.fast.stall: Expected `str"),
+        ("routes: {fast: {policy: '\"groq/x\"', resume: replay, stall: 2h}}", 'fast.stall: "2h", expected a duration'),
+        ("routes: {fast: {policy: '\"groq/x\"', resume: rewind}}", "routes.fast.resume: Invalid enum value 'rewind'"),
+        ("listen: {workers: 0}", "listen.workers: Expected `int` >= 1"),
+        ("listen: {metrics: open}", "listen.metrics: Invalid enum value 'open'"),
+        ("listen: {cors: [https://a.example/page]}", r"listen.cors\[0\]: https://a.example/page is no origin"),
+        ("keys: [{name: a, key: 'env:WEB_KEY', usd_per_day: 0}]", r"keys\[0\].usd_per_day: Expected `float` > 0"),
+        ("keys: [{name: a, key: 'env:WEB_KEY', requests_per_min: 6}]", "Did you mean requests_per_minute"),
+        ("providers: {x: {like: grok}}", "providers.x.like: grok is not in the catalogue. Did you mean groq"),
+        ("providers: {x: {base_url: 'http://x', quirks: {strem_options: no}}}", "providers.x.quirks: .*strem_options"),
+        ("providers: {x: {base_url: 'http://x', price: {inputs: 1}}}", "providers.x.price: .* Did you mean input"),
+        (
+            "providers: {x: {base_url: 'http://x', price: {input: -1}}}",
+            "providers.x.price.input: Expected `float` >= 0",
+        ),
+        ("providers: {x: {base_url: 'http://x', models: {m: {contxt: 1}}}}", "Did you mean context?"),
+        ("providers: {x: {base_url: 'http://x', auth: basic}}", "providers.x.auth: Invalid enum value 'basic'"),
+        ("log: postgresql://a:sk-b@c/d", "log: a password must not stand in the file.* Write env:NAME"),
+        ("log: {url: 'sqlite:///a', keep_day: 3}", "log: .*`keep_day`.* Did you mean keep_days?"),
+        ("log: {url: 'env:NOT_SET'}", "log.url: the environment variable NOT_SET is not set"),
+        ("log: 7", "log: Expected `object`"),
+        ("seeds: runs", "seeds: Expected `array`"),
+        ("keys: {}", "keys: Expected `array`"),
+        ("routes: []", "routes: Expected `object`"),
+        ("listen: {port: 1:2:3:4:5:6:7:8:9e}", ""),
     ],
 )
 def test_a_mistake_is_named_with_its_place(text: str, complaint: str) -> None:
@@ -93,6 +199,19 @@ def test_a_mistake_is_named_with_its_place(text: str, complaint: str) -> None:
     assert caught.value.kind == "bad_config"
     assert re.search(complaint.replace("?", r"\?") if complaint else "", str(caught.value)), str(caught.value)
     assert "sk-" not in str(caught.value)
+
+
+def test_only_true_and_false_are_booleans() -> None:
+    assert read("listen: {metrics: off}", {}).listen.metrics == "off"
+    text = "providers: {x: {base_url: 'http://x', quirks: {stream_options: false}, headers: {x-answer: yes}}}"
+    spec = read(text, {}).spec("x/m")
+    assert (spec.quirks, spec.headers) == ({"stream_options": False}, {"x-answer": "yes"})
+
+
+@given(st.text() | st.dictionaries(st.sampled_from(File.__struct_fields__), st.text()).map(str))
+def test_no_text_gives_anything_but_settings_or_a_fault(text: str) -> None:
+    with contextlib.suppress(CallerFault):
+        read(text, ENVIRONMENT)
 
 
 def test_a_file_says_its_name_and_holds_secrets_beside_it(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 from splitsecond.errors import CallerFault
-from splitsecond.gateway.reload import summary
-from splitsecond.gateway.settings import ClientKey, Settings
+from splitsecond.gateway.reload import counted, summary
+from splitsecond.gateway.settings import ClientKey, PriceGiven, Settings
 from splitsecond.policy.expression import Expression, TargetName, targets
 from splitsecond.policy.settings import setting_text
 from splitsecond.upstream.spec import TargetSpec
@@ -26,11 +26,11 @@ def checkup(settings: Settings) -> list[str]:
     found += map(_client, settings.keys)
     if settings.log is not None:
         found.append(f"log: {_log(settings)}, kept for {settings.log.keep_days} days")
-    found += [f"seeds: {len(glob.glob(pattern))} runs in {pattern}" for pattern in settings.seeds]
+    found += [f"seeds: {counted(len(glob.glob(pattern)), 'run')} in {pattern}" for pattern in settings.seeds]
     found += [f"problem: {words}" for words in problems(settings)]
     listen = settings.listen
-    workers = f"{listen.workers} worker{'s' * (listen.workers > 1)}"
-    return [*found, f"ok: {summary(settings)}, listens on {listen.host}:{listen.port}, {workers}"]
+    where = f"{listen.host}:{listen.port}, {counted(listen.workers, 'worker')}"
+    return [*found, f"ok: {summary(settings)}, listens on {where}"]
 
 
 def problems(settings: Settings) -> Iterator[str]:
@@ -73,9 +73,13 @@ def _resume(name: str, settings: Settings) -> list[str]:
 def _target(spec: TargetSpec, settings: Settings) -> str:
     held = next((name for name in spec.api_key_env if settings.environment.get(name)), "no key")
     about = settings.about(spec.name)
-    price = about.price and f"${about.price.input or '?'} in, ${about.price.output or '?'} out"
-    said = [spec.base_url, spec.dialect, held, about.region, price]
+    said = [spec.base_url, spec.dialect, held, about.region, about.price and _price(about.price)]
     return f"target {spec.name}: {', '.join(word for word in said if word)}"
+
+
+def _price(price: PriceGiven) -> str:
+    given = {"in": price.input, "out": price.output, "cached": price.cached, "an hour": price.per_hour_usd}
+    return ", ".join(f"${usd:g} {name}" for name, usd in given.items() if usd is not None)
 
 
 def _client(key: ClientKey) -> str:

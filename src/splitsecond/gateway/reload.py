@@ -122,7 +122,7 @@ class Watch:
 
 def summary(settings: Settings) -> str:
     """How much there is, in a few words."""
-    return f"{_counted(len(settings.routes), 'route')}, {_counted(len(settings.keys), 'key')}"
+    return f"{counted(len(settings.routes), 'route')}, {counted(len(settings.keys), 'key')}"
 
 
 def say(words: str) -> None:
@@ -141,7 +141,8 @@ def on_hangup(act: Callable[[], None], end: Callable[[], None]) -> None:
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, heard)
 
 
-def _counted(number: int, word: str) -> str:
+def counted(number: int, word: str) -> str:
+    """ "1 route", "2 routes"."""
     return f"{number} {word}{'' if number == 1 else 's'}"
 
 

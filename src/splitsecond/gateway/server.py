@@ -37,7 +37,7 @@ REMEMBERED = 10_000
 
 
 class Seat(Struct, frozen=True, kw_only=True):
-    """Which of a gateway's workers this is. `folder`: one that all of them may write to, gone at the end; None: alone."""
+    """Which of a gateway's workers this is. `folder`: one that all may write to, gone at the end; None: it is alone."""
 
     number: int = 0
     workers: int = 1

@@ -1,0 +1,52 @@
+"""The schema for editors: it takes what the gateway takes, and marks what it refuses."""
+
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+from tests.gateway.test_settings import EXAMPLE, GOOD
+
+from splitsecond.gateway.schema import DRAFT, schema
+from splitsecond.gateway.shape import File
+
+
+def checked(text: str) -> None:
+    checker: Any = jsonschema.Draft202012Validator(schema())
+    checker.validate(yaml.safe_load(text))
+
+
+def test_it_is_a_schema() -> None:
+    assert schema()["$schema"] == DRAFT
+    jsonschema.Draft202012Validator.check_schema(schema())
+
+
+@pytest.mark.parametrize("text", ["{}", GOOD, EXAMPLE, "log: {url: 'env:LOG', keep_days: 7}", "log: 'off'"])
+def test_it_takes_what_is_right(text: str) -> None:
+    checked(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("lisen: {}", "'lisen' was unexpected"),
+        ("listen: {port: 70000}", "70000 is greater than the maximum"),
+        ("listen: {workers: 0}", "0 is less than the minimum"),
+        ("listen: {metrics: open}", "'open' is not one of"),
+        ("keys: [{name: a, key: sk-in-the-file}]", "'sk-in-the-file' does not match"),
+        ("keys: [{name: a}]", "'key' is a required property"),
+        ("providers: {x: {base_ulr: 'http://x'}}", "'base_ulr' was unexpected"),
+        ("providers: {x: {timeouts: {stall: 1h}}}", "'1h' is not valid"),
+        ("routes: {fast: 'groq/x'}", "'groq/x' is not of type 'object'"),
+        ("routes: {fast: {policy: a, resume: rewind}}", "'rewind' is not"),
+    ],
+)
+def test_it_marks_what_is_wrong(text: str, complaint: str) -> None:
+    with pytest.raises(jsonschema.ValidationError, match=complaint):
+        checked(text)
+
+
+def test_an_editor_can_say_what_each_field_is() -> None:
+    found = schema()["$defs"]["File"]["properties"]
+    assert set(found) == set(File.__struct_fields__)
+    assert all("description" in each or "$ref" in each for each in found.values())
