@@ -44,6 +44,8 @@ from splitsecond.load.messages import (
 from splitsecond.load.workload import Composer, Workload
 from splitsecond.pacing import Pacer
 from splitsecond.policy.expression import Expression, build, parse
+from splitsecond.policy.facts import Facts
+from splitsecond.policy.standing import Standing
 from splitsecond.service import Service
 from splitsecond.timing.observation import Observation
 from splitsecond.timing.timeline import record_fault
@@ -108,6 +110,7 @@ class Worker:
         self._composers: dict[str, Composer] = {}
         self._services: dict[str, Service] = {}
         self._ledger = Ledger(lambda observation: put(Observed(observation)))
+        self._standing = Standing(_facts)
 
     async def run(self, commands: AsyncIterator[Command]) -> None:
         """Follows the commands until `Stop` or their end; then cancels the task under way, if any."""
@@ -159,10 +162,20 @@ class Worker:
     def _service(self, target: str) -> Service:
         if target not in self._services:
             if target in self._policies:
-                self._services[target] = build(self._policies[target], self._service)
+                self._services[target] = build(self._policies[target], self._service, self._standing)
             else:
-                self._services[target] = self._connect(self._specs[target], self._ledger.observed)
+                self._services[target] = self._connect(self._specs[target], self._observed)
         return self._services[target]
+
+    def _observed(self, observation: Observation) -> None:
+        """An attempt has ended: it is reported, and policies choose by it."""
+        self._standing.observe(observation)
+        self._ledger.observed(observation)
+
+
+def _facts(target: str) -> Facts:
+    """What a worker knows of `target`: only its name. Prices and regions are for a gateway to know."""
+    return Facts(provider=target.partition("/")[0])
 
 
 async def _commands(reader: asyncio.StreamReader) -> AsyncIterator[Command]:
