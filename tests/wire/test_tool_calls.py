@@ -7,12 +7,12 @@ from types import ModuleType
 import pytest
 
 from splitsecond.events import Event, Token, ToolPart, Usage
-from splitsecond.wire import anthropic, cohere, gemini, ollama, openai
+from splitsecond.wire import anthropic, cohere, gemini, ollama, openai, responses
 from splitsecond.wire.dialect import Answer, CalledTool
 from splitsecond.wire.finish_reasons import openai_reason
 from splitsecond.wire.tool_calls import ToolCalls
 
-DIALECTS = (anthropic, cohere, gemini, ollama, openai)
+DIALECTS = (anthropic, cohere, gemini, ollama, openai, responses)
 CALLS = (
     CalledTool("c1", "weather", '{"city":"Genève"}'),
     CalledTool("c2", "now"),

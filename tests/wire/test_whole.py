@@ -1,19 +1,19 @@
-"""Answers asked for whole: a request that says so in each dialect, and a decoder that reads what comes, in any split."""
+"""Answers asked for whole: a request that says so in each dialect, and a decoder that reads them in any split."""
 
 import json
 from types import ModuleType
 from typing import Any
 
 import pytest
+from tests.wire.conformance import check_decoder
 
 from splitsecond.events import Done, Event, Finish, Token, Usage
 from splitsecond.service import Call
-from splitsecond.wire import anthropic, cohere, gemini, ollama, openai
+from splitsecond.wire import anthropic, cohere, gemini, ollama, openai, responses
 from splitsecond.wire.dialect import Answer, CalledTool, Decoder, Quirks
 from splitsecond.wire.finish_reasons import openai_reason
-from tests.wire.conformance import check_decoder
 
-DIALECTS = (anthropic, cohere, gemini, ollama, openai)
+DIALECTS = (anthropic, cohere, gemini, ollama, openai, responses)
 WHOLE = Quirks(stream_whole=False)
 BODY = {"messages": [{"role": "user", "content": "Hello"}]}
 ANSWER = Answer(text="Yes “you” 😀", reasoning="Hm", calls=(CalledTool("c1", "now", '{"a":1}'),), finish="tool_calls")

@@ -23,7 +23,7 @@ from splitsecond.transport.exchange import Origin, Request
 from splitsecond.upstream.alarms import Alarms
 from splitsecond.upstream.attempt import Attempt, Observer
 from splitsecond.upstream.spec import TargetSpec, api_key, secrets
-from splitsecond.wire import anthropic, cohere, gemini, ollama, openai
+from splitsecond.wire import anthropic, cohere, gemini, ollama, openai, responses
 from splitsecond.wire.dialect import Decoder, Encoded, Quirks
 
 
@@ -43,6 +43,7 @@ DIALECTS: Mapping[str, Dialect] = {
     "gemini": gemini,
     "ollama": ollama,
     "cohere": cohere,
+    "responses": responses,
 }
 
 

@@ -28,7 +28,7 @@ class UsageShape(Struct, gc=False):
 
 
 class Block(Struct, gc=False):
-    """A block of content, whole or as it begins. `id`, `name`, `input` are a tool call's, `data` is a hidden thought."""
+    """A block of content, whole or as it begins. `id`, `name`, `input`: a tool call's. `data`: a hidden thought."""
 
     type: str = ""
     text: str | None = None

@@ -20,6 +20,7 @@ from splitsecond.service import Operation
 from splitsecond.wire.dialect import Decoder
 from splitsecond.wire.lenient import mended
 from splitsecond.wire.openai.embeddings import EmbeddingsDecoder
+from splitsecond.wire.openai.logprobs import has_logprobs, token_logprobs
 from splitsecond.wire.openai.shapes import Choice, Chunk, Delta, Function, Part
 from splitsecond.wire.openai.tally import UsageTally, timings_of, usage_times
 from splitsecond.wire.openai.template import Template
@@ -177,12 +178,14 @@ class OpenAIDecoder(StreamDecoder):
             if choice.usage is not None:
                 counted = self._tally.take(choice.usage, at, index) or counted
             so_far = None if counted is None else counted.output_tokens
+            logprobs = token_logprobs(choice.logprobs)
             for kind, text, tool in _pieces(choice, fresh, self._calls):
                 if self._tokens == 0:
                     self._running_count = so_far is not None and self._json is None
                 self._tokens += 1
                 self._closed_by_usage = False
-                out.append(Token(at, text, kind, index, so_far if self._running_count else None, tool))
+                out.append(Token(at, text, kind, index, so_far if self._running_count else None, tool, logprobs))
+                logprobs = None  # they stand once, on the first of the chunk's tokens
             reason = choice.finish_reason
             if reason == "error":
                 self._report(at, out, Said("finish_reason is error"), data)
@@ -269,6 +272,8 @@ def _only_text(choice: Choice) -> str | None:
     """The text of a choice that holds some and nothing else."""
     delta = choice.delta
     if delta is None or choice.finish_reason is not None or choice.usage is not None:
+        return None
+    if has_logprobs(choice.logprobs):
         return None
     if delta.reasoning_content is not None or delta.reasoning is not None or delta.refusal is not None:
         return None

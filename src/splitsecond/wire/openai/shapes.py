@@ -6,7 +6,7 @@ serves chat and completions, streamed and whole: a choice then holds a `delta`, 
 
 from typing import Annotated, Any
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Raw, Struct
 
 Count = Annotated[int, Meta(ge=0, lt=1 << 53)]
 
@@ -107,6 +107,7 @@ class Choice(Struct, gc=False):
     message: Delta | None = None
     finish_reason: str | None = None
     usage: UsageShape | None = None
+    logprobs: Raw = Raw()
 
 
 class GroqExtra(Struct, gc=False):

@@ -1,0 +1,213 @@
+"""The server role: requests read, and answers that our own decoder and OpenAI's own types read back the same."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from openai.types.responses import Response, ResponseStreamEvent
+from pydantic import TypeAdapter
+from tests.wire.conformance import check_decoder
+
+from splitsecond.errors import CallerFault
+from splitsecond.events import Broken, Done, Event, Finish, Quiet, Token, TokenKind, ToolPart, Usage
+from splitsecond.service import Call
+from splitsecond.wire import responses
+from splitsecond.wire.dialect import Answer, CalledTool, Quirks
+from splitsecond.wire.responses import StreamWriter
+
+TEXT = st.text(st.characters(codec="utf-8"), min_size=1)
+KINDS: tuple[TokenKind, ...] = ("text", "reasoning", "refusal")
+USAGE = Usage(1, 9, 5, 2, 3, 1)
+
+
+def decoded(data: bytes) -> list[Event]:
+    decoder = responses.decoder("chat")
+    return [*decoder.feed(data, 1), *decoder.close(1)]
+
+
+def loud(data: bytes) -> list[Event]:
+    return [event for event in decoded(data) if not isinstance(event, Quiet)]
+
+
+def writer() -> StreamWriter:
+    return StreamWriter("chat", 'a "model"', id="resp_1", created=1)
+
+
+def fields_of(data: bytes) -> list[dict[str, Any]]:
+    lines = [line.removeprefix(b"data: ") for line in data.splitlines() if line.startswith(b"data: ")]
+    return [json.loads(line) for line in lines]
+
+
+def everything() -> bytes:
+    write = writer()
+    return b"".join(
+        [
+            write.opening(),
+            write.token("Hm", "reasoning"),
+            write.token('He said "hi"\n'),
+            write.token(" 😀\0"),
+            write.token("But no.", "refusal"),
+            write.tool_call("f", "c1"),
+            write.token('{"a":', "tool"),
+            write.token("1}", "tool"),
+            write.tool_call("g", "c2"),
+            write.token("data:image/webp;base64,iVBO", "image"),
+            write.finish("length"),
+            write.usage(USAGE),
+            write.done(),
+        ]
+    )
+
+
+def test_a_streamed_answer_reads_back() -> None:
+    assert loud(everything()) == [
+        Token(1, "Hm", "reasoning"),
+        Token(1, 'He said "hi"\n'),
+        Token(1, " 😀\0"),
+        Token(1, "But no.", "refusal"),
+        Token(1, "f", "tool", tool=ToolPart(0, "c1", "f")),
+        Token(1, '{"a":', "tool", tool=ToolPart(0)),
+        Token(1, "1}", "tool", tool=ToolPart(0)),
+        Token(1, "g", "tool", tool=ToolPart(1, "c2", "g")),
+        Token(1, "data:image/webp;base64,iVBO", "image"),
+        Finish(1, "max_output_tokens"),
+        USAGE,
+        Done(1, True),
+    ]
+
+
+def test_each_event_is_one_that_openais_library_knows_and_has_its_number() -> None:
+    found = fields_of(everything())
+    known: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
+    for number, fields in enumerate(found):
+        read = known.validate_python(fields, strict=True)
+        assert (read.type, read.sequence_number) == (fields["type"], number)
+        assert not read.model_extra, read.type
+    names = [fields["type"].removeprefix("response.") for fields in found]
+    item, part, summary = "output_item", "content_part", "reasoning_summary_part"
+    assert names[:15] == [
+        "created",
+        "in_progress",
+        *(f"{item}.added", f"{summary}.added", "reasoning_summary_text.delta"),
+        *("reasoning_summary_text.done", f"{summary}.done", f"{item}.done"),
+        *(f"{item}.added", f"{part}.added", "output_text.delta", "output_text.delta"),
+        *("output_text.done", f"{part}.done", f"{item}.done"),
+    ]
+    assert names[-1] == "incomplete"
+
+
+def test_the_end_holds_all_of_the_answer() -> None:
+    last = fields_of(everything())[-1]["response"]
+    assert [item["type"] for item in last["output"]] == [
+        "reasoning",
+        "message",
+        "message",
+        "function_call",
+        "function_call",
+        "image_generation_call",
+    ]
+    assert last["output"][1]["content"][0]["text"] == 'He said "hi"\n 😀\0'
+    assert last["output"][3]["arguments"] == '{"a":1}'
+    assert {item["status"] for item in last["output"]} == {"completed"}
+    assert last["incomplete_details"] == {"reason": "max_output_tokens"}
+    assert last["usage"]["total_tokens"] == 14
+
+
+def test_a_written_stream_may_be_split_cut_and_broken_anywhere() -> None:
+    events = [part + b"\n\n" for part in everything().split(b"\n\n")[:-1]]
+    check_decoder(lambda: responses.decoder("chat"), events, whole=True)
+
+
+@given(st.lists(st.tuples(TEXT, st.sampled_from(KINDS))))
+def test_any_tokens_read_back(parts: list[tuple[str, TokenKind]]) -> None:
+    write = writer()
+    data = b"".join(write.token(text, kind) for text, kind in parts) + write.finish("stop") + write.done()
+    tokens: list[Event] = [Token(1, text, kind) for text, kind in parts]
+    assert loud(data) == [*tokens, Finish(1, "completed"), Done(1, True)]
+
+
+def test_an_error_inside_a_stream() -> None:
+    write = writer()
+    data = write.opening() + write.error("broken", "server_error")
+    end = decoded(data)[-1]
+    assert isinstance(end, Broken)
+    assert end.fault.message.endswith("broken")
+    known: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
+    assert known.validate_python(fields_of(data)[-1]).code == "server_error"
+
+
+def test_a_whole_answer_reads_back() -> None:
+    answer = Answer(
+        reasoning="Hm", text="Yes", refusal="No", calls=(CalledTool("c1", "f", '{"a":1}'),), finish="length"
+    )
+    data = responses.whole("chat", "m", [answer], USAGE, id="resp_1", created=1)
+    assert loud(data) == [
+        Token(1, "Hm", "reasoning"),
+        Token(1, "Yes"),
+        Token(1, "No", "refusal"),
+        Token(1, "f", "tool", tool=ToolPart(0, "c1", "f")),
+        Token(1, '{"a":1}', "tool", tool=ToolPart(0)),
+        Finish(1, "max_output_tokens"),
+        USAGE,
+        Done(1, False),
+    ]
+    read = Response.model_validate(json.loads(data), strict=True)
+    assert (read.output_text, read.status) == ("Yes", "incomplete")
+
+
+def test_an_error_body_is_read_as_what_it_says() -> None:
+    body = responses.error_body(404, "no such model", "not_found_error")
+    assert responses.fault_from_response(404, {}, body).message == "HTTP 404: no such model"
+
+
+def body(**fields: Any) -> bytes:
+    return json.dumps({"model": "m", "input": "Hi", **fields}).encode()
+
+
+def test_a_request() -> None:
+    items = [
+        {"role": "user", "content": [{"type": "input_text", "text": "What is"}, {"type": "input_image"}]},
+        {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c", "output": "this?"},
+        {"type": "function_call_output", "call_id": "d", "output": [{"type": "input_text", "text": "That?"}]},
+    ]
+    request = responses.parse_request(
+        "chat", body(input=items, instructions="Be brief.", stream=True, max_output_tokens=7, include=[])
+    )
+    assert (request.operation, request.model, request.stream, request.max_tokens) == ("chat", "m", True, 7)
+    assert (request.include_usage, request.n) == (True, 1)
+    assert request.prompt_text == "Be brief.\nWhat is\nthis?\nThat?"
+    assert bytes(request.fields["include"]) == b"[]"
+    assert responses.parse_request("chat", body()).prompt_text == "Hi"
+
+
+def test_what_we_encode_can_be_parsed() -> None:
+    asked = {"messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}]}
+    request = responses.parse_request("chat", responses.encode(Call(id="c", body=asked), "m", Quirks()).body)
+    assert (request.model, request.stream, request.prompt_text) == ("m", True, "Be brief.\nHi")
+
+
+@pytest.mark.parametrize(
+    ("raw", "words"),
+    [
+        (b"", "truncated"),
+        (b"[]", "Expected `object`"),
+        (b'{"a":' * 100_000, "recursion"),
+        (b'{"model":"m"}', "`input`"),
+        (body(model=None), r"\$.model"),
+        (body(input=7), r"\$.input"),
+        (body(max_output_tokens=0), r"\$.max_output_tokens"),
+    ],
+)
+def test_what_is_wrong_is_named(raw: bytes, words: str) -> None:
+    with pytest.raises(CallerFault, match=words) as caught:
+        responses.parse_request("chat", raw)
+    assert (caught.value.kind, caught.value.status) == ("bad_request", 400)
+
+
+@given(st.binary())
+def test_any_bytes_that_are_no_request_are_the_callers_fault(raw: bytes) -> None:
+    with pytest.raises(CallerFault):
+        responses.parse_request("chat", raw)

@@ -1,0 +1,72 @@
+"""Log-probabilities: read from what vLLM and llama.cpp sent, and taken out of it again."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from splitsecond.events import Done, Event, Token
+from splitsecond.wire import openai
+from splitsecond.wire.openai.logprobs import without_logprobs
+
+TRANSCRIPTS = Path(__file__).parent / "transcripts"
+RECORDED = ["vllm-logprobs.http", "xllamacpp-logprobs.http"]
+
+
+def recorded(name: str) -> bytes:
+    return (TRANSCRIPTS / name).read_bytes().split(b"\r\n\r\n", 1)[1]
+
+
+def events_of(body: bytes) -> list[Event]:
+    decoder = openai.decoder("chat")
+    return [*decoder.feed(body, 1), *decoder.close(2)]
+
+
+def stripped(events: list[Event]) -> list[Event]:
+    return [msgspec.structs.replace(e, logprobs=None) if isinstance(e, Token) else e for e in events]
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_recorded_answers_have_one_for_each_token(name: str) -> None:
+    events = events_of(recorded(name))
+    tokens = [event for event in events if isinstance(event, Token)]
+    assert isinstance(events[-1], Done)
+    assert tokens
+    assert all(token.logprobs and all(-50 < each <= 0 for each in token.logprobs) for token in tokens)
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_taken_out_nothing_else_is_different(name: str) -> None:
+    body = recorded(name)
+    clean = without_logprobs(body)
+    assert b'"logprob"' not in clean
+    assert b'"token"' not in clean
+    assert events_of(clean) == stripped(events_of(body))
+    assert clean.count(b"\n\n") == body.count(b"\n\n")
+    assert without_logprobs(clean) == clean
+
+
+def test_a_whole_answer_and_a_completion() -> None:
+    body = (
+        b'{"x":1,"choices":[{"index":0,"text":"a b","logprobs":{"token_logprobs":[null,-1.5]},"finish_reason":"stop"}]}'
+    )
+    (token,) = [event for event in events_of(body) if isinstance(event, Token)]
+    assert token.logprobs == (-1.5,)
+    assert msgspec.json.decode(without_logprobs(body)) == {
+        "x": 1,
+        "choices": [{"index": 0, "text": "a b", "logprobs": None, "finish_reason": "stop"}],
+    }
+
+
+@pytest.mark.parametrize(
+    "odd", [b"null", b"[]", b'"much"', b'{"content":[{"logprob":"x"}]}', b"{}", b'{"content":null}']
+)
+def test_what_is_no_log_probability_loses_no_answer(odd: bytes) -> None:
+    body = b'data: {"choices":[{"index":0,"delta":{"content":"hi"},"logprobs":%s,"finish_reason":"stop"}]}\n\n' % odd
+    events = events_of(body)
+    assert [event.logprobs for event in events if isinstance(event, Token)] == [None]
+    assert isinstance(events[-1], Done)
+
+
+def test_bytes_that_are_no_json_stay_as_they_are() -> None:
+    assert without_logprobs(b'data: {"logprobs"\n\n') == b'data: {"logprobs"\n\n'
