@@ -48,6 +48,9 @@ class Call(Struct, frozen=True, kw_only=True):
     `start_ns` when the call came in; both monotonic, 0 where there is none. `deadline_ns` is absolute; None: no
     deadline.
 
+    `token_due_ns`: until when whoever asks waits for the first token; it keeps that itself, so this only tells why an
+    attempt was given up. None: it did not say.
+
     `stream`: the client wants the answer as a stream (a target may stream it to us either way). `watched`: whoever asks
     reads both the events of the reply and its bytes. `client`: whose call it is, so that what one client asked is never
     shown to another. `hints`: what the client said beside the request, by the names that policies know
@@ -60,6 +63,7 @@ class Call(Struct, frozen=True, kw_only=True):
     due_ns: int = 0
     start_ns: int = 0
     deadline_ns: int | None = None
+    token_due_ns: int | None = None
     stream: bool = True
     watched: bool = False
     client: str = ""

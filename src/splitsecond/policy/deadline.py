@@ -52,7 +52,10 @@ class Deadline:
             call = msgspec.structs.replace(call, deadline_ns=earliest_ns)
         if self._ttft_ns is None:
             return await self._service(call)
-        scope = asyncio.timeout_at((now_ns + self._ttft_ns) / clock.NS_PER_S)
+        due_ns = now_ns + self._ttft_ns
+        if call.token_due_ns is None or due_ns < call.token_due_ns:
+            call = msgspec.structs.replace(call, token_due_ns=due_ns)
+        scope = asyncio.timeout_at(due_ns / clock.NS_PER_S)
         try:
             async with scope:
                 return await self._service(call)

@@ -19,7 +19,8 @@ input is paid twice), and where `b` shares what makes `a` slow: name another pro
 A first token that is late because the prompt is long is hedged like any other.
 
 A failure of `a` before `b` was asked is raised at once: a fast failure is mostly one that `b` would share or that
-`fallback` handles, and it must not eat the budget for slowness. After `b` was asked, it is for `b` to answer.
+`fallback` handles, and it must not eat the budget for slowness. After `b` was asked, it is for `b` to answer. Where `a`
+is not asked at all because it is down (`standing`), `b` is asked in its place, which costs nothing more.
 
 Where it stands. Inside `fallback` and `deadline`. Around `limit`, so that waiting in our own queue counts as slow; and
 around `retry`, so that waiting for another try does.
@@ -29,10 +30,11 @@ import asyncio
 import math
 
 from splitsecond import clock
-from splitsecond.errors import TimedOut
+from splitsecond.errors import Fault, TimedOut
 from splitsecond.policy.budget import Budget
 from splitsecond.policy.contest import Contest
 from splitsecond.policy.latency import Latencies
+from splitsecond.policy.remedy import ejected
 from splitsecond.policy.settings import share, written
 from splitsecond.service import Call, Reply, Service
 
@@ -65,11 +67,11 @@ class Hedge:
         self._budget.deposit()
         delay_ns = self._delay_ns()
         async with Contest(call) as contest:
-            first = contest.enter(self._timed)
-            if delay_ns is not None:
-                await asyncio.wait([first], timeout=delay_ns / clock.NS_PER_S)
-                if not first.done() and self._budget.withdraw():
-                    contest.enter(self._second)
+            opening = _Opening(self._timed)
+            first = contest.enter(opening)
+            await asyncio.wait([first], timeout=None if delay_ns is None else delay_ns / clock.NS_PER_S)
+            if opening.ejected or (not first.done() and self._budget.withdraw()):
+                contest.enter(self._second)
         return contest.reply()
 
     def _delay_ns(self) -> int | None:
@@ -90,3 +92,18 @@ class Hedge:
         if not reply.empty:
             self._latencies.add(clock.now_ns() - began_ns)
         return reply
+
+
+class _Opening:
+    """The first branch, for one call; `ejected` says whether it was not asked, because it is down."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self.ejected = False
+
+    async def __call__(self, call: Call) -> Reply:
+        try:
+            return await self._service(call)
+        except Fault as fault:
+            self.ejected = ejected(fault)
+            raise

@@ -47,12 +47,21 @@ def remedy(fault: Fault) -> Remedy:
 
 
 def retry_after_ns(fault: Fault) -> int:
-    """How long we are asked to wait before we ask again; of several causes the longest. 0: nobody said."""
+    """How long we are asked to wait before we ask again; of several causes the longest. 0: nobody said.
+
+    Until when a target stays down is no reason to keep off the others.
+    """
     if isinstance(fault, AllFailed):
-        return max(map(retry_after_ns, fault.causes))
+        asked = [cause for cause in fault.causes if not ejected(cause)] or fault.causes
+        return max(map(retry_after_ns, asked))
     if isinstance(fault, ProviderFault | Overloaded):
         return fault.retry_after_ns or 0
     return 0
+
+
+def ejected(fault: Fault) -> bool:
+    """Whether nothing was sent, because whoever was to be asked is down."""
+    return all(map(ejected, fault.causes)) if isinstance(fault, AllFailed) else fault.kind == "ejected"
 
 
 def all_failed(faults: Iterable[Fault]) -> AllFailed:
