@@ -35,7 +35,10 @@ def check_url(url: str) -> None:
 
 
 class Database:
-    """One log's database, open. Connections commit each statement by themselves; `begin` starts a transaction."""
+    """One log's database, open. Connections commit each statement by themselves; `begin` starts a transaction.
+
+    What writing can raise: `hopeless` where it is the record's fault, `failures` for all else.
+    """
 
     def __init__(self, url: URL) -> None:
         self.where = _where(url)
@@ -49,6 +52,15 @@ class Database:
             self.begin = "BEGIN"
             options = {"connect_args": {"connect_timeout": CONNECT_S}, "paramstyle": "format"}
         self._engine = create_engine(url, isolation_level="AUTOCOMMIT", poolclass=NullPool, **options)
+        self.dialect = self._engine.dialect
+        driver = self.dialect.loaded_dbapi
+        self.hopeless: tuple[type[Exception], ...] = (
+            driver.DataError,
+            driver.IntegrityError,
+            OverflowError,
+            ValueError,
+        )
+        self.failures: tuple[type[Exception], ...] = (SQLAlchemyError, driver.Error, CallerFault)
         if self._file:
             event.listen(self._engine, "connect", _tune)
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Row
 
-from splitsecond.errors import EXCERPT_BYTES, excerpt
+from splitsecond.errors import excerpt
 from splitsecond.store.served import Served
 from splitsecond.timing.observation import FaultRecord, Observation
 
@@ -29,50 +29,55 @@ def rows(served: Served, wall_us: int) -> Rows:
     """The rows of `served`. `wall_us`: what to add to monotonic microseconds to have wall-clock ones."""
     start = served.start_ns
     came_us = start // 1000 + wall_us
-    client = _line(served.client)
-    tokens = _NO_TOKENS
+    route, client, target = _lines(served.route, served.client, served.target)
+    answer = _NO_TOKENS
     attempts = []
     for o in served.attempts:
-        row = _attempt(o, came_us, start, client, served.call)
-        attempts.append(row)
+        tokens = (
+            o.input_tokens,
+            o.cached_tokens,
+            o.cache_write_tokens,
+            o.output_tokens,
+            o.reasoning_tokens,
+            o.token_source,
+        )
         if o.role == "winner":
-            tokens = _tokens(o)
+            answer = tokens
+        attempts.append(_attempt(o, (came_us, served.call, o.id, client), start, tokens))
     first_token = served.first_token_ns
     call = (
         came_us,
         served.call,
-        _line(served.route),
+        route,
         client,
         served.operation,
         served.stream,
         served.status,
         served.cache,
-        _line(served.target),
+        target,
         served.outcome,
         served.fault,
         None if first_token is None else first_token - start,
         served.end_ns - start,
         len(attempts),
-        *tokens,
+        *answer,
     )
     return Rows(call, attempts)
 
 
-def _attempt(o: Observation, came_us: int, start: int, client: str, call: str) -> tuple[Any, ...]:
+def _attempt(o: Observation, key: tuple[Any, ...], start: int, tokens: tuple[Any, ...]) -> tuple[Any, ...]:
     fault = o.fault
+    target, finish_reason = _lines(o.target, o.finish_reason)
     first_token = o.first_token_ns
     return (
-        came_us,
-        call,
-        o.id,
-        client,
-        _line(o.target),
+        *key,
+        target,
         o.role,
         o.outcome,
         o.streamed,
         *(("", "", "", "", 0) if fault is None else _fault(fault)),
         o.status,
-        _line(o.finish_reason),
+        finish_reason,
         o.dns_ns,
         o.tcp_ns,
         o.tls_ns,
@@ -86,30 +91,22 @@ def _attempt(o: Observation, came_us: int, start: int, client: str, call: str) -
         None if o.last_token_ns is None else o.last_token_ns - start,
         o.end_ns - start,
         None if first_token is None else o.first_event_tokens,
-        *_tokens(o),
+        *tokens,
         o.lag_max_ns,
         o.kernel_time,
     )
 
 
-def _tokens(o: Observation) -> tuple[Any, ...]:
-    return (
-        o.input_tokens,
-        o.cached_tokens,
-        o.cache_write_tokens,
-        o.output_tokens,
-        o.reasoning_tokens,
-        o.token_source,
-    )
-
-
 def _fault(fault: FaultRecord) -> tuple[str, str, str, str, int]:
-    return fault.type, fault.kind, fault.phase, _line(fault.message, EXCERPT_BYTES), fault.status
+    return fault.type, fault.kind, fault.phase, excerpt(fault.message), fault.status
 
 
-def _line(text: str, most: int = NAME_LENGTH) -> str:
-    """As one line that every database takes: PostgreSQL refuses NUL, both refuse half a surrogate pair."""
-    return text if len(text) <= most and text.isprintable() else excerpt(text)[:most]
+def _lines(*names: str) -> tuple[str, ...]:
+    """Each as a short line that every database takes: PostgreSQL refuses NUL, both refuse half a surrogate pair."""
+    together = "".join(names)  # one look instead of several
+    if len(together) <= NAME_LENGTH and together.isprintable():
+        return names
+    return tuple(excerpt(name)[:NAME_LENGTH] for name in names)
 
 
 def observation(row: Row[Any]) -> Observation:

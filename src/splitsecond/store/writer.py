@@ -21,10 +21,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Table, delete, insert, select
-from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
+from sqlalchemy.engine.interfaces import DBAPICursor
 
 from splitsecond import clock
-from splitsecond.errors import CallerFault
 from splitsecond.store.database import Database
 from splitsecond.store.rows import Rows, rows
 from splitsecond.store.served import Served
@@ -47,8 +46,6 @@ _IDLE_S = 60.0
 _AT_ONCE = (32, 8, 1)
 """Rows of one statement. Few sizes, so that the database keeps each prepared."""
 _US_PER_DAY = 86_400_000_000
-_Hopeless = (DataError, IntegrityError, OverflowError, ValueError)
-"""It is the record's fault; all else is the database's."""
 
 
 def complain(words: str) -> None:
@@ -71,7 +68,8 @@ class Writer:
         self._database = database
         self._keep_us = round(keep_days * _US_PER_DAY)
         self._say = say
-        self._said_ns = -SAY_NS
+        self._said_ns: int | None = None
+        self._told = False  # that something is wrong, and not yet that it is well again
         self._most = queue
         self._queue: deque[Served] = deque()
         self._pending: deque[Rows] = deque()
@@ -146,10 +144,10 @@ class Writer:
                 self._write_batch(connection)
             if self._sweeping:
                 self._sweep(connection)
-        except _Hopeless:
+        except self._database.hopeless:
             self._disconnect()
             return self._write_good_ones()
-        except (SQLAlchemyError, CallerFault) as error:
+        except self._database.failures as error:
             self._failed(error)
             return False
         self._recovered()
@@ -157,14 +155,16 @@ class Writer:
 
     def _write_batch(self, connection: Connection, *, alone: bool = False) -> None:
         """What is pending and, unless `alone`, what is queued. Rows stay pending until all are in the database."""
-        connection.exec_driver_sql(self._database.begin)
+        cursor = connection.connection.cursor()  # the driver's own: SQLAlchemy's way costs more than the insert
+        cursor.execute(self._database.begin)
         waiting = list(self._pending)
         for i in range(0, len(waiting), _AT_ONCE[0]):
-            self._insert(connection, waiting[i : i + _AT_ONCE[0]])
+            self._insert(cursor, waiting[i : i + _AT_ONCE[0]])
         wall_us = _wall_us()
         while self._queue and not alone and len(self._pending) < len(waiting) + BATCH:
-            self._insert(connection, self._next_rows(wall_us))
-        connection.exec_driver_sql("COMMIT")
+            self._insert(cursor, self._next_rows(wall_us))
+        cursor.execute("COMMIT")
+        cursor.close()
         self.written += len(self._pending)
         self._pending.clear()
 
@@ -174,21 +174,21 @@ class Writer:
         self._pending.extend(made)
         return made
 
-    def _insert(self, connection: Connection, records: Sequence[Rows]) -> None:
-        self._insert_rows(connection, CALLS, [record.call for record in records])
-        self._insert_rows(connection, ATTEMPTS, [row for record in records for row in record.attempts])
+    def _insert(self, cursor: DBAPICursor, records: Sequence[Rows]) -> None:
+        self._insert_rows(cursor, CALLS, [record.call for record in records])
+        self._insert_rows(cursor, ATTEMPTS, [row for record in records for row in record.attempts])
 
-    def _insert_rows(self, connection: Connection, table: Table, given: Sequence[tuple[Any, ...]]) -> None:
+    def _insert_rows(self, cursor: DBAPICursor, table: Table, given: Sequence[tuple[Any, ...]]) -> None:
         for chunk in _chunks(given):
             values = tuple(itertools.chain.from_iterable(chunk))
-            connection.exec_driver_sql(self._statement(connection, table, len(chunk)), values)
+            cursor.execute(self._statement(table, len(chunk)), values)
 
-    def _statement(self, connection: Connection, table: Table, count: int) -> str:
+    def _statement(self, table: Table, count: int) -> str:
         """The database's own words for inserting `count` rows, kept: composing them costs more than the insert."""
         statement = self._inserts.get((table.name, count))
         if statement is None:
             names = [column.name for column in table.columns if not column.primary_key]
-            one = str(insert(table).compile(dialect=connection.dialect, column_keys=names))
+            one = str(insert(table).compile(dialect=self._database.dialect, column_keys=names))
             head, _, values = one.partition(" VALUES ")
             statement = self._inserts[table.name, count] = f"{head} VALUES {', '.join([values] * count)}"
         return statement
@@ -203,14 +203,14 @@ class Writer:
             self._pending.extend(part)
             try:
                 self._write_batch(self._connected(), alone=True)
-            except _Hopeless as error:
+            except self._database.hopeless as error:
                 self._disconnect()
                 self._pending.clear()
                 if len(part) == 1:
                     self._lost(1, f"a record cannot be written: {self._database.said(error)}")
                 else:
                     parts += [part[len(part) // 2 :], part[: len(part) // 2]]
-            except (SQLAlchemyError, CallerFault) as error:
+            except self._database.failures as error:
                 self._pending.extend(itertools.chain.from_iterable(reversed(parts)))
                 self._failed(error)
                 return False
@@ -230,7 +230,7 @@ class Writer:
     def _disconnect(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
-            with contextlib.suppress(SQLAlchemyError):  # it is given up, whatever it says to that
+            with contextlib.suppress(*self._database.failures):  # it is given up, whatever it says to that
                 connection.invalidate()
                 connection.close()
 
@@ -244,9 +244,10 @@ class Writer:
         self._keep()
 
     def _recovered(self) -> None:
-        if self._pause:
-            self._pause = 0
-            self._tell(f"the log {self._database.where} is written again; {self.dropped} records were lost so far")
+        self._pause = 0
+        if self._told:
+            self._told = False
+            self._say(f"the log {self._database.where} is written again; {self.dropped} records were lost so far")
 
     def _keep(self) -> None:
         """Makes rows of what is queued, which are smaller; beyond the bound the oldest are dropped."""
@@ -267,8 +268,9 @@ class Writer:
     def _tell(self, words: str) -> None:
         """Says it, but not more than once a minute."""
         moment = clock.now_ns()
-        if moment - self._said_ns >= SAY_NS:
+        if self._said_ns is None or moment - self._said_ns >= SAY_NS:
             self._said_ns = moment
+            self._told = True
             self._say(words)
 
     @property
