@@ -35,7 +35,8 @@ class Token(Struct, frozen=True, gc=False):
     after the other; for "audio" the base64 data; for "image" a URL, mostly one that holds the data), `index` the choice
     it belongs to. `tokens_so_far` is the provider's own running count of output tokens, from dialects and servers that
     send usage with each chunk; else None. `tool` says of a tool call which one it is; None: of no call that a client
-    could answer (code for the provider's own interpreter).
+    could answer (code for the provider's own interpreter). `logprobs`: the natural log-probabilities of the tokens in
+    it, where they were asked for and the dialect's decoder reads them.
     """
 
     at: int
@@ -44,6 +45,7 @@ class Token(Struct, frozen=True, gc=False):
     index: int = 0
     tokens_so_far: int | None = None
     tool: ToolPart | None = None
+    logprobs: tuple[float, ...] | None = None
 
     @property
     def arguments(self) -> str:

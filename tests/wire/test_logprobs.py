@@ -4,6 +4,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests.wire.test_transcripts import parse
 
 from splitsecond.events import Done, Event, Token
 from splitsecond.wire import openai
@@ -14,7 +15,7 @@ RECORDED = ["vllm-logprobs.http", "xllamacpp-logprobs.http"]
 
 
 def recorded(name: str) -> bytes:
-    return (TRANSCRIPTS / name).read_bytes().split(b"\r\n\r\n", 1)[1]
+    return b"".join(parse((TRANSCRIPTS / name).read_bytes())[2])
 
 
 def events_of(body: bytes) -> list[Event]:
