@@ -94,7 +94,8 @@ class Target:
             **{name.lower(): value for name, value in spec.headers.items()},
         }
         self._headers.pop(_REQUEST_ID, None)
-        self._plain_headers = tuple(self._headers.items())
+        self._headers_with: dict[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]] = {}
+        """With those that a dialect adds, of which it has one or two sets."""
 
     def __repr__(self) -> str:
         return f'"{self._spec.name}"'
@@ -130,9 +131,10 @@ class Target:
             raw=self._raw,
             watched=call.watched,
         )
-        headers = self._plain_headers
-        if encoded.headers:
+        headers = self._headers_with.get(encoded.headers)
+        if headers is None:
             headers = tuple({**self._headers, **dict(encoded.headers)}.items())
+            self._headers_with[encoded.headers] = headers
         path = self._path + encoded.path
         if self._query:
             path += ("&" if "?" in encoded.path else "?") + self._query

@@ -15,6 +15,7 @@ from splitsecond.wire.dialect import STREAM_HEADERS, WHOLE_HEADERS, Encoded, Qui
 
 _PATHS: dict[Operation, str] = {"chat": "/chat/completions", "completions": "/completions"}
 _MAX_TOKENS = ("max_tokens", "max_completion_tokens")
+_USAGE = msgspec.Raw(b'{"include_usage":true}')
 _NO_LIMIT = (None, msgspec.Raw(b"null"))
 
 
@@ -31,8 +32,8 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
     streamed = fields["stream"] = quirks.streamed(call)
     options = fields.pop("stream_options", None)
     if quirks.stream_options and streamed:
-        fields["stream_options"] = {**_options(options), "include_usage": True}
-    if call.operation == "chat":
+        fields["stream_options"] = _USAGE if options is None else {**_options(options), "include_usage": True}
+    if call.operation == "chat" and not fields.keys().isdisjoint(_MAX_TOKENS):
         asked = [fields.pop(name, None) for name in (quirks.max_tokens_field, *_MAX_TOKENS)]
         limits = [limit for limit in asked if limit not in _NO_LIMIT]
         if limits:
