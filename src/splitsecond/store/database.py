@@ -15,7 +15,7 @@ from sqlalchemy.exc import ArgumentError, OperationalError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
 from splitsecond.errors import CallerFault, excerpt
-from splitsecond.store.tables import prepare
+from splitsecond.store import tables
 
 BUSY_S = 2.0
 """How long a write waits for another process that writes; theirs take milliseconds."""
@@ -69,7 +69,7 @@ class Database:
         """Opens the log at `url` and makes its tables where there are none. Raises `CallerFault` where that fails."""
         database = cls(_parsed(url))
         try:
-            database._prepare()
+            database.prepare()
         except SQLAlchemyError as error:
             said = database.said(error)
             foreign = "not a database" in said or "malformed" in said
@@ -89,16 +89,13 @@ class Database:
         """The file was removed or replaced: what is open would be written where nobody finds it."""
         return bool(self._file) and _inode(self._file) != self._inode
 
-    def reopen(self) -> None:
-        """After `gone`: makes the log anew. Raises `SQLAlchemyError` or `CallerFault`."""
-        self._prepare()
-
     def said(self, error: Exception) -> str:
         """What the driver said, in one line, without the password."""
         text = excerpt(str(getattr(error, "orig", None) or error))
         return text.replace(self._password, "***") if self._password else text
 
-    def _prepare(self) -> None:
+    def prepare(self) -> None:
+        """Makes the tables where there are none. Raises `SQLAlchemyError`, or `CallerFault` where they are not ours."""
         with self.connect() as connection:
             if self._file:
                 _write_ahead(connection)
@@ -106,7 +103,7 @@ class Database:
             else:
                 connection.exec_driver_sql("BEGIN")
                 connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
-            prepare(connection, self.where, shared=not self._file)
+            tables.prepare(connection, self.where, shared=not self._file)
             connection.exec_driver_sql("COMMIT")
         if self._file:
             self._inode = _inode(self._file)

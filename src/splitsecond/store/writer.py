@@ -156,15 +156,15 @@ class Writer:
     def _write_batch(self, connection: Connection, *, alone: bool = False) -> None:
         """What is pending and, unless `alone`, what is queued. Rows stay pending until all are in the database."""
         cursor = connection.connection.cursor()  # the driver's own: SQLAlchemy's way costs more than the insert
-        cursor.execute(self._database.begin)
-        waiting = list(self._pending)
-        for i in range(0, len(waiting), _AT_ONCE[0]):
-            self._insert(cursor, waiting[i : i + _AT_ONCE[0]])
-        wall_us = _wall_us()
-        while self._queue and not alone and len(self._pending) < len(waiting) + BATCH:
-            self._insert(cursor, self._next_rows(wall_us))
-        cursor.execute("COMMIT")
-        cursor.close()
+        with contextlib.closing(cursor):  # left open, it would keep the lock of a transaction that failed
+            cursor.execute(self._database.begin)
+            waiting = list(self._pending)
+            for i in range(0, len(waiting), _AT_ONCE[0]):
+                self._insert(cursor, waiting[i : i + _AT_ONCE[0]])
+            wall_us = _wall_us()
+            while self._queue and not alone and len(self._pending) < len(waiting) + BATCH:
+                self._insert(cursor, self._next_rows(wall_us))
+            cursor.execute("COMMIT")
         self.written += len(self._pending)
         self._pending.clear()
 
@@ -217,13 +217,12 @@ class Writer:
         return True
 
     def _connected(self) -> Connection:
-        if self._database.gone:
-            if self._connection is not None:
-                self._disconnect()
-                self.errors += 1
-                self._tell(f"log {self._database.where}: the file was removed; a new one is made")
-            self._database.reopen()
+        if self._connection is not None and self._database.gone:
+            self._disconnect()
+            self.errors += 1
+            self._tell(f"log {self._database.where}: the file was removed; a new one is made")
         if self._connection is None:
+            self._database.prepare()
             self._connection = self._database.connect()
         return self._connection
 
