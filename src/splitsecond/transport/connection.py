@@ -30,6 +30,9 @@ from splitsecond.transport.watching import Watching
 READ_BYTES = 64 * 1024
 """Most bytes for one read. A merged read carries its last packet's time, so more would only blur it."""
 
+RTT_LASTS_NS = NS_PER_S // 2
+"""The kernel's round-trip time is an average over many packets: it is not asked for anew with each request."""
+
 _unpack_stamp = STAMP.unpack
 _NOTHING = memoryview(b"")
 _TIMEOUT = re.compile(r"(?:^|[,;\s])timeout\s*=\s*(\d{1,6})", re.IGNORECASE)
@@ -67,6 +70,8 @@ class Connection:
         "_loop",
         "_paused",
         "_recvmsg_into",
+        "_rtt_ns",
+        "_rtt_until_ns",
         "_sock",
         "_tls",
         "_unsent",
@@ -104,7 +109,8 @@ class Connection:
         self._look = look.poll
         self._answer: Answer | None = None
         self._head_told = False
-        self._last_at = 0
+        self._last_at = self._rtt_until_ns = 0
+        self._rtt_ns: int | None = None
         self._unsent = _NOTHING
         self._write_error: OSError | None = None
         self._writing = self._paused = self._closed = False
@@ -137,7 +143,10 @@ class Connection:
     # For the exchange.
 
     def rtt_ns(self) -> int | None:
-        return rtt_ns(self._sock)
+        if self._last_at >= self._rtt_until_ns:
+            self._rtt_until_ns = self._last_at + RTT_LASTS_NS
+            self._rtt_ns = rtt_ns(self._sock)
+        return self._rtt_ns
 
     def pause(self) -> None:
         if not self._paused and not self._closed:
