@@ -1,0 +1,158 @@
+"""A log that cannot be opened says why and what to do, before anything is served."""
+
+import contextlib
+import importlib.util
+import sqlite3
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sqlalchemy import Connection
+
+from splitsecond.errors import CallerFault
+from splitsecond.store import tables
+from splitsecond.store.database import Database, check_url
+from splitsecond.store.log import Log
+
+
+@pytest.mark.parametrize(
+    ("url", "said", "hint"),
+    [
+        ("splitsecond.db", "the log's URL is not one", "sqlite:///splitsecond.db"),
+        ("", "the log's URL is not one", "sqlite:///splitsecond.db"),
+        ("postgresql://host:port/x", "the log's URL is not one", "sqlite:///splitsecond.db"),
+        ("mysql://host/log", "cannot be kept in 'mysql'", "postgresql://USER@HOST/DATABASE"),
+        ("sqlite://", "must name a file", "Three slashes"),
+        ("sqlite:///:memory:", "must name a file", "Three slashes"),
+        ("sqlite://folder/log.db", "must name a file", "Three slashes"),
+        ("sqlite:///log.db?mode=ro", "must name a file", "Three slashes"),
+        ("sqlite:////tmp", "the log's file /tmp is a folder", "Name a file in it"),
+        ("sqlite:////no/such/log.db", "there is no folder /no/such", "Make it"),
+        ("postgresql://host", "names no database", "postgresql://USER@HOST/DATABASE"),
+    ],
+)
+def test_a_url_that_is_wrong(url: str, said: str, hint: str) -> None:
+    with pytest.raises(CallerFault, match=said) as caught:
+        check_url(url)
+    assert hint in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "url", ["sqlite:///log.db", "sqlite+pysqlite:////tmp/log.db", "postgres://host/log", "postgresql://u:p@h:1/log"]
+)
+def test_a_url_that_is_right_opens_nothing(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    check_url(url)
+    assert list(tmp_path.iterdir()) == []
+
+
+@given(st.text(max_size=60), st.sampled_from(["", "sqlite:///", "sqlite://", "postgresql://", "mysql+x://"]))
+def test_any_url_is_right_or_a_fault(text: str, scheme: str) -> None:
+    with contextlib.suppress(CallerFault):
+        check_url(scheme + text)
+
+
+def test_a_missing_driver_is_named_with_the_extra_that_brings_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(CallerFault, match="needs its driver") as caught:
+        check_url("postgresql://host/log")
+    assert caught.value.hint == "pip install 'splitsecond[postgres]'"
+
+
+def test_a_server_that_is_not_there_is_named_without_the_password() -> None:
+    with pytest.raises(CallerFault) as caught:
+        Log.open("postgresql://me:hunter2secret@127.0.0.1:1/log")
+    assert caught.value.kind == "log_unavailable"
+    assert "cannot open the log log at 127.0.0.1:1: " in str(caught.value)
+    assert "hunter2secret" not in str(caught.value)
+
+
+def test_a_file_that_is_no_database(tmp_path: Path) -> None:
+    (tmp_path / "log.db").write_bytes(b"these are notes of mine, and they are to stay\n" * 100)
+    with pytest.raises(CallerFault, match="file is not a database") as caught:
+        Log.open(f"sqlite:///{tmp_path}/log.db")
+    assert caught.value.kind == "not_a_log"
+    assert (tmp_path / "log.db").read_bytes().startswith(b"these are notes")
+
+
+def test_a_log_that_was_damaged(tmp_path: Path) -> None:
+    Log.open(f"sqlite:///{tmp_path}/log.db").close()
+    data = bytearray((tmp_path / "log.db").read_bytes())
+    data[100:4096] = b"\xff" * 3996  # its table of tables
+    (tmp_path / "log.db").write_bytes(data)
+    with pytest.raises(CallerFault, match="malformed") as caught:
+        Log.open(f"sqlite:///{tmp_path}/log.db")
+    assert caught.value.kind == "not_a_log"
+
+
+def test_a_database_of_something_else_is_left_alone(tmp_path: Path) -> None:
+    connection = sqlite3.connect(tmp_path / "theirs.db")
+    connection.execute("CREATE TABLE invoices (a)")
+    with pytest.raises(CallerFault, match="holds something else: there is a table 'invoices'"):
+        Log.open(f"sqlite:///{tmp_path}/theirs.db")
+    assert connection.execute("SELECT name FROM sqlite_master").fetchall() == [("invoices",)]
+    connection.close()
+
+
+def stamped(path: Path, version: object) -> str:
+    Log.open(f"sqlite:///{path}/log.db").close()
+    connection = sqlite3.connect(path / "log.db")
+    connection.execute("UPDATE splitsecond_log SET version = ?", (version,))
+    connection.commit()
+    connection.close()
+    return f"sqlite:///{path}/log.db"
+
+
+@pytest.mark.parametrize("version", [2, 99])
+def test_a_log_of_a_newer_version_is_refused(tmp_path: Path, version: int) -> None:
+    with pytest.raises(CallerFault, match=f"its tables are version {version}, this one knows 1") as caught:
+        Log.open(stamped(tmp_path, version))
+    assert caught.value.kind == "newer_log"
+
+
+def test_an_older_log_is_brought_up_step_by_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    url = stamped(tmp_path, 1)
+
+    def add_a_column(connection: Connection) -> None:
+        connection.exec_driver_sql("ALTER TABLE calls ADD COLUMN region TEXT NOT NULL DEFAULT ''")
+
+    def add_another(connection: Connection) -> None:
+        connection.exec_driver_sql("UPDATE calls SET region = 'eu'")  # needs the step before
+
+    monkeypatch.setattr(tables, "VERSION", 3)
+    monkeypatch.setattr(tables, "MIGRATIONS", {1: add_a_column, 2: add_another})
+    for _ in range(2):  # the second time there is nothing to do
+        Log.open(url).close()
+    connection = sqlite3.connect(tmp_path / "log.db")
+    assert connection.execute("SELECT version FROM splitsecond_log").fetchall() == [(3,)]
+    connection.close()
+
+
+def test_a_step_that_fails_leaves_the_log_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    url = stamped(tmp_path, 1)
+
+    def half_a_step(connection: Connection) -> None:
+        connection.exec_driver_sql("ALTER TABLE calls ADD COLUMN region TEXT")
+        connection.exec_driver_sql("UPDATE absent SET region = 'eu'")
+
+    monkeypatch.setattr(tables, "VERSION", 2)
+    monkeypatch.setattr(tables, "MIGRATIONS", {1: half_a_step})
+    with pytest.raises(CallerFault, match="no such table: absent"):
+        Log.open(url)
+    connection = sqlite3.connect(tmp_path / "log.db")
+    assert connection.execute("SELECT version FROM splitsecond_log").fetchall() == [(1,)]
+    assert "region" not in [row[1] for row in connection.execute("PRAGMA table_info(calls)")]
+    connection.close()
+
+
+def test_a_file_is_tuned_and_the_latest_attempts_are_found_by_an_index(tmp_path: Path) -> None:
+    database = Database.open(f"sqlite:///{tmp_path}/log.db")
+    with database.connect() as connection:
+        assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
+        assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 1
+        plan = connection.exec_driver_sql(
+            "EXPLAIN QUERY PLAN"
+            " SELECT * FROM attempts WHERE target = 'a' AND came_us >= 5 ORDER BY came_us DESC LIMIT 9"
+        ).all()
+    assert [row[3] for row in plan] == ["SEARCH attempts USING INDEX attempts_by_target (target=? AND came_us>?)"]

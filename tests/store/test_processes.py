@@ -1,0 +1,77 @@
+"""Several workers write one file; one of them may be killed at any moment."""
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+from splitsecond.store.log import Log
+
+LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
+ROOT = Path(__file__).parents[2]
+WORKER = """
+import sys
+from splitsecond.store.log import Log
+from tests.store.records import answered
+
+url, first, last = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+log = Log.open(url)
+for i in range(first, last):
+    log.put(answered(i))
+    if i % 50 == 49:
+        log._writer._thread.join(0.01)  # traffic comes over time, so that the workers' batches meet
+log.close()
+print(log.written, log.dropped, log.errors)
+"""
+ENDLESS = """
+import itertools, sys
+from splitsecond.store.log import Log
+from tests.store.records import answered
+
+log = Log.open(sys.argv[1])
+for i in itertools.count():
+    log.put(answered(i))
+    if i % 100 == 99:
+        log._writer._thread.join(0.01)
+        print(log.written, flush=True)
+"""
+
+
+def worker(program: str, *arguments: str) -> "subprocess.Popen[str]":
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.Popen(
+        [sys.executable, "-c", program, *arguments], stdout=subprocess.PIPE, text=True, env=environment, cwd=ROOT
+    )
+
+
+def test_several_processes_lose_nothing(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/log.db"  # there is none yet: each of them makes it, or finds it made
+    running = [worker(WORKER, url, str(600 * i), str(600 * (i + 1))) for i in range(4)]
+    for process in running:
+        out, _ = process.communicate(timeout=60)
+        assert out.split() == ["600", "0", "0"]
+    with Log.open(url) as log:
+        found = {served.call: [o.id for o in served.attempts] for _, served in log.calls(LONG_AGO)}
+    assert found == {f"req-{n}": [f"req-{n}.1"] for n in range(4 * 600)}
+
+
+def test_a_log_whose_writer_was_killed_is_whole(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/log.db"
+    process = worker(ENDLESS, url)
+    assert process.stdout is not None
+    written = 0
+    while written < 500:
+        written = int(process.stdout.readline())
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    process.stdout.close()
+    with Log.open(url) as log:
+        found = [served.call for _, served in log.calls(LONG_AGO)]
+    assert len(found) >= written
+    assert found == [f"req-{n}" for n in range(len(found))]
+    connection = sqlite3.connect(tmp_path / "log.db")
+    assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    connection.close()
