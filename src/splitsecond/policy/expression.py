@@ -227,17 +227,25 @@ def build(expression: Expression, target: Callable[[str], Service], standing: St
             service = services[part.name]
             return service if standing is None else standing.guard(part.name, service, others | {part.name})
         form = POLICIES[part.policy]
-        names = [targets(branch) for branch in part.branches]
         if form.alternatives:
-            reached = form.reaches(names, known, **dict(part.settings)) if form.reaches else targets(part)
-            given = others | frozenset(reached)
+            given = others | _reached(part, known)
         else:
             given = others if len(part.parts) == 1 else frozenset[str]()
-        live = {"standing": known, "names": names} if form.live else {}
+        live = {"standing": known, "names": list(map(targets, part.branches))} if form.live else {}
         named = {name: made(branch, given) for name, branch in part.named}
         return form.make(*(made(branch, given) for branch in part.branches), **named, **dict(part.settings), **live)
 
     return made(expression, frozenset())
+
+
+def _reached(part: Expression, standing: Standing) -> frozenset[str]:
+    """The targets of `part` that a call may go to."""
+    if isinstance(part, TargetName):
+        return frozenset({part.name})
+    form = POLICIES[part.policy]
+    if form.reaches is not None:
+        return frozenset(form.reaches(list(map(targets, part.branches)), standing, **dict(part.settings)))
+    return frozenset[str]().union(*(_reached(branch, standing) for branch in part.parts))
 
 
 def targets(expression: Expression) -> list[str]:

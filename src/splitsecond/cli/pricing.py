@@ -1,0 +1,164 @@
+"""What a benchmark will cost, what it has cost so far, and where to stop: `--price`, `--price-per-hour`, `--max-cost`.
+
+A price comes from the option that names the target, else from the catalogue and the public list, else from the option
+that names none: so an endpoint of one's own can have one, and a contract of one's own wins.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from splitsecond import clock
+from splitsecond.analysis.cost import cost_usd, usd
+from splitsecond.analysis.wording import ENGINE, SIMULATED, counted_as, listed
+from splitsecond.catalog.price import Price
+from splitsecond.catalog.prices import prices
+from splitsecond.cli.asking import wrong
+from splitsecond.errors import CallerFault, Fault
+from splitsecond.load.plan import Plan
+from splitsecond.load.workload import Workload
+from splitsecond.policy.expression import parse
+from splitsecond.policy.expression import targets as targets_of
+from splitsecond.timing.observation import Observation
+
+RATES = ("input_usd", "output_usd", "cached_usd", "cache_write_usd")
+CHARACTERS_PER_TOKEN = 4
+"""Of a prompt from a file, before anyone has counted its tokens."""
+
+
+class CostReached(Fault):
+    """The run has cost what it was allowed to: neither the caller's doing nor the provider's."""
+
+
+class Allowance(msgspec.Struct, frozen=True, kw_only=True):
+    """The prices of a run's targets, and what it may cost (None: whatever it costs)."""
+
+    prices: dict[str, Price] = {}
+    most_usd: float | None = None
+
+
+class Meter:
+    """Counts the money while a run goes on."""
+
+    def __init__(self, allowance: Allowance) -> None:
+        self._allowance = allowance
+        self._prompts: dict[str, int] = {}
+        self._stopped = False
+        self.spent_usd = 0.0
+
+    def add(self, o: Observation) -> None:
+        """One attempt has ended. Raises `CostReached` once, when the run has cost more than allowed."""
+        price = self._allowance.prices.get(o.target)
+        if price is None or not price.by_token:
+            return
+        if o.input_tokens is not None:
+            self._prompts[o.target] = o.input_tokens
+        cost = cost_usd(o, price)
+        if cost is None:
+            cost = price.cost_usd(input_tokens=self._prompts.get(o.target, 0), output_tokens=o.output_tokens or 0)
+        self.spent_usd += cost
+        most = self._allowance.most_usd
+        if most is not None and self.spent_usd > most and not self._stopped:
+            self._stopped = True
+            raise CostReached(
+                f"the run was stopped: it had cost {usd(self.spent_usd)}, allowed were {usd(most)}; "
+                "what was measured is reported",
+                kind="cost_reached",
+                phase="queue",
+                hint="Allow more with --max-cost, or ask for less with -n, -c or --output-tokens.",
+            )
+
+
+def find_prices(targets: Iterable[str], per_token: Sequence[str], per_hour: Sequence[str]) -> dict[str, Price]:
+    """The prices of the targets that have one. `per_token` and `per_hour` are the options as they were written.
+
+    Raises `CallerFault` for an option that makes no sense, or names no target of this run.
+    """
+    wanted = list(targets)
+    given = _given(wanted, per_token, per_hour)
+    others = given.pop("", None)
+    found = {target: price for target, price in prices(wanted, given).items() if price is not None}
+    return found | ({target: others for target in wanted if target not in found} if others else {})
+
+
+def _given(targets: Sequence[str], per_token: Sequence[str], per_hour: Sequence[str]) -> dict[str, Price]:
+    today = clock.wall_time().date().isoformat()
+    found: dict[str, Price] = {}
+    for option, texts in (("--price", per_token), ("--price-per-hour", per_hour)):
+        for text in texts:
+            target, _, figures = text.rpartition("=")
+            if target and target not in targets:
+                raise wrong(option, text, f"one of this run's targets before the =: {listed(targets)}")
+            before = found.get(target, Price(as_of=today, source="the command line"))
+            if option == "--price":
+                rates = _figures(option, text, figures, 2, len(RATES))
+                found[target] = msgspec.structs.replace(before, **dict(zip(RATES, rates, strict=False)))
+            else:
+                found[target] = msgspec.structs.replace(before, per_hour_usd=_figures(option, text, figures, 1, 1)[0])
+    return found
+
+
+def _figures(option: str, text: str, figures: str, least: int, most: int) -> list[float]:
+    try:
+        found = [float(figure) for figure in figures.split(",")]
+    except ValueError:
+        found = []
+    if not (least <= len(found) <= most and all(0 <= figure < 1e9 for figure in found)):
+        expected = (
+            "US dollars an hour, such as 2.69" if most == 1 else "INPUT,OUTPUT[,CACHED[,CACHE WRITE]] in US dollars"
+        )
+        raise wrong(option, text, f"{expected}; for one target TARGET=…")
+    return found
+
+
+def estimate_usd(plan: Plan, workload: Workload, *, input_tokens: int, prices: Mapping[str, Price]) -> float:
+    """About the most that the plan will cost by the token, warm-ups included: as if every answer had its full length.
+
+    A policy is taken to send each call to all of its targets.
+    """
+    if not workload.synthetic:
+        sizes = [len(msgspec.json.encode(prompt["messages"])) for prompt in workload.prompts]
+        input_tokens = sum(sizes) // len(sizes) // CHARACTERS_PER_TOKEN
+    output_tokens = workload.output_tokens or 0
+    each = {
+        name: price.cost_usd(input_tokens=input_tokens, output_tokens=output_tokens)
+        for name, price in prices.items()
+        if price.by_token
+    }
+    return sum(
+        (condition.requests + condition.warmups)
+        * sum(each.get(name, 0.0) for name in _called(condition.target, prices))
+        for condition in plan.conditions
+    )
+
+
+def announce(plan: Plan, workload: Workload, allowance: Allowance, targets: Iterable[str], *, input_tokens: int) -> str:
+    """What to say of money before the run starts; "" where it costs nothing.
+
+    Raises `CallerFault` where the plan would cost more than allowed, or where that cannot be told.
+    """
+    most = allowance.most_usd
+    if most is not None:
+        unknown = [t for t in targets if t not in allowance.prices and not t.startswith((SIMULATED, ENGINE))]
+        if unknown:
+            raise CallerFault(
+                f"--max-cost cannot be kept: the price of {listed(unknown)} is not known",
+                kind="no_price",
+                hint=f"Give it with --price {unknown[0]}=INPUT,OUTPUT in US dollars for a million tokens; 0,0 is free.",
+            )
+    about = estimate_usd(plan, workload, input_tokens=input_tokens, prices=allowance.prices)
+    if most is not None and about > most:
+        raise CallerFault(
+            f"this run may cost {usd(about)}, allowed are {usd(most)}",
+            kind="too_dear",
+            hint="Allow more with --max-cost, or ask for less with -n, -c or --output-tokens.",
+        )
+    if not about:
+        return ""
+    requests = sum(condition.requests + condition.warmups for condition in plan.conditions)
+    return f"This run costs about {usd(about)} at most, for {counted_as(requests, 'request', 'requests')}."
+
+
+def _called(target: str, prices: Mapping[str, Price]) -> list[str]:
+    """The target, or where it is a policy, those in it."""
+    return [target] if target in prices or "(" not in target else targets_of(parse(target))

@@ -1,0 +1,108 @@
+"""`near`: nothing leaves its region."""
+
+import pytest
+from tests.policy.branches import a_call, play
+from tests.policy.traffic import shares, steady, traffic
+
+from splitsecond.errors import CallerFault
+from splitsecond.policy.expression import build, parse
+from splitsecond.policy.facts import Facts
+from splitsecond.policy.standing import Standing
+from splitsecond.service import Call
+from splitsecond.testing.fake_service import FakeService, Script
+
+WHERE = {"paris": "eu-west", "rome": "eu-south", "bern": "eu", "texas": "us-south", "odd": "europe", "lost": ""}
+FACTS = {f"{name}/x": Facts(region=region) for name, region in WHERE.items()}
+ALL = ", ".join(f'"{name}"' for name in FACTS)
+
+
+def hinted(region: str) -> Call:
+    return Call(id="c", body={}, hints={"region": region})
+
+
+def asked(policy: str, region: str = "") -> set[str]:
+    """The targets that some calls went to. `region` is the client's hint."""
+    fakes: dict[str, FakeService] = {}
+
+    def target(name: str) -> FakeService:
+        fakes[name] = FakeService(script=lambda call: Script(ttft=0.01), target=name)
+        return fakes[name]
+
+    async def main() -> None:
+        service = build(parse(policy), target, Standing(FACTS))
+        for number in range(60):
+            async with await service(hinted(region) if region else a_call(number)) as reply:
+                await reply.finished()
+
+    play(main)
+    return {name for name, fake in fakes.items() if fake.calls}
+
+
+@pytest.mark.parametrize(
+    ("region", "expected"),
+    [
+        ("eu", {"paris/x", "rome/x", "bern/x"}),
+        ("eu-west", {"paris/x"}),
+        ("us", {"texas/x"}),
+        ("europe", {"odd/x"}),
+    ],
+)
+def test_only_what_is_in_the_region_is_asked(region: str, expected: set[str]) -> None:
+    assert asked(f'near({ALL}, region="{region}")') == expected
+
+
+def test_a_policy_is_inside_if_all_of_it_is() -> None:
+    assert asked('near(race("paris/x", "texas/x"), race("paris/x", "rome/x"), region="eu")') == {"paris/x", "rome/x"}
+    assert asked('near(fallback("bern/x", "lost/x"), "rome/x", region="eu")') == {"rome/x"}
+
+
+def test_a_client_may_narrow_it_and_not_widen_it() -> None:
+    assert asked(f'near({ALL}, region="eu")', "eu-south") == {"rome/x"}
+    for elsewhere in ("us", "us-south", "europe", "e", "eu-"):
+        with pytest.raises(CallerFault, match="no branch is in the region") as refused:
+            asked(f'near({ALL}, region="eu")', elsewhere)
+        assert refused.value.hint == "There are: eu, eu-south, eu-west."
+
+
+def test_the_wider_region_changes_nothing() -> None:
+    assert asked(f'near({ALL}, region="eu-west")', "eu-west") == {"paris/x"}
+    with pytest.raises(CallerFault):
+        asked(f'near({ALL}, region="eu-west")', "us")
+
+
+@pytest.mark.parametrize(
+    ("policy", "hint"),
+    [
+        ('near("paris/x", "texas/x", region="asia")', "There are: eu-west, us-south."),
+        ('near("lost/x", region="eu")', "No region is known of any of its targets."),
+        ('near("unheard/x", region="eu")', "No region is known of any of its targets."),
+    ],
+)
+def test_no_branch_in_the_region_is_said_when_it_is_made(policy: str, hint: str) -> None:
+    with pytest.raises(CallerFault, match="no branch is in the region") as raised:
+        build(parse(policy), lambda name: FakeService(target=name), Standing(FACTS))
+    assert (raised.value.kind, raised.value.hint) == ("bad_policy", hint)
+
+
+def test_the_nearest_is_asked_mostly() -> None:
+    targets = {"paris/x": steady(0.3), "rome/x": steady(0.1), "texas/x": steady(0.01)}
+    sent = traffic('near("paris/x", "rome/x", "texas/x", region="eu")', targets, seconds=60, facts=FACTS)
+    assert shares(sent, since=20)["rome/x"] > 0.9
+    assert "texas/x" not in shares(sent)
+    assert sent[-1].why.startswith("near: ")
+
+
+def test_what_is_outside_is_no_reason_to_refuse_what_is_inside() -> None:
+    """The guard of a target leaves it out only where another one may stand in for it."""
+    given: dict[str, frozenset[str]] = {}
+
+    class Noting(Standing):
+        def guard(self, target: str, service: object, among: frozenset[str]) -> FakeService:
+            given[target] = among
+            assert isinstance(service, FakeService)
+            return service
+
+    policy = 'fallback(near("paris/x", "rome/x", "texas/x", region="eu"), "bern/x")'
+    build(parse(policy), lambda name: FakeService(target=name), Noting(FACTS))
+    assert given["paris/x"] >= {"paris/x", "rome/x"}
+    assert "texas/x" not in given["paris/x"]
