@@ -47,6 +47,8 @@ routes:
 class Served(Struct):
     """A gateway that answers, and what is behind it. `asked`: headers and bodies that the canned provider got."""
 
+    folder: Path
+
     base_url: str
     process: "subprocess.Popen[bytes]"
     simulated: Running
@@ -102,7 +104,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
             )
             (folder / "splitsecond.yaml").write_text(settings)
             with gateway(folder) as process:
-                yield Served(ready(process), process, simulated, asked)
+                yield Served(folder, ready(process), process, simulated, asked)
         finally:
             canned.shutdown()
             thread.join()
@@ -117,6 +119,7 @@ def gateway(folder: Path, *options: str) -> "subprocess.Popen[bytes]":
         env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
+        bufsize=0,  # so that `select` knows of each line that has come
     )
 
 
@@ -139,3 +142,12 @@ def ready(process: "subprocess.Popen[bytes]") -> str:
     word, url = process.stdout.readline().decode().split()
     assert word == "READY"
     return url
+
+
+def heard(process: "subprocess.Popen[bytes]", words: str = "") -> str:
+    """The next line with `words` that the gateway prints to its operator."""
+    assert process.stderr is not None
+    while select.select([process.stderr], [], [], 30)[0] and (line := process.stderr.readline().decode()):
+        if words in line:
+            return line
+    raise AssertionError(f"the gateway has not said {words!r}")

@@ -34,9 +34,10 @@ TELL_S = 10.0
 STOP_S = DRAIN_S + 10.0
 """How long it may take to end, before it is killed."""
 STEADY_S = 30.0
-"""A worker that has served so long has not died of how it was started."""
-MOST_DEATHS = 5
-"""In a row, none of them after a steady time. Then it would only go on like that."""
+"""After so long a worker's death has nothing to do with that of the one before it."""
+MOST_STILLBORN = 5
+"""In a row, in one seat: workers that die before they answer. Then it would only go on like that. Those that answer and
+die later are replaced for ever, since whatever kills them leaves the others to serve."""
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 5.0
 _LENGTH = 4
@@ -129,30 +130,33 @@ class Supervisor:
 
     async def _keep(self, seat: Seat, listening: socket.socket) -> None:
         """One worker after another in a seat, until the end."""
-        deaths = 0
-        while not self._over.is_set():
+        deaths = stillborn = 0
+        while True:
             began_ns = clock.now_ns()
-            how = await self._one(seat, listening)
+            how, answered = await self._one(seat, listening)
             if self._over.is_set():
                 return
-            steady = clock.now_ns() - began_ns > STEADY_S * clock.NS_PER_S
-            deaths = 1 if steady else deaths + 1
-            if deaths >= MOST_DEATHS:
-                self._failure = WorkersFail(
-                    f"worker {seat.number} {how}; {deaths} of its kind did in a row",
-                    kind="workers_fail",
-                    phase="queue",
-                    hint="Their last words, if any, stand above.",
-                )
-                self._end()
+            deaths = 1 if clock.now_ns() - began_ns > STEADY_S * clock.NS_PER_S else deaths + 1
+            stillborn = 0 if answered else stillborn + 1
+            if stillborn == MOST_STILLBORN:
+                self._give_up(f"worker {seat.number} {how}; {stillborn} in a row died before they answered")
                 return
             say(f"worker {seat.number} {how}; another takes its place.")
+            pause_s = min(_FIRST_PAUSE_S * 2 ** (deaths - 1), _LONGEST_PAUSE_S)
             with contextlib.suppress(TimeoutError):
-                pause_s = min(_FIRST_PAUSE_S * 2 ** (deaths - 1), _LONGEST_PAUSE_S)
                 await asyncio.wait_for(self._over.wait(), pause_s)
+                return
 
-    async def _one(self, seat: Seat, listening: socket.socket) -> str:
-        """One worker from its start to its end, which is told in words. Raises `CallerFault` where none can start."""
+    def _give_up(self, words: str) -> None:
+        hint = "Their last words, if any, stand above."
+        self._failure = WorkersFail(words, kind="workers_fail", phase="queue", hint=hint)
+        self._end()
+
+    async def _one(self, seat: Seat, listening: socket.socket) -> tuple[str, bool]:
+        """One worker from its start to its end: how it ended, in words, and whether it has ever answered.
+
+        Raises `CallerFault` where none can start.
+        """
         worker = await Process.start(seat, listening)
         self._workers[seat.number] = worker
         try:
@@ -163,16 +167,16 @@ class Supervisor:
                 async with asyncio.timeout(START_S):
                     answers = await worker.tell(settings)
             except TimeoutError:
-                return f"did not answer within {START_S:g} s"
+                return f"did not answer within {START_S:g} s", False
             except CallerFault as fault:
                 if seat.number not in self._answered:
                     raise
-                return f"could not start: {fault}"
+                return f"could not start: {fault}", False
             if answers:
                 if settings is not self._settings:  # others came while it started
                     await _told(seat.number, worker, self._settings)
                 self._answers(seat.number)
-            return await worker.ended(self._over)
+            return await worker.ended(self._over), answers
         finally:
             del self._workers[seat.number]
             await worker.stop()

@@ -1,0 +1,230 @@
+"""Settings that change while the gateway runs: what is put in force, what is not, and whom it disturbs."""
+
+import asyncio
+import json
+import os
+import signal
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from http.client import HTTPResponse, IncompleteRead
+from pathlib import Path
+
+import openai
+import pytest
+from msgspec import structs
+from tests.gateway.conftest import KEY, Served, gateway, heard, ready
+from tests.gateway.test_served import ASK
+
+from splitsecond import clock
+from splitsecond.errors import CallerFault
+from splitsecond.gateway.reading import read
+from splitsecond.gateway.reload import Source, Watch, kept
+from splitsecond.gateway.settings import Settings
+
+KEYS = "keys: [{name: web, key: env:WEB_KEY}]\n"
+ROUTE = "providers: {{sim: {{base_url: {url}}}}}\nroutes: {{{name}: {{policy: '\"sim/quick\"'}}}}\n"
+
+
+def written(served: Served, name: str) -> str:
+    """A configuration with the one route `name`."""
+    return KEYS + ROUTE.format(url=served.simulated.base_url, name=name)
+
+
+def replaced(file: Path, text: str) -> None:
+    """As an editor does it: another file in its place."""
+    new = file.with_suffix(".new")
+    new.write_text(text)
+    new.rename(file)
+
+
+def models(url: str, key: str = KEY) -> list[str]:
+    with openai.OpenAI(base_url=url, api_key=key, max_retries=0, timeout=10) as client:
+        return [model.id for model in client.models.list()]
+
+
+def until(true: Callable[[], bool], words: str) -> None:
+    due_ns = clock.now_ns() + 20 * clock.NS_PER_S
+    while not true():
+        assert clock.now_ns() < due_ns, words
+
+
+@pytest.fixture
+def file(tmp_path: Path, served: Served) -> Path:
+    found = tmp_path / "splitsecond.yaml"
+    found.write_text(written(served, "one"))
+    return found
+
+
+def test_a_changed_file_is_put_in_force_and_a_wrong_one_is_not(file: Path, served: Served) -> None:
+    text = written(served, "two")
+    with gateway(file.parent) as process:
+        url = ready(process)
+        assert models(url) == ["one"]
+        replaced(file, text)
+        until(lambda: models(url) == ["two"], "the new route is not served")
+        assert "is in force: 1 route, 1 key" in heard(process)
+
+        replaced(file, text.replace('"sim/quick"', '"sim/quick'))
+        said = heard(process)
+        assert "splitsecond.yaml: routes.two.policy: at character 1" in said
+        assert "What was in force stays in force." in said
+        assert models(url) == ["two"]
+
+        replaced(file, text.replace("WEB_KEY", "SMALL_KEY") + "listen: {port: 1, workers: 3}\n")
+        assert "is in force" in heard(process)
+        assert "listen.workers has changed, which takes a restart" in heard(process)
+        assert models(url, KEY + "-2") == ["two"]
+        with pytest.raises(openai.AuthenticationError):
+            models(url)
+
+
+def test_sighup_has_the_file_read_at_once_and_streams_end_as_they_began(file: Path, served: Served) -> None:
+    with gateway(file.parent) as process:
+        url = ready(process)
+        with openai.OpenAI(base_url=url, api_key=KEY, max_retries=0, timeout=10) as client:
+            stream = iter(client.chat.completions.create(model="one", messages=ASK, stream=True, max_tokens=400))
+            next(stream)
+            file.write_text(KEYS)
+            process.send_signal(signal.SIGHUP)
+            assert "is in force: 0 routes, 1 key" in heard(process)
+            with pytest.raises(openai.NotFoundError):
+                client.chat.completions.create(model="one", messages=ASK)
+            assert sum(bool(chunk.choices[0].delta.content) for chunk in stream) == 400
+
+
+def test_a_key_in_a_file_is_watched_too(tmp_path: Path, served: Served) -> None:
+    canned = served.asked
+    host = next(line for line in (served.folder / "splitsecond.yaml").read_text().splitlines() if "canned:" in line)
+    (tmp_path / "key").write_text("sk-the-first-key")
+    (tmp_path / "splitsecond.yaml").write_text("providers:\n" + host.replace("env:OURS", "file:key"))
+    with gateway(tmp_path) as process:
+        url = ready(process)
+
+        def key() -> str:
+            canned.clear()
+            with openai.OpenAI(base_url=url, api_key="none", max_retries=0, timeout=10) as client:
+                client.chat.completions.create(model="canned/m", messages=ASK)
+            return canned[0][0]["authorization"]
+
+        assert key() == "Bearer sk-the-first-key"
+        (tmp_path / "key").write_text("sk-the-second-key")
+        until(lambda: key() == "Bearer sk-the-second-key", "the new key is not used")
+        (tmp_path / "key").unlink()
+        assert "sk-the" not in heard(process, "cannot read the secret")
+        assert key() == "Bearer sk-the-second-key"
+        (tmp_path / "key").write_text("sk-the-third-key")
+        until(lambda: key() == "Bearer sk-the-third-key", "the file that came back is not read")
+
+
+def test_what_takes_a_restart_stays_as_it_is() -> None:
+    running = read("listen: {port: 8801}\nlog: sqlite:////tmp/a.db", {})
+    wanted = read("listen: {port: 8802, workers: 2, max_body_mib: 1}\nseeds: [runs/*]", {})
+    found, waiting = kept(wanted, running)
+    assert waiting == ["listen.port", "listen.workers", "log", "seeds"]
+    assert (found.listen.port, found.listen.workers, found.listen.max_body_mib) == (8801, 1, 1)
+    assert found.log == running.log
+
+
+def test_keys_cannot_be_taken_away_while_others_can_reach_it() -> None:
+    running = read("listen: {host: 0.0.0.0}\n" + KEYS, {"WEB_KEY": KEY})
+    wanted = read("listen: {host: 127.0.0.1}", {})
+    with pytest.raises(CallerFault, match="without keys"):
+        kept(wanted, running)
+
+
+def test_settings_that_cannot_be_built_change_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "splitsecond.yaml"
+    file.write_text("routes: {}")
+    source = Source(file, {})
+    running = source.load()
+    refused: list[Settings] = []
+
+    async def take(found: Settings) -> None:
+        refused.append(found)
+        raise CallerFault("it cannot be built", kind="bad_policy")
+
+    async def main() -> None:
+        watch = Watch(source, running, take)
+        async with asyncio.TaskGroup() as group:
+            watching = group.create_task(watch.run())
+            file.write_text("routes: {any: {policy: '\"vllm/x\"'}}")
+            while not refused:
+                watch.now()
+                await asyncio.sleep(0)
+            assert watch.running == running
+            watching.cancel()
+
+    asyncio.run(main())
+    assert "it cannot be built. What was in force stays in force." in capsys.readouterr().err
+
+
+def test_the_command_line_goes_on_standing_in_the_place_of_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "splitsecond.yaml"
+    file.write_text("listen: {port: 1, max_body_mib: 2}")
+    source = Source(file, {}, {"port": 8803})
+    running = source.load()
+    assert (running.listen.port, running.listen.max_body_mib) == (8803, 2)
+    file.write_text("listen: {port: 2, max_body_mib: 3}")
+    found, waiting = kept(source.load(), running)
+    assert waiting == []
+    assert found == structs.replace(running, listen=structs.replace(running.listen, max_body_mib=3))
+
+
+def test_a_second_signal_ends_it_at_once(file: Path) -> None:
+    with gateway(file.parent) as process:
+        url = ready(process)
+        with endless(url) as answer:
+            process.send_signal(signal.SIGTERM)
+            until(lambda: refuses(url), "it still takes connections")
+            assert b"data: " in answer.readline() + answer.readline()
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(10) == 0
+            assert b"[DONE]" not in rest(answer)
+
+
+def endless(url: str) -> HTTPResponse:
+    """The answer to a request for more tokens than any test waits for."""
+    body = {"model": "one", "messages": ASK, "stream": True, "max_tokens": 30_000}
+    headers = {"authorization": f"Bearer {KEY}", "content-type": "application/json"}
+    request = urllib.request.Request(f"{url}/chat/completions", json.dumps(body).encode(), headers)
+    answer: HTTPResponse = urllib.request.urlopen(request, timeout=10)
+    return answer
+
+
+def rest(answer: HTTPResponse) -> bytes:
+    """What still came of it before its connection ended."""
+    try:
+        return answer.read()
+    except IncompleteRead as cut:
+        return cut.partial
+    except ConnectionError:
+        return b""
+
+
+def refuses(url: str) -> bool:
+    try:
+        urllib.request.urlopen(f"{url}/models", timeout=5)
+    except urllib.error.HTTPError:
+        return False
+    except OSError:
+        return True
+    return False
+
+
+def test_a_change_of_any_file_is_seen(tmp_path: Path) -> None:
+    file, secret = tmp_path / "splitsecond.yaml", tmp_path / "key"
+    file.write_text("keys: [{name: web, key: 'file:key'}]")
+    secret.write_text(KEY)
+    source = Source(file, {})
+    settings = source.load()
+    seen = {source.stamp(settings)}
+    for change in (
+        lambda: secret.write_text(KEY + "2"),
+        lambda: replaced(secret, KEY + "2"),
+        lambda: os.utime(file, ns=(1, 1)),
+        lambda: secret.unlink(),
+    ):
+        change()
+        seen.add(source.stamp(settings))
+    assert len(seen) == 5
