@@ -22,6 +22,7 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable, Mapping
 from itertools import islice, takewhile
+from operator import itemgetter
 
 from msgspec import Struct
 
@@ -204,7 +205,8 @@ def slope(samples: Iterable[Sample]) -> float:
     with n / 2 pairs instead of all), so that single slow requests do not tilt it. It is believed where the sizes
     differ well, and three pairs in four agree on its sign.
     """
-    known = sorted((s.size, s.value) for s in samples if s.size is not None and not s.censored)
+    known = [(sample.size, sample.value) for sample in samples if sample.size is not None and not sample.censored]
+    known.sort(key=itemgetter(0))  # and by nothing else: pairs must be matched by chance
     half = len(known) // 2
     if half < LEAST_PAIRS:
         return 0.0
