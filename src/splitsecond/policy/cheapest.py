@@ -22,7 +22,6 @@ first target that is well; a `race` costs what all of its targets cost, and is a
 
 from collections.abc import Iterator, Sequence
 from math import inf
-from random import Random
 
 from splitsecond import clock
 from splitsecond.policy.branch import Branch, Choice, ask_in_turn, branches, in_order
@@ -47,14 +46,13 @@ def cheapest(
     ttft: str | None = None,
     standing: Standing | None = None,
     names: Sequence[Sequence[str]] = (),
-    chance: Random | None = None,
 ) -> Service:
     """The service that asks the cheapest of `services` that is quick enough for the use `within`, or for `ttft`."""
     limits_ns = [] if within is None else [USES[use("within", within)] * clock.NS_PER_MS]
     if ttft is not None:
         limits_ns.append(duration("ttft", ttft))
     given = branches(services, names, best=(Race,))
-    return Cheapest(given, within, ttft, min(limits_ns, default=inf), standing or Standing(), chance or Random())
+    return Cheapest(given, within, ttft, min(limits_ns, default=inf), standing or Standing())
 
 
 class Offer:
@@ -82,14 +80,13 @@ class Cheapest:
         ttft: str | None,
         limit_ns: float,
         standing: Standing,
-        chance: Random,
     ) -> None:
         self._branches = among
         self._within = within
         self._ttft = ttft
         self._limit_ns = limit_ns
         self._standing = standing
-        self._speeds = Speeds(standing, by="ttft", at=AT, chance=chance)
+        self._speeds = Speeds(standing, by="ttft", at=AT)
         self._exploring = Exploring()
         self._lately: Glance[list[Offer]] = Glance()
 

@@ -26,7 +26,6 @@ their best.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from random import Random
 
 from splitsecond.policy.branch import Branch, Choice, ask_in_turn, branches, in_order
 from splitsecond.policy.race import Race
@@ -42,22 +41,21 @@ def fastest(
     at: float = 0.5,
     standing: Standing | None = None,
     names: Sequence[Sequence[str]] = (),
-    chance: Random | None = None,
 ) -> Service:
-    """The service that asks the fastest of `services`. `names`: of the targets in each. `chance`: for tests."""
+    """The service that asks the fastest of `services`. `names`: of the targets in each."""
     given = branches(services, names, best=(Race, Fastest))
-    return Fastest(given, standing or Standing(), figure("by", by), quantile("at", at), chance or Random())
+    return Fastest(given, standing or Standing(), figure("by", by), quantile("at", at))
 
 
 class Fastest:
     """See `fastest`. Other policies that choose by speed among some of their branches use `choices`."""
 
-    def __init__(self, among: Sequence[Branch], standing: Standing, by: str, at: float, chance: Random) -> None:
+    def __init__(self, among: Sequence[Branch], standing: Standing, by: str, at: float) -> None:
         self._branches = among
         self._standing = standing
         self._by = by
         self._at = at
-        self._speeds = Speeds(standing, by=by, at=at, chance=chance)
+        self._speeds = Speeds(standing, by=by, at=at)
 
     def __repr__(self) -> str:
         return written("fastest", [branch.service for branch in self._branches], by=self._by, at=self._at)

@@ -19,7 +19,6 @@ Regions are those of the catalogue and the configuration; where none is known th
 """
 
 from collections.abc import Iterable, Sequence
-from random import Random
 
 from splitsecond.errors import CallerFault
 from splitsecond.policy.branch import Branch, ask_in_turn, branches
@@ -35,23 +34,22 @@ def near(
     region: str,
     standing: Standing | None = None,
     names: Sequence[Sequence[str]] = (),
-    chance: Random | None = None,
 ) -> Service:
     """The service that asks those of `services` in `region`. Raises `CallerFault` where there is none."""
-    return Near(branches(services, names), checked("region", region), standing or Standing(), chance or Random())
+    return Near(branches(services, names), checked("region", region), standing or Standing())
 
 
 class Near:
     """See `near`."""
 
-    def __init__(self, among: Sequence[Branch], region: str, standing: Standing, chance: Random) -> None:
+    def __init__(self, among: Sequence[Branch], region: str, standing: Standing) -> None:
         self._branches = among
         self._region = region
         self._standing = standing
         self._inside = self._within(among, region)
         if not self._inside:
             raise _nowhere(region, among, standing, "bad_policy")
-        self._fastest = Fastest(self._inside, standing, "ttft", 0.5, chance)
+        self._fastest = Fastest(self._inside, standing, "ttft", 0.5)
 
     def __repr__(self) -> str:
         return written("near", [branch.service for branch in self._branches], region=self._region)

@@ -13,7 +13,6 @@ nearly equal two are drawn and the one with less under way is taken (Mitzenmache
 
 from collections.abc import Sequence
 from math import inf
-from random import Random
 
 from splitsecond import clock
 from splitsecond.policy.branch import Branch
@@ -50,11 +49,11 @@ class Speeds:
     `at` is the quantile of those times: 0.5 for the usual one, 0.95 for one that is rarely exceeded.
     """
 
-    def __init__(self, standing: Standing, *, by: str, at: float, chance: Random) -> None:
+    def __init__(self, standing: Standing, *, by: str, at: float) -> None:
         self._standing = standing
         self._by = by
         self._at = at
-        self._chance = chance
+        self._chance = standing.chance
         self._exploring = Exploring()
         self._lately: Glance[list[Prospect]] = Glance()
         self._usual: list[float] = []

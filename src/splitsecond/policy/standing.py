@@ -37,7 +37,8 @@ class Standing:
         self, facts: Mapping[str, Facts] | Callable[[str], Facts] | None = None, *, chance: Random | None = None
     ):
         self._facts: Callable[[str], Facts | None] = facts if callable(facts) else (facts or {}).get
-        self._chance = chance or Random()
+        self.chance = chance or Random()
+        """What policies that choose draw by too."""
         self._stands: dict[str, Stand] = {}
         self._keys: dict[str, Key] = {}
 
@@ -92,7 +93,7 @@ class Standing:
     def guard(self, target: str, service: Service, among: frozenset[str]) -> Service:
         """`service`, which is not asked while `target` is down and another of `among` is not."""
         others = tuple(name for name in sorted(among) if name != target)
-        return Guard(service, target, others, self.stand, self._chance)
+        return Guard(service, target, others, self.stand, self.chance)
 
     def stand(self, target: str) -> Stand:
         """How `target` stands."""
@@ -102,7 +103,7 @@ class Standing:
                 self._forget()
             facts = self._facts(target) or Facts()
             key = self._keys.setdefault(facts.account, Key()) if facts.account else Key()
-            stand = self._stands[target] = Stand(target, facts, key, self._chance)
+            stand = self._stands[target] = Stand(target, facts, key, self.chance)
         return stand
 
     def _forget(self) -> None:
