@@ -112,8 +112,9 @@ class Gateway:
                 try:
                     await self._dispatch(visit)
                 except Fault as fault:
-                    self._metrics.refused(visit.status)
-                    await visit.refuse(refusal(fault))
+                    no = refusal(fault)
+                    self._metrics.refused(no.status)
+                    await visit.refuse(no)
         except Left:
             pass
 

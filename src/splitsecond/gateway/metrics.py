@@ -14,15 +14,17 @@ import os
 import resource
 import sys
 from bisect import bisect_left
-from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
 
 from splitsecond.clock import NS_PER_S
 from splitsecond.store.served import Served
+
+K = TypeVar("K")
 
 MOST_TARGETS = 1000
 BUCKETS_S = (0.025, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 60.0)
@@ -63,23 +65,25 @@ class Process(Struct, frozen=True):
 class Counts(Struct):
     """What is counted; keys are the labels. `lost`: attempts that another was faster than, by target."""
 
-    requests: Counter[tuple[str, str, int]] = msgspec.field(default_factory=Counter)
-    attempts: Counter[tuple[str, str, str]] = msgspec.field(default_factory=Counter)
-    lost: Counter[str] = msgspec.field(default_factory=Counter)
-    cached: Counter[tuple[str, str]] = msgspec.field(default_factory=Counter)
-    input_tokens: Counter[str] = msgspec.field(default_factory=Counter)
-    output_tokens: Counter[str] = msgspec.field(default_factory=Counter)
+    requests: dict[tuple[str, str, int], int] = {}
+    attempts: dict[tuple[str, str, str], int] = {}
+    lost: dict[str, int] = {}
+    cached: dict[tuple[str, str], int] = {}
+    input_tokens: dict[str, int] = {}
+    output_tokens: dict[str, int] = {}
     target_ttft: dict[str, Histogram] = {}
     route_ttft: dict[str, Histogram] = {}
 
     def merge(self, other: "Counts") -> None:
         """All of `other` too."""
         for name in ("requests", "attempts", "lost", "cached", "input_tokens", "output_tokens"):
-            getattr(self, name).update(getattr(other, name))
-        for name in ("target_ttft", "route_ttft"):
             mine = getattr(self, name)
+            for label, number in getattr(other, name).items():
+                _count(mine, label, number)
+        for name in ("target_ttft", "route_ttft"):
+            histograms = getattr(self, name)
             for label, histogram in getattr(other, name).items():
-                mine.setdefault(label, Histogram()).merge(histogram)
+                histograms.setdefault(label, Histogram()).merge(histogram)
 
 
 class _File(Struct):
@@ -112,28 +116,28 @@ class Metrics:
         """A call is over."""
         counts = self.counts
         route = "direct" if "/" in record.route else record.route
-        counts.requests[route, record.client, record.status] += 1
+        _count(counts.requests, (route, record.client, record.status))
         if record.cache:
-            counts.cached[route, record.cache] += 1
+            _count(counts.cached, (route, record.cache))
         if record.first_token_ns is not None:
             _histogram(counts.route_ttft, route).add(record.first_token_ns - record.start_ns)
         for attempt in record.attempts:
             target = self._targets.get(attempt.target) or self._known(attempt.target)
             fault = attempt.fault
-            counts.attempts[target, attempt.outcome, "" if fault is None else fault.kind] += 1
+            _count(counts.attempts, (target, attempt.outcome, "" if fault is None else fault.kind))
             if record.target and attempt.role == "loser" and attempt.outcome == "cancelled":
-                counts.lost[target] += 1
+                _count(counts.lost, target)
             if (ttft_ns := attempt.ttft_ns) is not None:
                 _histogram(counts.target_ttft, target).add(ttft_ns)
             if attempt.input_tokens:
-                counts.input_tokens[target] += attempt.input_tokens
+                _count(counts.input_tokens, target, attempt.input_tokens)
             if attempt.output_tokens:
-                counts.output_tokens[target] += attempt.output_tokens
+                _count(counts.output_tokens, target, attempt.output_tokens)
         self._changed()
 
     def refused(self, status: int, client: str = "") -> None:
         """A request was answered that became no call: a wrong key, a wrong path, a limit."""
-        self.counts.requests["", client, status] += 1
+        _count(self.counts.requests, ("", client, status))
         self._changed()
 
     def collected(self) -> tuple[Counts, list[Process]]:
@@ -188,6 +192,10 @@ class Metrics:
             dropped=self._dropped() if self._dropped is not None else 0,
             available=dict(self._available()) if self._available is not None else {},
         )
+
+
+def _count(counter: dict[K, int], label: K, number: int = 1) -> None:
+    counter[label] = counter.get(label, 0) + number
 
 
 def _histogram(histograms: dict[str, Histogram], label: str) -> Histogram:

@@ -13,12 +13,13 @@ from msgspec import Struct
 
 from splitsecond.errors import Phase, ProviderFault, excerpt
 from splitsecond.events import Broken, Done, Event, Token, Usage
+from splitsecond.wire.lenient import mended
 from splitsecond.wire.openai.shapes import UsageShape
 from splitsecond.wire.refusals import HTML_HINT, error_said
 
 MOST_BYTES = 64 * 1024 * 1024
 """2048 vectors, the most that OpenAI gives at once, of 3072 numbers are 33 MB in base64."""
-_VECTOR = re.compile(rb'"embedding"\s*:\s*["\[]')
+_VECTOR = re.compile(rb'"embedding"\s{0,16}:\s{0,16}["\[]')
 _LONGEST_MATCH = 64
 
 
@@ -64,7 +65,7 @@ class EmbeddingsDecoder:
             return out
         body = bytes(self._body)
         try:
-            answer = _decode(body)
+            answer = _read(body)
         except (ValueError, RecursionError) as error:
             kind = "malformed" if body.rstrip().endswith(b"}") else "truncated"
             self._break(at, out, kind, f"the body is not the JSON of an answer: {error}")
@@ -96,3 +97,10 @@ class EmbeddingsDecoder:
         shown = "" if self._begun else excerpt(body)
         fault = ProviderFault(message, kind=kind, phase=phase, status=200, excerpt=shown, hint=hint)
         out.append(Broken(at, fault))
+
+
+def _read(body: bytes) -> _Answer:
+    try:
+        return _decode(body)
+    except ValueError:
+        return _decode(mended(body))  # a vector with NaN in it, for one

@@ -1,0 +1,175 @@
+"""What a key may use: by the minute, by the day, in several workers, and how a client is told."""
+
+import hashlib
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from tests.gateway.visitor import CHAT, visitor
+
+from splitsecond import clock
+from splitsecond.gateway.allowance import DAY_S, Allowance
+from splitsecond.gateway.books import Books
+from splitsecond.gateway.refusal import LimitReached
+from splitsecond.gateway.settings import ClientKey
+from splitsecond.gateway.tally import Tally
+from splitsecond.policy.race import race
+from splitsecond.testing.fake_service import FakeService, Script
+from splitsecond.testing.virtual_time import run_virtual
+from splitsecond.timing.observation import Observation
+
+SECOND = clock.NS_PER_S
+NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
+ATTEMPT = Observation(id="r.1", call="r", target="a/x")
+
+
+def limited(name: str = "web", *, requests: int | None = None, usd: float | None = None) -> ClientKey:
+    return ClientKey(name, b"", ("*",), requests, usd)
+
+
+class Moment:
+    """A clock that is set by hand: seconds since noon, and since the beginning of a minute."""
+
+    def __init__(self) -> None:
+        self.s = 0.0
+
+    def monotonic_ns(self) -> int:
+        return round((6000 + self.s) * SECOND)
+
+    def wall_ns(self) -> int:
+        return round((NOON.timestamp() + self.s) * SECOND)
+
+
+@pytest.fixture
+def moment() -> Moment:
+    return Moment()
+
+
+def admitted(allowance: Allowance, key: ClientKey) -> bool:
+    try:
+        allowance.admit(key)
+    except LimitReached:
+        return False
+    return True
+
+
+def test_no_window_of_a_minute_holds_more_than_the_limit(moment: Moment) -> None:
+    key = limited(requests=30)
+    with clock.using(moment.monotonic_ns, moment.wall_ns):
+        allowance = Allowance([key], lambda attempt: None)
+        times = []
+        for tenth in range(3000):
+            moment.s = tenth / 10
+            if admitted(allowance, key):
+                times.append(moment.s)
+    busiest = max(sum(begin <= time < begin + 60 for time in times) for begin in times)
+    assert busiest <= 31  # the minute before counts as if it had been even
+    assert len(times) >= 0.95 * 5 * 30  # and what is allowed can be had
+
+
+@pytest.mark.parametrize("used_at", [0.0, 10.0, 45.0])
+def test_who_waits_as_long_as_told_is_let_in(moment: Moment, used_at: float) -> None:
+    key = limited(requests=4)
+    with clock.using(moment.monotonic_ns, moment.wall_ns):
+        allowance = Allowance([key], lambda attempt: None)
+        for at in (used_at, used_at + 60, used_at + 90):
+            moment.s = max(at, moment.s)
+            while admitted(allowance, key):
+                pass
+            with pytest.raises(LimitReached) as caught:
+                allowance.admit(key)
+            wait_s = caught.value.retry_after_ns / SECOND
+            before = moment.s
+            moment.s = before + wait_s - 0.01
+            assert not admitted(allowance, key)
+            moment.s = before + wait_s + 0.01
+            assert admitted(allowance, key)
+
+
+def test_headers_say_what_is_left(moment: Moment) -> None:
+    key = limited(requests=3)
+    with clock.using(moment.monotonic_ns, moment.wall_ns):
+        allowance = Allowance([key], lambda attempt: None)
+        said = [dict(allowance.admit(key)) for _ in range(3)]
+        assert [each[b"x-ratelimit-remaining-requests"] for each in said] == [b"2", b"1", b"0"]
+        assert said[0][b"x-ratelimit-limit-requests"] == b"3"
+        with pytest.raises(LimitReached) as caught:
+            allowance.admit(key)
+        assert dict(caught.value.headers)[b"x-ratelimit-remaining-requests"] == b"0"
+        assert allowance.admit(limited("other")) == []
+
+
+def test_money_of_all_workers_of_today(moment: Moment) -> None:
+    key = limited(usd=1.0)
+    with clock.using(moment.monotonic_ns, moment.wall_ns):
+        tally = Tally()
+        one, two = (Allowance([key], lambda attempt: 0.3, tally=tally) for _ in range(2))
+        one.carry_over({"web": 0.2})
+        for worker in (one, two):
+            worker.charge("web", ATTEMPT)
+            worker.charge("nobody", ATTEMPT)
+            assert admitted(worker, key)
+        one.charge("web", ATTEMPT)
+        with pytest.raises(LimitReached, match="1 USD") as caught:
+            two.admit(key)
+        assert caught.value.retry_after_ns == 12 * 3600 * SECOND
+        moment.s = DAY_S / 2 + 1
+        assert admitted(two, key)
+        assert two.spent_usd("web") == 0
+
+
+def test_an_attempt_without_a_known_price_counts_as_nothing(moment: Moment) -> None:
+    key = limited(usd=0.1)
+    with clock.using(moment.monotonic_ns, moment.wall_ns):
+        allowance = Allowance([key], lambda attempt: None)
+        allowance.charge("web", ATTEMPT)
+        assert allowance.spent_usd("web") == 0
+
+
+KEY = "a-key-of-a-client-of-ours"
+
+
+def client_key(*, requests: int | None = None, usd: float | None = None) -> ClientKey:
+    return ClientKey("web", hashlib.sha256(KEY.encode()).digest(), ("*",), requests, usd)
+
+
+def test_a_client_is_told_in_the_words_of_openai() -> None:
+    async def main() -> None:
+        key = client_key(requests=1)
+        allowance = Allowance([key], lambda attempt: None)
+        headers = {"authorization": f"Bearer {KEY}"}
+        service = FakeService(script=lambda call: Script())
+        first = await visitor(service, key, allowance=allowance).asks(CHAT, headers=headers)
+        assert first.status == 200
+        assert first.headers["x-ratelimit-remaining-requests"] == "0"
+        second = await visitor(service, key, allowance=allowance).asks(CHAT, headers=headers)
+        assert second.status == 429
+        assert second.json["error"]["type"] == "rate_limit_error"
+        assert second.json["error"]["code"] == "rate_limit_exceeded"
+        assert int(second.headers["retry-after"]) >= 1
+        assert second.headers["x-ratelimit-limit-requests"] == "1"
+        assert KEY not in str(second.json)
+        assert len(service.calls) == 1
+
+    run_virtual(main())
+
+
+def test_losers_are_paid_for_and_an_empty_purse_is_told() -> None:
+    async def main() -> None:
+        key = client_key(usd=0.5)
+        allowance = Allowance([key], lambda attempt: 0.25 if attempt.outcome == "cancelled" else 0.30)
+        books = Books(charge=allowance.charge)
+
+        def fake(ttft: float) -> FakeService:
+            return FakeService(script=lambda call: Script(ttft=ttft), observer=books.observe)
+
+        headers = {"authorization": f"Bearer {KEY}"}
+        given: dict[str, Any] = {"allowance": allowance, "books": books}
+        assert (await visitor(race(fake(0.1), fake(0.9)), key, **given).asks(CHAT, headers=headers)).status == 200
+        assert allowance.spent_usd("web") == pytest.approx(0.55)
+        refused = await visitor(race(fake(0.1), fake(0.9)), key, **given).asks(CHAT, headers=headers)
+        assert refused.status == 429
+        assert refused.json["error"]["type"] == refused.json["error"]["code"] == "insufficient_quota"
+        assert int(refused.headers["retry-after"]) <= DAY_S
+
+    run_virtual(main())

@@ -1,0 +1,170 @@
+"""One record of each call, whatever becomes of it, with every attempt that was made for it."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from msgspec import Struct
+from tests.gateway.visitor import CHAT, STREAM, Visitor, visitor
+
+from splitsecond.errors import NetworkFault, ProviderFault
+from splitsecond.gateway import books as books_room
+from splitsecond.gateway.books import Books
+from splitsecond.policy.fallback import fallback
+from splitsecond.policy.hedge import hedge
+from splitsecond.policy.limit import limit
+from splitsecond.policy.race import race
+from splitsecond.service import Call, Reply, Service
+from splitsecond.store.served import Served
+from splitsecond.testing.fake_service import FakeService, Script
+from splitsecond.testing.virtual_time import run_virtual
+from splitsecond.timing.observation import Observation
+
+DOWN = ProviderFault("down", kind="http_500", phase="head", status=500)
+CUT = NetworkFault("cut", kind="reset", phase="between tokens")
+
+
+class Case(Struct):
+    """A policy over fakes, and the record that a call of it leaves."""
+
+    policy: Callable[[Any, Any], Service]
+    first: Script
+    second: Script
+    status: int
+    outcome: str
+    fault: str
+    target: str
+    attempts: list[tuple[str, str, str]]  # target, role, outcome
+    leaves_after: float | None = None
+
+
+OK, SLOW = Script(ttft=0.1, tokens=5), Script(ttft=1.0, tokens=5)
+CASES = {
+    "one": Case(lambda a, b: a, OK, OK, 200, "ok", "", "a/x", [("a/x", "winner", "ok")]),
+    "race": Case(
+        race, OK, SLOW, 200, "ok", "", "a/x", [("b/x", "loser", "cancelled"), ("a/x", "winner", "ok")]
+    ),
+    "fallback": Case(
+        fallback, Script(ttft=0.1, fault=DOWN), OK, 200, "ok", "", "b/x",
+        [("a/x", "loser", "failed"), ("a/x", "loser", "failed"), ("b/x", "winner", "ok")],
+    ),
+    "hedge": Case(hedge, OK, SLOW, 200, "ok", "", "a/x", [("a/x", "winner", "ok")]),
+    "refused": Case(
+        lambda a, b: limit(a, concurrency=1), Script(ttft=0.1, fault=DOWN), OK, 502, "failed", "http_500", "",
+        [("a/x", "loser", "failed")],
+    ),
+    "cut": Case(
+        lambda a, b: a, Script(ttft=0.1, fault=CUT, breaks_after=2), OK, 200, "failed", "reset", "a/x",
+        [("a/x", "winner", "failed")],
+    ),
+    "left before": Case(
+        race, SLOW, SLOW, 499, "cancelled", "", "", [("a/x", "loser", "cancelled"), ("b/x", "loser", "cancelled")], 0.5
+    ),
+    "left within": Case(
+        lambda a, b: a, Script(ttft=0.1, tokens=500), OK, 499, "cancelled", "", "a/x",
+        [("a/x", "winner", "cancelled")], 0.5,
+    ),
+}  # fmt: skip
+
+
+class Kept:
+    """Books, and what they have written."""
+
+    def __init__(self) -> None:
+        self.records: list[Served] = []
+        self.books = Books(self.records.append)
+
+    def visitor(self, case: Case) -> Visitor:
+        def fake(name: str, script: Script) -> FakeService:
+            return FakeService(script=lambda call: script, target=name, observer=self.books.observe)
+
+        fakes = [fake("a/x", case.first), fake("b/x", case.second)]
+        return visitor(_Counting(case.policy(*fakes), fakes), books=self.books)
+
+
+class _Counting:
+    """A fake does not say in a call's notes that it was asked; this makes up for it, when the call is over or not."""
+
+    def __init__(self, service: Service, fakes: list[FakeService]) -> None:
+        self._service = service
+        self._fakes = fakes
+
+    async def __call__(self, call: Call) -> Reply:
+        try:
+            return await self._service(call)
+        finally:
+            call.notes.attempts = sum(len(fake.calls) for fake in self._fakes)
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("name", CASES)
+def test_a_call_leaves_one_record(name: str, stream: bool) -> None:
+    case = CASES[name]
+
+    async def main() -> None:
+        kept = Kept()
+        client = kept.visitor(case)
+        if case.leaves_after is not None:
+            asyncio.get_running_loop().call_later(case.leaves_after, client.line.close)
+        await client.asks(STREAM if stream else CHAT)
+        (record,) = kept.records
+        status = 502 if name == "cut" and not stream else case.status
+        assert (record.status, record.outcome, record.fault, record.target) == (
+            status, case.outcome, case.fault, case.target,
+        )  # fmt: skip
+        attempts = [(attempt.target, attempt.role, attempt.outcome) for attempt in record.attempts]
+        assert sorted(attempts) == sorted(case.attempts)
+        assert (record.route, record.operation, record.stream) == ("fast", "chat", stream)
+        assert record.start_ns <= record.end_ns
+        assert (record.first_token_ns is not None) is bool(case.target)
+        assert {attempt.call for attempt in record.attempts} == {record.call}
+
+    run_virtual(main())
+
+
+def observation(call: Call, number: int = 1) -> Observation:
+    return Observation(id=f"{call.id}.{number}", call=call.id, target="a/x")
+
+
+def call(attempts: int) -> Call:
+    made = Call(id=f"req-{attempts}", body={}, client="web")
+    made.notes.attempts = attempts
+    return made
+
+
+def test_an_attempt_that_ends_after_the_call_is_waited_for() -> None:
+    kept = Kept()
+    charged: list[tuple[str, str]] = []
+    kept.books = Books(kept.records.append, charge=lambda client, attempt: charged.append((client, attempt.id)))
+    late = call(2)
+    page = kept.books.open(late, "fast")
+    kept.books.observe(observation(late, 1))
+    page.target = "a/x"
+    kept.books.close(page, 200)
+    assert kept.records == []
+    kept.books.observe(observation(late, 2))
+    (record,) = kept.records
+    assert len(record.attempts) == 2
+    kept.books.observe(observation(late, 3))  # nobody's any more
+    kept.books.flush()
+    assert len(kept.records) == 1
+    assert charged == [("web", "req-2.1"), ("web", "req-2.2")]
+
+
+def test_what_never_comes_is_not_waited_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(books_room, "MOST_WAITING", 2)
+    kept = Kept()
+    for number in range(1, 6):
+        made = call(number)
+        kept.books.close(kept.books.open(made, "fast"), 200)
+    assert [record.call for record in kept.records] == ["req-1", "req-2", "req-3"]
+    kept.books.flush()
+    assert len(kept.records) == 5
+    assert all(record.attempts == () for record in kept.records)
+
+
+def test_a_call_that_a_bug_ended_is_a_server_error() -> None:
+    kept = Kept()
+    kept.books.close(kept.books.open(call(0), "fast"), 0)
+    assert (kept.records[0].status, kept.records[0].outcome) == (500, "failed")

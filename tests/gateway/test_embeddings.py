@@ -1,0 +1,93 @@
+"""Embeddings through the gateway: every policy, bytes unchanged."""
+
+from typing import Any, cast
+
+import pytest
+from tests.gateway.visitor import visitor
+from tests.upstream.scripted_client import ScriptedExchange
+
+from splitsecond.gateway.books import Books
+from splitsecond.policy.expression import POLICIES, build, parse
+from splitsecond.policy.facts import Facts
+from splitsecond.policy.standing import Standing
+from splitsecond.service import Service
+from splitsecond.store.served import Served
+from splitsecond.testing.virtual_time import run_virtual
+from splitsecond.transport.client import Client
+from splitsecond.transport.exchange import Origin, Receiver, Request
+from splitsecond.upstream.spec import TargetSpec
+from splitsecond.upstream.target import connect
+
+ANSWER = b'{"object":"list","data":[{"index":0, "embedding":[0.5, 1.50]}],"usage":{"prompt_tokens":3}, "odd":1}'
+ASK = {"model": "fast", "input": "hello", "stream": True, "dimensions": 2}
+
+
+class Answering:
+    """A transport whose every request is answered at once."""
+
+    def __init__(self, *parts: bytes, status: int = 200) -> None:
+        self.parts = parts
+        self.status = status
+        self.sent: list[Request] = []
+
+    async def send(
+        self, origin: Origin, request: Request, receiver: Receiver, *, connect_deadline_ns: int
+    ) -> ScriptedExchange:
+        self.sent.append(request)
+        exchange = ScriptedExchange(receiver)
+        exchange.head(self.status)
+        for part in self.parts:
+            exchange.body(part)
+        exchange.end()
+        return exchange
+
+
+class Kept:
+    """A gateway's books, and targets that answer."""
+
+    def __init__(self, transport: Answering) -> None:
+        self.transport = transport
+        self.records: list[Served] = []
+        self.books = Books(self.records.append)
+
+    def target(self, name: str) -> Service:
+        spec = TargetSpec(name=name, base_url="http://x.test/v1", model="m")
+        client = cast(Client, self.transport)
+        return connect(spec, self.books.observe, environment={}, client=client, raw=True)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_every_policy_serves_them_byte_for_byte(policy: str) -> None:
+    async def main() -> None:
+        kept = Kept(Answering(ANSWER[:60], ANSWER[60:]))
+        standing = Standing(lambda target: Facts(region="eu"))
+        service = build(parse(POLICIES[policy].example), kept.target, standing)
+        client = await visitor(service, books=kept.books).asks(ASK, path="/v1/embeddings")
+        assert client.status == 200, client.body
+        assert client.body == ANSWER
+        assert client.headers["content-type"] == "application/json"
+        assert {request.path for request in kept.transport.sent} == {"/v1/embeddings"}
+        (record,) = kept.records
+        assert (record.operation, record.stream, record.outcome) == ("embeddings", False, "ok")
+        assert record.attempts[-1].input_tokens == 3
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize(
+    ("transport", "status", "kind"),
+    [
+        (Answering(b'{"error":{"message":"no"}}', status=400), 400, "http_400"),
+        (Answering(b'{"data":[]}'), 502, "empty_answer"),
+        (Answering(ANSWER[:70]), 502, "truncated"),
+    ],
+)
+def test_a_failure_has_its_status(transport: Answering, status: int, kind: str) -> None:
+    async def main() -> None:
+        kept = Kept(transport)
+        client = await visitor(kept.target("a/x"), books=kept.books).asks(ASK, path="/v1/embeddings")
+        error: Any = client.json["error"]
+        assert (client.status, error["code"]) == (status, kind)
+        assert kept.records[0].fault == kind
+
+    run_virtual(main())

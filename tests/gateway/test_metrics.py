@@ -1,0 +1,234 @@
+"""Counters: what they count, in Prometheus' own reading, alone and of several processes; and who may read them."""
+
+import asyncio
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from tests.gateway.visitor import CHAT, STREAM, visitor, visits
+
+from splitsecond.errors import ProviderFault
+from splitsecond.gateway import metrics as metrics_room
+from splitsecond.gateway.books import Books
+from splitsecond.gateway.exposition import exposed
+from splitsecond.gateway.metrics import BUCKETS_S, Metrics
+from splitsecond.gateway.settings import ClientKey
+from splitsecond.policy.race import race
+from splitsecond.store.served import Served
+from splitsecond.testing.fake_service import FakeService, Script
+from splitsecond.testing.virtual_time import run_virtual
+from splitsecond.timing.observation import FaultRecord, Observation
+
+S = 1_000_000_000
+Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+
+
+def samples(text: bytes) -> Samples:
+    """All values in `text`, by name and labels."""
+    return {
+        (sample.name.removeprefix("splitsecond_"), tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(text.decode())
+        for sample in family.samples
+    }
+
+
+def value(found: Samples, name: str, **labels: str) -> float | None:
+    return found.get((name, tuple(sorted(labels.items()))))
+
+
+def attempt(target: str = "a/x", *, ttft_ns: int | None = S // 10, **fields: Any) -> Observation:
+    first = None if ttft_ns is None else ttft_ns
+    return Observation(id="r.1", call="r", target=target, sent_ns=0, first_token_ns=first, **fields)
+
+
+def record(*attempts: Observation, **fields: Any) -> Served:
+    given = {"call": "r", "start_ns": 0, "end_ns": S, "first_token_ns": S // 5, "route": "fast", "client": "web"}
+    return Served(**{**given, "status": 200, "target": "a/x", "attempts": attempts, **fields})
+
+
+def test_a_call_is_counted_once_with_its_attempts() -> None:
+    metrics = Metrics(available=lambda: {"a/x": True, "b/x": False}, dropped=lambda: 3)
+    metrics.in_flight = 2
+    lost = attempt("b/x", ttft_ns=None, role="loser", outcome="cancelled")
+    metrics.took(record(attempt(role="winner", input_tokens=7, output_tokens=5), lost, cache="miss"))
+    fault = FaultRecord(type="ProviderFault", kind="http_500", phase="head", message="down")
+    metrics.took(
+        record(attempt(ttft_ns=None, role="loser", outcome="failed", fault=fault), status=502, target="",
+               first_token_ns=None)
+    )  # fmt: skip
+    metrics.refused(401)
+    found = samples(exposed(metrics))
+    assert value(found, "requests_total", route="fast", client="web", status="200") == 1
+    assert value(found, "requests_total", route="fast", client="web", status="502") == 1
+    assert value(found, "requests_total", route="", client="", status="401") == 1
+    assert value(found, "attempts_total", target="a/x", outcome="ok", fault="") == 1
+    assert value(found, "attempts_total", target="a/x", outcome="failed", fault="http_500") == 1
+    assert value(found, "attempts_lost_total", target="b/x") == 1
+    assert value(found, "cache_total", route="fast", result="miss") == 1
+    assert value(found, "tokens_total", target="a/x", direction="input") == 7
+    assert value(found, "tokens_total", target="a/x", direction="output") == 5
+    assert value(found, "target_available", target="a/x") == 1
+    assert value(found, "target_available", target="b/x") == 0
+    assert value(found, "requests_in_flight") == 2
+    assert value(found, "log_dropped_total") == 3
+    pid = str(os.getpid())
+    assert (value(found, "process_resident_memory_bytes", pid=pid) or 0) > 1e6
+    assert (value(found, "process_cpu_seconds_total", pid=pid) or 0) > 0
+
+
+def test_times_to_first_token_are_in_their_buckets() -> None:
+    metrics = Metrics()
+    for ns in (1, S // 10, S // 10 + 1, 100 * S):
+        metrics.took(record(attempt(ttft_ns=ns), first_token_ns=ns))
+    found = samples(exposed(metrics))
+    for name, label in (("target_ttft_seconds", {"target": "a/x"}), ("route_ttft_seconds", {"route": "fast"})):
+        upto = {bound: value(found, f"{name}_bucket", le=bound, **label) for bound in ("0.05", "0.1", "0.15", "60.0")}
+        assert upto == {"0.05": 1, "0.1": 2, "0.15": 3, "60.0": 3}
+        assert value(found, f"{name}_bucket", le="+Inf", **label) == 4
+        assert value(found, f"{name}_count", **label) == 4
+        assert value(found, f"{name}_sum", **label) == pytest.approx(100.2)
+    assert list(BUCKETS_S) == sorted(BUCKETS_S)
+
+
+def test_clients_cannot_make_labels_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics_room, "MOST_TARGETS", 3)
+    metrics = Metrics()
+    for number in range(20):
+        metrics.took(record(attempt(f"groq/model-{number}"), route=f"groq/model-{number}"))
+    metrics.took(record(attempt("groq/model-0")))
+    found = samples(exposed(metrics))
+    assert value(found, "requests_total", route="direct", client="web", status="200") == 20
+    assert value(found, "attempts_total", target="other", outcome="ok", fault="") == 17
+    assert value(found, "attempts_total", target="groq/model-0", outcome="ok", fault="") == 2
+
+
+OTHER = """
+import sys, time
+from pathlib import Path
+from splitsecond.gateway.metrics import Metrics
+metrics = Metrics(folder=Path(sys.argv[1]), available=lambda: {"a/x": False})
+metrics.in_flight = 5
+metrics.counts.requests["fast", "web", 200] = 40
+metrics.counts.output_tokens["a/x"] = 9
+metrics.close()
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_processes_that_share_a_port_are_added_up(tmp_path: Path) -> None:
+    metrics = Metrics(folder=tmp_path, available=lambda: {"a/x": True})
+    metrics.counts.requests["fast", "web", 200] = 2
+    (tmp_path / "99999999.counts").write_bytes(b"of another version")
+    with subprocess.Popen(
+        [sys.executable, "-c", OTHER, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdin is not None
+        assert other.stdout.readline() == b"ready\n"
+        found = samples(exposed(metrics))
+        assert value(found, "requests_total", route="fast", client="web", status="200") == 42
+        assert value(found, "tokens_total", target="a/x", direction="output") == 9
+        assert value(found, "requests_in_flight") == 5
+        assert value(found, "target_available", target="a/x") == 0.5
+        assert value(found, "process_cpu_seconds_total", pid=str(other.pid)) is not None
+        other.stdin.close()
+        other.wait(10)
+    gone = samples(exposed(metrics))
+    assert value(gone, "requests_total", route="fast", client="web", status="200") == 42
+    assert value(gone, "requests_in_flight") == 0
+    assert value(gone, "target_available", target="a/x") == 1
+
+
+def test_counts_are_left_for_the_others_a_second_after_they_change(tmp_path: Path) -> None:
+    async def main() -> None:
+        metrics = Metrics(folder=tmp_path)
+        file = tmp_path / f"{os.getpid()}.counts"
+        metrics.took(record(attempt()))
+        await asyncio.sleep(0.9)
+        assert not file.exists()
+        metrics.took(record(attempt()))
+        await asyncio.sleep(0.2)
+        before = file.read_bytes()
+        await asyncio.sleep(10)
+        assert file.read_bytes() == before
+        metrics.refused(404)
+        metrics.close()
+        assert file.read_bytes() != before
+
+    run_virtual(main())
+
+
+KEY = "a-key-of-a-client-of-ours"
+
+
+def key(*routes: str) -> ClientKey:
+    return ClientKey("web", hashlib.sha256(KEY.encode()).digest(), routes)
+
+
+@pytest.mark.parametrize(
+    ("given", "peer", "routes", "presented", "status"),
+    [
+        ("loopback", "127.0.0.1", None, False, 200),
+        ("loopback", "::1", ("*",), False, 200),
+        ("loopback", "10.0.0.9", ("*",), False, 401),
+        ("loopback", "10.0.0.9", ("*",), True, 200),
+        ("loopback", "10.0.0.9", ("fast",), True, 403),
+        ("loopback", "", ("*",), False, 401),
+        ("loopback", "10.0.0.9", None, False, 403),
+        ("key", "127.0.0.1", ("*",), False, 401),
+        ("key", "127.0.0.1", ("*",), True, 200),
+        ("key", "127.0.0.1", None, False, 403),
+        ("off", "127.0.0.1", ("*",), True, 404),
+    ],
+)
+def test_who_may_read_them(given: str, peer: str, routes: Any, presented: bool, status: int) -> None:
+    async def main() -> None:
+        keys = [] if routes is None else [key(*routes)]
+        headers = {"authorization": f"Bearer {KEY}"} if presented else {}
+        client = visitor(FakeService(), *keys, metrics_for=given)
+        await client.asks(b"", path="/metrics", method="GET", headers=headers, peer=peer)
+        assert client.status == status
+        if status == 200:
+            assert client.headers["content-type"].startswith("text/plain")
+            assert b"# TYPE splitsecond_requests_total counter" in client.body
+
+    run_virtual(main())
+
+
+def test_what_is_served_is_what_is_counted() -> None:
+    async def main() -> None:
+        metrics = Metrics()
+        books = Books(metrics.took)
+
+        def fake(name: str, **script: Any) -> FakeService:
+            return FakeService(script=lambda call: Script(**script), target=name, observer=books.observe)
+
+        services = race(fake("a/x", ttft=0.1, tokens=3, input_tokens=2), fake("b/x", ttft=2.0))
+        down = fake("c/x", fault=ProviderFault("no", kind="http_500", phase="head", status=500))
+        given: dict[str, Any] = {"books": books, "metrics": metrics}
+        for asking in (CHAT, STREAM):
+            assert (await visitor(services, **given).asks(asking)).status == 200
+        assert (await visitor(down, **given).asks(CHAT)).status == 502
+        assert (await visitor(down, **given).asks({"model": "nope"})).status == 404
+        client = visitor(services, **given)
+        asyncio.get_running_loop().call_later(0.05, client.line.close)
+        await client.asks(STREAM)
+        reader = visits(client.gateway)
+        await reader.asks(b"", path="/metrics", method="GET")
+        found = samples(reader.body)
+        counted = {
+            status: value(found, "requests_total", route="fast", client="", status=status)
+            for status in ("200", "499", "502")
+        }
+        assert counted == {"200": 2, "499": 1, "502": 1}
+        assert value(found, "requests_total", route="", client="", status="404") == 1
+        assert value(found, "attempts_lost_total", target="b/x") == 2
+        assert value(found, "requests_in_flight") == 0
+
+    run_virtual(main())

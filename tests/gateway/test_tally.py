@@ -1,0 +1,79 @@
+"""Counts of several workers in one table: nobody's is lost, nobody's is counted twice, none lasts too long."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from splitsecond.gateway.tally import MOST_NAMES, Tally
+
+WORKERS = 3
+steps = st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 4)), max_size=60)
+
+
+@pytest.fixture
+def workers(tmp_path: Path) -> list[Tally]:
+    return [Tally(tmp_path / "tally", workers=WORKERS, number=number) for number in range(WORKERS)]
+
+
+@given(steps)
+def test_a_minute_and_the_one_before_are_counted_by_name(steps: list[tuple[str, int]]) -> None:
+    alone = Tally()
+    for name, minute in sorted(steps, key=lambda step: step[1]):
+        alone.request(name, minute)
+    now = max((minute for _, minute in steps), default=0)
+    for name in "abc":
+        expected = [steps.count((name, minute)) for minute in (now, now - 1)]
+        assert list(alone.requests(name, now)) == expected
+
+
+def test_requests_of_several_workers_add_up(workers: list[Tally]) -> None:
+    for number, worker in enumerate(workers):
+        for _ in range(number + 1):
+            worker.request("web", 7)
+    workers[0].request("web", 8)
+    workers[1].request("other", 8)
+    assert [worker.requests("web", 8) for worker in workers] == [(1, 6)] * WORKERS
+    assert [worker.requests("web", 9) for worker in workers] == [(0, 1)] * WORKERS
+    assert workers[2].requests("nobody", 8) == (0, 0)
+
+
+def test_a_worker_that_is_started_again_goes_on_in_its_row(tmp_path: Path) -> None:
+    path = tmp_path / "tally"
+    first = Tally(path, workers=2, number=0)
+    first.request("web", 5)
+    first.spend("web", 100, 0.25)
+    again, other = Tally(path, workers=2, number=0), Tally(path, workers=2, number=1)
+    again.request("web", 5)
+    again.spend("web", 100, 0.5)
+    assert other.requests("web", 5) == (2, 0)
+    assert other.spent_usd("web", 100) == pytest.approx(0.75)
+
+
+def test_money_is_of_its_day(workers: list[Tally]) -> None:
+    workers[0].spend("web", 100, 1e-7)
+    workers[1].spend("web", 100, 2.5)
+    assert workers[2].spent_usd("web", 100) == pytest.approx(2.5 + 1e-7, abs=1e-9)
+    workers[0].spend("web", 101, 1.0)
+    assert workers[2].spent_usd("web", 101) == pytest.approx(1.0)
+
+
+def test_what_was_spent_before_counts_once(workers: list[Tally]) -> None:
+    workers[0].carry_over("web", 100, 3.0)
+    workers[0].spend("web", 100, 1.0)
+    workers[0].carry_over("web", 100, 4.0)  # the same worker, started again, and the log knows of both
+    assert workers[1].spent_usd("web", 100) == pytest.approx(4.0)
+
+
+def test_more_names_than_places_are_still_counted() -> None:
+    tally = Tally()
+    for number in range(MOST_NAMES + 10):
+        tally.request(f"key-{number}", 1)
+    assert all(tally.requests(f"key-{number}", 1)[0] >= 1 for number in range(MOST_NAMES + 10))
+
+
+@pytest.mark.parametrize(("workers", "number"), [(1, 1), (2, -1)])
+def test_a_worker_has_its_place(workers: int, number: int) -> None:
+    with pytest.raises(ValueError, match="worker"):
+        Tally(workers=workers, number=number)

@@ -1,0 +1,94 @@
+"""Embeddings: the request, and its answer, which begins where the first vector does."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from tests.wire.conformance import check_any_bytes, check_decoder, events_of, fault_of
+
+from splitsecond.errors import CallerFault
+from splitsecond.events import Done, Token, Usage
+from splitsecond.service import Call
+from splitsecond.wire import anthropic, cohere, gemini, ollama, openai
+from splitsecond.wire.dialect import Decoder, Quirks
+from splitsecond.wire.openai import embeddings
+
+
+def make() -> Decoder:
+    return openai.decoder("embeddings", stream=False)
+
+
+def answer(*vectors: Any, **fields: Any) -> bytes:
+    data = [{"object": "embedding", "index": n, "embedding": vector} for n, vector in enumerate(vectors)]
+    usage = {"prompt_tokens": 8, "total_tokens": 8}
+    return json.dumps({"object": "list", "data": data, "model": "m", "usage": usage, **fields}).encode()
+
+
+WHOLE = [
+    answer([0.1, -2e-05]),
+    answer([0.5], [1.5], [2.5]),
+    answer("AACAPwAAAEA="),
+    answer([0.5]).replace(b": ", b" :\n "),
+    b" \n" + answer([float("nan")]),
+]
+
+
+@pytest.mark.parametrize("body", WHOLE)
+def test_any_split_any_cut_any_wrong_byte(body: bytes) -> None:
+    check_decoder(make, [body], whole=True)
+    assert events_of(make, [body]) == [Token(0, "", "embedding"), Usage(0, 8, 0), Done(0, False)]
+
+
+def test_any_bytes() -> None:
+    check_any_bytes(make)
+
+
+def test_it_begins_with_the_first_vector_and_ends_with_the_body() -> None:
+    decoder = make()
+    body = answer([0.5], [1.5])
+    begin = body.index(b"0.5")
+    assert decoder.feed(body[: begin - 1], 1) == []
+    assert decoder.feed(body[begin - 1 : begin + 1], 2) == [Token(2, "", "embedding")]
+    assert decoder.feed(body[begin + 1 :], 3) == []
+    assert decoder.close(4) == [Usage(4, 8, 0), Done(4, False)]
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "phase"),
+    [
+        (answer(), "empty_answer", "first token"),
+        (b'{"object":"list"}', "malformed", "first token"),
+        (b'{"error":{"message":"no such model"}}', "in_band_error", "first token"),
+        (b"<html>", "truncated", "first token"),
+        (b"", "truncated", "first token"),
+        (answer([0.5])[:-5], "truncated", "between tokens"),
+        (b'{"data":[{"embedding":[1]}],}', "malformed", "between tokens"),
+        (answer([0.5], error={"message": "no"}), "in_band_error", "between tokens"),
+    ],
+)
+def test_what_is_no_answer(body: bytes, kind: str, phase: str) -> None:
+    fault = fault_of(events_of(make, [body]))
+    assert (fault.kind, fault.phase) == (kind, phase)
+
+
+def test_an_answer_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embeddings, "MOST_BYTES", 100)
+    assert "longer than 100" in fault_of(events_of(make, [answer([0.5] * 20)])).message
+
+
+def test_the_request_goes_on_as_it_came_with_the_targets_model() -> None:
+    fields = {"model": "r", "input": msgspec.Raw(b'["a",  "b"]'), "dimensions": 256, "stream": msgspec.Raw(b"false")}
+    call = Call(id="c", operation="embeddings", body=fields, stream=False)
+    encoded = openai.encode(call, "text-embedding", Quirks(max_tokens_field="max_completion_tokens"))
+    assert encoded.path == "/embeddings"
+    assert not encoded.streamed
+    assert dict(encoded.headers)["accept"] == "application/json"
+    assert encoded.body == b'{"model":"text-embedding","input":["a",  "b"],"dimensions":256}'
+
+
+@pytest.mark.parametrize("dialect", [anthropic, cohere, gemini, ollama])
+def test_other_dialects_refuse_it(dialect: Any) -> None:
+    call = Call(id="c", operation="embeddings", body={"model": "r", "input": "a"}, stream=False)
+    with pytest.raises(CallerFault, match="embeddings"):
+        dialect.encode(call, "m", Quirks())
