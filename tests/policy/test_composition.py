@@ -2,6 +2,7 @@
 
 import asyncio
 
+import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.policy.branches import (
@@ -26,6 +27,7 @@ from splitsecond.service import Service
 from splitsecond.testing.fake_service import Script
 
 WITHIN_MS = 3000
+BODY = {"messages": [{"role": "user", "content": "Say something."}]}
 FAULTS: list[Fault] = [bad_request(), too_long(), reset(), refused(), status(500), status(429, 1), status(503)]
 
 
@@ -88,7 +90,7 @@ async def _client(service: Service, number: int, starts_ms: int, leaves_ms: int 
 
 async def _ask(service: Service, number: int) -> None:
     try:
-        reply = await service(a_call(number, within_ms=WITHIN_MS))
+        reply = await service(msgspec.structs.replace(a_call(number, within_ms=WITHIN_MS), body=BODY))
     except Fault:
         return
     async with reply:

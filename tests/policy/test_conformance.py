@@ -28,10 +28,26 @@ EXPRESSIONS = [
     'near("a/x", "b/x", region="eu")',
     'sticky(fastest("a/x", limit("b/x", concurrency=2)), near("c/x", "d/x", region="eu"), ttl="1m")',
     'race(race("a/x", "b/x"), fallback(limit("c/x", concurrency=2), "d/x"))',
+    'pipeline("a/x", "b/x")',
+    'pipeline("a/x", "b/x", early="300ms")',
+    'pipeline("a/x", "b/x", early=True)',
+    'by_complexity(simple="a/x", complex="b/x")',
+    'by_task(code="a/x", default="b/x")',
+    'cap("a/x", max_tokens=5)',
+    'cache("a/x")',
+    'cache("a/x", sampled=True)',
+    'cache(race("a/x", limit("b/x", concurrency=9)), ttl="1m", size="1MB", sampled=True)',
+]
+HOLDING = [
+    'cascade("a/x", "b/x")',
+    'cascade("a/x", "b/x", accept="json", hold="300ms")',
+    'cascade("a/x", fallback("b/x", "c/x"), judge="d/x")',
+    'cache(cascade(limit("a/x", concurrency=9), pipeline("b/x", "c/x"), accept="re:no such"), sampled=True)',
+    'cascade(cache("a/x", sampled=True), "b/x")',
 ]
 
 
-@pytest.mark.parametrize("text", EXPRESSIONS)
+@pytest.mark.parametrize("text", [*EXPRESSIONS, *HOLDING])
 def test_the_contract_is_kept(text: str) -> None:
     def make(script: Script) -> Subject:
         fakes: list[FakeService] = []
@@ -41,10 +57,11 @@ def test_the_contract_is_kept(text: str) -> None:
             return fakes[-1]
 
         # Of several branches the losers are closed already; what is left open is the one reply.
-        return Subject(build(parse(text), target, in_region()), lambda: sum(fake.left_open for fake in fakes))
+        service = build(parse(text), target, in_region())
+        return Subject(service, lambda: sum(fake.left_open for fake in fakes), holds=text in HOLDING)
 
     check_service(make)
 
 
 def test_every_policy_is_among_them() -> None:
-    assert all(any(f"{policy}(" in text for text in EXPRESSIONS) for policy in POLICIES)
+    assert all(any(f"{policy}(" in text for text in [*EXPRESSIONS, *HOLDING]) for policy in POLICIES)

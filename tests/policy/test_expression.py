@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from splitsecond.errors import CallerFault
+from splitsecond.policy.acceptance import acceptance
 from splitsecond.policy.expression import (
     DEEPEST,
     LONGEST,
@@ -17,13 +18,16 @@ from splitsecond.policy.expression import (
     targets,
 )
 from splitsecond.policy.facts import Facts
+from splitsecond.policy.pipeline import early_start
 from splitsecond.policy.settings import (
     FIGURES,
     Setting,
     count,
     duration,
     figure,
+    flag,
     length,
+    memory,
     quantile,
     region,
     share,
@@ -49,19 +53,28 @@ VALUES: dict[object, st.SearchStrategy[Setting]] = {
     quantile: st.floats(0.5, 0.99),
     use: st.sampled_from(sorted(USES)),
     region: st.sampled_from(["eu", "eu-west"]),
+    flag: st.booleans(),
+    memory: st.sampled_from(["1MB", "64MB", "2GB"]),
+    acceptance: st.sampled_from(["finished", "json", "re:^w", "re:never", "logprob>-0.5"]),
+    early_start: st.just(True) | DURATIONS,
 }
+ANY_NAME = ("code", "chat", "default")
 
 
 @st.composite
 def rules(draw: st.DrawFn, branches: st.SearchStrategy[Expression]) -> Rule:
     policy = draw(st.sampled_from(sorted(POLICIES)))
     form = POLICIES[policy]
-    drawn = draw(st.lists(branches, min_size=form.least, max_size=form.most or 4))
+    drawn = draw(st.lists(branches, min_size=form.least, max_size=4 if form.most is None else form.most))
     must = draw(st.sampled_from(form.needs)) if form.needs else ""
     names = [name for name in draw(st.permutations(sorted(form.settings))) if name == must or draw(st.booleans())]
     values = {**VALUES, shares: weights(len(drawn))}
-    settings = tuple((name, draw(values[form.settings[name]])) for name in names)
-    return Rule(policy, tuple(drawn), settings)
+    settings = tuple((name, draw(values[form.settings[name]])) for name in names if name in form.settings)
+    possible = ANY_NAME if form.named is None else form.named
+    given = [name for name in draw(st.permutations(possible)) if name == must or draw(st.booleans())]
+    if not drawn and not given:
+        given = [possible[0]]
+    return Rule(policy, tuple(drawn), settings, tuple((name, draw(branches)) for name in given))
 
 
 def weights(of: int) -> st.SearchStrategy[Setting]:

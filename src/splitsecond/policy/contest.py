@@ -44,6 +44,11 @@ class Contest:
         self._entrants.append(entrant)
         return entrant
 
+    @property
+    def won(self) -> bool:
+        """Somebody has a reply."""
+        return self._winner is not None
+
     def reply(self) -> Reply:
         """The winner's reply. Raises the fault of the only entrant, or `AllFailed` with those of all, in order."""
         if self._winner is not None:

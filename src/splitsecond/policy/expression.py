@@ -19,6 +19,12 @@ from typing import Any
 from msgspec import Struct
 
 from splitsecond.errors import CallerFault
+from splitsecond.policy.acceptance import acceptance
+from splitsecond.policy.by_complexity import LEVELS, by_complexity
+from splitsecond.policy.by_task import by_task
+from splitsecond.policy.cache import cache
+from splitsecond.policy.cap import cap
+from splitsecond.policy.cascade import Trim, cascade
 from splitsecond.policy.cheapest import cheapest
 from splitsecond.policy.deadline import deadline
 from splitsecond.policy.fallback import fallback
@@ -26,6 +32,7 @@ from splitsecond.policy.fastest import fastest
 from splitsecond.policy.hedge import hedge
 from splitsecond.policy.limit import limit
 from splitsecond.policy.near import inside, near
+from splitsecond.policy.pipeline import early_start, pipeline
 from splitsecond.policy.race import race
 from splitsecond.policy.retry import retry
 from splitsecond.policy.settings import (
@@ -33,7 +40,9 @@ from splitsecond.policy.settings import (
     count,
     duration,
     figure,
+    flag,
     length,
+    memory,
     quantile,
     region,
     setting_text,
@@ -95,7 +104,7 @@ class Form(Struct, frozen=True, kw_only=True):
     `alternatives`: any of its branches may answer any call, so that one which is down can be left out. `reaches`: which
     targets those are, of the branches with given names of targets; None: all.
     `live`: `make` gets ``standing=``, the `Standing` of all targets, and ``names=``, for each branch without a name the
-    names of the targets in it.
+    names of the targets in it. `trims`: `make` gets ``without_logprobs=``, if `build` was given one.
     """
 
     make: Callable[..., Service]
@@ -108,6 +117,7 @@ class Form(Struct, frozen=True, kw_only=True):
     alternatives: bool = False
     reaches: Callable[..., list[str]] | None = None
     live: bool = False
+    trims: bool = False
 
 
 POLICIES: Mapping[str, Form] = {
@@ -193,6 +203,52 @@ POLICIES: Mapping[str, Form] = {
         needs=("region",),
     ),
     # here the policies that look into requests and answers begin
+    "cascade": Form(
+        trims=True,
+        make=cascade,
+        example='cascade("a/small", "a/large", accept="json", hold="5s")',
+        least=2,
+        most=2,
+        named=("judge",),
+        settings={"accept": acceptance, "hold": duration},
+    ),
+    "pipeline": Form(
+        make=pipeline,
+        example='pipeline("a/fast", "a/slow", early="300ms")',
+        least=2,
+        most=2,
+        settings={"early": early_start},
+    ),
+    "by_complexity": Form(
+        make=by_complexity,
+        example='by_complexity(simple="a/small", complex="a/large")',
+        least=0,
+        most=0,
+        named=LEVELS,
+        needs=LEVELS,
+    ),
+    "by_task": Form(
+        make=by_task,
+        example='by_task(code="a/x", default="b/x")',
+        least=0,
+        most=0,
+        named=None,
+    ),
+    "cap": Form(
+        make=cap,
+        example='cap("a/x", max_tokens=500)',
+        least=1,
+        most=1,
+        settings={"max_tokens": count},
+        needs=("max_tokens",),
+    ),
+    "cache": Form(
+        make=cache,
+        example='cache("a/x", ttl="10m", size="64MB", sampled=True)',
+        least=1,
+        most=1,
+        settings={"ttl": duration, "size": memory, "sampled": flag},
+    ),
 }
 
 
@@ -213,11 +269,18 @@ def parse(text: str) -> Expression:
     return _Reading(line, begin).expression(tree.body, 1)
 
 
-def build(expression: Expression, target: Callable[[str], Service], standing: Standing | None = None) -> Service:
+def build(
+    expression: Expression,
+    target: Callable[[str], Service],
+    standing: Standing | None = None,
+    *,
+    without_logprobs: Trim | None = None,
+) -> Service:
     """The service that `expression` describes; `target` gives the service of each name, and is asked once for each.
 
     `standing`: how the targets stand, which the policies choose by and each attempt is guarded by. It must be told of
     each observation. None: nothing is guarded, and policies that choose by it begin with nothing known.
+    `without_logprobs` takes log-probabilities that only a policy asked for out of an answer's bytes.
     """
     services = {name: target(name) for name in targets(expression)}
     known = standing or Standing()
@@ -231,9 +294,11 @@ def build(expression: Expression, target: Callable[[str], Service], standing: St
             given = others | _reached(part, known)
         else:
             given = others if len(part.parts) == 1 else frozenset[str]()
-        live = {"standing": known, "names": list(map(targets, part.branches))} if form.live else {}
+        more: dict[str, object] = {"standing": known, "names": list(map(targets, part.branches))} if form.live else {}
+        if form.trims:
+            more["without_logprobs"] = without_logprobs
         named = {name: made(branch, given) for name, branch in part.named}
-        return form.make(*(made(branch, given) for branch in part.branches), **named, **dict(part.settings), **live)
+        return form.make(*(made(branch, given) for branch in part.branches), **named, **dict(part.settings), **more)
 
     return made(expression, frozenset())
 
@@ -293,6 +358,7 @@ class _Reading:
         given = len(node.args)
         if given < form.least or (form.most is not None and given > form.most):
             expected = f"{form.least}" if form.most == form.least else f"{form.least} or more"
+            expected = "none without a name" if form.most == 0 else expected
             words = f"{policy} has {given} branch{'es' * (given != 1)}, expected {expected}"
             raise self._wrong(node, words, f"Write it as {form.example}.")
         branches = tuple(self.expression(branch, depth + 1) for branch in node.args)
@@ -308,6 +374,8 @@ class _Reading:
                 named.append((name, self.expression(keyword.value, depth + 1)))
             else:
                 settings.append(self._setting(keyword, policy, form))
+        if not branches and not named:
+            raise self._wrong(node, f"{policy} has no branches", f"Write it as {form.example}.")
         if form.needs and not names & set(form.needs):
             raise self._wrong(node, f"{policy} needs {' or '.join(form.needs)}", f"Write it as {form.example}.")
         return Rule(policy, branches, tuple(settings), tuple(named))

@@ -23,6 +23,9 @@ HIGHEST_QUANTILE = 0.99
 HEAVIEST = 1000
 
 _UNITS = {"ms": NS_PER_MS, "s": NS_PER_S, "m": 60 * NS_PER_S}
+MOST_MEMORY = 64_000_000_000
+_SIZES = {"MB": 1_000_000, "GB": 1_000_000_000}
+_MEMORY = re.compile(r"(\d{1,5})(MB|GB)", re.ASCII)
 _DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(ms|s|m)", re.ASCII)
 _SHARES = re.compile(r"(?:[1-9]\d{0,2}|1000)(?:, ?(?:[1-9]\d{0,2}|1000))*", re.ASCII)
 _REGION = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*", re.ASCII)
@@ -85,6 +88,22 @@ def region(name: str, value: object) -> str:
     if not isinstance(value, str) or not _REGION.fullmatch(value):
         raise _bad(name, value, 'a region such as "eu" or "us-east"')
     return value
+
+
+def flag(name: str, value: object) -> bool:
+    """True or False."""
+    if not isinstance(value, bool):
+        raise _bad(name, value, "True or False")
+    return value
+
+
+def memory(name: str, value: object) -> int:
+    """Bytes: "64MB", "1GB"; a million at least, and no more than 64 of the latter."""
+    match = _MEMORY.fullmatch(value) if isinstance(value, str) else None
+    size = int(match[1]) * _SIZES[match[2]] if match else 0
+    if not 0 < size <= MOST_MEMORY:
+        raise _bad(name, value, 'an amount of memory such as "64MB", at most 64GB')
+    return size
 
 
 def written(
