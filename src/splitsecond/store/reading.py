@@ -13,7 +13,7 @@ from msgspec import Struct
 from sqlalchemy import Column, Connection, Row, Select, and_, func, or_, select
 
 from splitsecond import clock
-from splitsecond.store.rows import observation, served
+from splitsecond.store.rows import ATTEMPT_COLUMNS, CALL_COLUMNS, observation, served
 from splitsecond.store.served import Served
 from splitsecond.store.tables import ATTEMPTS, CALLS
 from splitsecond.timing.observation import Observation
@@ -41,7 +41,9 @@ def recent(connection: Connection, since: timedelta, each: int) -> list[tuple[Ob
     found: list[Row[Any]] = []
     for target in _targets(connection):
         wanted = (ATTEMPTS.c.target == target, ATTEMPTS.c.came_us >= after_us)
-        found += connection.execute(select(ATTEMPTS).where(*wanted).order_by(ATTEMPTS.c.came_us.desc()).limit(each))
+        found += connection.execute(
+            select(*ATTEMPT_COLUMNS).where(*wanted).order_by(ATTEMPTS.c.came_us.desc()).limit(each)
+        )
     aged = [(observation(row), row.came_us) for row in found]
     aged.sort(key=lambda one: one[1] + one[0].end_ns // 1000)
     return [(o, max(0.0, (now_us - came_us - o.end_ns / 1000) / 1e6)) for o, came_us in aged]
@@ -71,7 +73,7 @@ def spent_tokens(connection: Connection, client: str, since: datetime) -> dict[s
 def calls(connection: Connection, since: datetime, until: datetime) -> Iterator[tuple[datetime, Served]]:
     """The calls that came in from `since` until before `until`, in order, each with the moment and its attempts."""
     c = CALLS.c
-    page: Select[Any] = select(CALLS).where(c.came_us < _us(until)).order_by(c.came_us, c.n).limit(_PAGE)
+    page: Select[Any] = select(*CALL_COLUMNS).where(c.came_us < _us(until)).order_by(c.came_us, c.n).limit(_PAGE)
     after = c.came_us >= _us(since)
     while found := connection.execute(page.where(after)).all():
         first, last = found[0], found[-1]
@@ -83,7 +85,7 @@ def calls(connection: Connection, since: datetime, until: datetime) -> Iterator[
 
 def _attempts(connection: Connection, first_us: int, last_us: int) -> defaultdict[str, list[Observation]]:
     a = ATTEMPTS.c
-    asked = select(ATTEMPTS).where(a.came_us.between(first_us, last_us)).order_by(a.came_us, a.n)
+    asked = select(*ATTEMPT_COLUMNS).where(a.came_us.between(first_us, last_us)).order_by(a.came_us, a.n)
     found: defaultdict[str, list[Observation]] = defaultdict(list)
     for row in connection.execute(asked):
         found[row.call].append(observation(row))

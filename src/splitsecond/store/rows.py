@@ -11,6 +11,7 @@ from sqlalchemy import Row
 
 from splitsecond.errors import excerpt
 from splitsecond.store.served import Served
+from splitsecond.store.tables import ATTEMPTS, CALLS
 from splitsecond.timing.observation import FaultRecord, Observation
 
 NAME_LENGTH = 200
@@ -109,68 +110,25 @@ def _lines(*names: str) -> tuple[str, ...]:
     return tuple(excerpt(name)[:NAME_LENGTH] for name in names)
 
 
+_ALIKE = [c.name for c in ATTEMPTS.c if c.name in Observation.__struct_fields__ and c.name != "fault"]
+_FAULT = ("fault_type", "fault", "phase", "message", "fault_status")
+_CALL = [c.name for c in CALLS.c if c.name in Served.__struct_fields__ and c.name != "attempts"]
+ATTEMPT_COLUMNS = [ATTEMPTS.c[name] for name in ("came_us", "first_event_tokens", *_FAULT, *_ALIKE)]
+"""What `observation` reads, in this order."""
+CALL_COLUMNS = [CALLS.c[name] for name in ("came_us", "n", *_CALL)]
+"""What `served` reads, in this order."""
+
+
 def observation(row: Row[Any]) -> Observation:
-    """The attempt in a row of `attempts`."""
-    r = row._mapping
-    first = r["first_event_tokens"]
-    return Observation(
-        id=r["id"],
-        call=r["call"],
-        target=r["target"],
-        role=r["role"],
-        outcome=r["outcome"],
-        streamed=r["streamed"],
-        fault=FaultRecord(
-            type=r["fault_type"],
-            kind=r["fault"],
-            phase=r["phase"],
-            message=r["message"],
-            status=r["fault_status"],
-        )
-        if r["fault_type"]
-        else None,
-        status=r["status"],
-        finish_reason=r["finish_reason"],
-        dns_ns=r["dns_ns"],
-        tcp_ns=r["tcp_ns"],
-        tls_ns=r["tls_ns"],
-        reused=r["reused"],
-        resent=r["resent"],
-        rtt_ns=r["rtt_ns"],
-        sent_ns=r["sent_ns"],
-        head_ns=r["head_ns"],
-        first_token_ns=r["first_token_ns"],
-        first_answer_ns=r["first_answer_ns"],
-        last_token_ns=r["last_token_ns"],
-        end_ns=r["end_ns"],
-        tokens_so_far=[] if first is None else [first],
-        input_tokens=r["input_tokens"],
-        cached_tokens=r["cached_tokens"],
-        cache_write_tokens=r["cache_write_tokens"],
-        output_tokens=r["output_tokens"],
-        reasoning_tokens=r["reasoning_tokens"],
-        token_source=r["token_source"],
-        lag_max_ns=r["lag_max_ns"],
-        kernel_time=r["kernel_time"],
-    )
+    """The attempt in a row of `ATTEMPT_COLUMNS`."""
+    _, first, kind_of_fault, kind, phase, message, status, *alike = row
+    fault = None
+    if kind_of_fault:
+        fault = FaultRecord(type=kind_of_fault, kind=kind, phase=phase, message=message, status=status)
+    counted = [] if first is None else [first]
+    return Observation(fault=fault, tokens_so_far=counted, **dict(zip(_ALIKE, alike, strict=True)))
 
 
 def served(row: Row[Any], attempts: Sequence[Observation]) -> Served:
-    """The call in a row of `calls`, with its attempts."""
-    r = row._mapping
-    return Served(
-        call=r["call"],
-        start_ns=0,
-        end_ns=r["end_ns"],
-        first_token_ns=r["first_token_ns"],
-        route=r["route"],
-        client=r["client"],
-        operation=r["operation"],
-        stream=r["stream"],
-        status=r["status"],
-        cache=r["cache"],
-        target=r["target"],
-        outcome=r["outcome"],
-        fault=r["fault"],
-        attempts=tuple(attempts),
-    )
+    """The call in a row of `CALL_COLUMNS`, with its attempts."""
+    return Served(start_ns=0, attempts=tuple(attempts), **dict(zip(_CALL, row[2:], strict=True)))
