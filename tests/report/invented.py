@@ -13,9 +13,11 @@ from collections.abc import Sequence
 import msgspec
 
 from splitsecond.analysis.asked import AskedCondition
+from splitsecond.analysis.cost import bill, with_cost
 from splitsecond.analysis.findings import Run
 from splitsecond.analysis.run import summarise
 from splitsecond.analysis.statements import statements
+from splitsecond.catalog.price import Price
 from splitsecond.clock import NS_PER_MS, NS_PER_S
 from splitsecond.timing.instrument import InstrumentReading
 from splitsecond.timing.observation import FaultRecord, Observation
@@ -34,6 +36,7 @@ RATE_LIMITED = FaultRecord(
 )
 
 
+PRICE = Price(input_usd=0.59, output_usd=0.79, as_of="2026-01-02", source="the test")
 LATE_CLIENT = "replicate/meta-llama-3-70b c=32"
 BEGIN_NS = 1_000 * NS_PER_S
 
@@ -85,6 +88,14 @@ def invented_run(
         statements=statements(conditions, observations),
     )
     return run, observations
+
+
+def priced(run: Run, observations: Sequence[Observation]) -> Run:
+    """The run with what Groq's rows cost; of the others no price is known."""
+    prices = {"groq/llama-3.1-70b-versatile": PRICE}
+    own = {c.condition: [o for o in observations if o.condition == c.condition] for c in run.conditions}
+    conditions = [with_cost(c, own[c.condition], prices, hours=0.01) for c in run.conditions]
+    return msgspec.structs.replace(run, conditions=conditions, cost_usd=bill(observations, prices).usd)
 
 
 def _closed_loop(chance: random.Random, asked: AskedCondition, requests: int, tokens: int) -> list[Observation]:

@@ -5,15 +5,17 @@ from html.parser import HTMLParser
 
 import msgspec
 import pytest
-from tests.report.invented import invented_run
+from tests.report.invented import invented_run, priced
 
-from splitsecond.analysis.findings import Run
+from splitsecond.analysis.findings import Goodput, Run
 from splitsecond.report import html
 from splitsecond.report.html import render
 from splitsecond.timing.observation import Observation
 
 Invented = tuple[Run, Sequence[Observation]]
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
+
+GOODPUT = Goodput(limits={"ttft": 300.0}, met=1, sent=2, fraction=0.5, per_s=1.0)
 
 OUTLINE = """\
 h1 Inference speed of 5 targets
@@ -180,11 +182,20 @@ def test_a_figure_that_n_is_too_small_for_is_weak_and_once_is_said_what_it_needs
 @pytest.mark.usefixtures("no_bundle")
 def test_columns_that_nothing_fills_are_left_out(invented: Invented) -> None:
     run, observations = invented
-    assert "cost, USD" not in Page(render(run, observations)).text
-    priced = [msgspec.structs.replace(c, cost_usd=0.0123) for c in run.conditions]
-    text = Page(render(msgspec.structs.replace(run, conditions=priced), observations)).text
-    assert "cost, USD" in text
-    assert "0.012" in text
+    assert "goodput" not in Page(render(run, observations)).text
+    judged = [msgspec.structs.replace(c, goodput=GOODPUT) for c in run.conditions]
+    assert "goodput" in Page(render(msgspec.structs.replace(run, conditions=judged), observations)).text
+
+
+@pytest.mark.usefixtures("no_bundle")
+def test_money_stands_wherever_speed_does_and_says_whose_the_price_is(invented: Invented) -> None:
+    run, observations = invented
+    assert "What it cost" not in Page(render(run, observations)).text
+    text = Page(render(priced(run, observations), observations)).text
+    assert "$ a million tokens" in text
+    assert "What it cost" in text
+    assert "Prices of the test, 2026-01-02: groq/llama-3.1-70b-versatile $0.59 in, $0.79 out a million tokens." in text
+    assert "The whole run cost $" in text
 
 
 @pytest.mark.usefixtures("no_bundle")

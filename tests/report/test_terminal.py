@@ -5,10 +5,11 @@ from pathlib import Path
 import msgspec
 import pytest
 from rich.console import Console
-from tests.report.invented import invented_run
+from tests.report.invented import invented_run, priced
 
 from splitsecond.analysis.compare import RunData, compare
 from splitsecond.analysis.findings import Run
+from splitsecond.catalog.price import Price
 from splitsecond.report.terminal import comparison_table, run_table
 from splitsecond.timing.observation import Observation
 
@@ -137,6 +138,42 @@ def test_a_comparison_of_runs_with_nothing_in_common(invented: Invented) -> None
     comparison_table(compare(RunData(run, observations), RunData(other, [])), console)
     assert isinstance(console.file, io.StringIO)
     assert console.file.getvalue().startswith("Only in the run before: ")
+
+
+GROQ = "groq/llama-3.1-70b-versatile"
+
+
+@pytest.mark.parametrize(("width", "where"), [(78, "beneath"), (100, "column"), (160, "column")])
+def test_money_stands_in_a_column_or_where_there_is_no_room_beneath(width: int, where: str) -> None:
+    run, observations = invented_run((GROQ, "together/meta-llama-3.1-70b-instruct-turbo"), (1,))
+    assert "$" not in printed(run, width=width)
+    run = priced(run, observations)
+    text = printed(run, width=width)
+    row = run.conditions[0]
+    assert row.usd_per_million == pytest.approx((512 * 0.59 + 128 * 0.79) / 640)
+    assert "$0.630" in text
+    assert ("$/M tokens, and row: groq" in text) is (where == "beneath")
+    assert max(map(len, text.splitlines())) <= width
+    words = " ".join(text.split())
+    assert "Prices of the test, 2026-01-02: groq/llama-3.1-70b-versatile $0.59 in, $0.79 out a million tokens." in words
+
+
+@pytest.mark.parametrize("width", [80, 160])
+def test_a_comparison_shows_how_the_money_moved(width: int) -> None:
+    run, observations = invented_run((GROQ,), (1,))
+    before = priced(run, observations)
+    row = before.conditions[0]
+    dearer = msgspec.structs.replace(
+        row, usd_per_million=(row.usd_per_million or 0) * 1.5, price=Price(input_usd=1.0, output_usd=2.0)
+    )
+    after = msgspec.structs.replace(before, conditions=[dearer])
+    console = Console(file=io.StringIO(), width=width)
+    comparison_table(compare(RunData(before, observations), RunData(after, observations)), console)
+    assert isinstance(console.file, io.StringIO)
+    words = " ".join(console.file.getvalue().split())
+    assert "$0.945" in words
+    assert "+50 %" in words
+    assert "the price differs: $0.59 in, $0.79 out a million tokens, then $1 in, $2 out a million tokens." in words
 
 
 @pytest.mark.parametrize(("width", "form"), [(72, "narrow"), (90, "names"), (120, "wide")])

@@ -11,6 +11,7 @@ import numpy as np
 from msgspec import Struct
 
 from splitsecond.analysis.contrast import Contrast, contrast
+from splitsecond.analysis.cost import price_words
 from splitsecond.analysis.figures import FIGURES, Figure, answered
 from splitsecond.analysis.findings import ConditionFindings, Run
 from splitsecond.analysis.spread import PERCENTILES
@@ -23,6 +24,7 @@ COMPARED = {
 }
 """The figures of a closed loop, and of an open one. In a closed loop a request is due when it leaves."""
 TOLD = {False: ("ttft_ms", "tps", "e2e_ms"), True: ("ttft_due_ms", "tps", "response_ms")}
+TOTALS = ("output_tokens_per_s", "requests_per_s", "usd_per_million", "errors")
 TOLD_PERCENTILES = ("p50", "p95")
 """Of these a change is worth a sentence; the others say the same again, or rest on few requests."""
 
@@ -124,7 +126,7 @@ def _changed(
             for name in COMPARED[new.concurrency is None]
             for changed in _figure_changes(FIGURES[name], old_ok, new_ok, random)
         ],
-        totals=[_total_change(name, old, new) for name in ("output_tokens_per_s", "requests_per_s", "errors")],
+        totals=[_total_change(name, old, new) for name in TOTALS],
         notes=_notes(old, new),
     )
 
@@ -171,6 +173,9 @@ def _notes(old: ConditionFindings, new: ConditionFindings) -> list[str]:
         "clock of the arrivals": tuple("kernel" if c.instrument.kernel_time else "client" for c in (old, new)),
     }
     notes += [f"the {what} differs: {a or 'none'}, then {b or 'none'}." for what, (a, b) in differing.items() if a != b]
+    old_price, new_price = (price_words(c.price) for c in (old, new))
+    if old_price and new_price and old_price != new_price:
+        notes.append(f"the price differs: {old_price}, then {new_price}.")
     for what, a, b in (
         ("prompts", old.input_tokens, new.input_tokens),
         ("answers", old.output_tokens, new.output_tokens),

@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 
 from splitsecond.analysis.asked import AskedCondition
+from splitsecond.analysis.cost import S_PER_HOUR, Prices, with_cost
 from splitsecond.analysis.figures import FIGURES, answered
 from splitsecond.analysis.findings import ConditionFindings, Spread
 from splitsecond.analysis.lateness import instrument_of
@@ -31,10 +32,12 @@ def condition_findings(
     observations: Sequence[Observation],
     readings: Sequence[InstrumentReading],
     slo: Slo | None = None,
+    prices: Prices | None = None,
 ) -> ConditionFindings:
-    """The row of `asked`, from its own observations and readings. Roles other than measured and warm-up are ignored.
+    """The row of `asked`, from its own observations and readings. Roles other than measured and warm-up count for its
+    cost only, by `prices`.
 
-    `batching_efficiency` needs other rows, and `cost_usd` needs prices; both stay None here.
+    `batching_efficiency` needs other rows, and stays None here.
     """
     sent = [o for o in observations if o.role in ("measured", "warmup")]
     measured = [o for o in sent if o.role == "measured" and o.outcome != "cancelled"]
@@ -89,7 +92,8 @@ def condition_findings(
         load=load,
         cancelled=sum(o.role == "measured" and o.outcome == "cancelled" for o in sent),
     )
-    return msgspec.structs.replace(findings, invalid=invalid_reasons(facts), notes=notes(facts))
+    findings = msgspec.structs.replace(findings, invalid=invalid_reasons(facts), notes=notes(facts))
+    return with_cost(findings, observations, prices or {}, hours=load.whole.length_ns / NS_PER_S / S_PER_HOUR)
 
 
 def failures_by_kind(measured: Sequence[Observation]) -> tuple[dict[str, int], dict[str, str]]:

@@ -8,6 +8,8 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from splitsecond.catalog.price import Price
+
 SCHEMA = "splitsecond.run/1"
 
 
@@ -74,6 +76,9 @@ class ConditionFindings(Struct, kw_only=True):
     `output_tokens_per_s` is system throughput in the steady window, `output_tokens_per_s_whole` from the first request
     sent to the last token; over that time also `requests_per_s`, of answered requests, and goodput's `per_s`.
     `itl_ms` are the gaps between content events, `itl_per_token_ms` shares them out over the tokens that ended them.
+    `cost_usd`: the money for all that was sent for this row, warm-ups included; of `cost_estimated` attempts in it the
+    counts were not all known. `usd_per_request` and `usd_per_million` share it out over the answers, and over all their
+    tokens, input and output; `usd_per_million_output` over their output alone. `price`: by which, of which day, whose.
     `phases_ms`: where the time of a request goes, means that add up: dns, tcp, tls, network, provider, streaming.
     `invalid`: why the numbers of this row must not be trusted; `notes`: what a reader should know.
     """
@@ -110,6 +115,11 @@ class ConditionFindings(Struct, kw_only=True):
     reasoning_tokens: float | None = None
     tokens_per_event: float | None = None
     cost_usd: float | None = None
+    cost_estimated: int = 0
+    usd_per_request: float | None = None
+    usd_per_million: float | None = None
+    usd_per_million_output: float | None = None
+    price: Price | None = None
     token_source: str = ""
     phases_ms: dict[str, float] = {}
     server_ms: dict[str, float] = {}
@@ -123,7 +133,8 @@ class Run(Struct, kw_only=True):
 
     `began` is the wall-clock moment (RFC 3339, UTC) at which the monotonic clock showed `began_ns`. `asked` holds the
     command line and every setting, enough to run it again; `environment` the machine and the versions. `statements`
-    are the findings as plain sentences. `finished` is false while it runs, and stays so if it was interrupted.
+    are the findings as plain sentences. `cost_usd`: by the token, of everything that was sent.
+    `finished` is false while it runs, and stays so if it was interrupted.
     """
 
     id: str
@@ -135,5 +146,6 @@ class Run(Struct, kw_only=True):
     environment: dict[str, Any] = {}
     finished: bool = False
     conditions: list[ConditionFindings] = []
+    cost_usd: float | None = None
     statements: list[str] = []
     invalid: list[str] = []

@@ -18,7 +18,7 @@ from splitsecond.errors import CallerFault
 
 SPREADS = (*FIGURES, "itl_ms")
 STATISTICS = ("p50", "p95", "p99", "mean", "min", "max")
-TOTALS = ("output_tokens_per_s", "requests_per_s", "batching_efficiency", "cost_usd")
+TOTALS = ("output_tokens_per_s", "requests_per_s", "batching_efficiency", "cost_usd", "usd_per_million")
 COUNTS = ("errors", "requests")
 
 _COMPARE: dict[str, Callable[[float, float], bool]] = {

@@ -7,6 +7,7 @@ import msgspec
 
 from splitsecond.analysis.asked import AskedCondition
 from splitsecond.analysis.condition import condition_findings
+from splitsecond.analysis.cost import Prices
 from splitsecond.analysis.findings import ConditionFindings
 from splitsecond.analysis.slo import Slo
 from splitsecond.timing.instrument import InstrumentReading
@@ -19,10 +20,12 @@ def summarise(
     readings: Sequence[InstrumentReading],
     *,
     slo: Slo | None = None,
+    prices: Prices | None = None,
 ) -> list[ConditionFindings]:
     """A row for each condition asked for, in that order, whether or not anything came of it.
 
-    An observation or reading belongs to the condition that it names; those that name another are ignored.
+    An observation or reading belongs to the condition that it names; those that name another are ignored. `prices` by
+    target: what they name gets its cost.
     """
     observed: defaultdict[str, list[Observation]] = defaultdict(list)
     for o in observations:
@@ -30,7 +33,7 @@ def summarise(
     read: defaultdict[str, list[InstrumentReading]] = defaultdict(list)
     for reading in readings:
         read[reading.condition].append(reading)
-    rows = [condition_findings(a, observed[a.condition], read[a.condition], slo) for a in asked]
+    rows = [condition_findings(a, observed[a.condition], read[a.condition], slo, prices) for a in asked]
     return with_batching_efficiency(rows)
 
 

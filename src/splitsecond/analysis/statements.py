@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from splitsecond.analysis.contrast import Contrast, contrast
+from splitsecond.analysis.cost import cost_statements
 from splitsecond.analysis.figures import FIGURES, Figure, answered, ttft_figure
 from splitsecond.analysis.findings import ConditionFindings
 from splitsecond.analysis.verdicts import verdicts
@@ -39,6 +40,7 @@ def statements(conditions: Sequence[ConditionFindings], observations: Sequence[O
         said += _throughput(rows)
     for rows in _by_load(valid):
         said += _goodput(rows)
+    said += cost_statements(conditions)
     return said + _batching(valid) + _errors(conditions) + _left_out(conditions)
 
 

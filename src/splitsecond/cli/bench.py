@@ -8,6 +8,7 @@ import typer
 TARGETS = "What to run"
 LOAD = "How hard to press"
 REQUESTS = "What to send"
+MONEY = "What it may cost"
 RESULTS = "Where the results go"
 
 
@@ -117,6 +118,22 @@ def bench(
             metavar="LIMITS", help="Goodput under ttft=300ms,tpot=20ms, or voice, chat, …", rich_help_panel=RESULTS
         ),
     ] = "",
+    price: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="[TARGET=]IN,OUT",
+            help="US dollars for a million tokens in and out, where nobody knows them or you pay others.",
+            rich_help_panel=MONEY,
+        ),
+    ] = None,
+    price_per_hour: Annotated[
+        list[str] | None,
+        typer.Option(metavar="[TARGET=]USD", help="What a machine of your own costs.", rich_help_panel=MONEY),
+    ] = None,
+    max_cost: Annotated[
+        float | None,
+        typer.Option(metavar="USD", help="Refuse a run that costs more, and stop at it.", rich_help_panel=MONEY),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(metavar="FOLDER", help="The run's folder.", show_default="runs/ID", rich_help_panel=RESULTS),
@@ -140,6 +157,7 @@ def bench(
     from splitsecond.analysis.slo import parse_slo
     from splitsecond.cli import asking
     from splitsecond.cli.measuring import measure, new_run_id
+    from splitsecond.cli.pricing import Allowance, find_prices
     from splitsecond.cli.results import Output
     from splitsecond.cli.targets import Endpoint, parse_policies, resolve
     from splitsecond.load.plan import make_plan
@@ -153,6 +171,8 @@ def bench(
         asking.at_least_one(processes=processes)
     if slo:
         parse_slo(slo)
+    if max_cost is not None and not max_cost >= 0:
+        raise asking.wrong("--max-cost", max_cost, "US dollars, 0 or more")
     loads = asking.loads(concurrency, rate, arrivals, burstiness, trace)
     extra = asking.json_object(body, "--body") | ({"ignore_eos": True} if ignore_eos else {})
     run_id = new_run_id()
@@ -199,5 +219,6 @@ def bench(
             slo=slo,
             output=Output(folder=out, json=json, html=html, png=png),
             processes=processes,
+            allowance=Allowance(prices=find_prices(specs, price or [], price_per_hour or []), most_usd=max_cost),
         )
     raise typer.Exit(code)

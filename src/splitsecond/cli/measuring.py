@@ -7,6 +7,7 @@ after Ctrl-C. A run that ends before any load was put on a target leaves no fold
 
 import asyncio
 import sys
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,14 @@ from rich.text import Text
 
 from splitsecond import __version__, clock
 from splitsecond.analysis.asked import AskedCondition
+from splitsecond.analysis.cost import Prices, bill
 from splitsecond.analysis.findings import SCHEMA, Run
 from splitsecond.analysis.run import summarise
 from splitsecond.analysis.slo import Slo, parse_slo
 from splitsecond.analysis.statements import statements
+from splitsecond.catalog.price import Price
 from splitsecond.cli.machine import environment
+from splitsecond.cli.pricing import Allowance, CostReached, Meter, announce
 from splitsecond.cli.results import Output, cannot_write, check_json, show
 from splitsecond.errors import CallerFault, Fault
 from splitsecond.load.conductor import Note, conduct
@@ -38,13 +42,14 @@ from splitsecond.upstream.spec import TargetSpec, concealed, secrets
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """What was asked for, as `run.json` keeps it under `asked`: enough to run it again and to recompute its findings.
 
-    `command` is the command line, `settings` its options by name.
+    `command` is the command line, `settings` its options by name. `prices` are those of the day of the run.
     """
 
     command: list[str]
     settings: dict[str, Any]
     targets: list[TargetSpec]
     conditions: list[AskedCondition]
+    prices: dict[str, Price] = {}
     slo: str = ""
     notes: list[str] = []
 
@@ -56,19 +61,23 @@ class FolderFailed(Fault):
 class Recorder:
     """Takes what the workers report, keeps it in memory and in the run's folder, and shows the progress."""
 
-    def __init__(self, folder: RunFolder, progress: Progress) -> None:
+    def __init__(self, folder: RunFolder, progress: Progress, meter: Meter) -> None:
         self.observations: list[Observation] = []
         self.readings: list[InstrumentReading] = []
         self.notes: list[str] = []
         self._folder = folder
         self._progress = progress
+        self._meter = meter
         self._failed = False
 
     def observed(self, observation: Observation) -> None:
-        """One attempt has ended. Raises `FolderFailed` where it cannot be written: once, as it ends the run."""
+        """One attempt has ended. Each is raised once, as it ends the run: `FolderFailed` where it cannot be written,
+        `CostReached` where the run has cost what it may.
+        """
         self.observations.append(observation)
         self._keep(lambda: self._folder.add(observation))
         self._progress.observed(observation)
+        self._meter.add(observation)
 
     def read(self, reading: InstrumentReading) -> None:
         """The instrument's reading of one block."""
@@ -118,14 +127,17 @@ def measure(
     slo: str,
     output: Output,
     processes: int | None = None,
+    allowance: Allowance | None = None,
 ) -> int:
-    """Runs the plan, keeps it, shows it. Returns the exit code.
+    """Runs the plan, keeps it, shows it. Returns the exit code. `allowance`: what it may cost, and the prices.
 
     1: a row has no request that was answered, or lost some to a crash, or a result could not be written; 130:
     interrupted. Raises the `Fault` that ended the run early, after what was measured is shown.
     """
     check_json(output.json)
     limits = parse_slo(slo) if slo else None
+    allowance = allowance or Allowance()
+    money = announce(plan, workload, allowance, specs, input_tokens=input_tokens)
     conditions = [
         AskedCondition(
             condition=c.condition,
@@ -142,6 +154,7 @@ def measure(
         settings=settings,
         targets=list(specs.values()),
         conditions=conditions,
+        prices=allowance.prices,
         slo=slo,
     )
     run = Run(
@@ -162,7 +175,9 @@ def measure(
         except OSError as error:
             folder.discard()
             raise FolderFailed(cannot_write(folder.path, error), kind="disk", phase="queue") from None
-        recorder = Recorder(folder, progress)
+        recorder = Recorder(folder, progress, Meter(allowance))
+        if money:
+            screen.print(Text(money), soft_wrap=True)
         progress.start({c.condition: c.requests for c in plan.conditions})
         try:
             outcome = asyncio.run(
@@ -192,14 +207,26 @@ def measure(
                 for note in recorder.notes:
                     screen.print(Text(printable(note)), soft_wrap=True)
             raise fault
+        if isinstance(fault, CostReached):
+            recorder.notes += _ended_early(plan, recorder.observations, "--max-cost was reached")
         run.asked["notes"] = recorder.notes
-        conclude(run, conditions, recorder.observations, recorder.readings, limits)
+        conclude(run, conditions, recorder.observations, recorder.readings, limits, allowance.prices)
         written = show(run, recorder.observations, folder, output)
     if fault is not None:
         raise fault
     if interrupted:
         return 130
     return 0 if written and run.finished and all(c.errors < c.requests for c in run.conditions) else 1
+
+
+def _ended_early(plan: Plan, observations: Sequence[Observation], why: str) -> list[str]:
+    """A note for each condition of which not all requests were sent."""
+    sent = Counter(o.condition for o in observations if o.role == "measured")
+    return [
+        f"{c.condition}: ended early, after {sent[c.condition]} of {c.requests} requests: {why}."
+        for c in plan.conditions
+        if sent[c.condition] < c.requests
+    ]
 
 
 def run_folder(path: Path) -> Path:
@@ -213,9 +240,12 @@ def conclude(
     observations: Sequence[Observation],
     readings: Sequence[InstrumentReading],
     slo: Slo | None,
+    prices: Prices,
 ) -> None:
     """Puts the findings into `run`."""
-    run.conditions = summarise(conditions, observations, readings, slo=slo)
+    run.conditions = summarise(conditions, observations, readings, slo=slo, prices=prices)
+    spent = bill(observations, prices)
+    run.cost_usd = spent.usd if spent.unpriced < spent.attempts else None
     run.statements = statements(run.conditions, observations)
     by_target: dict[str, list[str]] = {}
     for note in run.asked.get("notes", ()):
@@ -240,5 +270,6 @@ def recompute(path: Path, *, slo: str = "") -> tuple[Run, list[Observation]]:
         raise CallerFault(f"{path}: what was asked cannot be read: {error}", kind="bad_run") from None
     observations = read_observations(path)
     limits = slo or asked.slo
-    conclude(run, asked.conditions, observations, read_readings(path), parse_slo(limits) if limits else None)
+    slo_limits = parse_slo(limits) if limits else None
+    conclude(run, asked.conditions, observations, read_readings(path), slo_limits, asked.prices)
     return run, observations

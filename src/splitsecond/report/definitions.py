@@ -35,6 +35,13 @@ DEFINITIONS = {
     ),
     "Batching efficiency": ("System tokens/s at this concurrency divided by that at concurrency 1."),
     "Goodput": ("Requests that met every limit, of all requests sent; an error misses."),
+    "Cost": (
+        "Every kind of token at its own price: input, input from the provider's prompt cache, output with its "
+        "reasoning. A row's cost is of all that was sent for it, warm-ups, failures and the losers of a race included; "
+        "“≥” says that some attempts were closed before the provider counted their tokens. A million tokens cost what "
+        "the row cost divided by all tokens of its answers, so they are in the row's own mix of input and output. A "
+        "machine paid by the hour: the hour, divided by the tokens of an hour at the row's system tokens/s."
+    ),
     "N": (
         "The provider's own count of tokens (usage); else a tokenizer's; else the number of events. Which one it "
         "was stands under “counted by”."

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from splitsecond.analysis.cost import price_words, usd
 from splitsecond.analysis.findings import ConditionFindings, Instrument, Run, Spread
 from splitsecond.analysis.wording import ENGINE, SIMULATED, listed
 
@@ -181,6 +182,30 @@ def tps(condition: ConditionFindings) -> Spread:
 def errors(condition: ConditionFindings) -> str:
     """ "0", or "3 of 50"."""
     return f"{condition.errors} of {condition.requests}" if condition.errors else "0"
+
+
+def priced(run: Run) -> bool:
+    """Whether any row has a cost, so that there is something to show of money."""
+    return any(condition.cost_usd is not None for condition in run.conditions)
+
+
+def cost(condition: ConditionFindings) -> str:
+    """The money for a row; "≥" where some of its attempts may have cost more than is known."""
+    return ("≥ " if condition.cost_estimated else "") + usd(condition.cost_usd)
+
+
+def price_sentences(run: Run) -> list[str]:
+    """By which prices the money was worked out: of what day, and whose; and what the whole run cost."""
+    said: dict[str, list[str]] = {}
+    for condition in run.conditions:
+        if (price := condition.price) is not None:
+            whose = f"{price.source or 'no source'}{f', {price.as_of}' if price.as_of else ''}"
+            words = f"{condition.target} {price_words(price)}"
+            if words not in said.setdefault(whose, []):
+                said[whose].append(words)
+    prices = [f"Prices of {whose}: {'; '.join(words)}." for whose, words in said.items()]
+    whole = [f"The whole run cost {usd(run.cost_usd)}, finding the prompts' length included."] if run.cost_usd else []
+    return prices + whole
 
 
 def caveats(run: Run) -> list[str]:

@@ -7,6 +7,7 @@ description as text for who does not see it.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from splitsecond.analysis.cost import usd
 from splitsecond.analysis.findings import ConditionFindings, Run, Spread
 from splitsecond.analysis.wording import counted_as, listed
 from splitsecond.report import rows
@@ -59,6 +60,7 @@ def body(run: Run, pictures: Pictures) -> Markup:
                 "Batching trades the speed of one request for the throughput of all. Further right is faster for one, "
                 "further up is more for all; the larger the mark, the more load.",
             ),
+            _money(run),
             _stages(run, pictures),
             _plotted(
                 run,
@@ -128,6 +130,7 @@ def _tables(run: Run) -> Markup:
     parts = [_legend(run, "targets")]
     for level in rows.levels(run):
         head = ["target", "TTFT p50, ms", "TPS p50", "TTFT p95, ms", "TPS p95", "system tokens/s", "errors"]
+        head += ["$ a million tokens"] if rows.priced(run) else []
         caption = f"Figures at {level.title.lower()}"
         body = [_row(run, c) for c in level.conditions]
         parts += [tag("h3", level.heading), _table(caption, head, body), *_remarks(level)]
@@ -157,6 +160,7 @@ def _row(run: Run, condition: ConditionFindings) -> Markup:
         (condition.tps, "p95"),
     ]
     name = _name(run, condition.target)
+    money = [tag("td", usd(condition.usd_per_million))] if rows.priced(run) else []
     if condition.invalid:
         name.append(tag("a", "INVALID", class_="badge", href="#invalid"))
     cells = [
@@ -164,6 +168,7 @@ def _row(run: Run, condition: ConditionFindings) -> Markup:
         *(_cell(spread, percentile) for spread, percentile in figures),
         tag("td", number(condition.output_tokens_per_s)),
         tag("td", rows.errors(condition), **({"class_": "bad"} if condition.errors else {})),
+        *money,
     ]
     return tag("tr", *cells)
 
@@ -218,7 +223,6 @@ MORE: Sequence[tuple[str, Sequence[Column]]] = (
             ("steady window, s", lambda c: number(c.steady_s)),
             ("batching efficiency", lambda c: number(c.batching_efficiency)),
             ("goodput", lambda c: rows.share(c.goodput.fraction) if c.goodput else MISSING),
-            ("cost, USD", lambda c: number(c.cost_usd)),
         ),
     ),
     (
@@ -257,6 +261,37 @@ def _condition_table(run: Run, heading: str, columns: Sequence[Column]) -> list[
     ]
     head = ["target", "load", *(name for name, _ in kept)]
     return [tag("h3", heading), _table(heading, head, body)]
+
+
+def _money(run: Run) -> Markup:
+    """What it cost, row by row, and by which prices; nothing where no price is known."""
+    if not rows.priced(run):
+        return joined([])
+    columns: list[Column] = [
+        ("a million tokens", lambda c: usd(c.usd_per_million)),
+        ("a million of output", lambda c: usd(c.usd_per_million_output)),
+        ("a request", lambda c: usd(c.usd_per_request)),
+        ("output of all tokens", lambda c: rows.share(_output_share(c))),
+        ("cached of the input", lambda c: rows.share(_cached_share(c))),
+        ("this row", rows.cost),
+    ]
+    text = (
+        "A million tokens are priced in each row's own mix of input and output, with its cached input at the price of "
+        "cached input. A row's cost has its warm-ups and failures in it."
+    )
+    said = tag("ul", *(tag("li", sentence) for sentence in rows.price_sentences(run)))
+    return _section("money", "What it cost", tag("p", text), *_condition_table(run, "Money, US dollars", columns), said)
+
+
+def _output_share(condition: ConditionFindings) -> float | None:
+    tokens_in, tokens_out = condition.input_tokens, condition.output_tokens
+    return None if tokens_in is None or not tokens_out else tokens_out / (tokens_in + tokens_out)
+
+
+def _cached_share(condition: ConditionFindings) -> float | None:
+    if condition.cached_tokens is None or not condition.input_tokens:
+        return None
+    return condition.cached_tokens / condition.input_tokens
 
 
 def _plotted(run: Run, pictures: Pictures, name: str, heading: str, text: str, *after: str) -> Markup:

@@ -18,12 +18,14 @@ from rich.table import Table
 from rich.text import Text
 
 from splitsecond.analysis.compare import Comparison, ConditionChange, FigureChange, TotalChange
+from splitsecond.analysis.cost import usd
 from splitsecond.analysis.findings import Run
 from splitsecond.analysis.wording import change
 from splitsecond.report import rows
 from splitsecond.report.rows import MISSING, printable
 
 COLUMNS = (("TTFT", "ms"), ("TPS", "tokens/s"))
+PER_MILLION = "usd_per_million"
 LOOKS = {"invalid": "red", "error": "yellow", "note": "dim"}
 SHORTEST_NAME = 12
 MORE_THAN_ANY_CONSOLE = 10_000
@@ -37,6 +39,9 @@ class Form(Struct, frozen=True, kw_only=True):
 
 
 FORMS = (Form(beside=True), Form(beside=False))
+NARROWEST = Form(beside=False, name_width=SHORTEST_NAME)
+
+Tables = Callable[[Form], list[Table]]
 
 
 class Figure(Struct, frozen=True, kw_only=True):
@@ -51,9 +56,14 @@ class Figure(Struct, frozen=True, kw_only=True):
 def run_table(run: Run, console: Console, files: Sequence[Path] = ()) -> None:
     """Print what a run showed, for a person; `files` are where the rest of it stands."""
     levels = rows.levels(run)
-    tables = _fitting(console, lambda form: [_level_table(level, form) for level in levels])
+    priced = rows.priced(run)
+    money = priced and _fit(console, lambda form: [_level_table(level, form, money=True) for level in levels])
+    tables = _fitting(console, lambda form: [_level_table(level, form, money=money) for level in levels])
     for level, table in zip(levels, tables, strict=True):
         console.print(table)
+        if priced and not money:
+            costs = (f"{c.target} {usd(c.usd_per_million)}, {rows.cost(c)}" for c in level.conditions)
+            _item(console, "  ", f"$/M tokens, and row: {'; '.join(costs)}.")
         for remark in rows.remarks(level):
             who = remark.who or ("both" if len(level.conditions) == 2 else f"all {len(level.conditions)}")
             word = " INVALID" if remark.kind == "invalid" else ""
@@ -67,7 +77,7 @@ def run_table(run: Run, console: Console, files: Sequence[Path] = ()) -> None:
         _item(console, "• ", "This run was stopped before its end: the figures are of what had finished.", "yellow")
     if run.statements or run.invalid or not run.finished:
         console.print()
-    for sentence in (*rows.caveats(run), *rows.instrument_sentences(run)):
+    for sentence in (*rows.caveats(run), *rows.price_sentences(run), *rows.instrument_sentences(run)):
         _item(console, "", sentence, "dim")
     for path in files:
         console.print(Text(str(path), "cyan"), soft_wrap=True)
@@ -78,9 +88,15 @@ def comparison_table(comparison: Comparison, console: Console) -> None:
     levels: dict[str, list[ConditionChange]] = {}
     for changed in comparison.conditions:
         levels.setdefault(rows.load_words(changed), []).append(changed)
-    tables = _fitting(console, lambda form: [_change_table(shown, form) for shown in levels.values()])
+    priced = any(total.after is not None for c in comparison.conditions for total in _money(c))
+    money = priced and _fit(console, lambda form: [_change_table(shown, form, money=True) for shown in levels.values()])
+    tables = _fitting(console, lambda form: [_change_table(shown, form, money=money) for shown in levels.values()])
     for shown, table in zip(levels.values(), tables, strict=True):
         console.print(table)
+        if priced and not money:
+            moved = [(c.target, _total(total)) for c in shown for total in _money(c)]
+            costs = (f"{target} {figure.text} {figure.remark}".strip() for target, figure in moved)
+            _item(console, "  ", f"$/M tokens: {'; '.join(costs)}.")
         for changed in shown:
             for note in changed.notes:
                 _item(console, "  ", f"{changed.target}: {note}", "yellow")
@@ -94,16 +110,22 @@ def comparison_table(comparison: Comparison, console: Console) -> None:
         _item(console, "", "Dim: chance may explain the change. System tokens/s and errors are not tested.", "dim")
 
 
-def _fitting(console: Console, tables: Callable[[Form], list[Table]]) -> list[Table]:
+def _fitting(console: Console, tables: Tables) -> list[Table]:
     """The tables in the first form in which all of them fit the console, else with names broken to make them fit."""
+    fitting = (form for form in FORMS if _spare(console, tables(form)) >= 0)
+    room = max(_spare(console, tables(NARROWEST)), 0)
+    return tables(next(fitting, Form(beside=False, name_width=SHORTEST_NAME + room)))
 
-    def spare(form: Form) -> int:
-        unlimited = console.options.update(max_width=MORE_THAN_ANY_CONSOLE)
-        return min((console.width - console.measure(t, options=unlimited).maximum for t in tables(form)), default=0)
 
-    narrowest = Form(beside=False, name_width=SHORTEST_NAME)
-    fitting = (form for form in FORMS if spare(form) >= 0)
-    return tables(next(fitting, Form(beside=False, name_width=SHORTEST_NAME + max(spare(narrowest), 0))))
+def _fit(console: Console, tables: Tables) -> bool:
+    """Whether the tables fit the console in any form."""
+    return _spare(console, tables(NARROWEST)) >= 0
+
+
+def _spare(console: Console, tables: Sequence[Table]) -> int:
+    """How many columns of the console the widest of the tables leaves; below 0: how many it lacks."""
+    unlimited = console.options.update(max_width=MORE_THAN_ANY_CONSOLE)
+    return min((console.width - console.measure(t, options=unlimited).maximum for t in tables), default=0)
 
 
 def _item(console: Console, mark: str, text: str, look: str = "") -> None:
@@ -114,7 +136,7 @@ def _item(console: Console, mark: str, text: str, look: str = "") -> None:
         console.print(Text(mark if i == 0 else " " * len(mark), look) + line, soft_wrap=True)
 
 
-def _level_table(level: rows.Level, form: Form) -> Table:
+def _level_table(level: rows.Level, form: Form, *, money: bool) -> Table:
     columns = [
         [_figure(rows.cell(of(c), percentile)) for c in level.conditions]
         for percentile in ("p50", "p95")
@@ -122,15 +144,17 @@ def _level_table(level: rows.Level, form: Form) -> Table:
     ]
     columns.append([Figure(text=rows.number(c.output_tokens_per_s)) for c in level.conditions])
     columns.append([Figure(text=rows.errors(c), look="red" if c.errors else "") for c in level.conditions])
+    if money:
+        columns.append([Figure(text=usd(c.usd_per_million), remark=rows.cost(c)) for c in level.conditions])
     names = [(c.target, bool(c.invalid)) for c in level.conditions]
-    return _table(level.heading, names, columns, form)
+    return _table(level.heading, names, columns, form, ["$/M tokens\nand row"] if money else ())
 
 
 def _figure(cell: rows.Cell) -> Figure:
     return Figure(text=cell.figure, look="dim" if cell.needs else "", remark=cell.interval)
 
 
-def _change_table(shown: Sequence[ConditionChange], form: Form) -> Table:
+def _change_table(shown: Sequence[ConditionChange], form: Form, *, money: bool) -> Table:
     level = shown[0]
     ttft = "ttft_due_ms" if rows.open_loop(level) else "ttft_ms"
     columns = [
@@ -138,10 +162,10 @@ def _change_table(shown: Sequence[ConditionChange], form: Form) -> Table:
     ]
     columns += [
         [_total(total) for c in shown for total in c.totals if total.figure == name]
-        for name in ("output_tokens_per_s", "errors")
+        for name in ("output_tokens_per_s", "errors", *([PER_MILLION] if money else []))
     ]
     title = f"{rows.level_title(level)}: the second run, and how it differs from the first"
-    return _table(title, [(c.target, False) for c in shown], columns, form)
+    return _table(title, [(c.target, False) for c in shown], columns, form, ["$/M\ntokens"] if money else ())
 
 
 def _moved(changed: ConditionChange, figure: str, percentile: str) -> Figure:
@@ -155,7 +179,13 @@ def _moved(changed: ConditionChange, figure: str, percentile: str) -> Figure:
 def _total(total: TotalChange) -> Figure:
     if total.figure == "errors":
         return Figure(text=f"{total.after:g}", remark="" if total.after == total.before else f"was {total.before:g}")
+    if total.figure == PER_MILLION:
+        return Figure(text=usd(total.after), remark=_change(total.change))
     return Figure(text=rows.number(total.after), remark=_change(total.change))
+
+
+def _money(changed: ConditionChange) -> list[TotalChange]:
+    return [total for total in changed.totals if total.figure == PER_MILLION]
 
 
 def _change_look(moved: FigureChange) -> str:
@@ -166,16 +196,22 @@ def _change(value: float | None) -> str:
     return "" if value is None else change(value)
 
 
-def _table(title: str, names: Sequence[tuple[str, bool]], columns: Sequence[list[Figure]], form: Form) -> Table:
-    """A table of targets. `names`: each with whether it is INVALID."""
+def _table(
+    title: str,
+    names: Sequence[tuple[str, bool]],
+    columns: Sequence[list[Figure]],
+    form: Form,
+    more: Sequence[str] = (),
+) -> Table:
+    """A table of targets. `names`: each with whether it is INVALID; `more`: the headings of further columns."""
     table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
     table.collapse_padding = not form.beside
     table.add_column("target", overflow="fold", no_wrap=not form.name_width, min_width=SHORTEST_NAME)
     for percentile in ("p50", "p95"):
         for figure, unit in COLUMNS:
             table.add_column(f"{figure} {percentile}\n{unit}", justify="right", no_wrap=True)
-    table.add_column("system\ntokens/s", justify="right", no_wrap=True)
-    table.add_column("errors", justify="right", no_wrap=True)
+    for heading in ("system\ntokens/s", "errors", *more):
+        table.add_column(heading, justify="right", no_wrap=True)
     texts = [[_name(target, invalid, form) for target, invalid in names], *(_texts(c, form) for c in columns)]
     for row in zip(*texts, strict=True):
         table.add_row(*row)

@@ -1,0 +1,158 @@
+"""Money: of one attempt, of a row with all that was sent for it, of a machine by the hour."""
+
+import pytest
+from tests.analysis.made import asked, failure, request, row
+
+from splitsecond.analysis.cost import bill, billed, cost_statements, cost_usd, price_words, usd, with_cost
+from splitsecond.analysis.run import summarise
+from splitsecond.catalog.price import Price, Tier
+from splitsecond.timing.observation import Observation
+
+PRICE = Price(input_usd=2.0, output_usd=10.0, cached_usd=0.2, cache_write_usd=2.5, as_of="2026-01-02", source="test")
+PRICES = {"a/x": PRICE}
+WHOLE = {"input_tokens": 100_000, "output_tokens": 10_000}
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, 0.2 + 0.1),
+        ({"cached_tokens": 50_000}, 0.1 + 0.01 + 0.1),
+        ({"cached_tokens": 50_000, "cache_write_tokens": 20_000}, 0.06 + 0.01 + 0.05 + 0.1),
+        ({"reasoning_tokens": 9_000}, 0.2 + 0.1),
+        ({"input_tokens": None}, None),
+        ({"output_tokens": None}, None),
+    ],
+)
+def test_an_attempt_costs_its_tokens(changes: dict[str, int | None], expected: float | None) -> None:
+    assert cost_usd(request(**(WHOLE | changes)), PRICE) == (expected and pytest.approx(expected))
+
+
+def test_nobody_bills_a_refusal_and_nobody_knows_without_a_price() -> None:
+    assert cost_usd(failure(status=429), PRICE) == 0.0
+    assert cost_usd(failure(sent_ns=None), PRICE) == 0.0
+    assert cost_usd(failure(status=200, kind="timeout_first_token"), PRICE) is None
+    assert cost_usd(request(**WHOLE), None) is None
+    assert cost_usd(request(**WHOLE), Price(per_hour_usd=3.0)) is None
+    assert cost_usd(request(**WHOLE), Price()) == 0.0
+
+
+def test_a_long_prompt_takes_the_tier_of_its_length() -> None:
+    price = Price(input_usd=1.0, output_usd=1.0, tiers=(Tier(above_tokens=99_999, input_usd=2.0, output_usd=3.0),))
+    assert cost_usd(request(**WHOLE), price) == pytest.approx(0.2 + 0.03)
+
+
+def test_a_row_pays_for_warm_ups_and_failures_and_shares_it_over_its_answers() -> None:
+    sent = [
+        request(**WHOLE, role="warmup", name="w"),
+        request(**WHOLE, name="1"),
+        failure(status=500, call="2"),
+        failure(status=200, kind="truncated", first_token_ns=5, output_tokens=1_000, input_tokens=100_000, call="3"),
+    ]
+    found = with_cost(row(), sent, PRICES, hours=1.0)
+    assert found.cost_usd == pytest.approx(0.3 + 0.3 + 0.0 + 0.21)
+    assert found.usd_per_request == pytest.approx(0.81 / 2)
+    assert found.usd_per_million == pytest.approx(0.81 / 0.22)
+    assert found.usd_per_million_output == pytest.approx(0.81 / 0.02)
+    assert (found.price, found.cost_estimated, found.notes) == (PRICE, 0, [])
+
+
+def test_an_attempt_that_was_closed_early_costs_its_prompt_and_what_came() -> None:
+    closed = request(name="2", outcome="cancelled", input_tokens=None, output_tokens=500)
+    found = bill([request(**WHOLE, name="1"), closed], PRICES)
+    assert found.usd == pytest.approx(0.3 + 0.2 + 0.005)
+    assert (found.attempts, found.estimated, found.unpriced) == (2, 1, 0)
+    alone = bill([closed], PRICES)
+    assert (alone.usd, alone.estimated, alone.unpriced) == (0.0, 0, 1)
+    noted = with_cost(row(), [request(**WHOLE, name="1"), closed], PRICES, hours=1.0)
+    assert noted.notes == ["the cost of 1 attempt that did not end is a guess, and may be higher."]
+
+
+def race(price_of_b: bool) -> tuple[list[Observation], dict[str, Price]]:
+    """A call that a policy served, with a winner, a loser, and its own observation."""
+    won = request(**WHOLE, name="c", role="winner", target="a/x")
+    lost = request(name="c", role="loser", target="b/x", outcome="cancelled", input_tokens=None, output_tokens=0)
+    served = request(**WHOLE, name="c", target="race(a/x, b/x)")
+    return [lost, won, served], PRICES | ({"b/x": Price(input_usd=1.0, output_usd=1.0)} if price_of_b else {})
+
+
+def test_a_race_costs_all_of_its_attempts_and_the_call_itself_nothing() -> None:
+    sent, prices = race(price_of_b=True)
+    assert billed(sent) == sent[:2]
+    found = with_cost(row(target="race(a/x, b/x)"), sent, prices, hours=1.0)
+    assert found.cost_usd == pytest.approx(0.3 + 0.1)
+    assert found.usd_per_request == pytest.approx(0.4)
+    assert (found.price, found.cost_estimated) == (None, 1)
+
+
+def test_an_attempt_without_a_price_is_said() -> None:
+    sent, prices = race(price_of_b=False)
+    found = with_cost(row(target="race(a/x, b/x)"), sent, prices, hours=1.0)
+    assert found.cost_usd == pytest.approx(0.3)
+    assert found.notes == ["1 attempt has no known price, and is not in the cost."]
+
+
+def test_an_hour_is_shared_over_the_tokens_of_an_hour() -> None:
+    price = {"a/x": Price(per_hour_usd=3.6)}
+    answers = [request(input_tokens=300, output_tokens=100, name=str(i)) for i in range(4)]
+    found = with_cost(row(output_tokens_per_s=1000.0), answers, price, hours=0.5)
+    assert found.cost_usd == pytest.approx(1.8)
+    assert found.usd_per_million_output == pytest.approx(1.0)
+    assert found.usd_per_million == pytest.approx(0.25)
+    assert found.usd_per_request == pytest.approx(0.45)
+    assert found.notes == []
+    unknown = with_cost(row(), answers, price, hours=0.5)
+    assert (unknown.cost_usd, unknown.usd_per_million) == (pytest.approx(1.8), None)
+
+
+def test_what_the_cache_saved_is_said_or_what_filling_it_cost() -> None:
+    read = with_cost(row(), [request(**WHOLE, cached_tokens=50_000)], PRICES, hours=1.0)
+    assert read.notes == ["50 % of the input came from the provider's prompt cache, which saved $0.0900."]
+    filled = with_cost(row(), [request(**WHOLE, cached_tokens=2_000, cache_write_tokens=90_000)], PRICES, hours=1.0)
+    assert filled.notes == [
+        "2 % of the input came from the provider's prompt cache, which cost $0.0414 more than it saved."
+    ]
+
+
+def test_without_any_price_a_row_stays_as_it_was() -> None:
+    assert with_cost(row(), [request(**WHOLE)], {}, hours=1.0) == row()
+    assert with_cost(row(), [], PRICES, hours=1.0) == row(price=PRICE)
+
+
+def test_a_run_has_the_money_of_its_rows() -> None:
+    (found,) = summarise([asked()], [request(**WHOLE)], [], prices=PRICES)
+    assert found.cost_usd == pytest.approx(0.3)
+    (plain,) = summarise([asked()], [request(**WHOLE)], [])
+    assert plain.cost_usd is None
+
+
+def test_whose_tokens_cost_least() -> None:
+    rows = [row(target="a/x", usd_per_million=0.5), row(target="b/x", usd_per_million=0.25), row(target="c/x")]
+    assert cost_statements(rows) == [
+        "At concurrency 1, b/x costs least: $0.250 for a million tokens in this run's mix of input and output; "
+        "a/x $0.500."
+    ]
+    assert cost_statements(rows[:1] + rows[2:]) == []
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "–"),
+        (0.0, "$0.00"),
+        (1234.5, "$1,234.50"),
+        (0.9999, "$1.00"),
+        (0.5, "$0.500"),
+        (0.00001234, "$0.0000123"),
+        (1e-15, "$0.000000000"),
+        (-2.0, "−$2.00"),
+    ],
+)
+def test_money_in_words(value: float | None, text: str) -> None:
+    assert usd(value) == text
+
+
+def test_a_price_in_words() -> None:
+    assert price_words(PRICE) == "$2 in, $0.2 cached, $10 out a million tokens"
+    assert price_words(Price(per_hour_usd=2.69)) == "$2.69 an hour"
+    assert price_words(None) == ""
