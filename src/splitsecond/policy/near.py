@@ -14,7 +14,7 @@ When it helps. With rules on where data may be, and with one model in several re
 
 When it hurts. When the region is down, all is: name two providers in it.
 
-Where it stands. Inside `fallback` and `deadline`. A `fallback` around it with a target elsewhere takes the promise back.
+Where it stands. Inside `fallback` and `deadline`; a target elsewhere in a `fallback` around it takes the promise back.
 Regions are those of the catalogue and the configuration; where none is known the policy cannot be made.
 """
 
