@@ -220,12 +220,12 @@ def measure(
 
 
 def _ended_early(plan: Plan, observations: Sequence[Observation], why: str) -> list[str]:
-    """A note for each condition of which not all requests were sent."""
-    sent = Counter(o.condition for o in observations if o.role == "measured")
+    """A note for each condition of which not all requests came to their end."""
+    ended = Counter(o.condition for o in observations if o.role == "measured" and o.outcome != "cancelled")
     return [
-        f"{c.condition}: ended early, after {sent[c.condition]} of {c.requests} requests: {why}."
+        f"{c.condition}: ended early, after {ended[c.condition]} of {c.requests} requests: {why}."
         for c in plan.conditions
-        if sent[c.condition] < c.requests
+        if ended[c.condition] < c.requests
     ]
 
 

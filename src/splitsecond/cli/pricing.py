@@ -16,7 +16,7 @@ from splitsecond.catalog.prices import prices
 from splitsecond.cli.asking import wrong
 from splitsecond.errors import CallerFault, Fault
 from splitsecond.load.plan import Plan
-from splitsecond.load.workload import Workload
+from splitsecond.load.workload import LENGTH_FIELDS, Workload
 from splitsecond.policy.expression import parse
 from splitsecond.policy.expression import targets as targets_of
 from splitsecond.timing.observation import Observation
@@ -119,7 +119,8 @@ def estimate_usd(plan: Plan, workload: Workload, *, input_tokens: int, prices: M
     if not workload.synthetic:
         sizes = [len(msgspec.json.encode(prompt["messages"])) for prompt in workload.prompts]
         input_tokens = sum(sizes) // len(sizes) // CHARACTERS_PER_TOKEN
-    output_tokens = workload.output_tokens or 0
+    lengths = [workload.extra[field] for field in LENGTH_FIELDS if isinstance(workload.extra.get(field), int)]
+    output_tokens = max(lengths, default=workload.output_tokens or 0)
     each = {
         name: price.cost_usd(input_tokens=input_tokens, output_tokens=output_tokens)
         for name, price in prices.items()
