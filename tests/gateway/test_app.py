@@ -5,13 +5,16 @@ import hashlib
 from typing import Any
 
 import pytest
-from tests.gateway.visitor import CHAT, STREAM, scope, visitor
+from tests.gateway.visitor import CHAT, STREAM, OneRoute, scope, visitor, visits
 
 from splitsecond import clock
 from splitsecond.errors import AllFailed, CallerFault, Fault, NetworkFault, Overloaded, ProviderFault, TimedOut
+from splitsecond.gateway.app import LONGEST_HINT
 from splitsecond.gateway.settings import ClientKey
+from splitsecond.gateway.visit import PATIENCE_S
 from splitsecond.policy.limit import limit
 from splitsecond.policy.race import race
+from splitsecond.service import Call, Reply
 from splitsecond.testing.fake_service import FakeService, Script
 from splitsecond.testing.virtual_time import START_NS, run_virtual
 
@@ -244,5 +247,122 @@ def test_health_needs_no_key_and_tells_of_draining() -> None:
         await again.asks(b"", path="/health/ready", method="GET")
         assert again.status == 503
         assert (await visitor(fake()).asks(b"", path="/health/live", method="GET")).status == 200
+
+    run_virtual(main())
+
+
+def test_what_a_client_says_beside_its_request_reaches_policies() -> None:
+    async def main() -> None:
+        service = fake()
+        said = {
+            "x-splitsecond-complexity": "high",
+            "x-splitsecond-task": "t" * 5000,
+            "x-splitsecond-region": " eu ",
+            "cache-control": "no-store",
+            "cookie": "session=1",
+            "x-forwarded-for": "10.0.0.1",
+        }
+        key = ClientKey("web", hashlib.sha256(KEY.encode()).digest())
+        await visitor(service, key).asks(STREAM, headers=said | {"authorization": f"Bearer {KEY}"})
+        (told,) = service.calls
+        assert told.call.hints == {
+            "complexity": "high",
+            "task": "t" * LONGEST_HINT,
+            "region": "eu",
+            "cache": "no-store",
+        }
+        assert (told.call.client, told.call.stream, told.call.watched) == ("web", True, False)
+        assert KEY not in repr(told.call)
+
+    run_virtual(main())
+
+
+def test_what_policies_say_of_a_call_reaches_its_client() -> None:
+    class Noting:
+        async def __call__(self, call: Call) -> Reply:
+            call.notes.attempts = 2
+            call.notes.cache = "hit"
+            call.notes.chosen = "fastest: a/x\r\nset-cookie: b=c ü"
+            call.notes.dropped.append("logit_bias")
+            return await fake()(call)
+
+    async def main() -> None:
+        for body in (CHAT, STREAM):
+            client = await visitor(Noting()).asks(body | {"api_key": "sk-1", "base_url": "http://evil"})
+            headers = client.headers
+            assert headers["x-splitsecond-attempts"] == "2"
+            assert headers["x-splitsecond-cache"] == "hit"
+            assert headers["x-splitsecond-chosen"] == "fastest: a/x??set-cookie: b=c ?"
+            assert headers["x-splitsecond-dropped"] == "api_key, base_url, logit_bias"
+            assert headers["x-request-id"].startswith("req-")
+
+    run_virtual(main())
+
+
+def test_a_request_that_comes_too_slowly_is_told_so() -> None:
+    async def main() -> None:
+        service = fake()
+        client = visitor(service)
+
+        async def receive() -> dict[str, Any]:
+            await asyncio.sleep(PATIENCE_S / 3)
+            return {"type": "http.request", "body": b" ", "more_body": True}
+
+        async def send(message: dict[str, Any]) -> None:
+            client.sent.append(message)
+
+        await client.gateway(scope(client.line), receive, send)
+        assert (clock.now_ns() - START_NS) // MS == PATIENCE_S * 1000
+        assert client.status == 408
+        assert client.json["error"]["code"] == "slow_request"
+        assert service.calls == []
+
+    run_virtual(main())
+
+
+def test_a_client_that_reads_slowly_but_reads_is_served_to_the_end() -> None:
+    async def main() -> None:
+        service = fake(tokens=10)
+        client = visitor(service)
+        begun = iter([b'{"model":"fast","stream":true}'])
+
+        async def receive() -> dict[str, Any]:
+            return {"type": "http.request", "body": next(begun)}
+
+        async def send(message: dict[str, Any]) -> None:
+            await asyncio.sleep(PATIENCE_S * 0.9)
+            client.sent.append(message)
+
+        await client.gateway(scope(client.line), receive, send)
+        assert client.body.endswith(b"data: [DONE]\n\n")
+        assert not client.line.aborted
+
+    run_virtual(main())
+
+
+def test_a_gateway_that_is_cancelled_passes_it_on() -> None:
+    async def main() -> None:
+        service = fake(ttft=9.0)
+        client = visitor(service)
+        serving = asyncio.get_running_loop().create_task(client.asks(CHAT))
+        await asyncio.sleep(1)
+        serving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await serving
+        assert service.left_open == 0
+        assert client.line.on_lost is None
+
+    run_virtual(main())
+
+
+def test_other_settings_hold_from_the_next_request_on() -> None:
+    async def main() -> None:
+        client = visitor(fake())
+        routes: Any = OneRoute(FakeService(script=lambda call: Script(), target="other/model"))
+        client.gateway.use(routes, max_body_bytes=200)
+        await client.asks(CHAT)
+        assert client.headers["x-splitsecond-target"] == "other/model"
+        again = await visits(client.gateway).asks(b" " * 201)
+        assert again.status == 413
 
     run_virtual(main())

@@ -119,17 +119,18 @@ class Gateway:
             pass
 
     async def _dispatch(self, visit: Visit) -> None:
+        origin = visit.header(b"origin")
+        if origin:
+            self._check_origin(visit, origin)
         operation = _OPERATIONS.get(visit.path)
         page = None if operation else self._pages.get(visit.path)
         if operation is None and page is None:
             raise CallerFault(f"there is no {visit.path[:200]!r} here", kind="not_found", status=404)
         expected = "POST" if operation else "GET"
-        if origin := visit.header(b"origin"):
-            self._check_origin(visit, origin)
-            if visit.method == "OPTIONS" and self._origins.allow(origin):
-                asked_for = visit.header(b"access-control-request-headers")
-                await visit.answer(204, b"", self._origins.preflight(expected, asked_for))
-                return
+        if origin and visit.method == "OPTIONS" and self._origins.allow(origin):
+            asked_for = visit.header(b"access-control-request-headers")
+            await visit.answer(204, b"", self._origins.preflight(expected, asked_for))
+            return
         if visit.method != expected:
             words = f"{visit.path} takes {expected}, got {visit.method}"
             raise CallerFault(words, kind="method_not_allowed", status=405)
