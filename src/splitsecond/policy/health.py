@@ -76,7 +76,7 @@ class Health:
     def __repr__(self) -> str:
         return f"<Health {self.state}{': ' + self.reason if self.reason else ''}>"
 
-    # What happened.
+    # What happened. Of an attempt that has ended `released` is said first.
 
     def answered(self, now_ns: int, began_ns: int) -> None:
         """A request that began at `began_ns` got its first token, or the end of its answer."""
@@ -107,7 +107,7 @@ class Health:
         elif self.state == "ramp":
             if began_ns >= self._opened_ns:
                 self._back_off(now_ns, f"failed again as it came back: {reason}")
-        elif began_ns >= self._opened_ns and now_ns >= self.until_ns:
+        elif began_ns >= self._opened_ns and now_ns >= self.until_ns and not self.probe:
             self._back_off(now_ns, f"still failing: {reason}")
 
     def limited(self, now_ns: int, began_ns: int, wait_ns: int | None, reason: str) -> None:
@@ -129,7 +129,7 @@ class Health:
             self._open(now_ns, now_ns + self._spread(LONGEST_OPEN_NS), f"it does not serve this model: {reason}")
 
     def released(self, call: str) -> None:
-        """An attempt for `call` ended in a way that tells nothing; if it was the probe, the next may be."""
+        """An attempt for `call` has ended; if it was the probe, the next one may be."""
         if self.probe == call:
             self.probe = ""
 
@@ -154,9 +154,10 @@ class Health:
             return 1.0
         ramp_ns = max(min(self._open_for_ns, RAMP_NS), 1)
         part = (now_ns - self._ramp_ns) / ramp_ns
-        if part >= 1:
-            self._close()
-        return max(part, LEAST_RAMP)
+        if part < 1:
+            return max(part, LEAST_RAMP)
+        self._close()
+        return 1.0
 
     def _close(self) -> None:
         self.state, self.reason, self._told = "closed", "", False

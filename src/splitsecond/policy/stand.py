@@ -111,6 +111,8 @@ class Stand:
         """An attempt has ended."""
         call = observation.call
         number = self.under_way.pop(call, None)
+        if self.health.probe:
+            self.health.released(call)
         estimate = self.estimates.get(observation.streamed)
         if estimate is None:
             estimate = self.estimates[observation.streamed] = Estimate(self.waiting[observation.streamed])
@@ -128,7 +130,6 @@ class Stand:
                 self.quota.used((observation.input_tokens or 0) + (observation.output_tokens or 0))
         else:
             self._judge(verdict(observation), observation, now_ns)
-        self.health.released(call)
 
     def overdue(self, now_ns: int, began_ns: int) -> None:
         """Whoever asked gave up, as the time for the first token was over."""
