@@ -3,10 +3,11 @@
 from typing import Any
 
 import msgspec
+from hypothesis import strategies as st
 
 from splitsecond import clock
 from splitsecond.store.served import Served
-from splitsecond.timing.observation import Observation
+from splitsecond.timing.observation import FaultRecord, Observation
 
 MOMENTS = ("sent_ns", "head_ns", "first_token_ns", "first_answer_ns", "last_token_ns", "end_ns")
 LOST: dict[str, Any] = {"first_event_ns": None, "token_at": [], "token_lengths": [], "start_ns": 0}
@@ -47,3 +48,89 @@ def _kept(o: Observation, start: int) -> Observation:
     moments = {name: None if at is None else at - start for name in MOMENTS for at in [getattr(o, name)]}
     counted = [] if o.first_token_ns is None else [o.first_event_tokens]
     return msgspec.structs.replace(o, **LOST, **moments, tokens_so_far=counted)
+
+
+def same_figures(put: Served, got: Served) -> None:
+    """Fails where a figure of an attempt is another than before."""
+    for before, after in zip(put.attempts, got.attempts, strict=True):
+        for figure in ("ttft_ns", "tps", "e2e_ns", "first_answer_after_ns", "total_tps", "streamed_tokens"):
+            assert getattr(after, figure) == getattr(before, figure), figure
+
+
+_counts = st.none() | st.integers(0, 1 << 62)
+_words = st.text(st.characters(categories=["L", "N", "P", "S"]), max_size=60)
+_durations = st.integers(0, 1 << 45)
+
+
+@st.composite
+def _attempts(draw: st.DrawFn, call: str, start: int) -> Observation:
+    moments = sorted(draw(st.lists(_durations, min_size=6, max_size=6)))
+    sent, head, first, answer, last, end = (start + after for after in moments)
+    reached = draw(st.sampled_from(["nothing", "sent", "head", "token"]))
+    token = reached == "token"
+    events = draw(st.integers(1, 5))
+    fault = st.builds(
+        FaultRecord,
+        type=st.just("ProviderFault"),
+        kind=st.sampled_from(["http_429", "truncated"]),
+        phase=st.sampled_from(["head", "between tokens"]),
+        message=_words,
+        status=st.integers(0, 599),
+    )
+    return Observation(
+        id=f"{call}.{draw(st.integers(1, 9))}",
+        call=call,
+        target=draw(_words),
+        role=draw(st.sampled_from(["winner", "loser"])),
+        outcome=draw(st.sampled_from(["ok", "failed", "cancelled"])),
+        fault=draw(st.none() | fault),
+        streamed=draw(st.booleans()),
+        start_ns=start,
+        dns_ns=draw(_durations),
+        tcp_ns=draw(_durations),
+        tls_ns=draw(_durations),
+        reused=draw(st.booleans()),
+        resent=draw(st.booleans()),
+        rtt_ns=draw(st.none() | _durations),
+        sent_ns=None if reached == "nothing" else sent,
+        head_ns=head if reached in ("head", "token") else None,
+        first_token_ns=first if token else None,
+        first_answer_ns=answer if token else None,
+        last_token_ns=last if token else None,
+        end_ns=end,
+        token_at=[first, *[last] * (events - 1)] if token else [],
+        token_lengths=draw(st.lists(st.integers(1, 9), min_size=events, max_size=events)) if token else [],
+        status=draw(st.integers(0, 599)),
+        finish_reason=draw(_words),
+        input_tokens=draw(_counts),
+        cached_tokens=draw(_counts),
+        cache_write_tokens=draw(_counts),
+        output_tokens=draw(_counts),
+        reasoning_tokens=draw(_counts),
+        token_source=draw(st.sampled_from(["usage", "events", ""])),
+        lag_max_ns=draw(_durations),
+        kernel_time=draw(st.booleans()),
+    )
+
+
+@st.composite
+def records(draw: st.DrawFn) -> Served:
+    """Any call, with any attempts."""
+    start = draw(_durations) - (1 << 45)  # in the past, whatever the machine's clock says
+    call = f"req-{draw(st.uuids())}"
+    return Served(
+        call=call,
+        start_ns=start,
+        end_ns=start + draw(_durations),
+        first_token_ns=draw(st.none() | _durations.map(lambda after: start + after)),
+        route=draw(_words),
+        client=draw(_words),
+        operation=draw(st.sampled_from(["chat", "embeddings"])),
+        stream=draw(st.booleans()),
+        status=draw(st.integers(100, 599)),
+        cache=draw(st.sampled_from(["", "hit", "miss", "shared"])),
+        target=draw(_words),
+        outcome=draw(st.sampled_from(["ok", "failed", "cancelled"])),
+        fault=draw(st.sampled_from(["", "all_failed"])),
+        attempts=tuple(draw(st.lists(_attempts(call, start), max_size=3))),
+    )

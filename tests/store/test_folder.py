@@ -1,16 +1,18 @@
 """A run's folder loses nothing that was whole."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from splitsecond import clock
 from splitsecond.analysis.findings import Run
 from splitsecond.errors import CallerFault
-from splitsecond.store.folder import OBSERVATIONS, RunFolder, read_observations, read_readings, read_run
+from splitsecond.store.folder import OBSERVATIONS, RunFolder, read_observations, read_readings, read_run, seeds
 from splitsecond.timing.instrument import InstrumentReading
-from splitsecond.timing.observation import FaultRecord, Observation
+from splitsecond.timing.observation import FaultRecord, Observation, Role
 
 OBSERVATION = Observation(
     id="a.1", call="a", target="x/y", condition="x/y c=1", start_ns=5, sent_ns=10, first_token_ns=20, last_token_ns=40,
@@ -75,6 +77,28 @@ def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text('{"id": 3}')
     with pytest.raises(CallerFault, match="not a run of this version"):
         read_run(tmp_path, Run)
+
+
+def test_a_run_gives_seeds_with_their_age(tmp_path: Path) -> None:
+    second = clock.NS_PER_S
+    measured: dict[int, Role] = {30: "measured", 2: "warmup", 10: "loser", 1: "calibration", 20: "winner"}
+    with RunFolder.create(tmp_path) as folder:
+        for end_s, role in measured.items():
+            folder.add(Observation(id=f"{end_s}", call="a", target="x/y", role=role, end_ns=(1000 + end_s) * second))
+        folder.write_run(Run(id="r1", began="2026-01-01T00:00:00.500+00:00", began_ns=1000 * second))
+    moment = datetime(2026, 1, 1, 0, 1, 0, 500000, tzinfo=UTC)
+    with clock.using(lambda: 5, lambda: int(moment.timestamp() * 1e9)):
+        assert [(o.id, age) for o, age in seeds(tmp_path)] == [("10", 50.0), ("20", 40.0), ("30", 30.0)]
+    with clock.using(lambda: 5, lambda: 0):  # a clock that was set back
+        assert {age for _, age in seeds(tmp_path)} == {0.0}
+
+
+@pytest.mark.parametrize("began", ["", "yesterday"])
+def test_a_run_without_its_date_gives_no_seeds(tmp_path: Path, began: str) -> None:
+    with RunFolder.create(tmp_path) as folder:
+        folder.write_run(Run(id="r1", began=began, began_ns=7))
+    with pytest.raises(CallerFault, match="is no date"):
+        seeds(tmp_path)
 
 
 def test_a_full_disk_is_an_error_of_the_append(tmp_path: Path) -> None:

@@ -10,14 +10,14 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.store.records import answered, kept
+from tests.store.records import answered, kept, records, same_figures
 
 from splitsecond import clock
 from splitsecond.errors import CallerFault
 from splitsecond.store.log import Log
 from splitsecond.store.reading import _PAGE
 from splitsecond.store.served import Served
-from splitsecond.timing.observation import FaultRecord, Observation
+from splitsecond.timing.observation import Observation
 
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 
@@ -40,84 +40,6 @@ def read(log: Log, since: datetime = LONG_AGO, until: datetime | None = None) ->
     return [served for _, served in log.calls(since, until)]
 
 
-counts = st.none() | st.integers(0, 1 << 62)
-words = st.text(st.characters(categories=["L", "N", "P", "S"]), max_size=60)
-durations = st.integers(0, 1 << 45)
-
-
-@st.composite
-def attempts(draw: st.DrawFn, call: str, start: int) -> Observation:
-    moments = sorted(draw(st.lists(durations, min_size=6, max_size=6)))
-    sent, head, first, answer, last, end = (start + after for after in moments)
-    reached = draw(st.sampled_from(["nothing", "sent", "head", "token"]))
-    token = reached == "token"
-    events = draw(st.integers(1, 5))
-    fault = st.builds(
-        FaultRecord,
-        type=st.just("ProviderFault"),
-        kind=st.sampled_from(["http_429", "truncated"]),
-        phase=st.sampled_from(["head", "between tokens"]),
-        message=words,
-        status=st.integers(0, 599),
-    )
-    return Observation(
-        id=f"{call}.{draw(st.integers(1, 9))}",
-        call=call,
-        target=draw(words),
-        role=draw(st.sampled_from(["winner", "loser"])),
-        outcome=draw(st.sampled_from(["ok", "failed", "cancelled"])),
-        fault=draw(st.none() | fault),
-        streamed=draw(st.booleans()),
-        start_ns=start,
-        dns_ns=draw(durations),
-        tcp_ns=draw(durations),
-        tls_ns=draw(durations),
-        reused=draw(st.booleans()),
-        resent=draw(st.booleans()),
-        rtt_ns=draw(st.none() | durations),
-        sent_ns=None if reached == "nothing" else sent,
-        head_ns=head if reached in ("head", "token") else None,
-        first_token_ns=first if token else None,
-        first_answer_ns=answer if token else None,
-        last_token_ns=last if token else None,
-        end_ns=end,
-        token_at=[first, *[last] * (events - 1)] if token else [],
-        token_lengths=draw(st.lists(st.integers(1, 9), min_size=events, max_size=events)) if token else [],
-        status=draw(st.integers(0, 599)),
-        finish_reason=draw(words),
-        input_tokens=draw(counts),
-        cached_tokens=draw(counts),
-        cache_write_tokens=draw(counts),
-        output_tokens=draw(counts),
-        reasoning_tokens=draw(counts),
-        token_source=draw(st.sampled_from(["usage", "events", ""])),
-        lag_max_ns=draw(durations),
-        kernel_time=draw(st.booleans()),
-    )
-
-
-@st.composite
-def records(draw: st.DrawFn) -> Served:
-    start = clock.now_ns() - draw(durations)
-    call = f"req-{draw(st.uuids())}"
-    return Served(
-        call=call,
-        start_ns=start,
-        end_ns=start + draw(durations),
-        first_token_ns=draw(st.none() | st.integers(start, start + (1 << 45))),
-        route=draw(words),
-        client=draw(words),
-        operation=draw(st.sampled_from(["chat", "embeddings"])),
-        stream=draw(st.booleans()),
-        status=draw(st.integers(100, 599)),
-        cache=draw(st.sampled_from(["", "hit", "miss", "shared"])),
-        target=draw(words),
-        outcome=draw(st.sampled_from(["ok", "failed", "cancelled"])),
-        fault=draw(st.sampled_from(["", "all_failed"])),
-        attempts=tuple(draw(st.lists(attempts(call, start), max_size=3))),
-    )
-
-
 @settings(max_examples=15)
 @given(given=st.lists(records(), max_size=20, unique_by=lambda served: served.call))
 def test_what_is_put_is_read_again(tmp_path_factory: pytest.TempPathFactory, given: list[Served]) -> None:
@@ -125,9 +47,7 @@ def test_what_is_put_is_read_again(tmp_path_factory: pytest.TempPathFactory, giv
     found = {served.call: served for served in read(log)}
     assert found == {served.call: kept(served) for served in given}
     for served in given:
-        for put, got in zip(served.attempts, found[served.call].attempts, strict=True):
-            for figure in ("ttft_ns", "tps", "e2e_ns", "first_answer_after_ns", "total_tps", "streamed_tokens"):
-                assert getattr(got, figure) == getattr(put, figure), figure
+        same_figures(served, found[served.call])
 
 
 def test_a_call_is_dated_by_the_wall_clock(url: str) -> None:
@@ -169,12 +89,12 @@ def test_a_name_that_a_client_chose_is_kept_as_a_short_line(url: str, given: str
 
 def test_the_latest_attempts_of_each_target(url: str) -> None:
     old, kept_back = timedelta(days=2), timedelta(days=1)
-    records = [
+    given = [
         *(answered(i, target="a/x", ago_s=100 - i) for i in range(10)),
         *(answered(20 + i, target="b/y", ago_s=10 - i) for i in range(2)),
         answered(30, target="c/z", ago_s=old.total_seconds()),
     ]
-    log = written(url, records)
+    log = written(url, given)
     found = log.recent(kept_back, each=3)
     assert [o.id for o, _ in found] == ["req-7.1", "req-8.1", "req-9.1", "req-20.1", "req-21.1"]
     ages = [age for _, age in found]
@@ -191,13 +111,13 @@ def test_what_a_client_used(url: str) -> None:
     midnight = clock.wall_time() - timedelta(hours=1)
     won = answered(1, ago_s=60)
     lost = Observation(id="req-1.2", call="req-1", target="slow/er", role="loser", input_tokens=9, cache_write_tokens=2)
-    records = [
+    given = [
         msgspec.structs.replace(won, attempts=(*won.attempts, lost)),
         answered(2, ago_s=30),
         answered(3, ago_s=30, client="other"),
         answered(4, ago_s=7200),
     ]
-    spent = written(url, records).spent_tokens("team", midnight)
+    spent = written(url, given).spent_tokens("team", midnight)
     assert {target: msgspec.structs.astuple(tokens) for target, tokens in spent.items()} == {
         "groq/fast": (2, 200, 80, 0, 40),
         "slow/er": (1, 9, 0, 2, 0),
@@ -208,9 +128,9 @@ def test_what_a_client_used(url: str) -> None:
 def test_the_calls_of_a_window_come_in_order_over_pages(url: str) -> None:
     start = clock.now_ns() - 3600 * clock.NS_PER_S
     # Many of one microsecond, so that a page ends among them.
-    records = [answered(i, start_ns=start + i // 700 * 1_000_000) for i in range(2 * _PAGE + 300)]
-    log = written(url, records)
-    assert [served.call for served in read(log)] == [record.call for record in records]
+    given = [answered(i, start_ns=start + i // 700 * 1_000_000) for i in range(2 * _PAGE + 300)]
+    log = written(url, given)
+    assert [served.call for served in read(log)] == [record.call for record in given]
     assert all(len(served.attempts) == 1 for served in read(log))
 
 
@@ -227,8 +147,8 @@ def test_a_log_goes_on_where_it_was(url: str) -> None:
 
 def test_old_calls_are_forgotten(url: str) -> None:
     day = 86400
-    records = [answered(i, ago_s=age * day) for i, age in enumerate([40, 31, 29, 0])]
-    log = written(url, records, keep_days=30)
+    given = [answered(i, ago_s=age * day) for i, age in enumerate([40, 31, 29, 0])]
+    log = written(url, given, keep_days=30)
     written(url, [answered(9)], keep_days=30)
     assert [served.call for served in read(log)] == ["req-2", "req-3", "req-9"]
     assert [o.id for o, _ in log.recent(timedelta(days=100))] == ["req-2.1", "req-3.1", "req-9.1"]

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from msgspec import Struct
-from sqlalchemy import Column, Connection, Row, Select, and_, func, or_, select
+from sqlalchemy import Column, Connection, Double, Row, Select, and_, cast, func, or_, select
 
 from splitsecond import clock
 from splitsecond.store.rows import ATTEMPT_COLUMNS, CALL_COLUMNS, observation, served
@@ -62,10 +62,11 @@ def spent_tokens(connection: Connection, client: str, since: datetime) -> dict[s
     """What `client` used of each target since that moment."""
     a = ATTEMPTS.c
     names = ("input_tokens", "cached_tokens", "cache_write_tokens", "output_tokens")
-    sums = [func.coalesce(func.sum(a[name]), 0) for name in names]
+    # As floating point: a sum of whole numbers that a provider made up may be too large for the database.
+    sums = [func.coalesce(func.sum(cast(a[name], Double)), 0) for name in names]
     asked = select(a.target, func.count(), *sums).where(a.client == client, a.came_us >= _us(since)).group_by(a.target)
     return {
-        target: Tokens(attempts=attempts, **dict(zip(names, map(int, counts), strict=True)))  # PostgreSQL has decimals
+        target: Tokens(attempts=attempts, **dict(zip(names, map(int, counts), strict=True)))
         for target, attempts, *counts in connection.execute(asked)
     }
 

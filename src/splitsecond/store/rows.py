@@ -121,7 +121,8 @@ CALL_COLUMNS = [CALLS.c[name] for name in ("came_us", "n", *_CALL)]
 
 def observation(row: Row[Any]) -> Observation:
     """The attempt in a row of `ATTEMPT_COLUMNS`."""
-    _, first, kind_of_fault, kind, phase, message, status, *alike = row
+    values: Sequence[Any] = row
+    _, first, kind_of_fault, kind, phase, message, status, *alike = values
     fault = None
     if kind_of_fault:
         fault = FaultRecord(type=kind_of_fault, kind=kind, phase=phase, message=message, status=status)

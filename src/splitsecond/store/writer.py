@@ -188,7 +188,7 @@ class Writer:
         statement = self._inserts.get((table.name, count))
         if statement is None:
             names = [column.name for column in table.columns if not column.primary_key]
-            one = str(insert(table).compile(dialect=self._database.dialect, column_keys=names))
+            one = str(insert(table).inline().compile(dialect=self._database.dialect, column_keys=names))
             head, _, values = one.partition(" VALUES ")
             statement = self._inserts[table.name, count] = f"{head} VALUES {', '.join([values] * count)}"
         return statement

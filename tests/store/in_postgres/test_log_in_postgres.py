@@ -1,0 +1,155 @@
+"""The log in a real PostgreSQL server: the same as in a file, and what only a server can do to it."""
+
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.store.records import answered, kept, records, same_figures
+from tests.store.server import Server
+from tests.store.test_processes import WORKER, worker
+
+from splitsecond import clock
+from splitsecond.errors import CallerFault
+from splitsecond.store.database import Database
+from splitsecond.store.log import Log
+from splitsecond.store.served import Served
+from splitsecond.store.writer import Writer
+from splitsecond.timing.observation import Observation
+
+LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
+
+
+def written(url: str, given: list[Served]) -> Log:
+    with Log.open(url) as log:
+        for record in given:
+            log.put(record)
+    assert (log.written, log.dropped, log.errors) == (len(given), 0, 0)
+    return log
+
+
+def calls(url: str) -> list[str]:
+    with Log.open(url) as log:
+        return [served.call for _, served in log.calls(LONG_AGO)]
+
+
+@settings(max_examples=10)
+@given(given=st.lists(records(), max_size=20, unique_by=lambda served: served.call))
+def test_what_is_put_is_read_again(server: Server, given: list[Served]) -> None:
+    log = written(server.database(), given)
+    found = {served.call: served for _, served in log.calls(LONG_AGO)}
+    assert found == {served.call: kept(served) for served in given}
+    for served in given:
+        same_figures(served, found[served.call])
+
+
+def test_the_latest_attempts_and_what_was_used(url: str) -> None:
+    won = answered(100, ago_s=5)
+    lost = Observation(id="req-100.2", call="req-100", target="slow/er", role="loser", input_tokens=9)
+    log = written(
+        url,
+        [
+            *(answered(i, target="a/x", ago_s=100 - i) for i in range(10)),
+            msgspec.structs.replace(won, attempts=(*won.attempts, lost)),
+            answered(101, client="other"),
+            answered(102, target="old/one", ago_s=90000),
+        ],
+    )
+    found = log.recent(timedelta(days=1), each=3)
+    assert {o.id for o, _ in found} == {
+        "req-7.1", "req-8.1", "req-9.1", "req-100.1", "req-100.2", "req-101.1",
+    }  # fmt: skip
+    spent = log.spent_tokens("team", clock.wall_time() - timedelta(hours=1))
+    assert {target: msgspec.structs.astuple(tokens) for target, tokens in spent.items()} == {
+        "a/x": (10, 1000, 400, 0, 200),
+        "groq/fast": (1, 100, 40, 0, 20),
+        "slow/er": (1, 9, 0, 0, 0),
+    }
+
+
+def test_a_name_that_a_client_chose_is_kept_as_a_short_line(url: str) -> None:
+    assert [s.route for _, s in written(url, [answered(1, route="a\0b\ud800")]).calls(LONG_AGO)] == ["a b"]
+
+
+def test_old_calls_are_forgotten(url: str) -> None:
+    written(url, [answered(i, ago_s=age * 86400) for i, age in enumerate([40, 29])])
+    assert calls(url) == ["req-1"]
+
+
+def test_several_processes_make_one_log_and_lose_nothing(url: str) -> None:
+    running = [worker(WORKER, url, str(300 * i), str(300 * (i + 1))) for i in range(3)]
+    for process in running:
+        assert process.communicate(timeout=60)[0].split() == ["300", "0", "0"]
+    assert sorted(calls(url)) == sorted(f"req-{n}" for n in range(900))
+
+
+def test_a_database_of_something_else_is_left_alone(server: Server, url: str) -> None:
+    server.execute(url, "CREATE TABLE calls (a integer)")
+    with pytest.raises(CallerFault, match="holds something else: there is a table 'calls'"):
+        Log.open(url)
+    assert server.execute(url, "SELECT tablename FROM pg_tables WHERE schemaname = 'public'") == [("calls",)]
+
+
+def test_a_database_may_be_shared_with_something_else(server: Server, url: str) -> None:
+    server.execute(url, "CREATE TABLE invoices (a integer)")
+    written(url, [answered(1)])
+    assert calls(url) == ["req-1"]
+
+
+def test_a_log_of_a_newer_version_is_refused(server: Server, url: str) -> None:
+    Log.open(url).close()
+    server.execute(url, "UPDATE splitsecond_log SET version = 7")
+    with pytest.raises(CallerFault, match="its tables are version 7, this one knows 1"):
+        Log.open(url)
+
+
+def test_a_database_that_is_not_there(url: str) -> None:
+    with pytest.raises(CallerFault, match="does not exist") as caught:
+        Log.open(url.replace("/log", "/nolog", 1))
+    assert caught.value.kind == "log_unavailable"
+    assert "unused-password" not in str(caught.value)
+
+
+def test_connections_that_are_ended_lose_nothing(server: Server, url: str) -> None:
+    said: list[str] = []
+    writer = Writer(Database.open(url), say=said.append)
+    for number in range(3):
+        writer.put(answered(number))
+        writer.write()
+        server.execute(url, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
+    assert writer.write()
+    assert calls(url) == ["req-0", "req-1", "req-2"]
+    assert (writer.written, writer.dropped, writer.errors) == (3, 0, 1)
+    assert said[0].startswith(f"cannot write the log {writer._database.where}: terminating connection")
+    writer._disconnect()
+
+
+def test_a_server_that_restarts_loses_nothing(server: Server, url: str) -> None:
+    said: list[str] = []
+    writer = Writer(Database.open(url), say=said.append)
+    writer.put(answered(1))
+    assert writer.write()
+    server.stop()
+    try:
+        for number in (2, 3):
+            writer.put(answered(number))
+            assert not writer.write()
+    finally:
+        server.start()
+    writer.put(answered(4))
+    assert writer.write()
+    assert calls(url) == [f"req-{n}" for n in (1, 2, 3, 4)]
+    assert (writer.written, writer.dropped, writer.errors) == (4, 0, 2)
+    writer._disconnect()
+
+
+def test_a_record_that_cannot_be_written_is_dropped_alone(url: str) -> None:
+    said: list[str] = []
+    writer = Writer(Database.open(url), say=said.append)
+    for number in range(40):
+        writer.put(answered(number, status=1 << 64 if number == 7 else 200))
+    assert writer.write()
+    assert calls(url) == [f"req-{n}" for n in range(40) if n != 7]
+    assert (writer.written, writer.dropped) == (39, 1)
+    writer._disconnect()

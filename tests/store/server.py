@@ -1,0 +1,93 @@
+"""A PostgreSQL server of the tests' own: in a temporary folder, behind a socket there, with no port."""
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import psycopg
+
+from splitsecond import clock
+
+OWNER = "postgres" if os.geteuid() == 0 else None
+"""The server refuses to run as root; Debian's package brings this user."""
+
+
+def programs() -> Path | None:
+    """Where PostgreSQL's programs are: on PATH, or where Debian puts them. The newest."""
+    found = shutil.which("postgres")
+    if found and shutil.which("initdb"):
+        return Path(found).parent
+    return max(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name), default=None)
+
+
+class Server:
+    """One server: `start`, `stop`, and a database of its own for each test."""
+
+    def __init__(self, folder: Path) -> None:
+        found = programs()
+        assert found is not None, "PostgreSQL is not installed (Debian: apt-get install postgresql)"
+        self._programs = found
+        self._folder = folder
+        self._made = 0
+        self._process: subprocess.Popen[bytes] | None = None
+        if OWNER:
+            shutil.chown(folder, OWNER)
+        made = ["--pgdata", str(folder / "data"), "--username", "tester", "--auth", "trust", "--encoding", "UTF8"]
+        self._run("initdb", *made, "--no-sync", "--locale", "C")
+
+    def _run(self, program: str, *arguments: str) -> None:
+        command: list[str | Path] = [self._programs / program, *arguments]
+        subprocess.run(command, check=True, capture_output=True, user=OWNER, cwd=self._folder)
+
+    def start(self) -> None:
+        """Returns when it takes connections."""
+        options: list[str | Path] = [
+            "-D",
+            self._folder / "data",
+            "-k",
+            self._folder,
+            "-c",
+            "listen_addresses=",
+            "-c",
+            "fsync=off",
+        ]
+        with (self._folder / "server.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [self._programs / "postgres", *options], user=OWNER, cwd=self._folder, stdout=log, stderr=log
+            )
+        give_up_ns = clock.now_ns() + 30 * clock.NS_PER_S
+        while True:
+            try:
+                psycopg.connect(self._address("postgres")).close()
+                return
+            except psycopg.OperationalError:
+                if self._process.poll() is not None or clock.now_ns() > give_up_ns:
+                    raise
+                time.sleep(0.02)
+
+    def stop(self) -> None:
+        """Ends it at once, and every connection with it."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGINT)  # its "fast" shutdown
+            self._process.wait(30)
+            self._process = None
+
+    def database(self) -> str:
+        """The URL of a new, empty database."""
+        self._made += 1
+        name = f"log{self._made}"
+        self.execute("postgres", f"CREATE DATABASE {name}")
+        return self._address(name)
+
+    def execute(self, url_or_name: str, statement: str) -> list[tuple[object, ...]]:
+        """What `statement` gives in a database."""
+        address = url_or_name if "://" in url_or_name else self._address(url_or_name)
+        with psycopg.connect(address, autocommit=True) as connection:
+            cursor = connection.execute(statement.encode())
+            return cursor.fetchall() if cursor.description else []
+
+    def _address(self, name: str) -> str:
+        return f"postgresql://tester:unused-password@/{name}?host={self._folder}"
