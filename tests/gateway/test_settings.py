@@ -94,7 +94,7 @@ def test_what_is_said_of_targets() -> None:
         PriceGiven(input=2, output=3),
         PriceGiven(input=1),
     ]
-    assert [settings.context_tokens(f"tuned/{model}") for model in ("big", "small")] == [131072, None]
+    assert [settings.about("tuned/big").context_tokens(model) for model in ("big", "small")] == [131072, None]
 
 
 def test_a_provider_of_another_dialect_takes_its_key_as_the_makers_of_that_dialect_do() -> None:

@@ -52,6 +52,10 @@ class Allowance:
         limit = key.requests_per_minute
         return [] if limit is None else self._admit_request(key.name, limit)
 
+    def counts(self, client: str) -> bool:
+        """Whether what `client` spends is counted."""
+        return client in self._counted
+
     def charge(self, client: str, attempt: Observation) -> None:
         """Counts what `attempt` cost `client`."""
         if client in self._counted and (usd := self._price(attempt)):

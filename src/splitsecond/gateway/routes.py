@@ -13,8 +13,8 @@ import msgspec
 from splitsecond.errors import CallerFault
 from splitsecond.gateway.settings import ClientKey, Settings
 from splitsecond.gateway.wishes import Wishes, wished
-from splitsecond.policy.expression import build
-from splitsecond.policy.facts import Facts
+from splitsecond.policy.expression import Expression, TargetName, build
+from splitsecond.policy.standing import Standing
 from splitsecond.service import Service
 from splitsecond.transport.client import Client
 from splitsecond.upstream.attempt import Observer
@@ -28,17 +28,18 @@ LONGEST_MODEL = 256
 
 
 class Routes:
-    """The services of `settings`."""
+    """The services of `settings`, which choose by how targets stand. `standing` must be told what `observer` is."""
 
-    def __init__(self, settings: Settings, observer: Observer, client: Client) -> None:
+    def __init__(self, settings: Settings, observer: Observer, client: Client, standing: Standing) -> None:
         self._settings = settings
         self._observer = observer
         self._client = client
+        self._standing = standing
         self._numbers = count(1)
         self._named: OrderedDict[str, Service] = OrderedDict()
         self._wished: OrderedDict[tuple[str, Wishes], Service] = OrderedDict()
         self._routes: Mapping[str, Service] = {
-            name: build(expression, self._target) for name, expression in settings.routes.items()
+            name: self._built(expression) for name, expression in settings.routes.items()
         }
 
     def names(self, key: ClientKey | None) -> list[str]:
@@ -55,7 +56,7 @@ class Routes:
         found = self._routes.get(model) or self._named.get(model)
         if found is None:
             try:
-                found = self._target(model)
+                found = self._built(TargetName(model))
             except CallerFault:  # which of our keys and addresses are missing is not for clients
                 raise self._unknown(model, key) from None
             self._named[model] = found
@@ -66,11 +67,14 @@ class Routes:
     def _as_wished(self, route: str, wishes: Wishes) -> Service:
         found = self._wished.get((route, wishes))
         if found is None:
-            expression = wished(self._settings.routes[route], wishes, lambda target: Facts())
-            found = self._wished[route, wishes] = build(expression, self._target)
+            expression = wished(self._settings.routes[route], wishes, self._standing.facts)
+            found = self._wished[route, wishes] = self._built(expression)
             if len(self._wished) > MOST_WISHED:
                 self._wished.popitem(last=False)
         return found
+
+    def _built(self, expression: Expression) -> Service:
+        return build(expression, self._target, self._standing)
 
     def _target(self, name: str) -> Service:
         settings = self._settings

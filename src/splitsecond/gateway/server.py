@@ -12,28 +12,44 @@ import gc
 import signal
 import socket
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import uvicorn
 import uvloop
 from msgspec import Struct
 
+from splitsecond import clock
+from splitsecond.errors import CallerFault
+from splitsecond.gateway.allowance import Allowance
 from splitsecond.gateway.app import Gateway
+from splitsecond.gateway.books import Books
 from splitsecond.gateway.connection import Connection
+from splitsecond.gateway.facts import TargetFacts
+from splitsecond.gateway.history import history, opened, spent_usd
+from splitsecond.gateway.metrics import Metrics
 from splitsecond.gateway.ports import BACKLOG, bound, url
-from splitsecond.gateway.reload import Source, Watch, on_hangup
+from splitsecond.gateway.reload import Source, Watch, on_hangup, say
 from splitsecond.gateway.routes import Routes
 from splitsecond.gateway.settings import Settings
+from splitsecond.gateway.tally import Tally
+from splitsecond.policy.expression import targets
+from splitsecond.policy.standing import Standing
 from splitsecond.timing.observation import Observation
 from splitsecond.transport.client import Client
-from splitsecond.upstream.attempt import Observer
+
+if TYPE_CHECKING:
+    from splitsecond.store.reading import Tokens
 
 KEEP_ALIVE_S = 75
 DRAIN_S = 30
+LEARN_S = 5.0
+"""Between two readings of the list of prices, which take a second of a processor."""
+MOST_UNPRICED = 10_000
+"""Attempts that wait for their price."""
 UNWIND_S = 2.0
 """How long what was broken off may take to close its connections and leave its observations."""
-REMEMBERED = 10_000
-"""Observations that are kept where nobody else takes them."""
 
 
 class Seat(Struct, frozen=True, kw_only=True):
@@ -45,33 +61,133 @@ class Seat(Struct, frozen=True, kw_only=True):
 
 
 class Worker:
-    """All parts of the gateway, put together. Use it within one event loop, and close it at the end."""
+    """All parts of the gateway, put together. Use it within one event loop, and close it at the end.
 
-    def __init__(self, settings: Settings, seat: Seat | None = None, observer: Observer | None = None) -> None:
-        """`observer`: gets each attempt's observation. Raises `CallerFault` for settings that cannot be built."""
-        seen: deque[Observation] = deque(maxlen=REMEMBERED)
+    What it learns of targets stays when settings change, except what was held against a key that is another one then.
+    """
+
+    def __init__(self, settings: Settings, seat: Seat | None = None) -> None:
+        """Raises `CallerFault` for settings that cannot be built, or a log that cannot be opened."""
         self._seat = seat or Seat()
-        self._observer = observer or seen.append
+        folder = None if self._seat.folder is None else Path(self._seat.folder)
+        self._settings = settings
+        self._facts = TargetFacts(settings)
+        self._standing = Standing(self._facts.facts)
+        self._log = opened(settings.log, say)
+        self._metrics = Metrics(folder=folder, available=self._available, dropped=self._dropped)
+        self._tally = Tally(folder and folder / "tally", workers=self._seat.workers, number=self._seat.number)
+        self._allowance = Allowance(settings.keys, self._facts.cost_usd, tally=self._tally)
+        keeps = [self._metrics.took, *([self._log.put] if self._log is not None else [])]
+        self._books = Books(*keeps, charge=self._charge)
+        self._unpriced: deque[tuple[str, Observation]] = deque(maxlen=MOST_UNPRICED)
         self._client = Client()
-        routes = built(settings, self._observer, self._client)
-        self.gateway = Gateway(routes, settings.keys, max_body_bytes=_max_body_bytes(settings))
+        self._changed = asyncio.Event()
+        routes = self._routes()
+        self.gateway = Gateway(routes, books=self._books, metrics=self._metrics)
+        self._serve_by(routes)
 
     def take(self, settings: Settings) -> None:
         """Serves by other settings from the next request on. Raises `CallerFault`, and nothing has changed.
 
         Requests under way end as they began. Connections are kept, and are used again where the provider is the same.
         """
-        routes = built(settings, self._observer, self._client)
-        self.gateway.use(routes, settings.keys, max_body_bytes=_max_body_bytes(settings))
+        tried(settings)
+        before, self._settings = self._settings, settings
+        self._facts = TargetFacts(settings, self._facts)
+        self._standing.renew(self._facts.facts, lambda target: _key(before, target) != _key(settings, target))
+        self._allowance = Allowance(settings.keys, self._facts.cost_usd, tally=self._tally)
+        self._serve_by(self._routes())
+        self._changed.set()
+
+    async def learn(self) -> None:
+        """Learns what others know of the targets: at first how fast they were, and then what they cost.
+
+        Until cancelled. No request waits for it, and where it fails that is said, and the gateway does without.
+        """
+        used = await self._remember()
+        while True:
+            asked = [*self._targets(), *(attempt.target for _, attempt in self._unpriced)]
+            try:
+                listed = await asyncio.to_thread(self._facts.look_up, asked)
+                self._facts.learn(listed)
+            except CallerFault as fault:
+                say(f"{fault} What has no price in the configuration counts as free.")
+            self._standing.renew(self._facts.facts)
+            self._allowance.carry_over({client: spent_usd(each, self._facts.price) for client, each in used.items()})
+            for _ in range(len(self._unpriced)):
+                self._allowance.charge(*self._unpriced.popleft())
+            await asyncio.sleep(LEARN_S)
+            await self._changed.wait()
+            self._changed.clear()
+
+    async def _remember(self) -> "dict[str, Mapping[str, Tokens]]":
+        """Takes the speeds of other times; what limited clients have used of each target today."""
+        log, settings = self._log, self._settings
+        try:
+            found = await asyncio.to_thread(history, log, settings.seeds)
+            ages_ns = {id(attempt): age_ns for attempt, age_ns in found}
+            self._standing.seed([attempt for attempt, _ in found], lambda attempt: ages_ns[id(attempt)])
+            if log is None or self._seat.number:
+                return {}
+            today = clock.wall_time().replace(hour=0, minute=0, second=0, microsecond=0)
+            clients = [key.name for key in settings.keys if key.usd_per_day is not None]
+            return {client: await asyncio.to_thread(log.spent_tokens, client, today) for client in clients}
+        except CallerFault as fault:
+            say(str(fault))
+            return {}
 
     def close(self) -> None:
-        """Closes every connection to a provider."""
+        """Closes every connection to a provider, and writes down what is not yet written."""
         self._client.close()
+        self._books.flush()
+        self._metrics.close()
+        if self._log is not None:
+            self._log.close()
+
+    def _routes(self) -> Routes:
+        return Routes(self._settings, self._observe, self._client, self._standing)
+
+    def _serve_by(self, routes: Routes) -> None:
+        listen = self._settings.listen
+        self.gateway.use(
+            routes,
+            self._settings.keys,
+            max_body_bytes=listen.max_body_mib << 20,
+            allowance=self._allowance,
+            metrics_for=listen.metrics,
+            cors=listen.cors,
+        )
+
+    def _observe(self, attempt: Observation) -> None:
+        self._standing.observe(attempt)
+        self._books.observe(attempt)
+
+    def _charge(self, client: str, attempt: Observation) -> None:
+        """An attempt has ended, whose price may still have to be looked up."""
+        if not self._allowance.counts(client):
+            return
+        if self._facts.knows(attempt.target):
+            self._allowance.charge(client, attempt)
+        else:
+            self._unpriced.append((client, attempt))
+            self._changed.set()
+
+    def _targets(self) -> list[str]:
+        """Those that routes name."""
+        return list(dict.fromkeys(name for each in self._settings.routes.values() for name in targets(each)))
+
+    def _available(self) -> dict[str, bool]:
+        return {name: self._standing.available(name) for name in self._targets()}
+
+    def _dropped(self) -> int:
+        return 0 if self._log is None else self._log.dropped
 
 
-def built(settings: Settings, observer: Observer, client: Client) -> Routes:
-    """The routes of `settings`. Raises `CallerFault` where they cannot be built; sends nothing and opens nothing."""
-    return Routes(settings, observer, client)
+def tried(settings: Settings) -> None:
+    """Raises `CallerFault` where a worker could not be built. Sends nothing and opens nothing."""
+    client = Client()
+    Routes(settings, lambda _: None, client, Standing(TargetFacts(settings).facts))
+    client.close()
 
 
 class Server(uvicorn.Server):
@@ -132,24 +248,27 @@ class Server(uvicorn.Server):
 async def served(worker: Worker, listening: socket.socket, server: Server) -> None:
     """Serves until it is told to end."""
     try:
-        await server.serve([listening])
-        await server.unwound()
+        async with asyncio.TaskGroup() as group:
+            learning = group.create_task(worker.learn())
+            await server.serve([listening])
+            await server.unwound()
+            learning.cancel()
     finally:
         worker.close()
 
 
-def serve(source: Source, settings: Settings, observer: Observer | None = None) -> None:
+def serve(source: Source, settings: Settings) -> None:
     """Serve in this process until SIGINT or SIGTERM. Prints ``READY url`` when it answers.
 
     Raises `CallerFault`: an address that cannot be had, settings that cannot be built.
     """
     (listening,) = bound(settings.listen.host, settings.listen.port)
     with listening, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(source, settings, observer, listening))
+        runner.run(_serve(source, settings, listening))
 
 
-async def _serve(source: Source, settings: Settings, observer: Observer | None, listening: socket.socket) -> None:
-    worker = Worker(settings, observer=observer)
+async def _serve(source: Source, settings: Settings, listening: socket.socket) -> None:
+    worker = Worker(settings)
     address = url(listening)
 
     async def take(found: Settings) -> None:
@@ -164,5 +283,9 @@ async def _serve(source: Source, settings: Settings, observer: Observer | None, 
         watching.cancel()
 
 
-def _max_body_bytes(settings: Settings) -> int:
-    return settings.listen.max_body_mib << 20
+def _key(settings: Settings, target: str) -> str:
+    """The key that `target` is asked with; "" for none, and where it cannot be asked any more."""
+    try:
+        return settings.credential(target)
+    except CallerFault:
+        return ""

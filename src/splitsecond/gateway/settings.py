@@ -79,6 +79,11 @@ class Known(Struct, frozen=True, kw_only=True):
     price: PriceGiven | None = None
     models: Mapping[str, ModelGiven] = {}
 
+    def context_tokens(self, model: str) -> int | None:
+        """How long the prompt and answer of a model may be together; None where that is not said."""
+        own = self.models.get(model)
+        return own.context if own else None
+
 
 class ClientKey(Struct, frozen=True):
     """A client's key, by its SHA-256, and what it may use: route names, "provider/model", "provider/*", "*".
@@ -159,10 +164,9 @@ class Settings(Struct, frozen=True, kw_only=True):
             known, account=known.account or self._account(name, target), price=(own and own.price) or known.price
         )
 
-    def context_tokens(self, target: str) -> int | None:
-        """How long the target's prompt and answer may be together; None where that is not said."""
-        own = self.about(target).models.get(split_target(target)[1])
-        return own.context if own else None
+    def credential(self, target: str) -> str:
+        """The key that `target` is asked with; "" for none."""
+        return next(filter(None, map(self.environment.get, self.spec(target).api_key_env)), "")
 
     def _account(self, name: str, target: str) -> str:
         """The name of the key that is used: who takes the same key shares its limits and its refusals."""

@@ -27,7 +27,7 @@ def spec(name: str, given: ProviderGiven, secrets: Secrets) -> TargetSpec:
     place = f"providers.{name}"
     if not NAME.fullmatch(name):
         raise bad(place, "a provider's name has letters, digits, dots and dashes only")
-    entry = _entry(name, given)
+    entry = catalogue_entry(name, given)
     dialect = given.dialect or entry.dialect
     if dialect not in SPOKEN:
         raise bad(f"{place}.dialect", f"got {dialect}, expected {' or '.join(SPOKEN)}", meant(dialect, SPOKEN))
@@ -48,20 +48,25 @@ def spec(name: str, given: ProviderGiven, secrets: Secrets) -> TargetSpec:
 
 def known(name: str, given: ProviderGiven) -> Known:
     """What else the entry says of the provider."""
-    like = given.like or (name if name in names() else "")
-    return Known(like=like, region=given.region, account=given.account, price=given.price, models=given.models)
+    entry = catalogue_entry(name, given)
+    region = given.region or entry.region
+    return Known(like=entry.name, region=region, account=given.account, price=given.price, models=given.models)
 
 
-def _entry(name: str, given: ProviderGiven) -> Provider:
-    """The catalogue's entry, or what stands for it."""
+def catalogue_entry(name: str, given: ProviderGiven) -> Provider:
+    """The catalogue's entry, in the region that is given, or what stands for it; then it has no name."""
     place = f"providers.{name}"
-    if given.like and given.like not in names():
-        raise bad(f"{place}.like", f"{given.like} is not in the catalogue", meant(given.like, names()))
-    if given.like or name in names():
-        return provider(given.like or name)
-    if given.base_url:
-        return Provider(title=name, base_url=given.base_url)
-    raise bad(place, "it is not in the catalogue, and has no base_url", meant(name, names()))
+    try:
+        entry = provider(given.like or name)
+        return provider(f"{entry.name}-{given.region}") if given.region in entry.regions else entry
+    except CallerFault as fault:
+        if fault.kind != "unknown_provider":
+            raise bad(place, fault.message, fault.hint) from None
+        if given.like:
+            raise bad(f"{place}.like", f"{given.like} is not in the catalogue", meant(given.like, names())) from None
+        if given.base_url:
+            return Provider(title=name, base_url=given.base_url)
+        raise bad(place, "it is not in the catalogue, and has no base_url", meant(name, names())) from None
 
 
 def _base_url(place: str, given: ProviderGiven, entry: Provider, secrets: Secrets) -> str:
@@ -70,7 +75,7 @@ def _base_url(place: str, given: ProviderGiven, entry: Provider, secrets: Secret
     except CallerFault as fault:
         raise bad(place, fault.message, fault.hint) from None
     try:
-        Origin.parse(base_url)
+        Origin.parse(base_url.replace("{model}", "model"))
     except CallerFault as fault:
         raise bad(f"{place}.base_url", fault.message, fault.hint) from None
     return base_url

@@ -23,9 +23,8 @@ from splitsecond import clock
 from splitsecond.errors import CallerFault, Fault
 from splitsecond.gateway.ports import bound, url
 from splitsecond.gateway.reload import Source, Watch, on_hangup, say
-from splitsecond.gateway.server import DRAIN_S, Seat, built
+from splitsecond.gateway.server import DRAIN_S, Seat, tried
 from splitsecond.gateway.settings import Settings
-from splitsecond.transport.client import Client
 
 START_S = 30.0
 """How long a worker may take until it answers."""
@@ -68,7 +67,7 @@ def serve(source: Source, settings: Settings) -> None:
 
     Raises `CallerFault`: an address that cannot be had, settings that cannot be built; `WorkersFail`.
     """
-    _tried(settings)
+    tried(settings)
     sockets = bound(settings.listen.host, settings.listen.port, settings.listen.workers)
     with contextlib.ExitStack() as stack:
         for each in sockets:
@@ -122,7 +121,7 @@ class Supervisor:
             worker.end()
 
     async def _take(self, settings: Settings) -> None:
-        _tried(settings)
+        tried(settings)
         self._settings = settings
         async with asyncio.TaskGroup() as group:
             for number, worker in self._workers.items():
@@ -265,10 +264,3 @@ async def _told(number: int, worker: Process, settings: Settings) -> None:
         say(f"worker {number} has not put the new settings in force within {TELL_S:g} s.")
     except CallerFault as fault:
         say(f"worker {number} goes on by its old settings: {fault}")
-
-
-def _tried(settings: Settings) -> None:
-    """Raises `CallerFault` where a worker could not be built."""
-    client = Client()
-    built(settings, lambda _: None, client)
-    client.close()

@@ -57,6 +57,27 @@ class Standing:
             stand = self.stand(name)
             stand.estimates.setdefault(streamed, Estimate(stand.waiting[streamed])).seed(found)
 
+    def renew(self, facts: Callable[[str], Facts | None], rekeyed: Callable[[str], bool] = lambda _: False) -> None:
+        """Other facts hold from here on. What is known of targets stays.
+
+        `rekeyed`: whether a target is asked with another key than before; what was held against the old one is
+        forgotten, and what was left of its rate limit.
+        """
+        self._facts = facts
+        stands = list(self._stands.values())
+        anew = {stand.name for stand in stands if rekeyed(stand.name)}
+        for stand in stands:
+            if stand.name in anew:
+                self._keys.pop(stand.facts.account, None)
+        for stand in stands:
+            stand.facts = facts(stand.name) or Facts()
+            if stand.facts.account:
+                stand.key = self._keys.setdefault(stand.facts.account, Key())
+            elif stand.name in anew:
+                stand.key = Key()
+            if stand.name in anew:
+                stand.quota = None
+
     def facts(self, target: str) -> Facts:
         """What is known of `target` before it is asked."""
         stand = self._stands.get(target)

@@ -1,0 +1,74 @@
+"""What was seen before this process began: in the gateway's own log, and in the runs of a bench."""
+
+import glob
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from splitsecond import clock
+from splitsecond.catalog.price import Price
+from splitsecond.gateway.settings import LogGiven
+from splitsecond.store.folder import read_observations, read_run
+from splitsecond.timing.observation import Observation
+
+if TYPE_CHECKING:
+    from splitsecond.store.log import Log
+    from splitsecond.store.reading import Tokens
+
+Aged = tuple[Observation, int]
+"""An attempt of another time, and how long ago (ns) it ended."""
+
+REMEMBERED = timedelta(days=1)
+"""How far back the log is asked. What is older says little of today."""
+
+
+def opened(given: LogGiven | None, say: Callable[[str], None]) -> "Log | None":
+    """The log; None where none is kept. Raises `CallerFault` where it cannot be opened."""
+    if given is None:
+        return None
+    from splitsecond.store.log import Log  # with SQLAlchemy, which a gateway without a log need not hold
+
+    return Log.open(given.url, keep_days=given.keep_days, say=say)
+
+
+class _Began(Struct):
+    """Of `run.json`: the moment on the wall clock, and the same moment on the monotonic one."""
+
+    began: datetime
+    began_ns: int
+
+
+def history(log: "Log | None", patterns: Iterable[str]) -> list[Aged]:
+    """Attempts of other times: of the run folders that match `patterns`, then of the log.
+
+    Raises `CallerFault` where one of them cannot be read.
+    """
+    found = [each for pattern in patterns for folder in sorted(glob.glob(pattern)) for each in of_run(Path(folder))]
+    if log is not None:
+        found += [(attempt, round(age_s * clock.NS_PER_S)) for attempt, age_s in log.recent(REMEMBERED)]
+    return found
+
+
+def of_run(folder: Path) -> list[Aged]:
+    """The attempts of a bench. Calls that a policy served are none: they are timed like a target, but are not one."""
+    run = read_run(folder, _Began)
+    age_ns = round((clock.wall_time() - run.began).total_seconds() * clock.NS_PER_S)
+    attempts = [each for each in read_observations(folder) if "(" not in each.target]
+    return [(each, max(0, age_ns - (each.end_ns - run.began_ns))) for each in attempts]
+
+
+def spent_usd(used: "Mapping[str, Tokens]", price: Callable[[str], Price | None]) -> float:
+    """What tokens cost, those of a target without a price nothing."""
+    total = 0.0
+    for target, tokens in used.items():
+        if (found := price(target)) is not None:
+            total += found.cost_usd(
+                input_tokens=tokens.input_tokens,
+                output_tokens=tokens.output_tokens,
+                cached_tokens=tokens.cached_tokens,
+                cache_write_tokens=tokens.cache_write_tokens,
+            )
+    return total
