@@ -1,5 +1,7 @@
 """Money: of one attempt, of a row with all that was sent for it, of a machine by the hour."""
 
+from typing import Any
+
 import pytest
 from tests.analysis.made import asked, failure, request, row
 
@@ -10,7 +12,7 @@ from splitsecond.timing.observation import Observation
 
 PRICE = Price(input_usd=2.0, output_usd=10.0, cached_usd=0.2, cache_write_usd=2.5, as_of="2026-01-02", source="test")
 PRICES = {"a/x": PRICE}
-WHOLE = {"input_tokens": 100_000, "output_tokens": 10_000}
+WHOLE: dict[str, Any] = {"input_tokens": 100_000, "output_tokens": 10_000}
 
 
 @pytest.mark.parametrize(
@@ -102,7 +104,8 @@ def test_an_hour_is_shared_over_the_tokens_of_an_hour() -> None:
     assert found.usd_per_request == pytest.approx(0.45)
     assert found.notes == []
     unknown = with_cost(row(), answers, price, hours=0.5)
-    assert (unknown.cost_usd, unknown.usd_per_million) == (pytest.approx(1.8), None)
+    assert unknown.cost_usd == pytest.approx(1.8)
+    assert unknown.usd_per_million is None
 
 
 def test_what_the_cache_saved_is_said_or_what_filling_it_cost() -> None:
@@ -128,9 +131,15 @@ def test_a_run_has_the_money_of_its_rows() -> None:
 
 def test_whose_tokens_cost_least() -> None:
     rows = [row(target="a/x", usd_per_million=0.5), row(target="b/x", usd_per_million=0.25), row(target="c/x")]
-    assert cost_statements(rows) == [
-        "At concurrency 1, b/x costs least: $0.250 for a million tokens in this run's mix of input and output; "
-        "a/x $0.500."
+    more = [row(target=r.target, usd_per_million=r.usd_per_million, concurrency=8) for r in rows]
+    dearer = [
+        row(target="a/x", usd_per_million=0.1, rate=2.0, concurrency=None),
+        row(target="b/x", usd_per_million=3.0, rate=2.0, concurrency=None),
+    ]
+    assert cost_statements(rows + more + dearer) == [
+        "At concurrency 1 and at concurrency 8, a million tokens in this run's mix of input and output cost least at "
+        "b/x $0.250, a/x $0.500.",
+        "At 2 requests/s, a million tokens in this run's mix of input and output cost least at a/x $0.100, b/x $3.00.",
     ]
     assert cost_statements(rows[:1] + rows[2:]) == []
 

@@ -21,7 +21,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from splitsecond.analysis.findings import ConditionFindings
-from splitsecond.analysis.wording import counted_as, level, percent
+from splitsecond.analysis.wording import counted_as, level, listed, percent
 from splitsecond.catalog.price import MILLION, Price
 from splitsecond.timing.observation import Observation
 
@@ -123,17 +123,16 @@ def cost_statements(rows: Sequence[ConditionFindings]) -> list[str]:
     for row in rows:
         if row.usd_per_million is not None:
             loads.setdefault(level(row.concurrency, row.rate), []).append(row)
-    said = []
+    places: dict[str, list[str]] = {}
     for where, priced in loads.items():
         ranked = sorted(priced, key=lambda row: row.usd_per_million or 0.0)
         if len(ranked) > 1:
-            best, *others = ((row.target, usd(row.usd_per_million)) for row in ranked)
-            dearer = ", ".join(f"{target} {money}" for target, money in others)
-            said.append(
-                f"{where.capitalize()}, {best[0]} costs least: {best[1]} for a million tokens in this run's mix of "
-                f"input and output; {dearer}."
-            )
-    return said
+            best, *others = (f"{row.target} {usd(row.usd_per_million)}" for row in ranked)
+            places.setdefault(f"{best}, {', '.join(others)}", []).append(where)
+    return [
+        f"{listed(where).capitalize()}, a million tokens in this run's mix of input and output cost least at {ranking}."
+        for ranking, where in places.items()
+    ]
 
 
 def price_words(price: Price | None) -> str:

@@ -17,6 +17,8 @@ from splitsecond.cli.bench import bench
 from splitsecond.cli.compare import compare
 from splitsecond.cli.demo import demo
 from splitsecond.cli.doctor import doctor
+from splitsecond.cli.models import models
+from splitsecond.cli.providers import providers
 from splitsecond.cli.report import report
 from splitsecond.cli.serve import serve
 from splitsecond.cli.simulate import simulate
@@ -65,7 +67,7 @@ def ending_well(command: Callable[..., None]) -> Callable[..., None]:
     return ended
 
 
-for command in (bench, demo, compare, report, doctor, simulate, serve):
+for command in (bench, demo, compare, report, doctor, simulate, serve, providers, models):
     app.command()(ending_well(command))
 
 

@@ -1,0 +1,86 @@
+"""`splitsecond providers` and `splitsecond models`: who can be called, whose key is here, what it costs, how fast."""
+
+import pytest
+from tests.cli.conftest import Split
+
+from splitsecond.catalog.provider import names, provider
+
+
+@pytest.fixture
+def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in names():
+        for variable in provider(name).api_key_env:
+            monkeypatch.delenv(variable, raising=False)
+
+
+@pytest.mark.usefixtures("no_keys")
+def test_every_provider_is_listed_with_the_name_of_its_key_and_never_the_key(
+    split: Split, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GROQ_API_KEY", "gsk-very-secret")
+    ended = split("providers", "--json", "-")
+    assert "gsk-very-secret" not in ended.out
+    found = {entry["name"]: entry for entry in ended.json}
+    assert list(found) == names()
+    groq, cohere, vllm = found["groq"], found["cohere"], found["vllm"]
+    assert (groq["key"], groq["ready"], groq["why_not"]) == ("GROQ_API_KEY", True, "")
+    assert (cohere["key"], cohere["ready"]) == ("", False)
+    assert cohere["why_not"] == "CO_API_KEY or COHERE_API_KEY is not set"
+    assert (vllm["key_names"], vllm["ready"]) == ([], True)
+    assert found["qwen"]["regions"] == ["cn", "hk", "us"]
+
+
+@pytest.mark.usefixtures("no_keys")
+def test_a_key_that_is_not_enough_says_what_is_missing(split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AZURE_OPENAI_API_KEY", "k")
+    monkeypatch.setenv("VERTEX_ACCESS_TOKEN", "t")
+    monkeypatch.setenv("COLUMNS", "300")
+    monkeypatch.delenv("AZURE_OPENAI_ENDPOINT", raising=False)
+    found = {entry["name"]: entry for entry in split("providers", "--json", "-").json}
+    assert "AZURE_OPENAI_ENDPOINT" in found["azure"]["why_not"]
+    assert "cannot be called yet" in found["vertex-claude"]["why_not"]
+    text = split("providers").words
+    assert "AZURE_OPENAI_API_KEY, but Azure OpenAI needs AZURE_OPENAI_ENDPOINT in the environment" in text
+    assert "Keys are here for: none of them." in text
+
+
+@pytest.mark.usefixtures("no_keys")
+def test_the_table_fits_a_narrow_screen(split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("GROQ_API_KEY", "gsk-very-secret")
+    lines = split("providers").out.splitlines()
+    assert max(len(line) for line in lines[:-3]) <= 80
+    (groq,) = (line for line in lines if line.startswith(" groq "))
+    assert groq.split()[:3] == ["groq", "✓", "GROQ_API_KEY"]
+    assert "…" not in "".join(lines)
+
+
+def test_models_of_a_provider_have_price_context_and_published_speed(split: Split) -> None:
+    found = {entry["target"]: entry for entry in split("models", "groq", "--json", "-").json}
+    model = found["groq/llama-3.1-70b-versatile"]
+    assert model["price"]["source"].startswith("genai-prices ")
+    assert model["price"]["as_of"]
+    assert model["context_tokens"] == 131072
+    assert [speed["tps"] for speed in model["published"]] == [215, 180, 140]
+    assert found["groq/openai/gpt-oss-20b"]["published"] == []
+
+
+def test_models_as_a_table_with_sources_once(split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
+    words = split("models", "groq").words
+    assert "230 ms, 215 tok/s (c=1), 2025-06 [1]" in words
+    assert words.count("General Compute, LLM Token Generation Speed") == 1
+    assert "over 100 tok/s with the wait, 2024-09" in words
+
+
+def test_without_a_provider_the_models_with_a_published_speed(split: Split) -> None:
+    entries = split("models", "--json", "-").json
+    assert all(entry["published"] for entry in entries)
+    assert {"openai/gpt-5-mini", "runpod/mistralai/Mistral-7B-Instruct-v0.2"} <= {entry["target"] for entry in entries}
+
+
+def test_a_provider_nobody_knows_and_one_without_models(split: Split) -> None:
+    ended = split("models", "grok")
+    assert ended.code == 2
+    assert "unknown provider 'grok'. Did you mean groq" in ended.complaint
+    assert "The catalogue knows no model of vllm" in split("models", "vllm").words
