@@ -91,6 +91,7 @@ class Client:
         """One request; `fields` are those of its JSON body, beside a model and a message."""
         exchange = exchange or Exchange()
         asked = {"model": self.provider.profile.model, "messages": [{"role": "user", "content": "hello"}], **fields}
+        path, _, query = path.partition("?")
         waiting = [{"type": "http.request", "body": body or msgspec.json.encode(asked), "more_body": False}]
 
         async def receive() -> Any:
@@ -109,6 +110,7 @@ class Client:
             "type": "http",
             "method": method,
             "path": path,
+            "query_string": query.encode(),
             "headers": [(name.encode(), value.encode()) for name, value in (headers or {}).items()],
             "extensions": {EXTENSION: {"connection": exchange.connection, "arrived_ns": clock.now_ns()}},
         }

@@ -1,37 +1,17 @@
 """A simulator in its own process on loopback, asked by Anthropic's official client, synchronous and not."""
 
 import asyncio
-import json
-import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
 import anthropic
 import pytest
 from anthropic.types import MessageParam
+from tests.simulator.on_loopback import SAID, WAIT_S, closed_early, faulty, records
 
-from splitsecond.simulator.process import Running, running
+from splitsecond.simulator.process import Running
 
-QUICK = """
-title = "Quick"
-model = "quick-model"
-output_tokens = 8
-[[table]]
-concurrency = 1
-ttft_ms = { p50 = 20, p95 = 21 }
-tps = { p50 = 500, p95 = 490 }
-"""
 HELLO: list[MessageParam] = [{"role": "user", "content": "hello"}]
-SAID = "A simulated provider says nothing of interest,"
-WAIT_S = 20
-
-
-@pytest.fixture(scope="module")
-def quick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    profile = tmp_path_factory.mktemp("profiles") / "quick.toml"
-    profile.write_text(QUICK)
-    with running(str(profile)) as (found,):
-        yield found
 
 
 @pytest.fixture
@@ -42,15 +22,6 @@ def client(quick: Running) -> Iterator[anthropic.Anthropic]:
 
 def an_async_client(quick: Running) -> anthropic.AsyncAnthropic:
     return anthropic.AsyncAnthropic(base_url=quick.origin, api_key="none", max_retries=0, timeout=WAIT_S)
-
-
-def faulty(fault: str) -> dict[str, str]:
-    return {"x-splitsecond-fault": fault}
-
-
-def records(of: Running, request_id: str) -> list[dict[str, Any]]:
-    with urllib.request.urlopen(f"{of.origin}/truth", timeout=WAIT_S) as answer:
-        return [one for one in json.loads(answer.read()) if one["request_id"] == request_id]
 
 
 def test_a_stream(client: anthropic.Anthropic, quick: Running) -> None:
@@ -92,6 +63,41 @@ def test_a_whole_answer(client: anthropic.Anthropic, quick: Running) -> None:
     assert block.text == "A simulated provider"
     assert (message.type, message.stop_reason, message.usage.output_tokens) == ("message", "max_tokens", 3)
     assert [model.id for model in client.models.list()] == [quick.model]
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_thoughts(thinker: Running, stream: bool) -> None:
+    asked: dict[str, Any] = {"model": thinker.model, "max_tokens": 8, "messages": HELLO}
+    with anthropic.Anthropic(base_url=thinker.origin, api_key="none", max_retries=0, timeout=WAIT_S) as client:
+        if stream:
+            with client.messages.stream(**asked) as events:
+                message = events.get_final_message()
+        else:
+            message = client.messages.create(**asked)
+    thought, said = message.content
+    assert thought.type == "thinking"
+    assert thought.thinking == "A simulated"
+    assert said.type == "text"
+    assert (said.text, message.stop_reason) == ("A simulated provider says", "end_turn")
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_tool_call(client: anthropic.Anthropic, quick: Running, stream: bool) -> None:
+    asked: dict[str, Any] = {
+        "model": quick.model,
+        "max_tokens": 8,
+        "messages": HELLO,
+        "tools": [{"name": "weather", "input_schema": {"type": "object"}}],
+        "tool_choice": {"type": "any"},
+    }
+    if stream:
+        with client.messages.stream(**asked) as events:
+            message = events.get_final_message()
+    else:
+        message = client.messages.create(**asked)
+    (call,) = message.content
+    assert call.type == "tool_use"
+    assert (call.name, call.input, message.stop_reason) == ("weather", {"text": SAID}, "tool_use")
 
 
 def test_side_by_side_and_async(quick: Running) -> None:
@@ -190,10 +196,4 @@ def test_an_early_close_ends_the_stream_on_the_server(
         stream = client.messages.create(**request)
         next(iter(stream))
         stream.close()
-    found: list[dict[str, Any]] = []
-    for _ in range(1_000):  # the server learns of it as soon as the packet is through
-        found = records(quick, f"early {asynchronous}")
-        if found:
-            break
-    assert found[0]["closed_by_client"] is True
-    assert len(found[0]["actual_ns"]) < 30_000
+    assert closed_early(quick, f"early {asynchronous}", 30_000)

@@ -22,6 +22,8 @@ DEFAULT_SECONDS = 2.0
 class Answer:
     """`tokens` are to be sent; `render` makes the bytes of one, `write` sends them (False: the client does not read).
 
+    No bytes: they come with those of a later token, or with the end.
+
     `error` and `malformed` are the bytes that the faults of these names send. `held`: keep all of it back, until
     `release`.
     """
@@ -128,6 +130,8 @@ class Answer:
     def _put(self, data: bytes, *, is_token: bool) -> None:
         if self._waiting is not None:
             self._waiting.append(data)
+            return
+        if not data:
             return
         if is_token:
             self.actual_ns.append(clock.now_ns())

@@ -17,13 +17,12 @@ from splitsecond.simulator import faults
 from splitsecond.simulator.answer import Answer
 from splitsecond.simulator.asked import Asked, Refusal, understand
 from splitsecond.simulator.connection import EXTENSION, Connection
-from splitsecond.simulator.endpoints import ENDPOINTS, Endpoint, Writer
+from splitsecond.simulator.content import content, renderer
+from splitsecond.simulator.endpoints import Endpoint, Writer, endpoint_at
 from splitsecond.simulator.feeds import feed_of
 from splitsecond.simulator.profile import Profile
 from splitsecond.simulator.truth import Record, Truth
-from splitsecond.simulator.words import token_text
 from splitsecond.wire import openai
-from splitsecond.wire.dialect import Answer as Choice
 
 Scope = Mapping[str, Any]
 Receive = Callable[[], Awaitable[Any]]
@@ -32,7 +31,6 @@ Headers = list[tuple[bytes, bytes]]
 
 MAX_BODY_BYTES = 32 << 20
 
-_EVENT_STREAM: Headers = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]
 _ERROR_TYPES: Mapping[int, str] = {429: "rate_limit_error", 500: "server_error", 503: "server_error"}
 _IN_STREAM_ERROR = ("the model failed while it answered (simulated)", "server_error", "simulated")
 
@@ -84,7 +82,7 @@ class SimulatedProvider:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         method, path = scope["method"], scope["path"]
-        endpoint = ENDPOINTS.get(path)
+        endpoint = endpoint_at(path)
         try:
             if endpoint is not None and method == "POST":
                 await self._complete(endpoint, scope, receive, send)
@@ -117,6 +115,7 @@ class SimulatedProvider:
         asked = understand(
             self.profile,
             endpoint,
+            f"{scope['path']}?{scope.get('query_string', b'').decode('latin-1')}",
             dict(scope["headers"]),
             body,
             number=self._requests,
@@ -154,7 +153,7 @@ class SimulatedProvider:
             tokens=asked.output_tokens,
             pacer=self._pacer,
             fault=asked.fault,
-            render=lambda index: writer.token(token_text(index)),
+            render=renderer(asked, writer),
             write=connection.write_chunk,
             error=writer.error(*_IN_STREAM_ERROR),
             malformed=asked.endpoint.malformed,
@@ -201,7 +200,11 @@ class SimulatedProvider:
 
 
 async def _stream(asked: Asked, answer: Answer, writer: Writer, connection: Connection, send: Send) -> None:
-    headers = [*_EVENT_STREAM, (asked.endpoint.id_header, asked.request_id.encode("latin-1"))]
+    headers = [
+        (b"content-type", asked.endpoint.content_type),
+        (b"cache-control", b"no-cache"),
+        (asked.endpoint.id_header, asked.request_id.encode("latin-1")),
+    ]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     opening = writer.opening()
     if opening:
@@ -210,6 +213,7 @@ async def _stream(asked: Asked, answer: Answer, writer: Writer, connection: Conn
     match await answer.ended():
         case "complete":
             answer.release()
+            answer.stamp()  # what a dialect says only with the end
             tail = writer.finish(asked.finish)
             if asked.request.include_usage:
                 tail += writer.usage(asked.usage())
@@ -233,7 +237,7 @@ async def _whole(asked: Asked, answer: Answer, connection: Connection, send: Sen
     body = dialect.whole(
         asked.endpoint.operation,
         asked.request.model,
-        [Choice(text="".join(map(token_text, range(asked.output_tokens))), finish=asked.finish)],
+        [content(asked)],
         asked.usage(),
         id=asked.answer_id,
         created=_created(),

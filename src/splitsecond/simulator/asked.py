@@ -30,7 +30,10 @@ class Refusal(Exception):
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """A request. `number` counts the provider's requests from 1; `finish` is why the answer will end."""
+    """A request. `number` counts the provider's requests from 1; `finish` is why the answer will end.
+
+    `output_tokens` includes `reasoning_tokens`, the thoughts with which the answer begins.
+    """
 
     request_id: str
     number: int
@@ -39,6 +42,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     request: ServerRequest
     prompt_tokens: int
     output_tokens: int
+    reasoning_tokens: int
     finish: str
     fault: PlannedFault | None
 
@@ -52,26 +56,35 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
         """The id of its answer."""
         return f"{self.endpoint.id_prefix}{self.number}"
 
+    @property
+    def call_id(self) -> str:
+        """The id of the tool call that it asks for."""
+        return f"call_{self.number}"
+
     def usage(self) -> Usage:
         """What will be reported: the truth, unless the fault is `wrong_usage`."""
         output = self.output_tokens
         if self.fault is not None and self.fault.kind == "wrong_usage":
             output = round(output * (DEFAULT_USAGE_FACTOR if self.fault.factor is None else self.fault.factor))
-        return Usage(0, self.prompt_tokens, output)
+        return Usage(0, self.prompt_tokens, output, self.reasoning_tokens or None)
 
 
 def understand(
     profile: Profile,
     endpoint: Endpoint,
+    path: str,
     headers: Mapping[bytes, bytes],
     body: bytes,
     *,
     number: int,
     arrived_ns: int,
 ) -> Asked:
-    """The request in `body`, as `profile` would take it. Raises `Refusal` for one that it would not."""
+    """The request in `body`, for `path` with its query, as `profile` would take it.
+
+    Raises `Refusal` for one that it would not. An answer that calls a tool ends by itself.
+    """
     try:
-        request = endpoint.dialect.parse_request(endpoint.operation, body)
+        request = endpoint.parse(body, path)
         header = headers.get(faults.HEADER.encode())
         if header is not None:
             fault: PlannedFault | None = faults.from_header(header.decode("latin-1"))
@@ -91,6 +104,7 @@ def understand(
     natural = profile.natural_tokens
     ignores_eos = bytes(request.fields.get("ignore_eos", b"")) == b"true"
     ends_itself = natural is not None and natural < limit and not ignores_eos
+    output_tokens = natural if natural is not None and ends_itself else limit
     given_id = headers.get(b"x-client-request-id", b"").decode("latin-1")[:MAX_ID_CHARACTERS]
     return Asked(
         request_id=given_id or f"{profile.name}-{number}",
@@ -99,7 +113,8 @@ def understand(
         endpoint=endpoint,
         request=request,
         prompt_tokens=count_tokens(endpoint.operation, request.prompt_text),
-        output_tokens=natural if natural is not None and ends_itself else limit,
-        finish="stop" if ends_itself else "length",
+        output_tokens=output_tokens,
+        reasoning_tokens=min(profile.reasoning_tokens, output_tokens - 1),
+        finish="tool_calls" if request.tool else "stop" if ends_itself else "length",
         fault=fault,
     )

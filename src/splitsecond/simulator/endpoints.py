@@ -1,13 +1,19 @@
-"""The paths that a simulated provider answers at: what is asked there, and in which dialect."""
+"""The paths that a simulated provider answers at: what is asked there, and in which dialect.
 
-from collections.abc import Mapping, Sequence
+Each dialect has the path of its makers, so that their own client libraries can be pointed here. Gemini's path holds the
+model, and whether to stream.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
 
-from splitsecond.events import Usage
+from splitsecond.errors import CallerFault
+from splitsecond.events import TokenKind, Usage
 from splitsecond.service import Operation
-from splitsecond.wire import anthropic, openai
+from splitsecond.wire import anthropic, cohere, gemini, ollama, openai, responses
 from splitsecond.wire.dialect import Answer, ServerRequest
 
 
@@ -16,7 +22,9 @@ class Writer(Protocol):
 
     def opening(self) -> bytes: ...
 
-    def token(self, text: str) -> bytes: ...
+    def token(self, text: str, kind: TokenKind = "text") -> bytes: ...
+
+    def tool_call(self, name: str, call_id: str) -> bytes: ...
 
     def finish(self, reason: str) -> bytes: ...
 
@@ -29,8 +37,6 @@ class Writer(Protocol):
 
 class Dialect(Protocol):
     """What a dialect of `wire` offers in the server role, as far as it is played here."""
-
-    def parse_request(self, operation: Operation, body: bytes) -> ServerRequest: ...
 
     def StreamWriter(self, operation: Operation, model: str, *, id: str, created: int) -> Writer: ...  # noqa: A002
 
@@ -49,34 +55,89 @@ class Dialect(Protocol):
 
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """One path. `id_prefix` begins the ids of its answers, and `id_header` names the header with the request's.
+    """What is answered at one path, or at many of one form.
 
-    `malformed` is an event as it is sent there, with data that breaks off.
+    `parse` reads a request out of its body and its path with the query. `id_prefix` begins the ids of its answers, and
+    `id_header` names the header with the request's. `malformed` is an event as it is sent there, with data that breaks
+    off. `content_type` is a stream's.
     """
 
     operation: Operation
     dialect: Dialect
+    parse: Callable[[bytes, str], ServerRequest]
     id_prefix: str
-    id_header: bytes
+    id_header: bytes = b"x-request-id"
     malformed: bytes
+    content_type: bytes = b"text/event-stream; charset=utf-8"
+
+
+def _gemini_request(body: bytes, path: str) -> ServerRequest:
+    request = gemini.parse_request("chat", body, path)
+    if request.stream and "alt=sse" not in path:
+        raise CallerFault("a stream is a list in JSON here, which is not simulated", hint="Ask with ?alt=sse.")
+    return request
 
 
 _CHAT = Endpoint(
     operation="chat",
     dialect=openai,
+    parse=lambda body, _path: openai.parse_request("chat", body),
     id_prefix="chatcmpl-",
-    id_header=b"x-request-id",
     malformed=b'data: {"id":"chatcmpl-malformed","choices":[{"index":0,"del\n\n',
+)
+_COMPLETIONS = msgspec.structs.replace(
+    _CHAT, operation="completions", parse=lambda body, _path: openai.parse_request("completions", body)
+)
+_RESPONSES = Endpoint(
+    operation="chat",
+    dialect=responses,
+    parse=lambda body, _path: responses.parse_request("chat", body),
+    id_prefix="resp_",
+    malformed=b'event: response.output_text.delta\ndata: {"type":"response.output_text.del\n\n',
 )
 _MESSAGES = Endpoint(
     operation="chat",
     dialect=anthropic,
+    parse=lambda body, _path: anthropic.parse_request("chat", body),
     id_prefix="msg_",
     id_header=b"request-id",
     malformed=b'event: content_block_delta\ndata: {"type":"content_block_delta","index":0,"del\n\n',
 )
-ENDPOINTS: Mapping[str, Endpoint] = {
+_GEMINI = Endpoint(
+    operation="chat",
+    dialect=gemini,
+    parse=_gemini_request,
+    id_prefix="gemini-",
+    malformed=b'data: {"candidates":[{"content":{"par\r\n\r\n',
+    content_type=b"text/event-stream",
+)
+_COHERE = Endpoint(
+    operation="chat",
+    dialect=cohere,
+    parse=lambda body, _path: cohere.parse_request("chat", body),
+    id_prefix="cohere-",
+    malformed=b'event: content-delta\ndata: {"type":"content-delta","index":0,"del\n\n',
+)
+_OLLAMA = Endpoint(
+    operation="chat",
+    dialect=ollama,
+    parse=lambda body, _path: ollama.parse_request("chat", body),
+    id_prefix="ollama-",
+    malformed=b'{"model":"malformed","message":{"role":"assis\n',
+    content_type=b"application/x-ndjson",
+)
+
+_ENDPOINTS: Mapping[str, Endpoint] = {
     "/v1/chat/completions": _CHAT,
-    "/v1/completions": msgspec.structs.replace(_CHAT, operation="completions"),
+    "/v1/completions": _COMPLETIONS,
+    "/v1/responses": _RESPONSES,
     "/v1/messages": _MESSAGES,
+    "/v2/chat": _COHERE,
+    "/api/chat": _OLLAMA,
 }
+_GEMINI_PATH = re.compile(r"/v1(?:beta)?/models/[^/]+:(?:g|streamG)enerateContent")
+
+
+def endpoint_at(path: str) -> Endpoint | None:
+    """The endpoint at `path`, without its query; None: there is none."""
+    return _GEMINI if _GEMINI_PATH.fullmatch(path) else _ENDPOINTS.get(path)

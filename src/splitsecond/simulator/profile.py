@@ -77,7 +77,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """One simulated provider. `source` and `measured` say where its numbers come from, `note` what was assumed.
 
     `output_tokens` is what a request gets that names no limit; `natural_tokens`, where given, is where an answer ends
-    by itself although its limit is higher. `engine` is None for the `table` kind, `table` empty for the other.
+    by itself although its limit is higher. `reasoning_tokens` of each answer, or all but its last token, are thoughts.
+    `engine` is None for the `table` kind, `table` empty for the other.
     """
 
     name: str = ""
@@ -89,6 +90,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     note: str = ""
     output_tokens: int = 256
     natural_tokens: int | None = None
+    reasoning_tokens: int = 0
     table: tuple[Row, ...] = ()
     engine: EngineSpec | None = None
     faults: tuple[PlannedFault, ...] = ()
@@ -101,6 +103,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             raise ValueError(f"the rows of the table must have rising concurrency, not {levels}")
         if self.output_tokens < 1 or (self.natural_tokens is not None and self.natural_tokens < 1):
             raise ValueError("output_tokens and natural_tokens must be at least 1")
+        if self.reasoning_tokens < 0:
+            raise ValueError(f"reasoning_tokens must not be negative, but is {self.reasoning_tokens}")
 
 
 def names() -> list[str]:

@@ -69,6 +69,7 @@ class ServerRequest(Struct, frozen=True, kw_only=True):
     """A request, read. `prompt_text` is all its text, joined by line feeds, for counting; `fields` all its fields, raw.
 
     `max_tokens` is None where the client set no limit; `include_usage` says that it wants a stream's usage chunk.
+    `tool`: the name of the tool that the answer must call; "" where it need not call one.
     """
 
     operation: Operation
@@ -79,6 +80,7 @@ class ServerRequest(Struct, frozen=True, kw_only=True):
     prompt_text: str
     n: int
     fields: dict[str, Raw]
+    tool: str = ""
 
 
 class CalledTool(Struct, frozen=True):

@@ -12,6 +12,7 @@ from msgspec import Meta, Raw, Struct
 from splitsecond.errors import CallerFault
 from splitsecond.service import Operation
 from splitsecond.wire.dialect import ServerRequest
+from splitsecond.wire.forced_tool import forced_tool
 
 _Content = str | list[dict[str, Any]]
 
@@ -53,6 +54,7 @@ def parse_request(operation: Operation, body: bytes) -> ServerRequest:
         prompt_text="\n".join(text for content in contents for text in _texts(content)),
         n=1,
         fields=fields,
+        tool=forced_tool(fields),
     )
 
 

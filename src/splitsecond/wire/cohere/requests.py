@@ -8,6 +8,7 @@ from msgspec import Meta, Raw, Struct
 from splitsecond.errors import CallerFault
 from splitsecond.service import Operation
 from splitsecond.wire.dialect import ServerRequest
+from splitsecond.wire.forced_tool import forced_tool
 
 
 class _Part(Struct):
@@ -46,6 +47,7 @@ def parse_request(operation: Operation, body: bytes) -> ServerRequest:
         prompt_text="\n".join(text for message in chat.messages for text in _texts(message)),
         n=1,
         fields=fields,
+        tool=forced_tool(fields),
     )
 
 

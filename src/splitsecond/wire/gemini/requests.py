@@ -14,6 +14,7 @@ from msgspec import Meta, Raw, Struct
 from splitsecond.errors import CallerFault
 from splitsecond.service import Operation
 from splitsecond.wire.dialect import ServerRequest
+from splitsecond.wire.forced_tool import forced_tool
 
 _PATH = re.compile(r"/(?:m|tunedM)odels/([^/:?]+):(g|streamG)enerateContent(?:\?|$)")
 _AtLeastOne = Annotated[int, Meta(ge=1)]
@@ -67,4 +68,5 @@ def parse_request(operation: Operation, body: bytes, path: str) -> ServerRequest
         prompt_text="\n".join(part.text for content in everything for part in content.parts or () if part.text),
         n=config.candidate_count or 1,
         fields=fields,
+        tool=forced_tool(fields),
     )

@@ -8,6 +8,7 @@ from msgspec import Meta, Raw, Struct
 from splitsecond.errors import CallerFault
 from splitsecond.service import Operation
 from splitsecond.wire.dialect import ServerRequest
+from splitsecond.wire.forced_tool import tool_names
 
 
 class _Options(Struct):
@@ -33,7 +34,8 @@ _decode_fields = msgspec.json.Decoder(dict[str, Raw]).decode
 def parse_request(operation: Operation, body: bytes) -> ServerRequest:
     """The request in `body`. Raises `CallerFault` that names the field which is missing or wrong.
 
-    A ``num_predict`` below 1 sets no limit (-1: none, -2: as much as the context holds).
+    Ollama has no word for a tool that must be called, so one that is offered is, unless its result is there already. A
+    ``num_predict`` below 1 sets no limit (-1: none, -2: as much as the context holds).
     """
     try:
         fields = _decode_fields(body)
@@ -50,4 +52,5 @@ def parse_request(operation: Operation, body: bytes) -> ServerRequest:
         prompt_text="\n".join(message.content for message in chat.messages if message.content),
         n=1,
         fields=fields,
+        tool="" if chat.messages[-1].role == "tool" else next(tool_names(fields), ""),
     )

@@ -11,6 +11,7 @@ from msgspec import Meta, Raw, Struct
 from splitsecond.errors import CallerFault
 from splitsecond.service import Operation
 from splitsecond.wire.dialect import ServerRequest
+from splitsecond.wire.forced_tool import forced_tool
 
 _AtLeastOne = Annotated[int, Meta(ge=1)]
 
@@ -73,6 +74,7 @@ def parse_request(operation: Operation, body: bytes) -> ServerRequest:
         prompt_text=text,
         n=asked.n or 1,
         fields=fields,
+        tool=forced_tool(fields),
     )
 
 

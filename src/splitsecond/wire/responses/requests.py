@@ -9,6 +9,7 @@ from msgspec import Meta, Raw, Struct
 from splitsecond.errors import CallerFault
 from splitsecond.service import Operation
 from splitsecond.wire.dialect import ServerRequest
+from splitsecond.wire.forced_tool import forced_tool
 
 
 class _Asked(Struct):
@@ -43,6 +44,7 @@ def parse_request(operation: Operation, body: bytes) -> ServerRequest:
         prompt_text="\n".join([*texts, *_texts(asked.input)]),
         n=1,
         fields=fields,
+        tool=forced_tool(fields),
     )
 
 

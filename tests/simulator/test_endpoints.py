@@ -1,0 +1,210 @@
+"""Every dialect's path in virtual time: the same answer at the same moments, and errors in the dialect's form."""
+
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import pytest
+from msgspec.structs import replace
+from tests.simulator.in_virtual_time import Client, Exchange
+
+from splitsecond.clock import NS_PER_MS
+from splitsecond.errors import CallerFault, ProviderFault
+from splitsecond.events import Broken, Done, Event, Finish, Token, Usage
+from splitsecond.simulator import profile
+from splitsecond.simulator.profile import Profile
+from splitsecond.simulator.truth import Record
+from splitsecond.testing.virtual_time import run_virtual
+from splitsecond.wire import anthropic, cohere, gemini, ollama, openai, responses
+from splitsecond.wire.finish_reasons import openai_reason
+
+STEADY = profile.parse(
+    """
+    title = "Steady"
+    model = "steady"
+    output_tokens = 6
+    table = [{ concurrency = 1, ttft_ms = { p50 = 100, p95 = 100.001 }, tps = { p50 = 100, p95 = 99.999 } }]
+    """,
+    name="steady",
+    where="steady",
+)
+MESSAGES = {"messages": [{"role": "user", "content": "hello"}]}
+FUNCTION = {"name": "weather", "parameters": {"type": "object"}}
+CHAT_TOOLS = {"tools": [{"type": "function", "function": FUNCTION}]}
+
+
+class Played(NamedTuple):
+    """A dialect: where it is asked for a stream and for a whole answer, with what, and what makes it call a tool."""
+
+    dialect: ModuleType
+    stream_path: str
+    whole_path: str
+    body: dict[str, Any]
+    call: dict[str, Any]
+
+
+GEMINI = "/v1beta/models/steady"
+PLAYED = {
+    "openai": Played(
+        openai,
+        "/v1/chat/completions",
+        "/v1/chat/completions",
+        MESSAGES | {"stream_options": {"include_usage": True}},
+        {**CHAT_TOOLS, "tool_choice": "required"},
+    ),
+    "responses": Played(
+        responses,
+        "/v1/responses",
+        "/v1/responses",
+        {"input": "hello"},
+        {"tools": [{"type": "function", **FUNCTION}], "tool_choice": "required"},
+    ),
+    "anthropic": Played(
+        anthropic,
+        "/v1/messages",
+        "/v1/messages",
+        {**MESSAGES, "max_tokens": 6},
+        {"tools": [{"name": "weather", "input_schema": {}}], "tool_choice": {"type": "any"}},
+    ),
+    "gemini": Played(
+        gemini,
+        f"{GEMINI}:streamGenerateContent?alt=sse",
+        f"{GEMINI}:generateContent",
+        {"contents": [{"parts": [{"text": "hello"}]}]},
+        {
+            "tools": [{"functionDeclarations": [FUNCTION]}],
+            "toolConfig": {"functionCallingConfig": {"mode": "ANY"}},
+        },
+    ),
+    "cohere": Played(cohere, "/v2/chat", "/v2/chat", MESSAGES, {**CHAT_TOOLS, "tool_choice": "REQUIRED"}),
+    "ollama": Played(ollama, "/api/chat", "/api/chat", MESSAGES, CHAT_TOOLS),
+}
+ENDS_WITH_WORDS = {"cohere", "responses", "ollama"}
+"""Dialects in which reason and counts come with the last event."""
+
+played = pytest.mark.parametrize("name", PLAYED)
+
+
+def asked(
+    name: str, *, on: Profile = STEADY, stream: bool = True, fault: str = "", path: str = "", **fields: Any
+) -> tuple[Exchange, list[Record]]:
+    """One request in that dialect, and what the simulator knows of it."""
+    one = PLAYED[name]
+    headers = {"x-splitsecond-fault": fault} if fault else {}
+    given = path or (one.stream_path if stream else one.whole_path)
+
+    async def play() -> tuple[Exchange, list[Record]]:
+        client = Client(on)
+        body = {**one.body, **fields, **({} if name == "gemini" else {"stream": stream})}
+        exchange = await client.send(path=given, headers=headers, **body)
+        return exchange, client.truth()
+
+    return run_virtual(play())
+
+
+def events_of(name: str, exchange: Exchange) -> list[Event]:
+    """What our own decoder makes of an answer, each event at the time at which it was written."""
+    decoder = PLAYED[name].dialect.decoder("chat")
+    events = [event for at, data in exchange.connection.written for event in decoder.feed(data, at)]
+    return [*events, *decoder.close(0)]
+
+
+def tokens_of(events: list[Event], kind: str = "text") -> list[Token]:
+    return [event for event in events if isinstance(event, Token) and event.kind == kind]
+
+
+@played
+def test_an_answer_and_its_moments(name: str) -> None:
+    exchange, (record,) = asked(name)
+    events = events_of(name, exchange)
+    assert "".join(token.text for token in tokens_of(events)) == "A simulated provider says nothing of"
+    assert [token.at for token in tokens_of(events)] == list(record.actual_ns)
+    assert list(record.actual_ns) == list(record.planned_ns)
+    assert round((record.planned_ns[0] - record.arrived_ns) / NS_PER_MS) == 100
+    (finish,) = [event for event in events if isinstance(event, Finish)]
+    assert openai_reason(finish.reason) == "length"
+    usage = [event for event in events if isinstance(event, Usage)][-1]
+    assert (usage.input_tokens, usage.output_tokens) == (13, 6)
+    assert isinstance(events[-1], Done)
+
+
+@played
+@pytest.mark.parametrize("stream", [True, False])
+def test_thoughts_come_first(name: str, stream: bool) -> None:
+    exchange, _ = asked(name, on=replace(STEADY, reasoning_tokens=2, natural_tokens=5), stream=stream)
+    events = events_of(name, exchange)
+    assert "".join(token.text for token in tokens_of(events, "reasoning")) == "A simulated"
+    assert "".join(token.text for token in tokens_of(events)) == "A simulated provider"
+    (finish,) = [event for event in events if isinstance(event, Finish)]
+    assert openai_reason(finish.reason) == "stop" or finish.reason == "completed"
+
+
+@played
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_tool_call(name: str, stream: bool) -> None:
+    exchange, (record,) = asked(name, stream=stream, **PLAYED[name].call)
+    events = events_of(name, exchange)
+    tokens = tokens_of(events, "tool")
+    assert tokens[0].tool is not None
+    assert tokens[0].tool.name == "weather"
+    arguments = "".join(token.arguments for token in tokens)
+    assert arguments == '{"text":"A simulated provider says nothing of"}'
+    (finish,) = [event for event in events if isinstance(event, Finish)]
+    assert openai_reason(finish.reason, called=True) == "tool_calls"
+    assert len(record.actual_ns) == len(record.planned_ns) == 6
+
+
+@played
+def test_a_thought_is_never_all_of_an_answer(name: str) -> None:
+    exchange, _ = asked(name, on=replace(STEADY, reasoning_tokens=99))
+    events = events_of(name, exchange)
+    assert [len(tokens_of(events, kind)) for kind in ("reasoning", "text")] == [5, 1]
+
+
+@played
+@pytest.mark.parametrize(
+    ("fault", "kind"), [("malformed; after=3", "malformed"), ("error_event; after=3", "in_band_error")]
+)
+def test_faults_between_tokens_have_the_dialects_form(name: str, fault: str, kind: str) -> None:
+    exchange, _ = asked(name, fault=fault)
+    events = events_of(name, exchange)
+    assert len(tokens_of(events)) == 3
+    assert isinstance(events[-1], Broken)
+    assert (events[-1].fault.kind, events[-1].fault.phase) == (kind, "between tokens")
+    if kind == "in_band_error":
+        assert "the model failed while it answered" in events[-1].fault.message
+
+
+@played
+def test_without_its_end_mark(name: str) -> None:
+    exchange, _ = asked(name, fault="no_done")
+    end = events_of(name, exchange)[-1]
+    assert isinstance(end, Broken) == (name in ENDS_WITH_WORDS)
+
+
+@played
+@pytest.mark.parametrize("status", [400, 401, 429, 500])
+def test_errors_of_the_head_have_the_dialects_form(name: str, status: int) -> None:
+    exchange, _ = asked(name, fault=str(status))
+    fault = PLAYED[name].dialect.fault_from_response(exchange.status, {}, exchange.body)
+    assert isinstance(fault, CallerFault if status == 400 else ProviderFault)
+    assert fault.message == f"HTTP {status}: a {status}, as was asked for (simulated)"
+
+
+def test_a_stream_of_geminis_that_is_no_event_stream_is_refused_in_its_form() -> None:
+    exchange, _ = asked("gemini", path=f"{GEMINI}:streamGenerateContent")
+    assert exchange.status == 400
+    assert exchange.json["error"]["status"] == "INVALID_ARGUMENT"
+    assert "?alt=sse" in exchange.json["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    "path", ["/v1beta/models/steady:countTokens", "/v1beta/models/a/b:generateContent", "/v3/chat"]
+)
+def test_other_paths_are_not_there(path: str) -> None:
+    exchange, _ = asked("gemini", path=path)
+    assert exchange.status == 404
+
+
+def test_lines_are_called_so() -> None:
+    exchange, _ = asked("ollama")
+    assert exchange.headers[b"content-type"] == b"application/x-ndjson"
