@@ -17,8 +17,6 @@ everything else. Where a wrong answer is dear, let the client say, or use `casca
 Where it stands. Outside of all else: each branch has its own policy.
 """
 
-import re
-
 from splitsecond.errors import CallerFault
 from splitsecond.policy.prompt import LONGEST_BYTES, last_asked, messages, plain
 from splitsecond.policy.prompt_size import most_output_tokens, raw_bytes
@@ -33,18 +31,20 @@ LONG_BYTES, VERY_LONG_BYTES = 4_000, 24_000
 MANY_TURNS = 8
 LONG_ANSWER, SHORT_ANSWER = 2_000, 64
 """Tokens that are asked for at most. A short answer is a label or a title."""
-LOOKED_AT = 4_000
+LOOKED_AT = 1_000
 """Characters of the last question whose words are looked at: its beginning, which mostly says what is wanted."""
 
-_WORDS = frozenset({
+_WORDS = frozenset(word.encode() for word in (
     "algorithm", "analyse", "analyze", "architecture", "assess", "compare", "complexity", "contradiction", "contrast",
     "debug", "deduce", "derivative", "derive", "design", "diagnose", "differential", "eigenvalue", "equation",
     "evaluate", "explain", "hypothesis", "implement", "implications", "inference", "integral", "investigate", "justify",
     "lemma", "logic", "matrix", "optimal", "optimise", "optimize", "plan", "probability", "proof", "prove", "puzzle",
     "reason", "reasoning", "refactor", "review", "solve", "step", "strategy", "theorem", "tradeoff", "why",
-})  # fmt: skip
-_MATHS = re.compile(r"\\(?:frac|int|sum|sqrt|begin)\b|\$\$|∫|∑|√")
-_WORD = re.compile(r"[a-z]+")
+))  # fmt: skip
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+_TO_WORDS = bytes(ord(c.lower()) if c.lower() in _LETTERS else ord(" ") for c in map(chr, range(256)))
+"""A table for `bytes.translate`: small letters, and spaces for all else. A tenth of the time of a pattern."""
+_MATHS = ("\\frac", "\\int", "\\sum", "\\sqrt", "\\begin{", "$$", "∫", "∑", "√")
 _EFFORT = {"medium": 2, "high": 4, "xhigh": 4, "max": 4}
 
 
@@ -123,10 +123,10 @@ def _said(call: Call) -> list[tuple[str, int]]:
     if "```" in asked:
         signs.append(("code", 2))
     asked = asked[:LOOKED_AT]
-    if _MATHS.search(asked):
+    if any(sign in asked for sign in _MATHS):
         signs.append(("maths", 2))
-    if words := _WORDS.intersection(_WORD.findall(asked.lower())):
-        signs.append((f"words such as {min(words)}", min(2 * len(words) - 1, 4)))
+    if words := _WORDS.intersection(asked.encode("ascii", "replace").translate(_TO_WORDS).split()):
+        signs.append((f"words such as {min(words).decode()}", min(2 * len(words) - 1, 4)))
     return signs
 
 

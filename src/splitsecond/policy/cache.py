@@ -182,7 +182,7 @@ class _Recording(Recording):
         await super().close()
 
 
-def _joined(pieces: "deque[Piece]") -> list[Piece]:
+def _joined(pieces: deque[Piece]) -> list[Piece]:
     """`pieces` put together to fewer."""
     found: list[Piece] = []
     data, events, size = list[bytes](), list[Event](), 0

@@ -8,8 +8,8 @@ closed, and the slow one, asked with the client's own request, answers. So does 
 With `early` the slow one is asked before that is known: at once (``early=True``), or when the fast one has not begun
 after some time. Then whoever first has something to show answers, and the other is closed.
 
-What it costs. The instruction, some fifty tokens of each prompt. Where the fast model is not sure, the time that it took
-to say so; `early` takes that time away, and pays for the slow model's prompt in each call not decided by then.
+What it costs. The instruction, some fifty tokens of each prompt. Where the fast model is not sure, the time that it
+took to say so; `early` takes that time away, and pays for the slow model's prompt in each call not decided by then.
 
 When it helps. Where most requests are easy and the fast model knows which: the median is the fast model's, and the
 hard ones still get the slow model's answer. It holds back some characters, where `cascade` holds back the whole answer.

@@ -38,7 +38,8 @@ class Script(Struct, frozen=True, kw_only=True):
     """What one call gets: the first of `tokens` tokens after `ttft` seconds, the others at `tps` a second.
 
     With a `fault` the call fails instead, after `ttft`; or, with `breaks_after`, the stream breaks after that many
-    tokens. `input_tokens` None: the answer carries no usage at all. `hangs`: nothing happens, ever.
+    tokens. `input_tokens` None: the answer carries no usage at all. `hangs`: nothing happens, ever. `texts` is what
+    the first tokens say, as many as there are; `finish` why the answer ends.
     """
 
     ttft: float = 0.2
@@ -48,6 +49,8 @@ class Script(Struct, frozen=True, kw_only=True):
     fault: Fault | None = None
     breaks_after: int = 0
     hangs: bool = False
+    texts: tuple[str, ...] = ()
+    finish: str = "stop"
 
 
 class FakeCall:
@@ -86,13 +89,19 @@ class FakeCall:
         self._tokens += 1
 
     def finish(
-        self, after: float = 0.0, *, tokens: int = 0, tps: float = 100.0, input_tokens: int | None = None
+        self,
+        after: float = 0.0,
+        *,
+        tokens: int = 0,
+        tps: float = 100.0,
+        input_tokens: int | None = None,
+        reason: str = "stop",
     ) -> None:
         """`tokens` more tokens at `tps` a second, then, `after` seconds later, the stream ends well."""
         for _ in range(tokens):
             self.first_token(1 / tps)
         output_tokens = self._tokens
-        self._schedule(after, lambda at: self._end(at, input_tokens, output_tokens))
+        self._schedule(after, lambda at: self._end(at, input_tokens, output_tokens, reason))
 
     def fail(self, fault: Fault, after: float = 0.0) -> None:
         """The call fails: the await raises `fault` before the first token, the stream breaks with it after that."""
@@ -107,11 +116,12 @@ class FakeCall:
             return
         tokens = script.tokens if script.fault is None else script.breaks_after
         for number in range(tokens):
-            self.first_token(script.ttft if number == 0 else 1 / script.tps)
+            text = script.texts[number] if number < len(script.texts) else "word"
+            self.first_token(script.ttft if number == 0 else 1 / script.tps, text)
         if script.fault is not None:
             self.fail(script.fault, 1 / script.tps)
         else:
-            self.finish(0.0 if tokens else script.ttft, input_tokens=script.input_tokens)
+            self.finish(0.0 if tokens else script.ttft, input_tokens=script.input_tokens, reason=script.finish)
 
     def close(self) -> None:
         """The caller is done with it; before its end this makes it a cancelled one."""
@@ -209,9 +219,9 @@ class FakeCall:
                 self._unread.extend(events)
             self._changed.set()
 
-    def _end(self, at: int, input_tokens: int | None, output_tokens: int) -> None:
+    def _end(self, at: int, input_tokens: int | None, output_tokens: int, reason: str) -> None:
         usage = [] if input_tokens is None else [Usage(at, input_tokens, output_tokens)]
-        self._take(Finish(at, "stop"), *usage, Done(at, marker=True))
+        self._take(Finish(at, reason), *usage, Done(at, marker=True))
         self._settle(at)
 
     def _break(self, fault: Fault, at: int) -> None:
