@@ -34,7 +34,7 @@ class Down:
         raise ejected()
 
 
-@settings(max_examples=6)
+@settings(max_examples=4, derandomize=True)
 @given(seed=st.integers(0, 1000), slower=st.floats(1.3, 10))
 def test_the_faster_one_gets_the_calls_and_the_slower_is_not_forgotten(seed: int, slower: float) -> None:
     sent = traffic(
@@ -44,23 +44,24 @@ def test_the_faster_one_gets_the_calls_and_the_slower_is_not_forgotten(seed: int
     part = shares(sent, since=20)
     assert part["b/x"] > 0.8
     assert part["a/x"] >= 0.01
-    assert max(b - a for a, b in zip([20.0, *late], [*late, 60.0], strict=True)) <= 12  # between two of its calls
+    assert max(b - a for a, b in zip([20.0, *late], [*late, 60.0], strict=True)) <= 8  # between two of its calls
 
 
-@settings(max_examples=6)
+@settings(max_examples=4, derandomize=True)
 @given(seed=st.integers(0, 1000))
 def test_equal_targets_share_the_calls(seed: int) -> None:
     targets = {name: scattered(steady(0.2), seed + place) for place, name in enumerate(["a/x", "b/x"])}
     assert max(shares(traffic(TWO, targets, seconds=60), since=5).values()) < 0.7
 
 
-@settings(max_examples=4)
+@settings(max_examples=4, derandomize=True)
 @given(seed=st.integers(0, 1000))
 def test_it_leaves_a_target_that_becomes_slow_within_seconds_and_comes_back(seed: int) -> None:
     slow_from, slow_until = 30, 90
     a = changing((0, steady(0.2)), (slow_from, steady(2.0)), (slow_until, steady(0.2)))
     sent = traffic(TWO, {"a/x": scattered(a, seed), "b/x": scattered(steady(0.4), seed + 1)}, seconds=170)
     assert shares(sent, 10, slow_from)["a/x"] > 0.9
+    assert shares(sent, slow_from + 2, slow_from + 5)["b/x"] >= 0.9
     assert shares(sent, slow_from + 5, slow_until)["b/x"] > 0.9
     assert shares(sent, slow_until + 60)["a/x"] > 0.9
 
@@ -76,7 +77,7 @@ def test_it_leaves_a_target_that_falls_silent() -> None:
     assert shares(sent, 120)["a/x"] > 0.9
 
 
-@settings(max_examples=4)
+@settings(max_examples=4, derandomize=True)
 @given(seed=st.integers(0, 1000), count=st.integers(2, 5))
 def test_regret_is_bounded(seed: int, count: int) -> None:
     """Against one who knows which target is fastest, the median wait is the same, and the mean a tenth more."""
@@ -87,6 +88,37 @@ def test_regret_is_bounded(seed: int, count: int) -> None:
     sent = [each for each in traffic(policy, targets, seconds=120) if each.at >= 10]
     mean = sum(each.ttft for each in sent) / len(sent)
     assert mean < 0.2 * 1.02 * 1.15  # a log-normal's mean is above its median
+
+
+class Loaded:
+    """A target whose first token comes the later, the more answers are under way."""
+
+    def __init__(self, ttft: float) -> None:
+        self._ttft = ttft
+        self._until: list[float] = []
+
+    def __call__(self, at: float) -> Script:
+        self._until = [until for until in self._until if until > at]
+        ttft = self._ttft * (1 + len(self._until) / 5)
+        self._until.append(at + ttft + 0.1)
+        return Script(ttft=ttft, tokens=10)
+
+
+@pytest.mark.parametrize(("other", "best"), [(0.1, 0.3), (0.2, 0.6)])
+def test_the_crowd_does_not_run_from_one_to_the_other(other: float, best: float) -> None:
+    """At 50 calls a second neither bears all of them; shared out as well as can be, the wait is `best`."""
+    sent = traffic(TWO, {"a/x": Loaded(0.1), "b/x": Loaded(other)}, seconds=30, rate=50)
+    assert sum(each.ttft for each in sent) / len(sent) < 1.25 * best
+
+
+def test_what_fails_soon_is_not_fast() -> None:
+    chance = Random(1)
+
+    def flaky(at: float) -> Script:
+        return Script(ttft=0.02, fault=reset()) if chance.random() < 0.3 else Script(ttft=0.2)
+
+    sent = traffic(TWO, {"a/x": flaky, "b/x": scattered(steady(0.3))}, seconds=90)
+    assert shares(sent, since=20)["b/x"] > 0.9
 
 
 @pytest.mark.parametrize(

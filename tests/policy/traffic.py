@@ -29,7 +29,7 @@ class Sent(msgspec.Struct, frozen=True):
     why: str
 
 
-def steady(ttft: float, tps: float = 100.0, tokens: int = 10) -> Speed:
+def steady(ttft: float, tps: float = 100.0, tokens: int = 3) -> Speed:
     return lambda at: Script(ttft=ttft, tps=tps, tokens=tokens)
 
 

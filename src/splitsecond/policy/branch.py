@@ -6,13 +6,20 @@ judged by the best.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from math import sqrt
 
 from splitsecond import clock
 from splitsecond.errors import AllFailed, Fault
 from splitsecond.policy.estimate import Estimate
-from splitsecond.policy.remedy import all_failed
+from splitsecond.policy.remedy import all_failed, remedy
 from splitsecond.policy.standing import Standing
 from splitsecond.service import Call, Reply, Service
+
+FAILING_CALLS = 32
+"""One call counts for so much (one part in so many) of the share that fails."""
+FAILING_HALF_LIFE_NS = 30 * clock.NS_PER_S
+USUAL_HALF_LIFE_NS = 3 * clock.NS_PER_S
+"""How fast a new number of requests under way becomes the usual one: when it is seen what it does to the speed."""
 
 
 class Branch:
@@ -28,6 +35,29 @@ class Branch:
         self.asked_ns = 0
         """When it was asked last."""
         self._by_best = by_best
+        self._failing, self._failing_ns = 0.0, 0
+        self._usual, self._usual_ns = 0.0, 0
+
+    def failing(self, now_ns: int) -> float:
+        """The share of the calls lately that failed here before their first token."""
+        share = self._failing
+        return share * 2.0 ** ((self._failing_ns - now_ns) / FAILING_HALF_LIFE_NS) if share else 0.0
+
+    def ended(self, now_ns: int, *, failed: bool) -> None:
+        """A call has got its first token, or has `failed` before."""
+        if failed or self._failing:
+            share = self.failing(now_ns)
+            self._failing, self._failing_ns = share + (failed - share) / FAILING_CALLS, now_ns
+
+    def crowded(self, standing: Standing, now_ns: int) -> float:
+        """How many times more requests are under way at its targets than usual, and than chance brings; else 1.
+
+        To be asked each time that calls are given out.
+        """
+        under_way, usual = self.in_flight(standing), self._usual
+        self._usual += (under_way - usual) * (1 - 2.0 ** ((self._usual_ns - now_ns) / USUAL_HALF_LIFE_NS))
+        self._usual_ns = now_ns
+        return max(under_way / (usual + 2 * sqrt(usual) + 2), 1.0)  # a Poisson number strays by its root
 
     def available(self, standing: Standing) -> bool:
         """Whether one of its targets is well."""
@@ -81,11 +111,15 @@ async def ask_in_turn(call: Call, choices: Iterable[Choice]) -> Reply:
         call.notes.chosen = why
         branch.asked_ns = clock.now_ns()
         try:
-            return await branch.service(call)
+            reply = await branch.service(call)
         except Fault as fault:
             if not _ejected(fault):
+                branch.ended(clock.now_ns(), failed=remedy(fault) != "change")
                 raise
             refusals.append(fault)
+        else:
+            branch.ended(clock.now_ns(), failed=False)
+            return reply
     raise refusals[0] if len(refusals) == 1 else all_failed(refusals)
 
 

@@ -7,8 +7,10 @@ Each expectation is drawn by chance from around what is known (Thompson, 1933), 
 lose weight with age, so a target that nobody has asked for long is tried again by itself. Whatever the odds, some calls
 go to branches of which nothing is known lately (see `exploring`).
 
-Whoever always takes the best sends everybody to the same target, which then is the best no longer. Of branches that are
-nearly equal two are drawn and the one with less under way is taken (Mitzenmacher, "The Power of Two Choices", 2001).
+Whoever always takes the best sends everybody to the same target, which then may be the best no longer, and learns it
+when it is too late. So of branches that are nearly equal two are drawn and the one with less under way is taken
+(Mitzenmacher, "The Power of Two Choices", 2001); and one with more under way than is usual for it counts as slower, up
+to twice, until it has shown that it bears them. Calls that fail count too: what fails soon is not fast.
 """
 
 from collections.abc import Sequence
@@ -25,6 +27,10 @@ from splitsecond.service import Call
 
 NEARLY = 1.1
 """Within this factor two expectations are equal: the difference is less than what is known of them."""
+FAILURE_COSTS = 5
+"""Answers' worth of time: a target that fails every fifth call must be twice as fast to be asked."""
+MOST_CROWDED = 2.0
+"""A branch that is better by more than this factor gets all calls at once."""
 COUNTED_EVERY_NS = clock.NS_PER_S
 """How often it is looked up how long answers are: it changes slowly, and is worked out from many samples."""
 
@@ -86,21 +92,32 @@ class Speeds:
         key = call.stream, tokens_in, tokens_out, *among
         ranked = self._lately.get(key, now_ns)
         if ranked is None:
-            ranked = self._prospects(among, tokens_in, tokens_out, stream=call.stream)
+            ranked = self._prospects(among, tokens_in, tokens_out, now_ns, stream=call.stream)
             ranked.sort(key=_score)
             self._lately.put(key, ranked)
         return ranked
 
-    def _prospects(self, among: Sequence[Branch], tokens_in: int, tokens_out: int, *, stream: bool) -> list[Prospect]:
+    def _prospects(
+        self, among: Sequence[Branch], tokens_in: int, tokens_out: int, now_ns: int, *, stream: bool
+    ) -> list[Prospect]:
         known = [(Prospect(branch), branch.estimates(self._standing, stream=stream)) for branch in among]
         per_token = [ns for _, found in known for each in found if (ns := each.tpot_ns(self._at)) is not None]
         spare_ns = sum(per_token) / len(per_token) if per_token else 0.0  # so that it makes no difference
         for prospect, estimates in known:
+            harder = self._harder(prospect.branch, now_ns)
             for estimate in estimates:
                 expected_ns = self._expected_ns(estimate, tokens_in, tokens_out, spare_ns)
-                if expected_ns is not None and (score := expected_ns * estimate.draw(self._chance)) < prospect.score:
+                if (
+                    expected_ns is not None
+                    and (score := harder * expected_ns * estimate.draw(self._chance)) < prospect.score
+                ):
                     prospect.score, prospect.age_ns = score, estimate.age_ns
         return [prospect for prospect, _ in known]
+
+    def _harder(self, branch: Branch, now_ns: int) -> float:
+        """By which factor the branch is worse than it is fast: it fails, or everybody is being sent there just now."""
+        crowded = min(branch.crowded(self._standing, now_ns), MOST_CROWDED)
+        return crowded * (1 + FAILURE_COSTS * branch.failing(now_ns))
 
     def _expected_ns(self, estimate: Estimate, tokens_in: int, tokens_out: int, spare_ns: float) -> float | None:
         """What the target is judged by. `spare_ns` is a time per token for one whose own is not known."""
