@@ -4,6 +4,8 @@ import pytest
 from tests.cli.conftest import Split
 
 from splitsecond.catalog.provider import names, provider
+from splitsecond.cli.targets import with_near_model
+from splitsecond.errors import ProviderFault
 
 
 @pytest.fixture
@@ -84,3 +86,26 @@ def test_a_provider_nobody_knows_and_one_without_models(split: Split) -> None:
     assert ended.code == 2
     assert "unknown provider 'grok'. Did you mean groq" in ended.complaint
     assert "The catalogue knows no model of vllm" in split("models", "vllm").words
+
+
+@pytest.mark.parametrize(
+    ("target", "kind", "message", "near"),
+    [
+        (
+            "groq/llama-3.3-70b-versatil",
+            "http_404",
+            "got status 404",
+            "Did you mean groq/llama-3.3-70b-versatile or groq/",
+        ),
+        ("qwen-cn/qwen-plsu", "http_400", "no such Model", "Did you mean qwen-cn/qwen-plus"),
+        ("groq/llama-3.3-70b-versatile", "http_404", "got status 404", "Check the name."),
+        ("groq/llama-3.3-70b-versatil", "http_400", "max_tokens is too large", "Check the name."),
+        ("groq/llama-3.3-70b-versatil", "http_500", "the model is down", "Check the name."),
+        ("127.0.0.1:8000/mine", "http_404", "got status 404", "Check the name."),
+    ],
+)
+def test_a_model_that_the_provider_refuses_is_answered_with_the_nearest(
+    target: str, kind: str, message: str, near: str
+) -> None:
+    fault = ProviderFault(message, kind=kind, phase="head", target=target, hint="Check the name.")
+    assert with_near_model(fault).hint.startswith(near)

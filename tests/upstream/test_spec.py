@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from splitsecond.errors import EXCERPT_BYTES, excerpt
-from splitsecond.upstream.spec import TargetSpec, concealed, secrets
+from splitsecond.errors import EXCERPT_BYTES, CallerFault, excerpt
+from splitsecond.upstream.spec import TargetSpec, concealed, from_catalog, secrets
 
 KEY = "sk-0123456789abcdef"
 
@@ -42,3 +42,21 @@ def test_it_is_taken_out_wherever_it_stands() -> None:
 def test_no_more_of_a_key_than_its_first_letters_survives_an_excerpt(before: int, after: str) -> None:
     shown = concealed(excerpt("." * before + KEY + after.replace("sk-", "")), [KEY])
     assert KEY[:4] not in shown
+
+
+@pytest.mark.parametrize(
+    ("environment", "hint"),
+    [
+        ({}, "export CO_API_KEY=..."),
+        ({"CO_KEY": "k", "GROQ_API_KEY": "k"}, "CO_KEY is set: is it that? export CO_API_KEY=..."),
+        ({"cohere_api_key": "k", "COHERE_MODEL": "m"}, "cohere_api_key is set: is it that? export CO_API_KEY=..."),
+        (
+            {"CO_TOKEN": "k", "COHERE_TOKEN": "k"},
+            "COHERE_TOKEN and CO_TOKEN are set: is it that? export CO_API_KEY=...",
+        ),
+    ],
+)
+def test_a_key_under_another_name_is_pointed_out(environment: dict[str, str], hint: str) -> None:
+    with pytest.raises(CallerFault, match="no key: CO_API_KEY or COHERE_API_KEY is not set") as refused:
+        from_catalog("cohere/command-a-03-2025", environment)
+    assert refused.value.hint == hint

@@ -3,6 +3,7 @@
 The list comes before the files because others keep it up to date; a file states a price only where the list lacks it.
 """
 
+import difflib
 from collections.abc import Iterable, Mapping
 
 from splitsecond.catalog import price_list
@@ -70,6 +71,20 @@ def of_provider(found: Provider) -> dict[str, Listed]:
             price=of_list.price or model.price, context_tokens=model.context_tokens or of_list.context_tokens
         )
     return dict(sorted(known.items()))
+
+
+def nearest_models(target: str) -> list[str]:
+    """Targets of the same provider whose models are called nearly like this one; empty where it is known, or none is.
+
+    For a message after the provider refused the model: only it knows all that it has.
+    """
+    owner = _owner(target)
+    if owner is None:
+        return []
+    name, model = split_target(target)
+    known = list(of_provider(owner))
+    near = [] if model in known else difflib.get_close_matches(model, known, n=3, cutoff=0.6)
+    return [f"{name}/{each}" for each in near]
 
 
 def _owner(target: str) -> Provider | None:

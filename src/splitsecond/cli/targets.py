@@ -15,9 +15,10 @@ from urllib.parse import urlsplit
 import msgspec
 
 from splitsecond.analysis.wording import ENGINE, SIMULATED
+from splitsecond.catalog.prices import nearest_models
 from splitsecond.catalog.provider import Auth
 from splitsecond.cli.asking import one_of
-from splitsecond.errors import CallerFault
+from splitsecond.errors import CallerFault, Fault
 from splitsecond.policy.expression import parse
 from splitsecond.policy.expression import targets as policy_targets
 from splitsecond.simulator import profile
@@ -159,3 +160,11 @@ def _simulated(names: Sequence[str], processes: ExitStack, seed: int) -> dict[st
         name: TargetSpec(name=name, base_url=each.base_url, model=each.model)
         for name, each in zip(names, started, strict=True)
     }
+
+
+def with_near_model(fault: Fault) -> Fault:
+    """The same fault; where a provider does not know the model, with the names that may be meant in its hint."""
+    of_model = fault.kind == "http_404" or (fault.kind == "http_400" and "model" in fault.message.lower())
+    if of_model and (near := nearest_models(fault.target)):
+        fault.hint = f"Did you mean {' or '.join(near)}? {fault.hint}".strip()
+    return fault

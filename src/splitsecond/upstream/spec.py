@@ -16,6 +16,7 @@ from splitsecond.errors import CallerFault
 LEAST_SECRET = 8
 """Characters. What is shorter protects nothing ("none", "EMPTY"), and may stand in any message."""
 _SECRET_HEADER = re.compile(r"auth|key|token|secret|cookie")
+_SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET")
 
 
 class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,8 +86,15 @@ def api_key(spec: TargetSpec, environment: Mapping[str, str]) -> str | None:
         f"no key: {' or '.join(spec.api_key_env)} is not set",
         kind="missing_key",
         target=spec.name,
-        hint=f"export {spec.api_key_env[0]}=...",
+        hint=_alike(spec.api_key_env, environment) + f"export {spec.api_key_env[0]}=...",
     )
+
+
+def _alike(variables: Sequence[str], environment: Mapping[str, str]) -> str:
+    """Which variables that are set look like the key under another name; "" where none does."""
+    owners = tuple({variable.partition("_")[0] + "_" for variable in variables})
+    near = sorted(name for name in environment if name.upper().startswith(owners) and _SECRET_NAME.search(name.upper()))
+    return f"{' and '.join(near)} {'is' if len(near) == 1 else 'are'} set: is it that? " if near else ""
 
 
 def secrets(spec: TargetSpec, key: str | None = None) -> list[str]:
