@@ -92,6 +92,7 @@ def test_a_database_of_something_else_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(CallerFault, match="holds something else: there is a table 'invoices'"):
         Log.open(f"sqlite:///{tmp_path}/theirs.db")
     assert connection.execute("SELECT name FROM sqlite_master").fetchall() == [("invoices",)]
+    assert connection.execute("PRAGMA journal_mode").fetchall() == [("delete",)]
     connection.close()
 
 

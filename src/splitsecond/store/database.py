@@ -97,16 +97,14 @@ class Database:
     def prepare(self) -> None:
         """Makes the tables where there are none. Raises `SQLAlchemyError`, or `CallerFault` where they are not ours."""
         with self.connect() as connection:
-            if self._file:
-                _write_ahead(connection)
-                connection.exec_driver_sql("BEGIN EXCLUSIVE")
-            else:
-                connection.exec_driver_sql("BEGIN")
+            connection.exec_driver_sql(self.begin)
+            if not self._file:
                 connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
             tables.prepare(connection, self.where, shared=not self._file)
             connection.exec_driver_sql("COMMIT")
-        if self._file:
-            self._inode = _inode(self._file)
+            if self._file:
+                _write_ahead(connection)  # last, as it changes the file: by here it is ours
+                self._inode = _inode(self._file)
 
 
 def _tune(connection: Any, _: object) -> None:

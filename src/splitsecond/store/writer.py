@@ -7,7 +7,8 @@ interpreter at every row.
 
 What the database refuses is kept, as rows, and tried again with the next batch after a pause that doubles. All of it is
 bounded: where a queue is full, records are dropped and counted, and traffic goes on. A record that can never be written
-(a number too large) is found by halving its batch, and dropped alone.
+(a number too large) is found by halving its batch, and dropped alone. Where a server's answer to a commit is lost, the
+batch is written again: it may then stand there twice.
 
 Rows older than `keep_days` are deleted now and then, a few hundred at a time, so that no other process waits long.
 """
