@@ -47,8 +47,7 @@ class Watched:
     def until_probe(self) -> None:
         self.now_ns = self.health.until_ns
 
-    @property
-    def down(self) -> bool:
+    def is_down(self) -> bool:
         return self.health.down(self.now_ns)
 
     @property
@@ -71,7 +70,7 @@ def test_failures_in_a_row_open_it(watched: Watched) -> None:
     watched.fails(IN_A_ROW - 1)
     assert watched.health.state == "closed"
     watched.fails()
-    assert watched.down
+    assert watched.is_down()
     assert watched.health.reason == "5 failures in a row, the last: http_500"
 
 
@@ -83,7 +82,7 @@ def test_half_of_the_latest_requests_open_it(watched: Watched) -> None:
     watched.fails()
     watched.answers()
     watched.fails()
-    assert watched.down
+    assert watched.is_down()
     assert watched.health.reason.startswith("6 of 11 requests failed lately")
 
 
@@ -112,7 +111,7 @@ def test_a_target_that_says_when_is_left_alone_until_then(watched: Watched, aske
     assert watched.health.told(watched.now_ns)
     watched.until_probe()
     assert not watched.health.told(watched.now_ns)
-    assert not watched.down
+    assert not watched.is_down()
 
 
 def test_a_longer_wait_holds_a_shorter_one_of_an_older_request_does_not(watched: Watched) -> None:
@@ -167,13 +166,13 @@ def test_the_wait_doubles_with_each_probe_that_fails(watched: Watched) -> None:
 def test_one_probe_at_a_time(watched: Watched) -> None:
     watched.fails(IN_A_ROW)
     watched.until_probe()
-    assert not watched.down
+    assert not watched.is_down()
     watched.health.probe = "c"
-    assert watched.down
+    assert watched.is_down()
     watched.health.released("another")
-    assert watched.down
+    assert watched.is_down()
     watched.health.released("c")  # it was given up: the next may try
-    assert not watched.down
+    assert not watched.is_down()
 
 
 def test_a_success_of_before_does_not_close_it(watched: Watched) -> None:
@@ -181,7 +180,7 @@ def test_a_success_of_before_does_not_close_it(watched: Watched) -> None:
     watched.fails(IN_A_ROW)
     watched.passes(1)
     watched.answers(ago_s=3)
-    assert watched.down
+    assert watched.is_down()
     watched.until_probe()
     watched.answers(ago_s=watched.now_ns / NS_PER_S)
     assert watched.health.state == "open"
@@ -191,7 +190,7 @@ def test_a_success_since_does(watched: Watched) -> None:
     watched.fails(IN_A_ROW)
     watched.passes(2)
     watched.answers(ago_s=1)
-    assert not watched.down
+    assert not watched.is_down()
     assert watched.health.state == "ramp"
 
 
@@ -199,7 +198,7 @@ def test_but_not_while_it_asked_us_to_wait(watched: Watched) -> None:
     watched.asks_to_wait(20)
     watched.passes(2)
     watched.answers(ago_s=1)
-    assert watched.down
+    assert watched.is_down()
 
 
 def test_traffic_comes_back_over_the_time_it_was_gone(watched: Watched) -> None:
@@ -230,7 +229,7 @@ def test_a_failure_on_the_way_back_opens_it_for_longer(watched: Watched) -> None
     watched.fails(ago_s=60)
     assert watched.health.state == "ramp"  # that one had left before all this
     watched.fails()
-    assert watched.down
+    assert watched.is_down()
     assert watched.open_s >= 8
 
 

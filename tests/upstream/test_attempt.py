@@ -10,7 +10,7 @@ from tests.upstream.scripted_client import MS, ScriptedClient, ScriptedExchange
 from splitsecond import clock
 from splitsecond.catalog.provider import Auth
 from splitsecond.errors import CallerFault, NetworkFault, ProviderFault, TimedOut
-from splitsecond.events import Broken, Done, Finish, Token
+from splitsecond.events import Broken, Done, Finish, RateLimits, Token
 from splitsecond.service import Call
 from splitsecond.testing.virtual_time import run_virtual
 from splitsecond.timing.observation import Observation
@@ -236,6 +236,20 @@ def test_an_error_answer_is_raised_with_its_words() -> None:
         assert (raised.value.kind, raised.value.target) == ("http_429", "x/m")
         assert raised.value.retry_after_ns == 7 * clock.NS_PER_S
         assert (stage.only.outcome, stage.only.status) == ("failed", 429)
+
+    play(act)
+
+
+def test_what_the_provider_says_of_its_rate_limits_is_observed() -> None:
+    async def act(stage: Stage) -> None:
+        waiting = stage.call()
+        exchange = await stage.client.exchange()
+        exchange.head(200, {"x-ratelimit-remaining-requests": "12", "x-ratelimit-reset-requests": "6m0s"})
+        exchange.text("word")
+        exchange.finish()
+        exchange.end()
+        await (await waiting).aclose()
+        assert stage.only.limits == RateLimits(requests_left=12, requests_reset_ns=360 * clock.NS_PER_S)
 
     play(act)
 

@@ -49,11 +49,12 @@ def remedy(fault: Fault) -> Remedy:
 def retry_after_ns(fault: Fault) -> int:
     """How long we are asked to wait before we ask again; of several causes the longest. 0: nobody said.
 
-    Until when a target stays down is no reason to keep off the others.
+    Until when a target stays down is no reason to keep off the others; where all are, the first to come back counts.
     """
     if isinstance(fault, AllFailed):
-        asked = [cause for cause in fault.causes if not ejected(cause)] or fault.causes
-        return max(map(retry_after_ns, asked))
+        if asked := [cause for cause in fault.causes if not ejected(cause)]:
+            return max(map(retry_after_ns, asked))
+        return min(filter(None, map(retry_after_ns, fault.causes)), default=0)
     if isinstance(fault, ProviderFault | Overloaded):
         return fault.retry_after_ns or 0
     return 0
