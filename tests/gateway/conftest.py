@@ -13,9 +13,11 @@ from typing import Any
 
 import pytest
 from msgspec import Struct
+from tests.report.browser import browser
 
 from splitsecond.simulator.process import Running, running
 
+collect_ignore = [] if browser() or "CI" in os.environ else ["in_chromium"]  # in CI a missing one must show
 KEY = "a-key-of-a-client-of-ours"
 PROFILE = """
 title = "Quick"
