@@ -19,6 +19,7 @@ from splitsecond.service import Service
 from splitsecond.transport.client import Client
 from splitsecond.upstream.attempt import Observer
 from splitsecond.upstream.target import connect
+from splitsecond.wire.openai.logprobs import without_logprobs
 
 MOST_TARGETS = 1024
 """Targets that clients named themselves, and that are kept ready."""
@@ -74,7 +75,7 @@ class Routes:
         return found
 
     def _built(self, expression: Expression) -> Service:
-        return build(expression, self._target, self._standing)
+        return build(expression, self._target, self._standing, without_logprobs=without_logprobs)
 
     def _target(self, name: str) -> Service:
         settings = self._settings
