@@ -31,7 +31,7 @@ _KINDS = {
 """Our names for the rates, and the list's."""
 
 
-class Listed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Listed(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the list says of one model: its price, and how long prompt and answer may be together."""
 
     price: Price | None = None
@@ -53,7 +53,7 @@ def listed(wanted: Wanted) -> Listed:
         _, model = get_snapshot().find_provider_model(wanted.model, None, wanted.provider, None)
     except LookupError:
         return Listed()
-    return Listed(price=_price(model), context_tokens=model.context_window)
+    return Listed(price=_price(model, _as_of()), context_tokens=model.context_window)
 
 
 def models(provider: str) -> dict[str, Listed]:
@@ -65,7 +65,8 @@ def models(provider: str) -> dict[str, Listed]:
 
     found = find_provider_by_id(get_snapshot().providers, provider)
     kept = [model for model in (found.models if found else ()) if not model.deprecated]
-    priced = [(_called(model), Listed(price=_price(model), context_tokens=model.context_window)) for model in kept]
+    as_of = _as_of()
+    priced = [(_called(model), Listed(_price(model, as_of), model.context_window)) for model in kept]
     return {name: each for name, each in priced if each.price and each.price.output_usd}
 
 
@@ -92,7 +93,7 @@ def apart(wanted: Iterable[Wanted], *, wait_s: float = CHILD_S) -> list[Listed]:
         raise CallerFault(f"the prices could not be looked up: {error}", kind="no_prices") from None
 
 
-def _price(model: "ModelInfo") -> Price | None:
+def _price(model: "ModelInfo", as_of: str) -> Price | None:
     """The price at this hour; None where the list has none for tokens of text."""
     import genai_prices
 
@@ -103,7 +104,7 @@ def _price(model: "ModelInfo") -> Price | None:
     return Price(
         **_rates(prices, 0),
         tiers=tuple(Tier(above_tokens=start, **_rates(prices, start + 1)) for start in starts),
-        as_of=_as_of(),
+        as_of=as_of,
         source=f"genai-prices {genai_prices.__version__}",
     )
 
