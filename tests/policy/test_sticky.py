@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 from tests.policy.branches import ask, play
+from tests.policy.test_fastest import Down
 
 from splitsecond.policy.expression import build, parse
 from splitsecond.policy.standing import Standing
-from splitsecond.policy.sticky import Sticky, conversation
+from splitsecond.policy.sticky import Sticky, conversation, sticky
 from splitsecond.service import Call
 from splitsecond.testing.fake_service import FakeService, Script
 
@@ -186,6 +187,22 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         assert len(service._homes) == 50
 
     play(main)
+
+
+def test_where_nothing_was_sent_the_next_by_hash_is_asked() -> None:
+    down, well = Down(), FakeService(script=lambda call: Script())
+
+    async def main() -> None:
+        service = sticky(down, well)
+        for number in range(20):
+            assert (await ask(service, about(number))).fault is None
+        before = down.asked
+        assert before > 1
+        for number in range(20):
+            assert (await ask(service, about(number))).fault is None
+        assert down.asked == before  # what was answered elsewhere stays there
+
+    play(main, [well])
 
 
 def test_it_says_why() -> None:

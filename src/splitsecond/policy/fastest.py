@@ -18,14 +18,14 @@ prompt; that is so for one open model at several providers.
 
 When it hurts. With few calls: below some per minute what is known is old, and choosing is close to chance. Where the
 branches are different models, users get the answers of whichever is quick. And a conversation that moves loses its
-prompt cache: put `sticky` around.
+prompt cache: where prompts are long, `sticky` may be faster.
 
 Where it stands. Inside `fallback`, which acts when the chosen one fails before its first token; around `limit`,
 `retry` and `deadline`. A branch that is a policy is judged by its first target that is well; `race` and `fastest` by
 their best.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from splitsecond.policy.branch import Branch, Choice, ask_in_turn, branches, in_order
 from splitsecond.policy.race import Race
@@ -63,9 +63,8 @@ class Fastest:
     async def __call__(self, call: Call) -> Reply:
         return await ask_in_turn(call, self.choices(call, self._branches, "fastest"))
 
-    def choices(self, call: Call, among: Iterable[Branch], policy: str) -> Iterator[Choice]:
+    def choices(self, call: Call, among: Sequence[Branch], policy: str) -> Iterator[Choice]:
         """The branches to ask, best first, on behalf of `policy`."""
-        among = list(among)
         well = [branch for branch in among if branch.available(self._standing)]
         if not well:
             yield from in_order(among, f"{policy}, none is well")

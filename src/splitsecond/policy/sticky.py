@@ -82,10 +82,11 @@ class Sticky:
         """Its home, if that is well; then by hash."""
         by_hash = [branch for _, branch in sorted(zip(self._ranks(key), self._branches, strict=True), key=_rank)]
         well = [branch for branch in by_hash if branch.available(self._standing)]
+        others = well or by_hash
         if home in well:
-            well.remove(home)
             yield home, f"sticky: {home.label}, where the conversation is"
-        yield from in_order(well or by_hash, "sticky" if well or home is not None else "sticky, none is well")
+            others = [branch for branch in well if branch is not home]
+        yield from in_order(others, "sticky" if well else "sticky, none is well")
 
     def _ranks(self, key: bytes) -> Iterator[bytes]:
         return (_digest(key + salt) for salt in self._salts)
