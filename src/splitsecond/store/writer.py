@@ -64,8 +64,9 @@ class Writer:
         self, database: Database, *, keep_days: float = 30, say: Callable[[str], None] = complain, queue: int = QUEUE
     ) -> None:
         self.written = 0
-        self.dropped = 0
         self.errors = 0
+        self._refused = 0  # counted by whoever puts; what is lost, by the thread: neither may lose a count of the other
+        self._lost = 0
         self._database = database
         self._keep_us = round(keep_days * _US_PER_DAY)
         self._say = say
@@ -86,11 +87,15 @@ class Writer:
     def start(self) -> None:
         self._thread.start()
 
+    @property
+    def dropped(self) -> int:
+        return self._refused + self._lost
+
     def put(self, served: Served) -> None:
         """Never waits and never raises."""
         waiting = len(self._queue)
         if waiting >= self._most:
-            self.dropped += 1
+            self._refused += 1
             return
         self._queue.append(served)
         if self._asleep or waiting == BATCH:
@@ -105,7 +110,7 @@ class Writer:
         if self._thread.is_alive():
             self._thread.join(CLOSE_S)
         if left := len(self._queue) + len(self._pending):
-            self.dropped += left
+            self._lost += left
             self._say(f"log {self._database.where}: closed with {left} records unwritten")
 
     def _run(self) -> None:
@@ -208,13 +213,15 @@ class Writer:
                 self._disconnect()
                 self._pending.clear()
                 if len(part) == 1:
-                    self._lost(1, f"a record cannot be written: {self._database.said(error)}")
+                    self._lost += 1
+                    self._tell(f"a record cannot be written: {self._database.said(error)}")
                 else:
                     parts += [part[len(part) // 2 :], part[: len(part) // 2]]
             except self._database.failures as error:
                 self._pending.extend(itertools.chain.from_iterable(reversed(parts)))
                 self._failed(error)
                 return False
+        self._pause, self._told = 0, False
         return True
 
     def _connected(self) -> Connection:
@@ -259,11 +266,8 @@ class Writer:
             self._pending.popleft()
             lost += 1
         if lost:
-            self._lost(lost, f"log {self._database.where}: {lost} records are lost, the queue is full")
-
-    def _lost(self, records: int, words: str) -> None:
-        self.dropped += records
-        self._tell(words)
+            self._lost += lost
+            self._tell(f"log {self._database.where}: {lost} records are lost, the queue is full")
 
     def _tell(self, words: str) -> None:
         """Says it, but not more than once a minute."""
