@@ -12,7 +12,7 @@ from splitsecond import clock
 from splitsecond.catalog import price_list
 from splitsecond.catalog.price import Price, Tier
 from splitsecond.catalog.price_list import Listed, Wanted
-from splitsecond.catalog.prices import context_tokens, of_provider, price, prices
+from splitsecond.catalog.prices import listings, of_provider, price, prices
 from splitsecond.catalog.provider import provider
 from splitsecond.errors import CallerFault
 
@@ -137,10 +137,11 @@ def test_a_child_that_does_not_end_is_a_clear_fault() -> None:
         price_list.apart([Wanted("groq", "x")], wait_s=0.0001)
 
 
-def test_context_is_the_catalogue_s_or_the_list_s() -> None:
-    assert context_tokens("groq/llama-3.3-70b-versatile") == 131072
-    assert context_tokens("together/openai/gpt-oss-120b") == 131072
-    assert context_tokens("sim/groq") is None
+def test_the_context_window_is_the_catalogue_s_or_the_list_s() -> None:
+    targets = ["groq/llama-3.3-70b-versatile", "together/openai/gpt-oss-120b", "sim/groq"]
+    found = listings(targets, apart=True)
+    assert [found[target].context_tokens for target in targets] == [131072, 131072, None]
+    assert found["together/openai/gpt-oss-120b"].price == price("together/openai/gpt-oss-120b")
 
 
 def test_models_of_a_provider_are_called_as_a_request_calls_them() -> None:

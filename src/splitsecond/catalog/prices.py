@@ -7,6 +7,7 @@ import difflib
 from collections.abc import Iterable, Mapping
 
 from splitsecond.catalog import price_list
+from splitsecond.catalog.model import Model
 from splitsecond.catalog.price import Price
 from splitsecond.catalog.price_list import Listed, Wanted
 from splitsecond.catalog.provider import Provider, provider, split_target
@@ -29,36 +30,24 @@ def prices(
     With `apart` it blocks for about a second and raises `CallerFault` where the child fails.
     """
     given = overrides or {}
-    found: dict[str, Price | None] = {}
-    open_questions: dict[str, Wanted] = {}
-    for target in targets:
-        if own := given.get(target) or given.get(target.partition("/")[0] + "/*"):
-            found[target] = own
-        elif wanted := _wanted(target):
-            open_questions[target] = wanted
-        else:
-            found[target] = stated(target)
-    wanted_now = list(open_questions.values())
-    answers = price_list.apart(wanted_now) if apart and wanted_now else map(price_list.listed, wanted_now)
-    for target, answer in zip(open_questions, answers, strict=True):
-        found[target] = answer.price or stated(target)
+    wanted = list(targets)
+    own = {target: given.get(target) or given.get(target.partition("/")[0] + "/*") for target in wanted}
+    known = listings([target for target in wanted if own[target] is None], apart=apart)
+    return {target: own[target] or known[target].price for target in wanted}
+
+
+def listings(targets: Iterable[str], *, apart: bool = False) -> dict[str, Listed]:
+    """Price and context window of several targets, as the list and the catalogue's files have them; see `prices`."""
+    wanted = {target: _wanted(target) for target in targets}
+    asked = {target: each for target, each in wanted.items() if each is not None}
+    answers = price_list.apart(asked.values()) if apart and asked else map(price_list.listed, asked.values())
+    of_list = dict(zip(asked, answers, strict=True))
+    found = {}
+    for target in wanted:
+        owner, listed = _owner(target), of_list.get(target, Listed())
+        model = owner.model(split_target(target)[1]) if owner else Model()
+        found[target] = Listed(listed.price or model.price, model.context_tokens or listed.context_tokens)
     return found
-
-
-def context_tokens(target: str) -> int | None:
-    """How long prompt and answer of "provider/model" may be together: by the catalogue, else by the list."""
-    owner = _owner(target)
-    if owner is None:
-        return None
-    known = owner.model(split_target(target)[1]).context_tokens
-    wanted = _wanted(target)
-    return known if known is not None or wanted is None else price_list.listed(wanted).context_tokens
-
-
-def stated(target: str) -> Price | None:
-    """The price that stands in the catalogue's own file."""
-    owner = _owner(target)
-    return owner.model(split_target(target)[1]).price if owner else None
 
 
 def of_provider(found: Provider) -> dict[str, Listed]:
