@@ -161,5 +161,5 @@ class Cascade:
 
     def _count(self, call: Call, *, escalated: bool, why: str) -> None:
         self._escalated.append(escalated)
-        share = f"{sum(self._escalated)} of the last {len(self._escalated)} calls were not"
+        share = f"{sum(self._escalated)} of the last {len(self._escalated)} calls went to the large model"
         call.notes.chosen = f"cascade: {why}; {share}"
