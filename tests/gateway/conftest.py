@@ -45,6 +45,9 @@ routes:
   late: {{policy: 'deadline("stuck/quick", ttft="100ms")'}}
 """
 
+EMBEDDINGS = b'{"object":"list","data":[{"object":"embedding","index":0,"embedding":[0.25, 1.50]}],"model":"m","usage":\
+{"prompt_tokens":2,"total_tokens":2}}'
+
 
 class Served(Struct):
     """A gateway that answers, and what is behind it. `asked`: headers and bodies that the canned provider got."""
@@ -85,9 +88,10 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["content-length"]))
             asked.append((dict(self.headers.items()), json.loads(body)))
-            data = _stream()
+            embeds = self.path.endswith("/embeddings")
+            data = EMBEDDINGS if embeds else _stream()
             self.send_response(200)
-            self.send_header("content-type", "text/event-stream")
+            self.send_header("content-type", "application/json" if embeds else "text/event-stream")
             self.send_header("set-cookie", "a=b")
             self.send_header("content-length", str(len(data)))
             self.end_headers()

@@ -18,7 +18,7 @@ from splitsecond.gateway.visit import LEFT
 from splitsecond.policy.account import account
 from splitsecond.service import Call
 from splitsecond.store.served import Served
-from splitsecond.timing.observation import Observation, Outcome, Role
+from splitsecond.timing.observation import Observation, Outcome
 
 MOST_WAITING = 4096
 """Calls that are over and lack an observation. One of more than that is written down without it."""
@@ -128,10 +128,11 @@ def _outcome(page: Page) -> Outcome:
 
 def _with_roles(page: Page) -> tuple[Observation, ...]:
     attempts = page.attempts
-    if page.target and len(attempts) > 1:
+    if page.target and len(attempts) == 1:
+        return (msgspec.structs.replace(attempts[0], role="winner"),)
+    if page.target and attempts:
         return tuple(account(attempts, target=page.route, condition="", role="measured")[:-1])
-    role: Role = "winner" if page.target else "loser"  # where nobody answered, all that were asked have lost
-    return tuple(msgspec.structs.replace(attempt, role=role) for attempt in attempts)
+    return tuple(msgspec.structs.replace(attempt, role="loser") for attempt in attempts)  # nobody has answered
 
 
 def _told(fault: Fault) -> Fault:

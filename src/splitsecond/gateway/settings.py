@@ -99,8 +99,9 @@ class ClientKey(Struct, frozen=True):
 
     def allows(self, model: str) -> bool:
         """Whether it may ask for `model`."""
-        owner = model.partition("/")[0] + "/*" if "/" in model else ""
-        return any(route in ("*", model, owner) for route in self.routes)
+        if "*" in self.routes or model in self.routes:
+            return True
+        return "/" in model and model.partition("/")[0] + "/*" in self.routes
 
 
 class Resume(Struct, frozen=True):

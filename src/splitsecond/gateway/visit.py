@@ -21,7 +21,8 @@ PATIENCE_S = 60.0
 """How long a client may take to send its request; and to read on, once all buffers on the way are full."""
 LEFT = 499
 """The status of an answer that its client did not stay for, as nginx writes it."""
-_JSON = (b"content-type", b"application/json")
+NO_CONTENT = 204
+_JSON = b"application/json"
 _STREAM = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]
 
 
@@ -146,12 +147,12 @@ class Visit:
         self._complete = last
         self._since = 0.0
 
-    async def answer(self, status: int, body: bytes, headers: Headers | None = None) -> None:
-        """A whole answer in JSON, or of the type that `headers` say."""
+    async def answer(self, status: int, body: bytes, headers: Headers | None = None, *, kind: bytes = _JSON) -> None:
+        """A whole answer, of the content type `kind`."""
         given = headers or []
-        kind = [] if any(name == b"content-type" for name, _ in given) else [_JSON]
-        length = [] if status == 204 else [(b"content-length", b"%d" % len(body))]
-        await self._begin(status, [*(kind if body else []), *length, *given])
+        if status != NO_CONTENT:
+            given = [(b"content-type", kind), (b"content-length", b"%d" % len(body)), *given]
+        await self._begin(status, given)
         await self.send(body, last=True)
 
     async def refuse(self, no: Refusal, headers: Headers | None = None) -> None:
