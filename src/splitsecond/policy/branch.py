@@ -61,7 +61,8 @@ class Branch:
 
     def available(self, standing: Standing) -> bool:
         """Whether one of its targets is well."""
-        return any(map(standing.available, self.names))
+        names = self.names
+        return standing.available(names[0]) if len(names) == 1 else any(map(standing.available, names))
 
     def judged_by(self, standing: Standing) -> Sequence[str]:
         """The targets by whose figures it is judged; those that are well, if any are."""
