@@ -13,7 +13,7 @@ from tests.policy.branches import refused, silent, status
 from splitsecond import clock
 from splitsecond.clock import NS_PER_MS, NS_PER_S
 from splitsecond.policy.estimate import Estimate
-from splitsecond.policy.samples import FLOOR, HALF_LIFE_NS, REMEMBERED, Curve, Sample, slope
+from splitsecond.policy.samples import FLOOR, HALF_LIFE_NS, REMEMBERED, RUN, Curve, Sample, slope
 
 
 class Time:
@@ -64,7 +64,7 @@ def test_quantiles_of_what_was_seen(time: Time) -> None:
     assert ms(estimate.expected_ns(None, 100)) == 150 + 1000
     assert estimate.samples == pytest.approx(100, rel=0.01)
     time.passes(3)
-    assert estimate.age_ns == 3 * NS_PER_S
+    assert estimate.age_ns == 3100 * NS_PER_MS  # since the latest first token
 
 
 def test_connecting_counts() -> None:
@@ -120,6 +120,21 @@ def test_requests_that_wait_now_count_before_the_first_of_them_fails(time: Time)
     assert ms(estimate.ttft_ns()) == 200
 
 
+def test_a_tail_is_no_change_while_others_are_answered_as_usual(time: Time) -> None:
+    waiting: dict[str, int] = {}
+    estimate = Estimate(waiting)
+    for _ in range(100):
+        time.passes(0.5)
+        estimate.observe(answered(200))
+    assert ms(estimate.ttft_ns()) == 200
+    waiting.update({f"call-{number}": time.ns for number in range(RUN)})  # these hang, and no other does
+    for _ in range(20):
+        time.passes(0.5)
+        estimate.waited(200 * NS_PER_MS, time.ns)
+        assert ms(estimate.ttft_ns()) == 200
+    assert ms(estimate.ttft_ns(0.99)) == 10_000
+
+
 PAIRS = st.lists(st.tuples(st.floats(1, 100), st.booleans(), st.floats(FLOOR, 1)), min_size=1, max_size=40)
 
 
@@ -151,12 +166,12 @@ def test_a_change_is_seen_within_seconds(time: Time) -> None:
     estimate = taught(time, *[200 + number % 7 for number in range(300)])
     assert ms(estimate.ttft_ns()) == pytest.approx(203, abs=3)
     assert ms(estimate.tpot_ns()) == 10
-    for _ in range(5):
+    for _ in range(RUN):
         time.passes(1)
         estimate.observe(answered(900, tpot_ms=40))
     assert ms(estimate.ttft_ns()) == 900
     assert ms(estimate.tpot_ns()) == 40
-    for _ in range(5):
+    for _ in range(RUN):
         time.passes(1)
         estimate.observe(answered(150, tpot_ms=5))
     assert ms(estimate.ttft_ns()) == 150
@@ -241,7 +256,7 @@ def test_seeds_that_come_late_do_not_hide_live_data(time: Time) -> None:
     estimate = taught(time, *[100] * 5)
     estimate.seed([(time.ns - 3600 * NS_PER_S, answered(300)) for _ in range(500)])
     assert ms(estimate.ttft_ns()) == 100
-    assert estimate.age_ns == 0
+    assert estimate.age_ns == 100 * NS_PER_MS
 
 
 # The length of the prompt.

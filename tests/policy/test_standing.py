@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from random import Random
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -625,6 +626,26 @@ def test_speed_is_kept_for_streamed_answers_and_for_others() -> None:
         assert (streamed.ttft_ns(), other.ttft_ns()) == (200_000_000, 900_000_000)
         assert standing.facts("a/x").provider == "a"
         assert standing.facts("b/x") == Facts()
+
+    play(main)
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_target_that_falls_silent_looks_slow_before_anything_fails(stream: bool) -> None:
+    async def main() -> None:
+        world = World('"a/x"', a=until(30, GOOD, SILENT))
+        await world.ask(100)
+        estimate = world.standing.estimate("a/x", stream=stream)
+        assert estimate is not None
+        assert estimate.ttft_ns() == 200_000_000
+        await asyncio.sleep(10)
+        calls = [msgspec.structs.replace(a_call(number), stream=stream) for number in range(1000, 1010)]
+        tasks = [asyncio.create_task(ask(world.service, call)) for call in calls]
+        await asyncio.sleep(2)
+        assert estimate.ttft_ns() == 2_000_000_000
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
 
     play(main)
 

@@ -31,7 +31,7 @@ class Estimate:
     def observe(self, observation: Observation) -> None:
         """An attempt has ended, just now."""
         at_ns = observation.end_ns
-        first = first_token(observation, at_ns)
+        first = first_token(observation, observation.first_token_ns or at_ns)
         if first is not None:
             self._ttft.add(first)
         if observation.outcome == "ok":
@@ -40,6 +40,10 @@ class Estimate:
                 self._tpot.add(Sample(at_ns, tpot_ns))
             if observation.output_tokens is not None:
                 self._tokens.add(Sample(at_ns, observation.output_tokens))
+
+    def waited(self, ns: int, now_ns: int) -> None:
+        """A request got its first token just now, after `ns`."""
+        self._ttft.waited(ns, now_ns)
 
     def seed(self, observations: Sequence[tuple[int, Observation]]) -> None:
         """Observations from elsewhere, each with the moment (ns, perhaps negative) at which it ended."""

@@ -35,14 +35,14 @@ class Guard:
         try:
             reply = await self._service(call)
         except BaseException as left:
-            stand.replied(call.id, call.stream)
-            stand.left(call.id)
+            stand.left(call.id, call.stream)
             if isinstance(left, asyncio.CancelledError) and _too_late(call):
                 stand.overdue(clock.now_ns(), now_ns)
             raise
-        stand.replied(call.id, call.stream)
+        replied_ns = clock.now_ns()
+        stand.replied(call.id, call.stream, replied_ns)
         if stand.health.troubled and not reply.empty:
-            stand.health.answered(clock.now_ns(), now_ns)
+            stand.health.answered(replied_ns, now_ns)
         return reply
 
     def _check(self, call: Call, stand: Stand, now_ns: int) -> None:

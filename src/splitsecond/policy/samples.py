@@ -11,8 +11,9 @@ Old samples mislead, but a target that nobody asked for ten minutes is not unkno
 minutes, down to a floor: old ones count together for little, and for all where nothing else is known.
 
 A mean over minutes sees a change only after minutes. So runs are watched: `RUN` samples in a row above the upper
-quartile (by chance one time in a thousand), or below the lower one, mean that the level has moved, and all samples
-before the run fall to the floor at once.
+quartile (by chance one time in four thousand), or below the lower one, mean that the level has moved, and all samples
+before the run fall to the floor at once. Requests that are under way and late count as such samples, unless others
+are being answered in the usual time meanwhile: then they are a tail.
 
 Adding is cheap, as it is done for each request. The curve is worked out when it is asked for, and at most every
 `REFRESH_NS`, as it takes a tenth of a millisecond.
@@ -20,7 +21,7 @@ Adding is cheap, as it is done for each request. The curve is worked out when it
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice, takewhile
 from operator import itemgetter
 
@@ -33,8 +34,8 @@ REMEMBERED = 128
 HALF_LIFE_NS = 120 * NS_PER_S
 FLOOR = 1 / 64
 """The weight of an old sample: all that are remembered count together for two fresh ones."""
-RUN = 5
-"""In a row beyond a quartile: ¼ to the fifth is 0.001."""
+RUN = 6
+"""In a row beyond a quartile: ¼ to the sixth is 0.0002."""
 REFRESH_NS = 250 * NS_PER_MS
 SLOPE_EVERY_NS = 5 * NS_PER_S
 MOST_LATE = 32
@@ -91,7 +92,7 @@ class Samples:
 
     __slots__ = (
         "_above", "_added", "_below", "_curve", "_high", "_level_since", "_low", "_refreshed_ns", "_samples", "_seen",
-        "_sloped_ns", "_waiting", "slope", "usual_size",
+        "_sloped_ns", "_usual_ns", "_waiting", "slope", "usual_size",
     )  # fmt: skip
 
     def __init__(self, waiting: Mapping[str, int] | None = None) -> None:
@@ -100,7 +101,8 @@ class Samples:
         self._added = 0
         self._level_since = 0  # the number of the first sample since the level moved
         self._above = self._below = 0
-        self._high = self._low = 0.0
+        self._high = self._low = 0.0  # the quartiles
+        self._usual_ns = NEVER_NS  # when a request last took no longer than usual
         self._curve: Curve | None = None
         self._refreshed_ns = NEVER_NS
         self._seen = 0
@@ -139,11 +141,18 @@ class Samples:
             self._above = self._below = 0
             self._refreshed_ns = NEVER_NS
 
+    def waited(self, ns: int, now_ns: int) -> None:
+        """A request no longer waits, after `ns`; its sample comes later, when it has ended."""
+        if ns <= self._high:
+            self._usual_ns = now_ns
+
     def seed(self, samples: Iterable[Sample]) -> None:
         """Samples from elsewhere, older than all that are here."""
         older = sorted(samples, key=lambda sample: sample.at_ns)
         self._samples = deque([*older, *self._samples], maxlen=REMEMBERED)
         self._added += len(older)
+        if self._level_since:
+            self._level_since += len(older)
         self._refreshed_ns = NEVER_NS
 
     def curve(self, now_ns: int) -> Curve | None:
@@ -153,8 +162,8 @@ class Samples:
         if now_ns - self._sloped_ns >= SLOPE_EVERY_NS:
             self._fit(now_ns)
         late = self._late(now_ns)
-        moved = self._curve is not None and self._above + len(late) >= RUN
-        pairs = [(self._level(each), each.censored, weight) for each, weight in self._weighted(now_ns, moved)]
+        weighted = self._weighted(now_ns, moved=self._is_moving(late, now_ns))
+        pairs = [(self._level(each), each.censored, weight) for each, weight in weighted]
         self._curve = Curve([*pairs, *((waited_ns, True, 1.0) for waited_ns in late)])
         self._refreshed_ns, self._seen = now_ns, self._added
         if not self._above and not self._below and not late:  # else a run would move what it is measured by
@@ -185,6 +194,13 @@ class Samples:
         """How long those have waited that wait longer than the upper quartile."""
         waited = (now_ns - since_ns for since_ns in islice(self._waiting.values(), MOST_LATE))
         return list(takewhile(lambda waited_ns: waited_ns > self._high, waited))
+
+    def _is_moving(self, late: Sequence[int], now_ns: int) -> bool:
+        """Whether those who are `late` complete a run: enough of them, and nobody answered as usual since."""
+        missing = max(RUN - self._above, 1)
+        if self._curve is None or len(late) < missing:
+            return False
+        return self._usual_ns < now_ns - (late[missing - 1] - self._high)
 
     def _level(self, sample: Sample) -> float:
         """What the value would be for a request of the usual size."""

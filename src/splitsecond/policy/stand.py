@@ -97,13 +97,16 @@ class Stand:
         self.under_way[call] = self.number
         self.waiting[self._mode(stream)][call] = now_ns
 
-    def replied(self, call: str, stream: bool) -> None:
-        """Its first token has come, or it failed."""
-        if self.waiting[self._mode(stream)].pop(call, None) is None:
-            self.waiting[True].pop(call, None)  # how it answers was not known when the attempt began
+    def replied(self, call: str, stream: bool, now_ns: int) -> None:
+        """Its first token has come."""
+        began_ns = self._waits_no_more(call, stream)
+        estimate = self.estimates.get(self._mode(stream))
+        if estimate is not None and began_ns is not None:
+            estimate.waited(now_ns - began_ns, now_ns)
 
-    def left(self, call: str) -> None:
+    def left(self, call: str, stream: bool) -> None:
         """It failed, or was given up. Where it left an observation this has been said."""
+        self._waits_no_more(call, stream)
         self.under_way.pop(call, None)
         self.health.released(call)
 
@@ -223,6 +226,12 @@ class Stand:
         if until_ns:
             return "limited"
         return "returning" if self.health.share(now_ns) < 1 else "up"
+
+    def _waits_no_more(self, call: str, stream: bool) -> int | None:
+        began_ns = self.waiting[self._mode(stream)].pop(call, None)
+        if began_ns is None and not stream:  # how it answers was not known when the attempt began
+            began_ns = self.waiting[True].pop(call, None)
+        return began_ns
 
     def _mode(self, stream: bool) -> bool:
         """Whether an answer will be streamed to us: as far as is known all are."""
