@@ -63,6 +63,8 @@ def _has_address(found: Provider, environment: Mapping[str, str]) -> bool:
 
 
 def _policy(targets: list[str]) -> Expression:
-    """Each in turn until one answers."""
+    """The one that should answer first; where it fails, each in turn."""
     branches = tuple(map(TargetName, targets))
-    return branches[0] if len(branches) == 1 else Rule("fallback", branches)
+    if len(branches) == 1:
+        return branches[0]
+    return Rule("fallback", (Rule("fastest", branches), *branches))

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from splitsecond import clock
 from splitsecond.catalog.price import Price
+from splitsecond.errors import CallerFault
 from splitsecond.gateway.settings import LogGiven
 from splitsecond.store.folder import read_observations, read_run
 from splitsecond.timing.observation import Observation
@@ -41,19 +42,30 @@ class _Began(Struct):
     began_ns: int
 
 
-def history(log: "Log | None", patterns: Iterable[str]) -> list[Aged]:
+def history(log: "Log | None", patterns: Iterable[str], say: Callable[[str], None]) -> list[Aged]:
     """Attempts of other times: of the run folders that match `patterns`, then of the log.
 
-    Raises `CallerFault` where one of them cannot be read.
+    What cannot be read is said, and left out.
     """
-    found = [each for pattern in patterns for folder in sorted(glob.glob(pattern)) for each in of_run(Path(folder))]
+    found: list[Aged] = []
+    for folder in (Path(each) for pattern in patterns for each in sorted(glob.glob(pattern))):
+        try:
+            found += of_run(folder)
+        except CallerFault as fault:
+            say(f"seeds: {fault}")
     if log is not None:
-        found += [(attempt, round(age_s * clock.NS_PER_S)) for attempt, age_s in log.recent(REMEMBERED)]
+        try:
+            found += [(attempt, round(age_s * clock.NS_PER_S)) for attempt, age_s in log.recent(REMEMBERED)]
+        except CallerFault as fault:
+            say(str(fault))
     return found
 
 
 def of_run(folder: Path) -> list[Aged]:
-    """The attempts of a bench. Calls that a policy served are none: they are timed like a target, but are not one."""
+    """The attempts of a bench. Calls that a policy served are none: they are timed like a target, but are not one.
+
+    Raises `CallerFault` where the folder holds no run.
+    """
     run = read_run(folder, _Began)
     age_ns = round((clock.wall_time() - run.began).total_seconds() * clock.NS_PER_S)
     attempts = [each for each in read_observations(folder) if "(" not in each.target]

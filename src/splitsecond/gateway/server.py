@@ -86,6 +86,9 @@ class Worker:
         self.gateway = Gateway(routes, books=self._books, metrics=self._metrics)
         self._serve_by(routes)
 
+    def __repr__(self) -> str:
+        return repr(self._client)
+
     def take(self, settings: Settings) -> None:
         """Serves by other settings from the next request on. Raises `CallerFault`, and nothing has changed.
 
@@ -123,17 +126,17 @@ class Worker:
     async def _remember(self) -> "dict[str, Mapping[str, Tokens]]":
         """Takes the speeds of other times; what limited clients have used of each target today."""
         log, settings = self._log, self._settings
+        found = await asyncio.to_thread(history, log, settings.seeds, say)
+        ages_ns = {id(attempt): age_ns for attempt, age_ns in found}
+        self._standing.seed([attempt for attempt, _ in found], lambda attempt: ages_ns[id(attempt)])
+        if log is None or self._seat.number:
+            return {}
+        today = clock.wall_time().replace(hour=0, minute=0, second=0, microsecond=0)
+        clients = [key.name for key in settings.keys if key.usd_per_day is not None]
         try:
-            found = await asyncio.to_thread(history, log, settings.seeds)
-            ages_ns = {id(attempt): age_ns for attempt, age_ns in found}
-            self._standing.seed([attempt for attempt, _ in found], lambda attempt: ages_ns[id(attempt)])
-            if log is None or self._seat.number:
-                return {}
-            today = clock.wall_time().replace(hour=0, minute=0, second=0, microsecond=0)
-            clients = [key.name for key in settings.keys if key.usd_per_day is not None]
             return {client: await asyncio.to_thread(log.spent_tokens, client, today) for client in clients}
         except CallerFault as fault:
-            say(str(fault))
+            say(f"{fault} What was spent today before this moment is not counted.")
             return {}
 
     def close(self) -> None:

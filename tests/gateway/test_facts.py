@@ -1,0 +1,83 @@
+"""What is known of targets beside their speed: who says it, and what a request costs."""
+
+import pytest
+from tests.gateway.test_settings import ENVIRONMENT
+from tests.policy.attempts import answered
+
+from splitsecond.catalog.price import Price, Tier
+from splitsecond.catalog.provider import provider
+from splitsecond.gateway.facts import TargetFacts
+from splitsecond.gateway.reading import read
+from splitsecond.policy.facts import Facts
+
+TEXT = """
+providers:
+  ours: {base_url: http://10.0.0.5/v1, region: eu, price: {input: 1, output: 2}}
+  hourly: {base_url: http://10.0.0.6/v1, price: {per_hour_usd: 2.69}}
+  half: {base_url: http://10.0.0.7/v1, price: {input: 1}}
+  second: {like: groq, api_key: env:OURS, price: {output: 5}, models: {big: {context: 1000, price: {input: 3}}}}
+"""
+LISTED = Price(input_usd=0.5, output_usd=0.8, tiers=(Tier(above_tokens=9, input_usd=1, output_usd=1),), source="a list")
+
+
+@pytest.fixture
+def facts() -> TargetFacts:
+    return TargetFacts(read(TEXT, ENVIRONMENT))
+
+
+def test_the_configuration_says_what_things_cost(facts: TargetFacts) -> None:
+    assert facts.price("ours/x") == Price(input_usd=1, output_usd=2, source="configuration")
+    assert facts.price("hourly/x") == Price(per_hour_usd=2.69, source="configuration")
+    assert facts.price("half/x") is None  # of half a price nobody can tell a cost
+    assert facts.price("groq/x") is None
+
+
+def test_the_list_says_it_where_the_configuration_does_not(facts: TargetFacts) -> None:
+    facts.learn({"groq/x": LISTED, "groq/big": LISTED})
+    assert facts.price("groq/x") == LISTED
+    changed = facts.price("second/x")
+    assert changed is not None
+    assert (changed.input_usd, changed.output_usd, changed.tiers) == (0.5, 5, ())
+    own = facts.price("second/big")
+    assert own is not None
+    assert (own.input_usd, own.output_usd) == (3, 0.8)
+    assert TargetFacts(read(TEXT, ENVIRONMENT), facts).price("groq/x") == LISTED  # so it is after a reload
+
+
+def test_what_has_been_looked_up_is_known(facts: TargetFacts) -> None:
+    assert not facts.knows("second/x")
+    facts.learn({"groq/x": None})
+    assert facts.knows("second/x")
+    assert facts.knows("groq/x")
+    assert not facts.knows("groq/y")
+
+
+def test_the_list_itself(facts: TargetFacts) -> None:
+    target = f"groq/{provider('groq').default_model}"
+    found = facts.look_up([target, "ours/x"])
+    assert found["ours/x"] is None
+    price = found[target]
+    assert price is not None
+    assert 0 < price.input_usd <= price.output_usd
+    facts.learn(found)
+    assert facts.look_up([target, "ours/x"]) == {}
+
+
+def test_what_an_attempt_costs(facts: TargetFacts) -> None:
+    attempt = answered(tokens=100, input_tokens=1000, target="ours/x")
+    assert facts.cost_usd(attempt) == pytest.approx((1000 * 1 + 100 * 2) / 1e6)
+    assert facts.cost_usd(answered(tokens=2, input_tokens=1, target="groq/x")) is None
+
+
+def test_what_policies_are_told(facts: TargetFacts) -> None:
+    assert facts.facts("ours/x") == Facts(provider="ours", account="ours", region="eu", input_usd=1, output_usd=2)
+    second = facts.facts("second/big")
+    assert (second.provider, second.account, second.context_tokens) == ("groq", "OURS", 1000)
+    model = provider("groq").default_model
+    assert facts.facts(f"groq/{model}").context_tokens == provider("groq").model(model).context_tokens
+
+
+def test_nothing_is_known_of_what_the_settings_do_not_allow(facts: TargetFacts) -> None:
+    assert facts.facts("gone/x") == Facts(provider="gone")
+    assert facts.facts("openai/x").account == ""
+    assert facts.price("gone/x") is None

@@ -1,0 +1,118 @@
+"""One worker with all its parts: what it keeps when settings change, what it begins with, what it writes down."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from tests.gateway.conftest import KEY, Served
+from tests.gateway.test_history import run
+from tests.gateway.visitor import CHAT, visits
+
+from splitsecond import clock
+from splitsecond.errors import CallerFault
+from splitsecond.gateway.reading import read
+from splitsecond.gateway.server import Worker
+from splitsecond.gateway.settings import Settings
+from splitsecond.store.log import Log
+
+AS_WEB = {"authorization": f"Bearer {KEY}"}
+
+
+def play(settings: Settings, play: Callable[[Worker], Awaitable[None]]) -> None:
+    """A worker that learns while it is played with."""
+
+    async def main() -> None:
+        worker = Worker(settings)
+        try:
+            async with asyncio.TaskGroup() as group:
+                learning = group.create_task(worker.learn())
+                await play(worker)
+                learning.cancel()
+        finally:
+            worker.close()
+
+    asyncio.run(main())
+
+
+Configured = Callable[[str], Settings]
+PROVIDERS = """
+providers:
+  sim: {{base_url: {url}, price: {{input: 1000, output: 1000}}}}
+  down: {{base_url: {url}, price: {{input: 0, output: 0}}, headers: {{x-splitsecond-fault: "500"}}}}
+"""
+FAST = "routes: {fast: {policy: '\"sim/quick\"'}}\n"
+DOWN = FAST.replace("sim", "down")
+FASTEST = 'routes: {fast: {policy: \'fastest("down/quick", "sim/quick")\'}}\n'
+LIMITED = "keys: [{name: web, key: env:WEB_KEY, usd_per_day: 0.02}]\n"
+LOGGED = "log: sqlite:///log.db\n"
+
+
+@pytest.fixture
+def configured(served: Served, tmp_path: Path) -> Configured:
+    """Settings with two simulated providers and more; relative paths begin in a folder of the test's."""
+
+    def configured(more: str) -> Settings:
+        return read(PROVIDERS.format(url=served.simulated.base_url) + more, {"WEB_KEY": KEY}, folder=tmp_path)
+
+    return configured
+
+
+def test_connections_are_kept_when_settings_change(configured: Configured) -> None:
+    async def ask(worker: Worker) -> None:
+        for settings in (FAST, FAST + "listen: {max_body_mib: 1}", FAST + LOGGED):
+            worker.take(configured(settings))
+            assert (await visits(worker.gateway).asks(CHAT)).status == 200
+            assert repr(worker) == "[origins: 1 | connections: 1 idle, 0 active]"
+
+    play(configured(FAST), ask)
+
+
+def test_settings_that_cannot_be_built_change_nothing(configured: Configured) -> None:
+    async def ask(worker: Worker) -> None:
+        with pytest.raises(CallerFault, match="mars"):
+            worker.take(configured('routes: {fast: {policy: \'near("sim/a", "sim/b", region="mars")\'}}'))
+        assert (await visits(worker.gateway).asks(CHAT)).status == 200
+
+    play(configured(FAST), ask)
+
+
+def test_a_limit_in_money_holds_and_outlives_a_restart(configured: Configured) -> None:
+    async def asked(worker: Worker) -> str:
+        visitor = await visits(worker.gateway).asks(CHAT, headers=AS_WEB)
+        return "" if visitor.status == 200 else str(visitor.json["error"]["message"])
+
+    async def spend(worker: Worker) -> None:
+        assert await asked(worker) == ""  # 20 tokens, for 0.02 USD
+        assert "has spent its 0.02 USD of today" in await asked(worker)
+
+    async def spent(worker: Worker) -> None:
+        while "of today" not in (said := await asked(worker)):  # the log is read while it serves already
+            assert "500" in said
+
+    play(configured(FAST + LIMITED + LOGGED), spend)
+    play(configured(DOWN + LIMITED + LOGGED), spent)
+
+
+def test_every_call_is_written_down(configured: Configured, tmp_path: Path) -> None:
+    async def ask(worker: Worker) -> None:
+        for _ in range(3):
+            await visits(worker.gateway).asks(CHAT)
+
+    play(configured(FAST + LOGGED), ask)
+    with Log.open(f"sqlite:///{tmp_path}/log.db") as log:
+        calls = [record for _, record in log.calls(clock.wall_time() - timedelta(hours=1))]
+    assert [(record.route, record.target, record.status) for record in calls] == [("fast", "sim/quick", 200)] * 3
+
+
+def test_what_was_seen_before_decides_whom_it_asks(configured: Configured, tmp_path: Path) -> None:
+    run(tmp_path / "run", "down/quick")
+
+    async def ask(worker: Worker) -> None:
+        async with asyncio.timeout(20):
+            chosen = ""
+            while not ("down/quick" in chosen and chosen.endswith(" ms")):  # it has never answered this worker
+                chosen = (await visits(worker.gateway).asks(CHAT)).headers["x-splitsecond-chosen"]
+
+    play(configured(FASTEST + "seeds: [run]"), ask)
