@@ -99,6 +99,7 @@ class Attempt(Alarm):
         self._deadline_ns = min(given) if given else None
         self._loop = asyncio.get_running_loop()
         self._exchange: Exchange | None = None
+        self._first: Sending | None = None  # of the request before this one, where there was one
         self._alarms = alarms
         self._status = 0
         self._headers: Mapping[str, str] = {}
@@ -226,7 +227,7 @@ class Attempt(Alarm):
             end_ns=end_ns,
             fault=fault,
             cancelled=cancelled,
-            sending=_sending(exchange) if exchange is not None else Sending(),
+            sending=self._first or (_sending(exchange) if exchange is not None else Sending()),
             server_timings=self._decoder.server_timings,
         )
         self._fault = fault or self._timeline.broken
@@ -264,6 +265,8 @@ class Attempt(Alarm):
         """What must come next, since when it is waited for (ns), and how long it may take (ms)."""
         limits = self._timeouts
         sent_ns = self._exchange.sent_ns if self._exchange is not None else 0
+        if self._first is not None and self._first.sent_ns is not None:
+            sent_ns = self._first.sent_ns
         if not self._status:
             return "head", sent_ns, limits.head_ms
         if not self._timeline.has_token:
@@ -296,6 +299,15 @@ class Attempt(Alarm):
         return TimedOut(words, phase=phase, after_ns=due_ns - since_ns)
 
     # What the caller does.
+
+    @property
+    def deadline_ns(self) -> int | None:
+        """When the whole call must have ended; None: there is no such moment."""
+        return self._deadline_ns
+
+    def preceded(self, exchange: Exchange) -> None:
+        """A request before this one has been written, by `exchange`: the attempt's times begin with it."""
+        self._first = _sending(exchange)
 
     def under_way(self, exchange: Exchange) -> None:
         """Transport has written the first byte; from here on deadlines run."""

@@ -22,9 +22,11 @@ from splitsecond.transport.client import Client
 from splitsecond.transport.exchange import Origin, Request
 from splitsecond.upstream.alarms import Alarms
 from splitsecond.upstream.attempt import Attempt, Observer
+from splitsecond.upstream.prelude import Prelude, followed
+from splitsecond.upstream.google_token import GoogleToken
 from splitsecond.upstream.spec import TargetSpec, api_key, secrets
-from splitsecond.wire import anthropic, cohere, gemini, ollama, openai, responses
-from splitsecond.wire.dialect import Decoder, Encoded, Quirks
+from splitsecond.wire import anthropic, cohere, gemini, ollama, openai, replicate, responses
+from splitsecond.wire.dialect import Decoder, Encoded, Follow, Quirks
 
 
 class Dialect(Protocol):
@@ -44,6 +46,7 @@ DIALECTS: Mapping[str, Dialect] = {
     "ollama": ollama,
     "cohere": cohere,
     "responses": responses,
+    "replicate": replicate,
 }
 
 
@@ -86,6 +89,7 @@ class Target:
         self._alarms: Alarms | None = None
         self._raw = raw
         self._secrets = secrets(spec, key)
+        self._token = GoogleToken(key) if key is not None and spec.auth == "google" else None
         self._headers = {
             "content-type": "application/json",
             "accept": "text/event-stream",
@@ -142,8 +146,14 @@ class Target:
         connect_deadline_ns = clock.now_ns() + spec.timeouts.connect_ms * clock.NS_PER_MS
         if call.deadline_ns is not None:
             connect_deadline_ns = min(connect_deadline_ns, call.deadline_ns)
+        origin = self._origin
         try:
-            exchange = await self._client.send(self._origin, request, attempt, connect_deadline_ns=connect_deadline_ns)
+            if self._token is not None:
+                token = ("authorization", f"Bearer {await self._token.value()}")
+                request = msgspec.structs.replace(request, fresh=(*request.fresh, token))
+            if encoded.follow is not None:
+                origin, request = await self._followed(encoded.follow, request, attempt, connect_deadline_ns)
+            exchange = await self._client.send(origin, request, attempt, connect_deadline_ns=connect_deadline_ns)
             attempt.under_way(exchange)
             await attempt.first_token()
         except Fault as fault:
@@ -153,6 +163,25 @@ class Target:
             attempt.abandon(None, clock.now_ns())
             raise
         return attempt
+
+    async def _followed(
+        self, follow: Follow, request: Request, attempt: Attempt, connect_deadline_ns: int
+    ) -> tuple[Origin, Request]:
+        """Where the answer to `request` is, and the request for it. Raises the `Fault` of a refusal."""
+        prelude = Prelude()
+        exchange = await self._client.send(self._origin, request, prelude, connect_deadline_ns=connect_deadline_ns)
+        attempt.preceded(exchange)
+        head_ms = self._spec.timeouts.head_ms
+        head_ns = None if head_ms is None else head_ms * clock.NS_PER_MS
+        await prelude.answered(exchange, attempt.deadline_ns, head_ns)
+        if not 200 <= prelude.status < 300:
+            prelude.told(attempt)
+            await attempt.first_token()
+        origin, path = followed(follow(bytes(prelude.body)), self._origin)
+        headers = self._headers if origin == self._origin else {"user-agent": self._headers["user-agent"]}
+        wanted = {**headers, "accept": "text/event-stream", "cache-control": "no-store"}
+        wanted.pop("content-type", None)
+        return origin, Request("GET", path, tuple(wanted.items()), fresh=request.fresh)
 
     def _alarms_of_loop(self) -> Alarms:
         if self._alarms is None:
@@ -165,8 +194,8 @@ class Target:
 
 
 def _with_key(auth: Auth, key: str | None) -> dict[str, str]:
-    """The header that carries the key."""
-    if key is None:
+    """The header that carries the key; Google's tokens change, so each request brings its own."""
+    if key is None or auth == "google":
         return {}
     return {"authorization": f"Bearer {key}"} if auth == "bearer" else {auth: key}
 

@@ -5,6 +5,7 @@ one provider of a dialect apart from the next is data too: `Quirks`. `ServerRequ
 role reads and writes.
 """
 
+from collections.abc import Callable
 from typing import Protocol
 
 from msgspec import Raw, Struct
@@ -36,16 +37,21 @@ STREAM_HEADERS = (("content-type", "application/json"), ("accept", "text/event-s
 WHOLE_HEADERS = (("content-type", "application/json"), ("accept", "application/json"))
 
 
+Follow = Callable[[bytes], str]
+"""Where an answer is, out of the body of the one that only says that. Raises `ProviderFault` where it says nothing."""
+
+
 class Encoded(Struct, frozen=True):
     """A request ready to send. `path` is relative to the provider's base URL; `headers` hold no key.
 
-    `streamed`: it asks for a stream.
+    `streamed`: it asks for a stream. `follow`: the answer to it only says where the answer is. None: it is the one.
     """
 
     path: str
     headers: tuple[tuple[str, str], ...]
     body: bytes
     streamed: bool = True
+    follow: Follow | None = None
 
 
 class Decoder(Protocol):

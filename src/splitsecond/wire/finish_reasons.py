@@ -20,6 +20,9 @@ _REASONS: Mapping[str, str] = {
     "stop_sequence": "stop",
     "max_output_tokens": "length",
     "completed": "stop",
+    # Replicate's
+    "done": "stop",
+    "succeeded": "stop",
     # Anthropic's
     "end_turn": "stop",
     "pause_turn": "stop",

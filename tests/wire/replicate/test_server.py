@@ -1,0 +1,90 @@
+"""The server role: requests read, and answers that our own decoder reads back the same."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from splitsecond.errors import CallerFault
+from splitsecond.events import Broken, Done, Event, Finish, Token, Usage
+from splitsecond.service import Call
+from splitsecond.wire import replicate
+from splitsecond.wire.dialect import Answer, Quirks
+
+PATH = "/v1/models/o/m/predictions"
+TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\r"), min_size=1)
+
+
+def decoded(data: bytes) -> list[Event]:
+    decoder = replicate.decoder("chat")
+    return [*decoder.feed(data, 1), *decoder.close(1)]
+
+
+@given(st.lists(TEXT))
+def test_any_text_reads_back(texts: list[str]) -> None:
+    write = replicate.StreamWriter("chat", "o/m", id="p1", created=1)
+    data = (
+        write.opening()
+        + b"".join(map(write.token, texts))
+        + write.finish("stop")
+        + write.usage(Usage(0))
+        + write.done()
+    )
+    assert decoded(data) == [*(Token(1, text) for text in texts), Finish(1, "done"), Done(1, True)]
+
+
+def test_an_error_inside_a_stream() -> None:
+    write = replicate.StreamWriter("chat", "o/m", id="p1", created=1)
+    end = decoded(write.token("a") + write.error("broken", "server_error"))[-1]
+    assert isinstance(end, Broken)
+    assert end.fault.message.endswith("broken")
+
+
+def test_a_whole_answer_reads_back() -> None:
+    data = replicate.whole("chat", "o/m", [Answer(text="Yes")], Usage(0, 5, 2), id="p1", created=1)
+    assert decoded(data) == [Token(1, "Yes"), Finish(1, "succeeded"), Usage(1, 5, 2), Done(1, False)]
+
+
+def test_what_is_created_says_where_its_output_will_be() -> None:
+    data = replicate.created("o/m", id="p1", created=1, stream="https://x.test/y")
+    assert replicate.output_address(data) == "https://x.test/y"
+    assert json.loads(data)["created_at"] == "1970-01-01T00:00:01+00:00"
+
+
+def test_an_error_body_is_read_as_what_it_says() -> None:
+    body = replicate.error_body(404, "no such model", "not_found")
+    assert replicate.fault_from_response(404, {}, body).message == "HTTP 404: no such model"
+
+
+def body(**fields: Any) -> bytes:
+    return json.dumps({"input": {"prompt": "Hi", **fields}, "stream": True}).encode()
+
+
+def test_a_request() -> None:
+    request = replicate.parse_request("chat", body(system_prompt="Be brief.", max_tokens=7), PATH + "?x=1")
+    assert (request.operation, request.model, request.stream, request.max_tokens) == ("chat", "o/m", True, 7)
+    assert (request.include_usage, request.n, request.prompt_text) == (False, 1, "Be brief.\nHi")
+    assert not replicate.parse_request("chat", b'{"input":{"prompt":"Hi"}}', PATH).stream
+
+
+def test_what_we_encode_can_be_parsed() -> None:
+    encoded = replicate.encode(Call(id="c", body={"messages": [{"role": "user", "content": "Hi"}]}), "o/m", Quirks())
+    request = replicate.parse_request("chat", encoded.body, "/v1" + encoded.path)
+    assert (request.model, request.stream, request.prompt_text) == ("o/m", True, "Hi")
+
+
+@pytest.mark.parametrize(
+    ("raw", "path", "words"),
+    [
+        (b"", PATH, "truncated"),
+        (b"{}", PATH, "`input`"),
+        (b'{"input":{}}', PATH, "`prompt`"),
+        (body(max_tokens=0), PATH, r"\$.input.max_tokens"),
+        (body(), "/v1/predictions", "there is no /v1/predictions here"),
+    ],
+)
+def test_what_is_wrong_is_named(raw: bytes, path: str, words: str) -> None:
+    with pytest.raises(CallerFault, match=words):
+        replicate.parse_request("chat", raw, path)
