@@ -2,17 +2,15 @@
 
 import glob
 from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-from msgspec import Struct
 
 from splitsecond import clock
 from splitsecond.catalog.price import Price
 from splitsecond.errors import CallerFault
 from splitsecond.gateway.settings import LogGiven
-from splitsecond.store.folder import read_observations, read_run
+from splitsecond.store.folder import seeds
 from splitsecond.timing.observation import Observation
 
 if TYPE_CHECKING:
@@ -33,13 +31,6 @@ def opened(given: LogGiven | None, say: Callable[[str], None]) -> "Log | None":
     from splitsecond.store.log import Log  # with SQLAlchemy, which a gateway without a log need not hold
 
     return Log.open(given.url, keep_days=given.keep_days, say=say)
-
-
-class _Began(Struct):
-    """Of `run.json`: the moment on the wall clock, and the same moment on the monotonic one."""
-
-    began: datetime
-    began_ns: int
 
 
 def history(log: "Log | None", patterns: Iterable[str], say: Callable[[str], None]) -> list[Aged]:
@@ -66,10 +57,7 @@ def of_run(folder: Path) -> list[Aged]:
 
     Raises `CallerFault` where the folder holds no run.
     """
-    run = read_run(folder, _Began)
-    age_ns = round((clock.wall_time() - run.began).total_seconds() * clock.NS_PER_S)
-    attempts = [each for each in read_observations(folder) if "(" not in each.target]
-    return [(each, max(0, age_ns - (each.end_ns - run.began_ns))) for each in attempts]
+    return [(each, round(age_s * clock.NS_PER_S)) for each, age_s in seeds(folder) if "(" not in each.target]
 
 
 def spent_usd(used: "Mapping[str, Tokens]", price: Callable[[str], Price | None]) -> float:

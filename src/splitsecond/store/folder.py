@@ -9,9 +9,9 @@ that was being written, never an earlier one, and a reader passes over a last li
 
 import contextlib
 import os
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 import msgspec
 
@@ -26,7 +26,7 @@ T = TypeVar("T")
 class _Begun(msgspec.Struct):
     """One moment of a run on both clocks, so that what it measured can be dated."""
 
-    began: str
+    began: Annotated[datetime, msgspec.Meta(tz=True)]
     began_ns: int
 
 
@@ -155,14 +155,10 @@ def read_readings(path: Path) -> list[InstrumentReading]:
 def seeds(path: Path) -> list[tuple[Observation, float]]:
     """What a run measured, for an estimate of each target's speed: with the age in seconds, the oldest first.
 
-    Warm-up and calibration are left out. Raises `CallerFault` where `path` is no run, or one without its date.
+    Warm-up and calibration are left out. Raises `CallerFault` where `path` is no run.
     """
     run = read_run(path, _Begun)
-    try:
-        began = datetime.fromisoformat(run.began).astimezone(UTC)
-    except ValueError:
-        raise CallerFault(f"{path / RUN}: {run.began!r} is no date", kind="bad_run") from None
-    since_s = (clock.wall_time() - began).total_seconds()
+    since_s = (clock.wall_time() - run.began).total_seconds()
     kept = [o for o in read_observations(path) if o.role in _TELLING]
     aged = [(o, max(0.0, since_s - (o.end_ns - run.began_ns) / clock.NS_PER_S)) for o in kept]
     return sorted(aged, key=lambda one: -one[1])
