@@ -13,7 +13,7 @@ from tests.gateway.visitor import CHAT, visits
 from splitsecond import clock
 from splitsecond.errors import CallerFault
 from splitsecond.gateway.reading import read
-from splitsecond.gateway.server import Worker
+from splitsecond.gateway.server import Server, Worker
 from splitsecond.gateway.settings import Settings
 from splitsecond.store.log import Log
 
@@ -93,6 +93,19 @@ def test_a_limit_in_money_holds_and_outlives_a_restart(configured: Configured) -
 
     play(configured(FAST + LIMITED + LOGGED), spend)
     play(configured(DOWN + LIMITED + LOGGED), spent)
+
+
+def test_it_says_that_it_is_not_ready_as_soon_as_it_is_told_to_end(configured: Configured) -> None:
+    async def ask(worker: Worker) -> None:
+        server = Server(worker.gateway, lambda: None)
+        for expected in (200, 503):
+            assert (await visits(worker.gateway).asks(path="/health/ready", method="GET")).status == expected
+            assert not server.force_exit
+            server.end()
+        server.end()
+        assert server.force_exit
+
+    play(configured(FAST), ask)
 
 
 def test_every_call_is_written_down(configured: Configured, tmp_path: Path) -> None:

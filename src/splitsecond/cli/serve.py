@@ -51,6 +51,7 @@ def serve(
     source = Source(path, os.environ, {name: value for name, value in asked.items() if value is not None})
     settings = source.load()
     if check:
+        server.tried(settings)
         typer.echo("\n".join(checkup(settings)))
         return
     if path is None:

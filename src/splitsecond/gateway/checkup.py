@@ -13,11 +13,12 @@ from splitsecond.gateway.reload import counted, summary
 from splitsecond.gateway.settings import ClientKey, PriceGiven, Settings
 from splitsecond.policy.expression import Expression, TargetName, targets
 from splitsecond.policy.settings import setting_text
+from splitsecond.store.database import check_url
 from splitsecond.upstream.spec import TargetSpec
 
 
 def checkup(settings: Settings) -> list[str]:
-    """Lines for a person."""
+    """Lines for a person. Raises `CallerFault` where the log cannot be where it is said to be."""
     found: list[str] = []
     for name, policy in settings.routes.items():
         found += [f"route {name}", *_tree(policy, 1), *_resume(name, settings)]
@@ -25,6 +26,7 @@ def checkup(settings: Settings) -> list[str]:
     found += [_target(settings.spec(name), settings) for name in asked]
     found += map(_client, settings.keys)
     if settings.log is not None:
+        check_url(settings.log.url)
         found.append(f"log: {_log(settings)}, kept for {settings.log.keep_days} days")
     found += [f"seeds: {counted(len(glob.glob(pattern)), 'run')} in {pattern}" for pattern in settings.seeds]
     found += [f"problem: {words}" for words in problems(settings)]

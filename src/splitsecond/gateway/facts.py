@@ -12,9 +12,9 @@ from msgspec import structs
 from splitsecond.analysis.cost import cost_usd
 from splitsecond.catalog.price import Price
 from splitsecond.catalog.prices import prices
-from splitsecond.catalog.provider import Provider, provider, split_target
+from splitsecond.catalog.provider import Provider, split_target
 from splitsecond.errors import CallerFault
-from splitsecond.gateway.settings import Known, PriceGiven, Settings
+from splitsecond.gateway.settings import Known, PriceGiven, Settings, provider
 from splitsecond.policy.facts import Facts
 from splitsecond.timing.observation import Observation
 

@@ -73,6 +73,8 @@ class Worker:
         self._settings = settings
         self._facts = TargetFacts(settings)
         self._standing = Standing(self._facts.facts)
+        self._client = Client()
+        routes = self._routes()  # before the log is opened, which has a thread
         self._log = opened(settings.log, say)
         self._metrics = Metrics(folder=folder, available=self._available, dropped=self._dropped)
         self._tally = Tally(folder and folder / "tally", workers=self._seat.workers, number=self._seat.number)
@@ -80,9 +82,7 @@ class Worker:
         keeps = [self._metrics.took, *([self._log.put] if self._log is not None else [])]
         self._books = Books(*keeps, charge=self._charge)
         self._unpriced: deque[tuple[str, Observation]] = deque(maxlen=MOST_UNPRICED)
-        self._client = Client()
         self._changed = asyncio.Event()
-        routes = self._routes()
         self.gateway = Gateway(routes, books=self._books, metrics=self._metrics)
         self._serve_by(routes)
 
@@ -108,8 +108,9 @@ class Worker:
         Until cancelled. No request waits for it, and where it fails that is said, and the gateway does without.
         """
         used = await self._remember()
+        used_before = [target for each in used.values() for target in each]
         while True:
-            asked = [*self._targets(), *(attempt.target for _, attempt in self._unpriced)]
+            asked = [*self._targets(), *used_before, *(attempt.target for _, attempt in self._unpriced)]
             try:
                 listed = await asyncio.to_thread(self._facts.look_up, asked)
                 self._facts.learn(listed)

@@ -5,18 +5,23 @@ Secrets are resolved here: a client's key is kept as its hash, a provider's in `
 
 import ipaddress
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, structs
 
-from splitsecond.catalog.provider import Provider, fill_base_url, provider, split_target
+from splitsecond.catalog.provider import Provider, fill_base_url, split_target
+from splitsecond.catalog.provider import provider as read_provider
 from splitsecond.errors import CallerFault
 from splitsecond.policy.expression import Expression
 from splitsecond.upstream.spec import TargetSpec
 
 SPOKEN = ("openai",)
 """Dialects of providers whose answers can be handed to clients."""
+
+provider = lru_cache(maxsize=256)(read_provider)
+"""The entry of the catalogue, whose file is read once: targets are asked for by name while requests wait."""
 
 Usd = Annotated[float, Meta(ge=0)]
 
