@@ -19,8 +19,10 @@ import msgspec
 from splitsecond.catalog.model import Model
 from splitsecond.errors import CallerFault
 
-Auth = Literal["bearer", "x-api-key", "api-key", "x-goog-api-key"]
-"""Where the key goes: ``Authorization: Bearer``, or the header of that name."""
+Auth = Literal["bearer", "x-api-key", "api-key", "x-goog-api-key", "google"]
+"""Where the key goes: ``Authorization: Bearer``, or the header of that name. "google": the key is an access token of
+Google Cloud, or the path of a file of credentials that such tokens are made from.
+"""
 
 
 class Region(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -22,8 +22,8 @@ from splitsecond.transport.client import Client
 from splitsecond.transport.exchange import Origin, Request
 from splitsecond.upstream.alarms import Alarms
 from splitsecond.upstream.attempt import Attempt, Observer
-from splitsecond.upstream.prelude import Prelude, followed
 from splitsecond.upstream.google_token import GoogleToken
+from splitsecond.upstream.prelude import Prelude, followed
 from splitsecond.upstream.spec import TargetSpec, api_key, secrets
 from splitsecond.wire import anthropic, cohere, gemini, ollama, openai, replicate, responses
 from splitsecond.wire.dialect import Decoder, Encoded, Follow, Quirks

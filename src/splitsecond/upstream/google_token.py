@@ -1,0 +1,106 @@
+"""Access tokens of Google Cloud, which last an hour: given as they are, or made from a file of credentials.
+
+`google-auth` makes them, from the key file of a service account or a user's own login (gcloud's
+application_default_credentials.json). It asks Google over a blocking library, so it runs in a thread. A token is
+renewed while it still has some minutes to live: the call that finds it so waits for the new one, the others go on with
+the old one.
+"""
+
+import asyncio
+import json
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from splitsecond import clock
+from splitsecond.errors import CallerFault, Fault, NetworkFault
+
+ASK_S = 10
+"""How long Google may take to answer."""
+SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
+RENEW_BEFORE_NS = 300 * clock.NS_PER_S
+"""How much of its life a token has left when it is renewed."""
+
+
+class GoogleToken:
+    """The token of one target. `key` is a token, or the path of a file of credentials."""
+
+    def __init__(self, key: str) -> None:
+        self._path = key if key.endswith(".json") else ""
+        self._value = "" if self._path else key
+        self._ends_ns = 0
+        self._credentials: Any = None
+        self._renewing = False
+        self._ready = asyncio.Event()
+
+    async def value(self) -> str:
+        """A token that is good for some minutes. Raises `CallerFault` where the credentials are, `NetworkFault` where
+        Google cannot be reached; not while an older token is still good.
+        """
+        while self._path and clock.now_ns() > self._ends_ns - RENEW_BEFORE_NS:
+            good = clock.now_ns() < self._ends_ns
+            if self._renewing:
+                if good:
+                    break
+                await self._ready.wait()
+                continue
+            try:
+                await self._renew()
+            except Fault:
+                if not good:
+                    raise
+                break
+        return self._value
+
+    async def _renew(self) -> None:
+        self._renewing = True
+        self._ready.clear()
+        try:
+            self._value, self._ends_ns = await asyncio.to_thread(self._ask)
+        finally:
+            self._renewing = False
+            self._ready.set()
+
+    def _ask(self) -> tuple[str, int]:
+        """A new token, and when it ends on the monotonic clock. In a thread of its own: it blocks."""
+        try:
+            from google.auth import exceptions
+            from google.auth.transport.requests import Request
+        except ImportError:
+            raise CallerFault(
+                "credentials of Google Cloud need google-auth, which is not installed",
+                kind="bad_key",
+                hint='pip install "splitsecond[vertex]", or give an access token instead of a file.',
+            ) from None
+        try:
+            self._credentials = self._credentials or _read(self._path)
+            self._credentials.refresh(partial(Request(), timeout=ASK_S))
+        except exceptions.TransportError as error:
+            raise NetworkFault(
+                f"no access token: Google could not be reached: {error}", kind="token_unreachable", phase="connect"
+            ) from error
+        except (exceptions.GoogleAuthError, OSError, ValueError) as error:
+            raise CallerFault(
+                f"no access token from the credentials in {self._path}: {error}", kind="bad_key"
+            ) from error
+        lives = self._credentials.expiry - clock.wall_time().replace(tzinfo=None)
+        return self._credentials.token, clock.now_ns() + round(lives.total_seconds() * clock.NS_PER_S)
+
+
+def _read(path: str) -> Any:
+    """The credentials in a file. Raises `OSError`, `ValueError` and google-auth's own where it holds none.
+
+    A federated identity's file may name a command to run, so such a file is not taken.
+    """
+    from google.oauth2 import credentials, service_account
+
+    info = json.loads(Path(path).read_text("utf-8"))
+    kind = info.get("type") if isinstance(info, dict) else None
+    if kind == "service_account":
+        return service_account.Credentials.from_service_account_info(info, scopes=SCOPES)  # type: ignore[no-untyped-call]
+    if kind == "authorized_user":
+        return credentials.Credentials.from_authorized_user_info(info)  # type: ignore[no-untyped-call]
+    raise ValueError(
+        f"got the type {kind!r}, expected service_account, or authorized_user as "
+        "`gcloud auth application-default login` writes it"
+    )

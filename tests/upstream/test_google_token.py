@@ -1,0 +1,172 @@
+"""Tokens of Google Cloud: google-auth itself asks a token service of ours, which answers as Google's does."""
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from urllib.parse import parse_qs
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+from tests.upstream.scripted_client import ScriptedClient
+
+from splitsecond import clock
+from splitsecond.errors import CallerFault, NetworkFault
+from splitsecond.service import Call
+from splitsecond.testing.virtual_time import run_virtual
+from splitsecond.upstream.google_token import GoogleToken
+from splitsecond.upstream.spec import TargetSpec
+from splitsecond.upstream.target import connect
+
+
+class TokenService(HTTPServer):
+    """Gives out "token-1", "token-2", … for an hour each; refuses while `refuses`."""
+
+    asked: list[str]
+    refuses = False
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Answers)
+        self.asked = []
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}/token"
+
+
+class _Answers(BaseHTTPRequestHandler):
+    server: TokenService
+
+    def do_POST(self) -> None:
+        fields = parse_qs(self.rfile.read(int(self.headers["content-length"])).decode())
+        self.server.asked.append(fields["grant_type"][0])
+        refused = {"error": "invalid_grant", "error_description": "Invalid JWT Signature."}
+        given = {"access_token": f"token-{len(self.server.asked)}", "expires_in": 3600, "token_type": "Bearer"}
+        data = json.dumps(refused if self.server.refuses else given).encode()
+        self.send_response(400 if self.server.refuses else 200)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
+        """Nothing on the screen."""
+
+
+@pytest.fixture
+def service() -> Iterator[TokenService]:
+    with TokenService() as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture(scope="session")
+def private_key() -> str:
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    form = serialization.PrivateFormat.PKCS8
+    return key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()).decode()
+
+
+@pytest.fixture
+def credentials(service: TokenService, private_key: str, tmp_path: Path) -> str:
+    path = tmp_path / "account.json"
+    account = {
+        "type": "service_account",
+        "client_email": "us@project.iam.gserviceaccount.com",
+        "private_key": private_key,
+        "private_key_id": "1",
+        "token_uri": service.url,
+    }
+    path.write_text(json.dumps(account))
+    return str(path)
+
+
+def values(token: GoogleToken, *moments_s: float) -> list[str]:
+    """The token at these moments after the first was had."""
+
+    async def main() -> list[str]:
+        found = [await token.value()]
+        begin, wall = clock.now_ns(), round(clock.wall_time().timestamp() * clock.NS_PER_S)
+        for moment in moments_s:
+            now = begin + round(moment * clock.NS_PER_S)
+            with clock.using(partial(int, now), lambda: wall):
+                found.append(await token.value())
+        return found
+
+    return asyncio.run(main())
+
+
+def test_a_token_that_is_given_is_used_as_it_is() -> None:
+    assert values(GoogleToken("ya29.given"), 7200) == ["ya29.given", "ya29.given"]
+
+
+def test_a_service_account_s_token_is_asked_for_once_and_renewed_before_it_ends(
+    credentials: str, service: TokenService
+) -> None:
+    found = values(GoogleToken(credentials), 1, 3200, 3350, 3351)
+    assert found == ["token-1", "token-1", "token-1", "token-2", "token-2"]
+    assert service.asked == ["urn:ietf:params:oauth:grant-type:jwt-bearer"] * 2
+
+
+def test_many_calls_share_one_request(credentials: str, service: TokenService) -> None:
+    async def main() -> list[str]:
+        token = GoogleToken(credentials)
+        return list(await asyncio.gather(*(token.value() for _ in range(20))))
+
+    assert asyncio.run(main()) == ["token-1"] * 20
+    assert len(service.asked) == 1
+
+
+def test_credentials_that_google_refuses_are_the_caller_s(credentials: str, service: TokenService) -> None:
+    service.refuses = True
+    with pytest.raises(CallerFault, match=r"no access token from the credentials in .*Invalid JWT Signature"):
+        values(GoogleToken(credentials))
+
+
+def test_an_old_token_is_used_as_long_as_it_is_good(credentials: str, service: TokenService) -> None:
+    token = GoogleToken(credentials)
+    assert values(token) == ["token-1"]
+    service.refuses = True
+    assert values(token, 3400) == ["token-1", "token-1"]
+    with pytest.raises(CallerFault, match="no access token"):
+        values(token, 3700)
+
+
+@pytest.mark.parametrize(
+    "content", [None, "", "{}", "[]", '{"type": "service_account"}', '{"type": "external_account"}']
+)
+def test_a_file_that_is_no_credentials(content: str | None, tmp_path: Path) -> None:
+    path = tmp_path / "wrong.json"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(CallerFault, match=r"wrong\.json"):
+        values(GoogleToken(str(path)))
+
+
+def test_a_token_service_that_is_away(credentials: str, service: TokenService) -> None:
+    path = Path(credentials)
+    path.write_text(path.read_text().replace(service.url, "http://127.0.0.1:9/token"))
+    with pytest.raises(NetworkFault, match="Google could not be reached"):
+        values(GoogleToken(credentials))
+
+
+def test_a_target_sends_the_token_and_never_shows_it() -> None:
+    async def main() -> None:
+        client = ScriptedClient()
+        spec = TargetSpec(name="v/m", base_url="http://x.test", model="m", auth="google", api_key_env=("TOKEN",))
+        target = connect(spec, lambda _: None, environment={"TOKEN": "ya29.secret-token"}, client=client.as_client())
+        waiting = asyncio.get_running_loop().create_task(target(Call(id="c", body={"messages": []})))
+        await client.exchange()
+        waiting.cancel()
+        request = client.sent[0][1]
+        assert ("authorization", "Bearer ya29.secret-token") in request.fresh
+        assert "ya29" not in repr(request.headers) + repr(target)
+
+    run_virtual(main())
