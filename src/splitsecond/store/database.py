@@ -91,8 +91,8 @@ class Database:
 
     def said(self, error: Exception) -> str:
         """What the driver said, in one line, without the password."""
-        text = excerpt(str(getattr(error, "orig", None) or error))
-        return text.replace(self._password, "***") if self._password else text
+        text = str(getattr(error, "orig", None) or error)
+        return excerpt(text.replace(self._password, "***") if self._password else text)
 
     def prepare(self) -> None:
         """Makes the tables where there are none. Raises `SQLAlchemyError`, or `CallerFault` where they are not ours."""
