@@ -122,7 +122,8 @@ class TimedOut(Fault):
 class Overloaded(Fault):
     """We refuse the call ourselves, at once, and nothing is sent. Phase is "queue".
 
-    Kind "overloaded": a limit is reached. Kind "ejected": the target is down, or asked us to wait.
+    Kind "overloaded": a limit is reached. Kind "ejected": the target is down, or asked us to wait. `status` is the HTTP
+    status to answer with: 429 where it is the provider's rate limit that is used up.
     """
 
     def __init__(
@@ -133,9 +134,11 @@ class Overloaded(Fault):
         target: str = "",
         hint: str = "",
         retry_after_ns: int | None = None,
+        status: int = 503,
     ) -> None:
         super().__init__(message, kind=kind, phase="queue", target=target, hint=hint)
         self.retry_after_ns = retry_after_ns
+        self.status = status
 
 
 class AllFailed(Fault):

@@ -177,6 +177,7 @@ def test_a_refusal_says_why_and_until_when() -> None:
         refusal = fault.causes[0]
         assert isinstance(refusal, Overloaded)
         assert (refusal.kind, refusal.phase, refusal.target) == ("ejected", "queue", "a/x")
+        assert refusal.status == 503
         assert "down (5 failures in a row, the last: refused)" in str(refusal)
         assert refusal.retry_after_ns is not None
         assert 0 < refusal.retry_after_ns <= 6 * NS_PER_S
@@ -387,7 +388,7 @@ def test_a_target_that_says_when_is_left_alone_until_then() -> None:
         await asyncio.sleep(5)
         fault = (await world.ask(10)).fault
         assert isinstance(fault, Overloaded)
-        assert fault.retry_after_ns == 15 * NS_PER_S
+        assert (fault.status, fault.retry_after_ns) == (429, 15 * NS_PER_S)
         assert world.asked("a/x") == 1
         await asyncio.sleep(15)
         assert (await world.ask()).fault is None

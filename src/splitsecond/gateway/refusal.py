@@ -76,7 +76,7 @@ def _status(fault: Fault) -> int:
         case ProviderFault():
             return _PROVIDER_STATUS.get(fault.status, BAD_GATEWAY)
         case Overloaded():
-            return 503
+            return fault.status
         case TimedOut():
             return 504
         case _:

@@ -21,6 +21,8 @@ KEY_AGAIN_NS = 300 * NS_PER_S
 """How often a key that has worked, or an account without credit, is tried again."""
 LAST_RESORT_NS = 20 * NS_PER_S
 """How often a target that is down is asked because all others have failed for the same call."""
+RATE_LIMITED = "http_429"
+"""The kind of the fault that says so."""
 
 Word = Literal["up", "down", "probing", "returning", "limited", "locked"]
 
@@ -170,6 +172,14 @@ class Stand:
     def barred(self, now_ns: int) -> bool:
         """Whether it must not be asked even where nothing else is left."""
         return self.key.until_ns > now_ns or self.health.told(now_ns)
+
+    def rate_limited(self, now_ns: int) -> bool:
+        """Whether that is why it may not be asked."""
+        if self.key.until_ns > now_ns:
+            return False
+        if self.health.down(now_ns):
+            return self.health.reason.endswith(RATE_LIMITED)
+        return self.quota is not None and self.quota.short_until_ns(now_ns, self.number) > 0
 
     def taken(self, call: str, now_ns: int) -> None:
         """`call` goes there: as the probe, where one is due."""
