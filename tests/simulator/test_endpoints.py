@@ -10,11 +10,11 @@ from tests.simulator.in_virtual_time import Client, Exchange
 from splitsecond.clock import NS_PER_MS
 from splitsecond.errors import CallerFault, ProviderFault
 from splitsecond.events import Broken, Done, Event, Finish, Token, Usage
-from splitsecond.simulator import profile
+from splitsecond.simulator import app, profile
 from splitsecond.simulator.profile import Profile
 from splitsecond.simulator.truth import Record
 from splitsecond.testing.virtual_time import run_virtual
-from splitsecond.wire import anthropic, cohere, gemini, ollama, openai, responses
+from splitsecond.wire import anthropic, cohere, gemini, ollama, openai, replicate, responses
 from splitsecond.wire.finish_reasons import openai_reason
 
 STEADY = profile.parse(
@@ -203,6 +203,68 @@ def test_a_stream_of_geminis_that_is_no_event_stream_is_refused_in_its_form() ->
 def test_other_paths_are_not_there(path: str) -> None:
     exchange, _ = asked("gemini", path=path)
     assert exchange.status == 404
+
+
+def test_replicates_output_is_read_with_a_second_request() -> None:
+    async def play() -> tuple[Exchange, Exchange, Exchange, list[Record]]:
+        client = Client(STEADY)
+        path = "/v1/models/simulated/steady/predictions"
+        created = await client.send(path=path, headers={"host": "h:1"}, input={"prompt": "hello"}, stream=True)
+        where = replicate.output_address(created.body)
+        output = await client.send(method="GET", path=where.removeprefix("http://h:1"))
+        again = await client.send(method="GET", path=where.removeprefix("http://h:1"))
+        return created, output, again, client.truth()
+
+    created, output, again, (record,) = run_virtual(play())
+    assert created.status == 201
+    decoder = replicate.decoder("chat")
+    events = [event for at, data in output.connection.written for event in decoder.feed(data, at)]
+    assert "".join(token.text for token in tokens_of(events)) == "A simulated provider says nothing of"
+    assert [token.at for token in tokens_of(events)] == list(record.actual_ns) == list(record.planned_ns)
+    assert isinstance(events[-1], Done)
+    assert again.status == 404
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind"), [("malformed; after=3", "malformed"), ("error_event; after=3", "in_band_error")]
+)
+def test_faults_of_replicates_strike_the_request_that_they_would(fault: str, kind: str) -> None:
+    async def play() -> tuple[Exchange, Exchange]:
+        client = Client(STEADY)
+        path, headers = "/v1/models/simulated/steady/predictions", {"x-splitsecond-fault": fault}
+        created = await client.send(path=path, headers=headers, input={"prompt": "hello"}, stream=True)
+        where = replicate.output_address(created.body)
+        output = await client.send(method="GET", path=where.removeprefix("http://localhost"))
+        refused = {"x-splitsecond-fault": "429"}
+        return output, await client.send(path=path, headers=refused, input={"prompt": "hello"}, stream=True)
+
+    output, refusal = run_virtual(play())
+    decoder = replicate.decoder("chat")
+    end = [*decoder.feed(output.body, 0), *decoder.close(0)][-1]
+    assert isinstance(end, Broken)
+    assert end.fault.kind == kind
+    assert (refusal.status, refusal.json["status"]) == (429, 429)
+
+
+def test_a_whole_prediction_comes_with_the_first_answer() -> None:
+    async def play() -> Exchange:
+        path = "/v1/models/simulated/steady/predictions"
+        return await Client(STEADY).send(path=path, input={"prompt": "hello", "max_tokens": 2})
+
+    assert run_virtual(play()).json["output"] == ["A simulated"]
+
+
+def test_predictions_that_nobody_reads_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app, "MAX_WAITING", 1)
+
+    async def play() -> list[int]:
+        client = Client(STEADY)
+        path = "/v1/models/simulated/steady/predictions"
+        created = [await client.send(path=path, input={"prompt": "x"}, stream=True) for _ in range(2)]
+        paths = [replicate.output_address(one.body).removeprefix("http://localhost") for one in created]
+        return [(await client.send(method="GET", path=path)).status for path in paths]
+
+    assert run_virtual(play()) == [404, 200]
 
 
 def test_lines_are_called_so() -> None:

@@ -95,6 +95,7 @@ def test_a_missing_or_unreadable_file_says_so(tmp_path: Path) -> None:
         (GOOD + ENGINE, "either .* or an .engine., and not both"),
         ('title = "a"\nmodel = "m"', "either .* or an .engine., and not both"),
         (GOOD.replace('model = "m"', 'model = "m"\noutput_tokens = 0'), "at least 1"),
+        (GOOD.replace('model = "m"', 'model = "m"\nreasoning_tokens = -1'), "reasoning_tokens must not be negative"),
         (GOOD + "colour = 1", "unknown field `colour`"),
         (GOOD + '[[faults]]\nkind = "stahl"', r"Invalid enum value 'stahl' - at `\$.faults\[0\].kind`"),
         (

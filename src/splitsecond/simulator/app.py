@@ -18,7 +18,7 @@ from splitsecond.simulator.answer import Answer
 from splitsecond.simulator.asked import Asked, Refusal, understand
 from splitsecond.simulator.connection import EXTENSION, Connection
 from splitsecond.simulator.content import content, renderer
-from splitsecond.simulator.endpoints import Endpoint, Writer, endpoint_at
+from splitsecond.simulator.endpoints import Created, Endpoint, Writer, endpoint_at
 from splitsecond.simulator.feeds import feed_of
 from splitsecond.simulator.profile import Profile
 from splitsecond.simulator.truth import Record, Truth
@@ -30,6 +30,11 @@ Send = Callable[[Any], Awaitable[None]]
 Headers = list[tuple[bytes, bytes]]
 
 MAX_BODY_BYTES = 32 << 20
+MAX_WAITING = 1024
+"""How many streams may wait to be read; the oldest are forgotten."""
+
+_STREAMS = "/v1/streams/"
+_AT_THE_HEAD = ("http", "reset", "refused")
 
 _ERROR_TYPES: Mapping[int, str] = {429: "rate_limit_error", 500: "server_error", 503: "server_error"}
 _IN_STREAM_ERROR = ("the model failed while it answered (simulated)", "server_error", "simulated")
@@ -69,6 +74,7 @@ class SimulatedProvider:
         self._answers: set[Answer] = set()
         self._connections = 0
         self._requests = 0
+        self._waiting: dict[str, Asked] = {}  # streams that were asked for, and are to be read with another request
 
     def refuses_connection(self) -> bool:
         """Whether the next connection is to be reset at once."""
@@ -86,6 +92,9 @@ class SimulatedProvider:
         try:
             if endpoint is not None and method == "POST":
                 await self._complete(endpoint, scope, receive, send)
+            elif method == "GET" and (asked := self._waiting.pop(path.removeprefix(_STREAMS), None)) is not None:
+                endpoint = asked.endpoint
+                await self._serve(asked, scope, receive, send)
             else:
                 await _respond(send, 200, self._page(method, path))
         except Refusal as refusal:
@@ -110,7 +119,6 @@ class SimulatedProvider:
         body = await _read(receive)
         if body is None:
             return
-        extension = scope["extensions"][EXTENSION]
         self._requests += 1
         asked = understand(
             self.profile,
@@ -119,11 +127,26 @@ class SimulatedProvider:
             dict(scope["headers"]),
             body,
             number=self._requests,
-            arrived_ns=extension["arrived_ns"],
+            arrived_ns=scope["extensions"][EXTENSION]["arrived_ns"],
         )
+        if endpoint.created is not None and asked.request.stream and asked.fault_kind not in _AT_THE_HEAD:
+            await _respond(send, 201, self._create(asked, endpoint.created, scope))
+        else:
+            await self._serve(asked, scope, receive, send)
+
+    def _create(self, asked: Asked, created: Created, scope: Scope) -> bytes:
+        """The stream that was asked for will be read later; where."""
+        self._waiting[asked.answer_id] = asked
+        if len(self._waiting) > MAX_WAITING:
+            del self._waiting[next(iter(self._waiting))]
+        host = dict(scope["headers"]).get(b"host", b"localhost").decode("latin-1")
+        url = f"http://{host}{_STREAMS}{asked.answer_id}"
+        return created(asked.request.model, id=asked.answer_id, created=_created(), stream=url)
+
+    async def _serve(self, asked: Asked, scope: Scope, receive: Receive, send: Send) -> None:
         self._in_flight += 1
         try:
-            await self._act(asked, extension["connection"], receive, send)
+            await self._act(asked, scope["extensions"][EXTENSION]["connection"], receive, send)
         finally:
             self._in_flight -= 1
 

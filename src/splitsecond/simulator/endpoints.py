@@ -1,7 +1,8 @@
 """The paths that a simulated provider answers at: what is asked there, and in which dialect.
 
 Each dialect has the path of its makers, so that their own client libraries can be pointed here. Gemini's path holds the
-model, and whether to stream.
+model, and whether to stream. Replicate's holds the model as "owner/name"; a model without an owner is "simulated/name",
+and a stream is asked for there with one request and read with another.
 """
 
 import re
@@ -13,7 +14,7 @@ import msgspec
 from splitsecond.errors import CallerFault
 from splitsecond.events import TokenKind, Usage
 from splitsecond.service import Operation
-from splitsecond.wire import anthropic, cohere, gemini, ollama, openai, responses
+from splitsecond.wire import anthropic, cohere, gemini, ollama, openai, replicate, responses
 from splitsecond.wire.dialect import Answer, ServerRequest
 
 
@@ -54,12 +55,19 @@ class Dialect(Protocol):
     def error_body(self, status: int, message: str, type: str, code: str | None = None) -> bytes: ...  # noqa: A002
 
 
+class Created(Protocol):
+    """Writes the answer that says where a stream will be."""
+
+    def __call__(self, model: str, *, id: str, created: int, stream: str) -> bytes: ...  # noqa: A002
+
+
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     """What is answered at one path, or at many of one form.
 
     `parse` reads a request out of its body and its path with the query. `id_prefix` begins the ids of its answers, and
     `id_header` names the header with the request's. `malformed` is an event as it is sent there, with data that breaks
-    off. `content_type` is a stream's.
+    off. `content_type` is a stream's. `created` writes the answer that only says at which URL a stream will be; None:
+    the answer is the stream.
     """
 
     operation: Operation
@@ -69,6 +77,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     id_header: bytes = b"x-request-id"
     malformed: bytes
     content_type: bytes = b"text/event-stream; charset=utf-8"
+    created: Created | None = None
 
 
 def _gemini_request(body: bytes, path: str) -> ServerRequest:
@@ -76,6 +85,11 @@ def _gemini_request(body: bytes, path: str) -> ServerRequest:
     if request.stream and "alt=sse" not in path:
         raise CallerFault("a stream is a list in JSON here, which is not simulated", hint="Ask with ?alt=sse.")
     return request
+
+
+def _replicate_request(body: bytes, path: str) -> ServerRequest:
+    request = replicate.parse_request("chat", body, path)
+    return msgspec.structs.replace(request, model=request.model.removeprefix("simulated/"))
 
 
 _CHAT = Endpoint(
@@ -126,6 +140,14 @@ _OLLAMA = Endpoint(
     malformed=b'{"model":"malformed","message":{"role":"assis\n',
     content_type=b"application/x-ndjson",
 )
+_REPLICATE = Endpoint(
+    operation="chat",
+    dialect=replicate,
+    parse=_replicate_request,
+    id_prefix="replicate-",
+    malformed=b"event: done\ndata: {\n\n",
+    created=replicate.created,
+)
 
 _ENDPOINTS: Mapping[str, Endpoint] = {
     "/v1/chat/completions": _CHAT,
@@ -135,9 +157,13 @@ _ENDPOINTS: Mapping[str, Endpoint] = {
     "/v2/chat": _COHERE,
     "/api/chat": _OLLAMA,
 }
-_GEMINI_PATH = re.compile(r"/v1(?:beta)?/models/[^/]+:(?:g|streamG)enerateContent")
+_WITH_MODEL = {
+    re.compile(r"/v1(?:beta)?/models/[^/]+:(?:g|streamG)enerateContent"): _GEMINI,
+    re.compile(r"/v1/models/[^/]+/[^/]+/predictions"): _REPLICATE,
+}
 
 
 def endpoint_at(path: str) -> Endpoint | None:
     """The endpoint at `path`, without its query; None: there is none."""
-    return _GEMINI if _GEMINI_PATH.fullmatch(path) else _ENDPOINTS.get(path)
+    found = _ENDPOINTS.get(path)
+    return found or next((endpoint for form, endpoint in _WITH_MODEL.items() if form.fullmatch(path)), None)

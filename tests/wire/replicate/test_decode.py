@@ -73,7 +73,7 @@ def test_a_whole_prediction_arrives_with_its_last_byte() -> None:
     [
         (b"".join(BROKEN["error"]), "in_band_error", "no GPU"),
         (b"".join(BROKEN["canceled"]), "in_band_error", "because of: canceled"),
-        (event("done", "oh no"), "in_band_error", "because of: oh no"),
+        (event("done", "oh no"), "malformed", "the event done is not"),
         (BROKEN["failed"][0], "in_band_error", "no GPU"),
         (b'{"status":"canceled"}', "in_band_error", "canceled"),
         (b'{"detail":"no such model"}', "in_band_error", "no such model"),

@@ -79,8 +79,9 @@ class ReplicateDecoder(StreamDecoder):
     def _take_done(self, data: bytes, at: int, out: list[Event]) -> None:
         try:
             reason = _decode_ending(data).reason
-        except ValueError:
-            reason = data.decode("utf-8", "replace").strip()
+        except ValueError as error:
+            self._break(at, out, "malformed", f"the event done is not the JSON of one: {error}", data)
+            return
         if reason:
             self._report(at, out, f"the prediction ended because of: {reason}", data)
             return

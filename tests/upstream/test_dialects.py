@@ -1,0 +1,104 @@
+"""A target of every dialect, over sockets, against simulated providers that play it: timed, whole, and refused."""
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from splitsecond import clock
+from splitsecond.errors import ProviderFault
+from splitsecond.events import Event, Token
+from splitsecond.service import Call
+from splitsecond.simulator.process import Running, running
+from splitsecond.timing.observation import Observation
+from splitsecond.transport.client import Client
+from splitsecond.upstream.spec import TargetSpec
+from splitsecond.upstream.target import DIALECTS, connect
+
+PROFILE = """
+title = "Quick"
+model = "quick-model"
+output_tokens = 8
+[[table]]
+concurrency = 1
+ttft_ms = { p50 = 20, p95 = 21 }
+tps = { p50 = 500, p95 = 490 }
+"""
+SAID = "A simulated provider says nothing of interest,"
+PATHS: Mapping[str, str] = {
+    "openai": "/v1",
+    "responses": "/v1",
+    "anthropic": "/v1",
+    "gemini": "/v1beta",
+    "cohere": "/v2",
+    "ollama": "",
+    "replicate": "/v1",
+}
+BODY = {"messages": [{"role": "user", "content": "hello"}], "max_tokens": 8}
+
+
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    path: Path = tmp_path_factory.mktemp("profiles") / "quick.toml"
+    path.write_text(PROFILE)
+    with running(str(path)) as (found,):
+        yield found
+
+
+def ask(quick: Running, dialect: str, *, whole: bool = False, fault: str = "") -> tuple[list[Event], list[Observation]]:
+    """The events of one answer, and what was observed. Raises the fault of a refusal."""
+    seen: list[Observation] = []
+
+    async def play() -> list[Event]:
+        spec = TargetSpec(
+            name=dialect,
+            base_url=quick.origin + PATHS[dialect],
+            model=("simulated/" if dialect == "replicate" else "") + quick.model,
+            dialect=dialect,
+            headers={"x-splitsecond-fault": fault} if fault else {},
+            quirks={"stream_whole": False} if whole else {},
+        )
+        client = Client(proxies={})
+        target = connect(spec, seen.append, environment={}, client=client)
+        try:
+            call = Call(id="c", body=BODY, start_ns=clock.now_ns(), stream=not whole)
+            async with await target(call) as reply:
+                return [event async for event in reply]
+        finally:
+            client.close()
+
+    return asyncio.run(play()), seen
+
+
+def test_every_dialect_is_played() -> None:
+    assert PATHS.keys() == DIALECTS.keys()
+
+
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("dialect", PATHS)
+def test_an_answer(quick: Running, dialect: str, whole: bool) -> None:
+    events, (seen,) = ask(quick, dialect, whole=whole)
+    tokens = [event for event in events if isinstance(event, Token)]
+    assert "".join(token.text for token in tokens) == SAID
+    assert len(tokens) == (1 if whole else 8)
+    assert (seen.ok, seen.streamed, seen.output_tokens) == (True, not whole, 8)
+    assert seen.sent_ns is not None
+    assert seen.first_token_ns is not None
+    assert seen.first_token_ns - seen.sent_ns > 15 * clock.NS_PER_MS, "the simulated time to first token"
+    assert seen.token_at == sorted(seen.token_at)
+
+
+@pytest.mark.parametrize("dialect", PATHS)
+def test_a_refusal(quick: Running, dialect: str) -> None:
+    with pytest.raises(ProviderFault, match="HTTP 429: a 429, as was asked for") as caught:
+        ask(quick, dialect, fault="429; retry_after=3")
+    assert caught.value.retry_after_ns == 3 * clock.NS_PER_S
+
+
+@pytest.mark.parametrize("dialect", PATHS)
+def test_an_answer_that_breaks(quick: Running, dialect: str) -> None:
+    events, (seen,) = ask(quick, dialect, fault="error_event; after=3")
+    assert len([event for event in events if isinstance(event, Token)]) == 3
+    assert seen.fault is not None
+    assert (seen.fault.kind, seen.fault.phase) == ("in_band_error", "between tokens")
