@@ -162,6 +162,9 @@ def test_a_client_that_does_not_read_is_given_up() -> None:
         (TimedOut("silent", phase="first token"), 504, "timeout_first_token"),
         (Overloaded("full", retry_after_ns=1), 503, "overloaded"),
         (AllFailed([TimedOut("silent", phase="head"), Overloaded("full")]), 504, "timeout_head"),
+        (AllFailed([Overloaded("down", kind="ejected"), TimedOut("silent", phase="head")]), 504, "timeout_head"),
+        (AllFailed([Overloaded("down", kind="ejected"), Overloaded("too", kind="ejected")]), 503, "ejected"),
+        (Overloaded("limited", kind="ejected", status=429), 429, "ejected"),
     ],
 )
 def test_a_failure_has_its_status(fault: Fault, status: int, kind: str) -> None:

@@ -1,7 +1,8 @@
 """A `Fault` as an answer: status, body and headers in OpenAI's format. One table decides.
 
 The provider's refusal of *our* key or account is no fault of the client, who would look for it in its own key: 502.
-Of several failures the first target's decides, as that is the one the operator named first.
+Of several failures the first target's decides, as that is the one the operator named first; one that was not asked,
+because it is down, comes after those that were.
 """
 
 from collections.abc import Mapping
@@ -10,6 +11,7 @@ from msgspec import Struct
 
 from splitsecond.clock import NS_PER_S
 from splitsecond.errors import AllFailed, CallerFault, Fault, Overloaded, ProviderFault, TimedOut
+from splitsecond.policy.remedy import ejected
 from splitsecond.wire.openai import error_body
 from splitsecond.wire.sse import encode_event
 
@@ -57,7 +59,7 @@ class Refusal(Struct, frozen=True):
 
 def refusal(fault: Fault) -> Refusal:
     """What the client is told of `fault`."""
-    first = fault.causes[0] if isinstance(fault, AllFailed) else fault
+    first = _first(fault)
     status = _status(first)
     headers = list(first.headers) if isinstance(first, LimitReached) else []
     wait_ns = first.retry_after_ns if isinstance(first, ProviderFault | Overloaded | LimitReached) else None
@@ -67,6 +69,13 @@ def refusal(fault: Fault) -> Refusal:
     if first.kind == QUOTA:
         kind = QUOTA
     return Refusal(status, headers, error_body(status, str(fault), kind, first.kind))
+
+
+def _first(fault: Fault) -> Fault:
+    """The failure that decides."""
+    if not isinstance(fault, AllFailed):
+        return fault
+    return next((cause for cause in fault.causes if not ejected(cause)), fault.causes[0])
 
 
 def _status(fault: Fault) -> int:
