@@ -115,11 +115,6 @@ def test_an_endpoint_from_the_environment_may_end_in_a_slash() -> None:
     assert fill_base_url(provider("azure"), environment) == "https://mine.openai.azure.com/openai/v1"
 
 
-def test_what_cannot_be_called_yet_says_why() -> None:
-    with pytest.raises(CallerFault, match=r"Claude.* cannot be called yet: .*streamRawPredict"):
-        fill_base_url(provider("vertex-claude"), {"GOOGLE_CLOUD_PROJECT": "p"})
-
-
 def test_a_model_may_differ_from_its_provider() -> None:
     anthropic = provider("anthropic")
     assert anthropic.continues("claude-haiku-4-5") is True

@@ -38,9 +38,10 @@ def test_a_key_that_is_not_enough_says_what_is_missing(split: Split, monkeypatch
     monkeypatch.setenv("VERTEX_ACCESS_TOKEN", "t")
     monkeypatch.setenv("COLUMNS", "300")
     monkeypatch.delenv("AZURE_OPENAI_ENDPOINT", raising=False)
+    monkeypatch.delenv("GOOGLE_CLOUD_PROJECT", raising=False)
     found = {entry["name"]: entry for entry in split("providers", "--json", "-").json}
     assert "AZURE_OPENAI_ENDPOINT" in found["azure"]["why_not"]
-    assert "cannot be called yet" in found["vertex-claude"]["why_not"]
+    assert "GOOGLE_CLOUD_PROJECT" in found["vertex-claude"]["why_not"]
     text = split("providers").words
     assert "AZURE_OPENAI_API_KEY, but Azure OpenAI needs AZURE_OPENAI_ENDPOINT in the environment" in text
     assert "Keys are here for: none of them." in text

@@ -47,6 +47,12 @@ def asked(spec: TargetSpec, environment: dict[str, str]) -> str:
             "https://dashscope-us.aliyuncs.com/compatible-mode/v1/chat/completions",
         ),
         (
+            "vertex-claude-eu/claude-haiku-4-5@20251001",
+            VERTEX,
+            "https://aiplatform.eu.rep.googleapis.com/v1/projects/p/locations/eu/publishers/anthropic"
+            "/models/claude-haiku-4-5@20251001:streamRawPredict",
+        ),
+        (
             "vertex-europe-west1/gemini-2.5-flash",
             VERTEX,
             "https://europe-west1-aiplatform.googleapis.com/v1/projects/p/locations/europe-west1/publishers/google"

@@ -46,7 +46,6 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     `prefill`: whether it goes on from the beginning of an answer; None: not known.
     `error_in_200`: it may report an error in an answer of status 200.
     `regions`: its other places by name. `models`: what is known of some of its models, by their names.
-    `unfinished`: why it cannot be called yet; "": it can.
     `checked`: the day on which address and names were last checked against `source`; "": not on its own pages.
     """
 
@@ -67,7 +66,6 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     error_in_200: bool = False
     regions: dict[str, Region] = {}
     models: dict[str, Model] = {}
-    unfinished: str = ""
     source: str = ""
     checked: str = ""
 
@@ -161,10 +159,8 @@ def split_target(target: str) -> tuple[str, str]:
 def fill_base_url(found: Provider, environment: Mapping[str, str]) -> str:
     """The provider's base URL with each `{NAME}` taken from the environment; `{model}` is left for who names one.
 
-    Raises `CallerFault` where one is missing, or the provider cannot be called yet.
+    Raises `CallerFault` where one is missing.
     """
-    if found.unfinished:
-        raise CallerFault(f"{found.title} cannot be called yet: {found.unfinished}", kind="unfinished_provider")
     names_in_url = [name for part in found.base_url.split("{")[1:] if (name := part.partition("}")[0]) != "model"]
     missing = [name for name in names_in_url if not environment.get(name)]
     if missing:

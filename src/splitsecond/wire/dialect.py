@@ -20,12 +20,14 @@ class Quirks(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     `stream_options`    takes ``stream_options`` (some reject a field they do not know)
     `max_tokens_field`  what it calls the limit on output tokens of a chat, "max_tokens" or "max_completion_tokens"
     `done_marker`       ends a stream with ``[DONE]``; to know, as its absence alone is no fault
+    `on_vertex`         takes Anthropic's messages as Google's Vertex has them: the path names the model
     `stream_whole`      an answer wanted whole is asked for as a stream and put together: only a stream can be timed
     """
 
     stream_options: bool = True
     max_tokens_field: str = "max_tokens"
     done_marker: bool = True
+    on_vertex: bool = False
     stream_whole: bool = True
 
     def streamed(self, call: Call) -> bool:

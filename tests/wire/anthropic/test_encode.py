@@ -3,8 +3,11 @@
 import re
 from typing import Any
 
+import httpx2
 import msgspec
 import pytest
+from anthropic import AnthropicVertex, APIStatusError
+from anthropic.types import MessageParam
 
 from splitsecond.errors import CallerFault
 from splitsecond.service import Call
@@ -55,6 +58,36 @@ def test_a_request() -> None:
         "max_tokens": 5,
         "messages": [{"role": "user", "content": [text("Hello")]}],
     }
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_on_vertex_a_request_is_that_of_anthropic_s_own_library(stream: bool) -> None:
+    """Which is asked for the same, and stopped before it sends anything."""
+    sent: list[httpx2.Request] = []
+
+    def stop(request: httpx2.Request) -> httpx2.Response:
+        sent.append(request)
+        return httpx2.Response(418)
+
+    library = AnthropicVertex(
+        region="us-east5",
+        project_id="p",
+        access_token="t",
+        max_retries=0,
+        http_client=httpx2.Client(transport=httpx2.MockTransport(stop)),
+    )
+    model = "claude-haiku-4-5@20251001"
+    said: MessageParam = {"role": "user", "content": "Hello"}
+    with pytest.raises(APIStatusError):
+        library.messages.create(model=model, max_tokens=5, messages=[said], stream=stream)
+    quirks = Quirks(on_vertex=True, stream_whole=False)
+    ours = anthropic.encode(Call(id="c", body={"messages": HELLO, "max_tokens": 5}, stream=stream), model, quirks)
+    theirs = msgspec.json.decode(sent[0].content)
+    theirs["messages"][0]["content"] = [text("Hello")]
+    theirs["anthropic_version"] = "vertex-2023-10-16"  # newer ones change what comes back
+    assert msgspec.json.decode(ours.body) == {"stream": stream} | theirs
+    assert str(sent[0].url).endswith(f"/locations/us-east5/publishers/anthropic{ours.path}")
+    assert "anthropic-version" not in dict(ours.headers)
 
 
 def test_raw_values_are_read_and_null_says_nothing() -> None:

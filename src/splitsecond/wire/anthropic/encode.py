@@ -4,12 +4,13 @@ Anthropic demands a limit on output tokens: a call without one gets `DEFAULT_MAX
 OpenAI's is Anthropic's own and goes through as it is (``thinking``, ``top_k``, ``system``, ``output_config``, …); where
 it says the same as a field of OpenAI's, it wins. Tools that are not OpenAI's functions are Anthropic's own too.
 
-The version of the format is ours to say, so its header is set here.
+The version of the format is ours to say, so its header is set here. On Vertex the body says it, and the path the model.
 """
 
 import re
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 
@@ -23,6 +24,8 @@ from splitsecond.wire.translation import not_translatable
 DEFAULT_MAX_TOKENS = 8192
 """Enough for a long answer, and no more than any model takes that is still served."""
 
+_VERTEX_VERSION = "vertex-2023-10-16"
+"""The same format as `_VERSION_HEADER` names."""
 _VERSION_HEADER = ("anthropic-version", "2023-06-01")
 _KNOWN = ("parallel_tool_calls", "service_tier")
 _PENALTIES = ("presence_penalty", "frequency_penalty")
@@ -43,7 +46,7 @@ _FIRST_ADAPTIVE = (4, 6)
 
 
 def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
-    """`call` as a request to the model that Anthropic calls `model`. Of `quirks`, `stream_whole` matters here.
+    """`call` as a request to the model that Anthropic calls `model`. `on_vertex` and `stream_whole` of `quirks` matter.
 
     Raises `CallerFault`: "not_translatable" names the field that Anthropic has not.
     """
@@ -71,8 +74,12 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
         body["output_config"] = config
     body |= fields
     body["max_tokens"] = _default_limit(body.get("thinking")) if limit is None else limit
-    headers = (*(STREAM_HEADERS if streamed else WHOLE_HEADERS), _VERSION_HEADER)
-    return Encoded("/messages", headers, msgspec.json.encode(body), streamed)
+    headers = STREAM_HEADERS if streamed else WHOLE_HEADERS
+    if quirks.on_vertex:
+        body = {"anthropic_version": _VERTEX_VERSION} | {name: body[name] for name in body if name != "model"}
+        path = f"/models/{quote(model, safe='@')}:{'streamRawPredict' if streamed else 'rawPredict'}"
+        return Encoded(path, headers, msgspec.json.encode(body), streamed)
+    return Encoded("/messages", (*headers, _VERSION_HEADER), msgspec.json.encode(body), streamed)
 
 
 def _refuse_sampling(fields: dict[str, Any]) -> None:
