@@ -9,7 +9,10 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn._types import ASGI3Application
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+
+from splitsecond.gateway.answering import Answering
 
 MAX_HEAD_BYTES = 64 * 1024
 MAX_HEADERS = 100
@@ -67,6 +70,10 @@ class Connection(HttpToolsProtocol):
             self._refuse(_TOO_LARGE)
             raise ValueError(f"{len(self.headers)} headers of {size} bytes")  # so the parser stops here
         super().on_headers_complete()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        cycle.send = Answering(cycle, self.server_state.default_headers).send  # type: ignore[method-assign]
+        super()._start_asgi_task(cycle, app)
 
     def on_message_complete(self) -> None:
         self._in_head = True
