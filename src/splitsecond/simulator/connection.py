@@ -31,6 +31,9 @@ class Connection(HttpToolsProtocol):
     on_lost: Callable[[], None] | None = None
 
     def connection_made(self, transport: Any) -> None:
+        # asyncio does this only for listening sockets that were made with the protocol's number. Without it what is
+        # written after the head waits until the client has acknowledged the head: up to 40 ms on a kept connection.
+        transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         super().connection_made(transport)
         doorkeeper = cast(Doorkeeper, self.app)
         if doorkeeper.refuses_connection(transport.get_extra_info("sockname")[1]):
