@@ -23,6 +23,7 @@ def test_all_of_the_example(tmp_path: Path) -> None:
         "  carried on elsewhere where it breaks off (replay), also after 10 s without a token",
         "route smart",
     ]
+    assert "keys of providers in the environment: GROQ_API_KEY" in lines
     text = "\n".join(lines)
     assert "target ours/llama-3.3-70b: http://10.0.0.5:8000/v1, openai, no key" in text
     assert "target groq-2/llama-3.3-70b: https://api.groq.com/openai/v1, openai, env:OURS, eu" in text

@@ -43,8 +43,8 @@ def models(url: str, key: str = KEY) -> list[str]:
         return [model.id for model in client.models.list()]
 
 
-def until(true: Callable[[], bool], words: str) -> None:
-    due_ns = clock.now_ns() + 20 * clock.NS_PER_S
+def until(true: Callable[[], bool], words: str, within_s: int = 20) -> None:
+    due_ns = clock.now_ns() + within_s * clock.NS_PER_S
     while not true():
         assert clock.now_ns() < due_ns, words
 

@@ -69,6 +69,25 @@ def test_connections_are_kept_when_settings_change(configured: Configured) -> No
     play(configured(FAST), ask)
 
 
+def test_a_route_that_has_not_changed_keeps_what_it_remembers(configured: Configured) -> None:
+    cached = 'routes: {fast: {policy: \'cache("sim/quick", ttl="1m", sampled=True)\'}}\n'
+
+    async def ask(worker: Worker) -> None:
+        assert [await cache_of(worker), await cache_of(worker)] == ["miss", "hit"]
+        worker.take(configured(cached + "listen: {max_body_mib: 1}"))
+        assert await cache_of(worker) == "hit"
+        worker.take(configured(cached.replace("1m", "2m")))
+        assert await cache_of(worker) == "miss"
+
+    play(configured(cached), ask)
+
+
+async def cache_of(worker: Worker) -> str:
+    visitor = await visits(worker.gateway).asks(CHAT)
+    assert visitor.status == 200
+    return visitor.headers["x-splitsecond-cache"]
+
+
 def test_settings_that_cannot_be_built_change_nothing(configured: Configured) -> None:
     async def ask(worker: Worker) -> None:
         with pytest.raises(CallerFault, match="mars"):

@@ -10,8 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from splitsecond import clock
+from splitsecond.catalog.provider import provider
 from splitsecond.errors import CallerFault
 from splitsecond.gateway.reading import load, read
+from splitsecond.gateway.server import tried
 from splitsecond.gateway.settings import SPOKEN, Listen, LogGiven, PriceGiven, Resume, Settings, check_reach
 from splitsecond.gateway.shape import File
 
@@ -80,6 +82,48 @@ def test_the_example() -> None:
     assert settings.log == LogGiven("sqlite:////etc/splitsecond/splitsecond.db")
     assert settings.seeds == ("/etc/splitsecond/runs/2026-11-*",)
     assert settings.spec("groq-2/x").base_url == settings.spec("groq/x").base_url
+
+
+WHOLE = """
+listen: {host: 127.0.0.1, port: 8800, workers: 1, cors: [], metrics: loopback, max_body_mib: 32}
+keys:
+  - {name: web, key: env:WEB_KEY, routes: [fast, smart], requests_per_minute: 600, usd_per_day: 50}
+providers:
+  groq: {api_key: env:GROQ_API_KEY}
+  ours: {dialect: openai, base_url: http://10.0.0.5:8000/v1, price: {per_hour_usd: 2.69}}
+routes:
+  fast:
+    policy: fallback(race("groq/llama-3.3-70b-versatile", "ours/llama-3.3-70b"), "together/llama-3.3-70b", ttft="2s")
+    resume: replay            # or prefill; optional; stall: 10s
+  cheap-but-quick:
+    policy: >-
+      cheapest("deepinfra/llama-3.3-70b", "together/llama-3.3-70b", "groq/llama-3.3-70b-versatile", within="voice")
+  smart:
+    policy: by_complexity(simple="groq/llama-3.1-8b-instant", medium="openai/gpt-4o", complex="CLAUDE/claude-opus-4-6")
+log: sqlite:///splitsecond.db      # or {url: ..., keep_days: 30}; env:NAME for URLs with passwords
+seeds: [runs/2026-11-*]            # run folders whose figures seed the estimates; optional
+"""
+
+
+def test_policies_of_every_sort_are_built() -> None:
+    named = ("TOGETHER_API_KEY", "DEEPINFRA_API_KEY", "OPENAI_API_KEY", "ANTHROPIC_API_KEY")
+    text = WHOLE.replace("CLAUDE", "anthropic" if "anthropic" in SPOKEN else "anthropic-openai")
+    settings = read(text, ENVIRONMENT | dict.fromkeys(named, "sk-1234567890"))
+    tried(settings)
+    assert list(settings.routes) == ["fast", "cheap-but-quick", "smart"]
+
+
+def test_an_answer_wanted_whole_may_be_asked_for_whole() -> None:
+    spec = read("providers: {x: {base_url: 'http://x', stream: false}}", {}).spec("x/m")
+    assert spec.quirks == {"stream_whole": False}
+
+
+def test_a_region_of_the_catalogue_is_where_it_is_asked() -> None:
+    text = "providers: {cn: {like: qwen, region: cn}, qwen-us: {timeouts: {stall: 9s}}}"
+    settings = read(text, {"DASHSCOPE_API_KEY": "sk-1234567890"})
+    for name, region in (("cn", "cn"), ("qwen-us", "us")):
+        assert settings.spec(f"{name}/qwen-plus").base_url == provider(f"qwen-{region}").base_url
+        assert settings.about(f"{name}/qwen-plus").region == region
 
 
 def test_what_is_said_of_targets() -> None:

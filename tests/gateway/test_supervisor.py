@@ -119,12 +119,11 @@ def test_none_is_left_behind_when_the_parent_is_killed(folder: Path) -> None:
 def test_workers_that_die_before_they_answer_are_given_up(folder: Path) -> None:
     with gateway(folder, "--workers", "2") as process:
         ready(process)
-        until(lambda: dies(process), "it is not given up")
+        until(lambda: dies(process), "it is not given up", within_s=60)
         assert process.returncode == 1
         assert process.stderr is not None
         said = process.stderr.read().decode()
     assert "5 in a row died before they answered" in said
-    assert said.count("takes its place") < 12
     assert "Traceback" not in said
 
 

@@ -42,7 +42,6 @@ def serve(
         typer.echo(schema_text())
         return
     from splitsecond.gateway import server, supervisor
-    from splitsecond.gateway.checkup import checkup
     from splitsecond.gateway.defaults import found
     from splitsecond.gateway.reload import Source, say
 
@@ -51,6 +50,8 @@ def serve(
     source = Source(path, os.environ, {name: value for name, value in asked.items() if value is not None})
     settings = source.load()
     if check:
+        from splitsecond.gateway.checkup import checkup
+
         server.tried(settings)
         typer.echo("\n".join(checkup(settings)))
         return

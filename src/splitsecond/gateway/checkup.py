@@ -8,9 +8,10 @@ import ipaddress
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
+from splitsecond.catalog.provider import names
 from splitsecond.errors import CallerFault
 from splitsecond.gateway.reload import counted, summary
-from splitsecond.gateway.settings import ClientKey, PriceGiven, Settings
+from splitsecond.gateway.settings import ClientKey, PriceGiven, Settings, provider
 from splitsecond.policy.expression import Expression, TargetName, targets
 from splitsecond.policy.settings import setting_text
 from splitsecond.store.database import check_url
@@ -21,9 +22,10 @@ def checkup(settings: Settings) -> list[str]:
     """Lines for a person. Raises `CallerFault` where the log cannot be where it is said to be."""
     found: list[str] = []
     for name, policy in settings.routes.items():
-        found += [f"route {name}", *_tree(policy, 1), *_resume(name, settings)]
+        found += [f"route {name}", *tree(policy, 1), *_resume(name, settings)]
     asked = dict.fromkeys(name for policy in settings.routes.values() for name in targets(policy))
     found += [_target(settings.spec(name), settings) for name in asked]
+    found += [f"keys of providers in the environment: {', '.join(keys_of_providers(settings)) or 'none'}"]
     found += map(_client, settings.keys)
     if settings.log is not None:
         check_url(settings.log.url)
@@ -33,6 +35,12 @@ def checkup(settings: Settings) -> list[str]:
     listen = settings.listen
     where = f"{listen.host}:{listen.port}, {counted(listen.workers, 'worker')}"
     return [*found, f"ok: {summary(settings)}, listens on {where}"]
+
+
+def keys_of_providers(settings: Settings) -> list[str]:
+    """The variables that the catalogue knows and that are set."""
+    known = dict.fromkeys(variable for name in names() for variable in provider(name).api_key_env)
+    return [variable for variable in known if settings.environment.get(variable)]
 
 
 def problems(settings: Settings) -> Iterator[str]:
@@ -51,16 +59,17 @@ def problems(settings: Settings) -> Iterator[str]:
         yield 'there are no routes: clients can only name targets, as "provider/model".'
 
 
-def _tree(expression: Expression, depth: int, name: str = "") -> list[str]:
+def tree(expression: Expression, depth: int, name: str = "") -> list[str]:
+    """A policy as lines, each part below the one that it stands in. `name`: that of a branch that has one."""
     indent = "  " * depth + (f"{name}=" if name else "")
     if isinstance(expression, TargetName):
         return [f"{indent}{expression!r}"]
     said = ", ".join(f"{name}={setting_text(value)}" for name, value in expression.settings)
     lines = [f"{indent}{expression.policy}({said})"]
     for branch in expression.branches:
-        lines += _tree(branch, depth + 1)
+        lines += tree(branch, depth + 1)
     for name, branch in expression.named:
-        lines += _tree(branch, depth + 1, name)
+        lines += tree(branch, depth + 1, name)
     return lines
 
 

@@ -13,7 +13,7 @@ import msgspec
 from splitsecond.errors import CallerFault
 from splitsecond.gateway.settings import ClientKey, Settings
 from splitsecond.gateway.wishes import Wishes, wished
-from splitsecond.policy.expression import Expression, TargetName, build
+from splitsecond.policy.expression import Expression, TargetName, build, targets
 from splitsecond.policy.standing import Standing
 from splitsecond.service import Service
 from splitsecond.transport.client import Client
@@ -29,9 +29,20 @@ LONGEST_MODEL = 256
 
 
 class Routes:
-    """The services of `settings`, which choose by how targets stand. `standing` must be told what `observer` is."""
+    """The services of `settings`, which choose by how targets stand. `standing` must be told what `observer` is.
 
-    def __init__(self, settings: Settings, observer: Observer, client: Client, standing: Standing) -> None:
+    `before`: those that were in force, made with the same of everything else. A route that has not changed keeps its
+    service, and so what that remembers: how many calls are under way, what a cache holds.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        observer: Observer,
+        client: Client,
+        standing: Standing,
+        before: "Routes | None" = None,
+    ) -> None:
         self._settings = settings
         self._observer = observer
         self._client = client
@@ -40,8 +51,17 @@ class Routes:
         self._named: OrderedDict[str, Service] = OrderedDict()
         self._wished: OrderedDict[tuple[str, Wishes], Service] = OrderedDict()
         self._routes: Mapping[str, Service] = {
-            name: self._built(expression) for name, expression in settings.routes.items()
+            name: (before and before.same(name, settings)) or self._built(expression)
+            for name, expression in settings.routes.items()
         }
+
+    def same(self, route: str, settings: Settings) -> Service | None:
+        """The service of `route`, if `settings` would make the same; None if not."""
+        mine, expression = self._settings, settings.routes[route]
+        if mine.routes.get(route) != expression:
+            return None
+        unchanged = all(mine.asked(target) == settings.asked(target) for target in targets(expression))
+        return self._routes[route] if unchanged else None
 
     def names(self, key: ClientKey | None) -> list[str]:
         """The routes that `key` may use."""

@@ -74,7 +74,7 @@ class Worker:
         self._facts = TargetFacts(settings)
         self._standing = Standing(self._facts.facts)
         self._client = Client()
-        routes = self._routes()  # before the log is opened, which has a thread
+        self._routes = Routes(settings, self._observe, self._client, self._standing)  # before the log has a thread
         self._log = opened(settings.log, say)
         self._metrics = Metrics(folder=folder, available=self._available, dropped=self._dropped)
         self._tally = Tally(folder and folder / "tally", workers=self._seat.workers, number=self._seat.number)
@@ -83,8 +83,8 @@ class Worker:
         self._books = Books(*keeps, charge=self._charge)
         self._unpriced: deque[tuple[str, Observation]] = deque(maxlen=MOST_UNPRICED)
         self._changed = asyncio.Event()
-        self.gateway = Gateway(routes, books=self._books, metrics=self._metrics)
-        self._serve_by(routes)
+        self.gateway = Gateway(self._routes, books=self._books, metrics=self._metrics)
+        self._serve()
 
     def __repr__(self) -> str:
         return repr(self._client)
@@ -99,7 +99,8 @@ class Worker:
         self._facts = TargetFacts(settings, self._facts)
         self._standing.renew(self._facts.facts, lambda target: _key(before, target) != _key(settings, target))
         self._allowance = Allowance(settings.keys, self._facts.cost_usd, tally=self._tally)
-        self._serve_by(self._routes())
+        self._routes = Routes(settings, self._observe, self._client, self._standing, self._routes)
+        self._serve()
         self._changed.set()
 
     async def learn(self) -> None:
@@ -148,13 +149,10 @@ class Worker:
         if self._log is not None:
             self._log.close()
 
-    def _routes(self) -> Routes:
-        return Routes(self._settings, self._observe, self._client, self._standing)
-
-    def _serve_by(self, routes: Routes) -> None:
+    def _serve(self) -> None:
         listen = self._settings.listen
         self.gateway.use(
-            routes,
+            self._routes,
             self._settings.keys,
             max_body_bytes=listen.max_body_mib << 20,
             allowance=self._allowance,
@@ -195,7 +193,7 @@ def tried(settings: Settings) -> None:
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server, with signals of ours: `end` is called for each, `ready` when it answers."""
+    """uvicorn's server, with signals of ours: `end` is called for each. `ready` is called when it answers."""
 
     def __init__(self, gateway: Gateway, ready: Callable[[], None]) -> None:
         super().__init__(
@@ -214,6 +212,7 @@ class Server(uvicorn.Server):
                 timeout_graceful_shutdown=DRAIN_S,
             )
         )
+        self.answers = asyncio.Event()
         self._gateway = gateway
         self._ready = ready
 
@@ -221,6 +220,7 @@ class Server(uvicorn.Server):
         await super().startup(sockets)
         gc.freeze()  # what start-up left behind need not be looked through again and again
         self._ready()
+        self.answers.set()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -253,12 +253,18 @@ async def served(worker: Worker, listening: socket.socket, server: Server) -> No
     """Serves until it is told to end."""
     try:
         async with asyncio.TaskGroup() as group:
-            learning = group.create_task(worker.learn())
+            learning = group.create_task(_learning(worker, server))
             await server.serve([listening])
             await server.unwound()
             learning.cancel()
     finally:
         worker.close()
+
+
+async def _learning(worker: Worker, server: Server) -> None:
+    """Learns once it answers, so that nobody waits for the one while the other takes the processor."""
+    await server.answers.wait()
+    await worker.learn()
 
 
 def serve(source: Source, settings: Settings) -> None:

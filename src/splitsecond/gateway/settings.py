@@ -174,6 +174,10 @@ class Settings(Struct, frozen=True, kw_only=True):
         """The key that `target` is asked with; "" for none."""
         return next(filter(None, map(self.environment.get, self.spec(target).api_key_env)), "")
 
+    def asked(self, target: str) -> tuple[TargetSpec, str, Known]:
+        """All that decides how `target` is asked."""
+        return self.spec(target), self.credential(target), self.about(target)
+
     def _account(self, name: str, target: str) -> str:
         """The name of the key that is used: who takes the same key shares its limits and its refusals."""
         held = (variable for variable in self.spec(target).api_key_env if self.environment.get(variable))
