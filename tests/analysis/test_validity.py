@@ -189,6 +189,8 @@ def test_cached_prompts_are_noted_unless_wanted() -> None:
     warm = turns(cached_tokens=50)
     assert only_note(judged(warm)).startswith("10 of 10 prompts came partly from the provider's cache")
     assert judged(warm, condition=asked(cache_reuse=True)).notes == []
+    (cold,) = judged(turns(cached_tokens=0), condition=asked(cache_reuse=True)).notes
+    assert cold.startswith("no prompt came from the provider's cache")
     assert judged(turns(cached_tokens=0)).notes == []
 
 

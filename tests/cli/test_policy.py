@@ -34,7 +34,7 @@ def test_a_policy_is_timed_like_a_target(
     ("options", "words"),
     [
         (["--policy", "race(groq/x, b)"], "at character 6: expected a target or a policy, got groq/x"),
-        (["--policy", 'rase("sim/groq", "sim/steady")'], "Did you mean race?"),
+        (["--policy", 'rase("sim/groq", "sim/steady")'], "Did you mean race"),
         (["--policy", 'race("sim/steady", "nobody/x")'], "nobody"),
         (["--policy", 'race("sim/steady", "sim/groq")', "--side-by-side"], "--side-by-side"),
         (["--policy", 'retry("sim/steady")', "--policy", "retry('sim/steady')"], "given twice"),

@@ -35,6 +35,10 @@ STEADY_REQUESTS = 3
 """A steady window should hold so many answers in a row; in a shorter one the cut-off first and last weigh too much."""
 
 LENGTH_SHARE = 0.05
+NOTHING_CACHED = (
+    "no prompt came from the provider's cache, or it does not say so, although all were the same; "
+    "many providers cache from 1,024 tokens on."
+)
 FAILED_SHARE = 0.01
 
 
@@ -162,7 +166,9 @@ def _counted_by_events(facts: Facts) -> str:
 
 def _cached(facts: Facts) -> str:
     hits = sum(1 for o in facts.answered if o.cached_tokens)
-    if not hits or facts.asked.cache_reuse:
+    if facts.asked.cache_reuse:
+        return "" if hits or not facts.answered else NOTHING_CACHED
+    if not hits:
         return ""
     return f"{hits} of {len(facts.answered)} prompts came partly from the provider's cache, although each was new."
 
