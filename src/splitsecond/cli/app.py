@@ -17,6 +17,7 @@ from splitsecond.cli.bench import bench
 from splitsecond.cli.compare import compare
 from splitsecond.cli.demo import demo
 from splitsecond.cli.doctor import doctor
+from splitsecond.cli.explain import explain
 from splitsecond.cli.models import models
 from splitsecond.cli.providers import providers
 from splitsecond.cli.report import report
@@ -67,7 +68,7 @@ def ending_well(command: Callable[..., None]) -> Callable[..., None]:
     return ended
 
 
-for command in (bench, demo, compare, report, doctor, simulate, serve, providers, models):
+for command in (bench, demo, compare, report, doctor, simulate, serve, explain, providers, models):
     app.command()(ending_well(command))
 
 

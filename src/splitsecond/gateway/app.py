@@ -15,6 +15,7 @@ import ipaddress
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Literal
+from urllib.parse import parse_qsl
 
 import msgspec
 
@@ -25,6 +26,7 @@ from splitsecond.gateway.allowance import Allowance
 from splitsecond.gateway.asked import Asked
 from splitsecond.gateway.assemble import Assembly
 from splitsecond.gateway.books import Books, Page
+from splitsecond.gateway.explain import PROMPT
 from splitsecond.gateway.exposition import CONTENT_TYPE, exposed
 from splitsecond.gateway.metrics import Metrics
 from splitsecond.gateway.origins import Origins, stranger
@@ -58,8 +60,9 @@ class Gateway:
     """The ASGI application. `draining`: it is about to go down, and says so to those who ask whether it is ready.
 
     `books` keep what becomes of each call, and must be told of each attempt; `allowance`: what keys may use. `cors`:
-    the origins whose pages may ask. `metrics_for`: who may read ``/metrics``: "loopback" is whoever comes from this
-    machine (a proxy on it makes all its clients look so) or has a key for all routes, "key" the latter only.
+    the origins whose pages may ask. `metrics_for`: who may read ``/metrics`` and ``/explain``: "loopback" is whoever
+    comes from this machine (a proxy on it makes all its clients look so) or has a key for all routes, "key" the latter
+    only.
     """
 
     def __init__(
@@ -82,6 +85,7 @@ class Gateway:
             "/health/ready": self._ready,
             "/v1/models": self._models,
             "/metrics": self._expose,
+            "/explain": self._explain,
         }
         self.use(routes, keys, max_body_bytes=max_body_bytes, allowance=allowance, metrics_for=metrics_for, cors=cors)
 
@@ -157,6 +161,17 @@ class Gateway:
         await visit.answer(200, msgspec.json.encode({"object": "list", "data": models}))
 
     async def _expose(self, visit: Visit) -> None:
+        self._check_operator(visit)
+        await visit.answer(200, exposed(self._metrics), kind=CONTENT_TYPE)
+
+    async def _explain(self, visit: Visit) -> None:
+        self._check_operator(visit)
+        asked_for = dict(parse_qsl(visit.query.decode("latin-1")))
+        found = await self._routes.explained(asked_for.get("route", ""), asked_for.get("prompt", PROMPT))
+        await visit.answer(200, msgspec.json.encode(found))
+
+    def _check_operator(self, visit: Visit) -> None:
+        """Raises `CallerFault` where this is none of the client's business."""
         if self._metrics_for == "off":
             raise CallerFault(f"there is no {visit.path!r} here", kind="not_found", status=404)
         if self._metrics_for == "key" or not _is_loopback(visit.peer):
@@ -164,7 +179,6 @@ class Gateway:
             if key is None or "*" not in key.routes:
                 words = "this takes a key for all routes"
                 raise CallerFault(words, kind="not_allowed", status=403)
-        await visit.answer(200, exposed(self._metrics), kind=CONTENT_TYPE)
 
     def _key(self, visit: Visit) -> ClientKey | None:
         """Whose request it is; None where there are no keys. Keys are found by their hash: how long that takes says

@@ -4,6 +4,7 @@ All targets share one HTTP client, so routes to the same provider share its conn
 made for them is bounded.
 """
 
+import os
 from collections import OrderedDict
 from collections.abc import Mapping
 from itertools import count
@@ -11,6 +12,7 @@ from itertools import count
 import msgspec
 
 from splitsecond.errors import CallerFault
+from splitsecond.gateway.explain import Explained, explained
 from splitsecond.gateway.settings import ClientKey, Settings
 from splitsecond.gateway.wishes import Wishes, wished
 from splitsecond.policy.expression import Expression, TargetName, build, targets
@@ -84,6 +86,14 @@ class Routes:
             if len(self._named) > MOST_TARGETS:
                 self._named.popitem(last=False)
         return found
+
+    async def explained(self, model: str, prompt: str) -> Explained:
+        """Where calls for `model` would go now. Raises `CallerFault` where there is no such model."""
+        expression = self._settings.routes.get(model)
+        if expression is None:
+            self.service(model, None)
+            expression = TargetName(model)
+        return await explained(model, expression, self._standing, prompt=prompt, source=f"process {os.getpid()}")
 
     def _as_wished(self, route: str, wishes: Wishes) -> Service:
         found = self._wished.get((route, wishes))

@@ -47,12 +47,13 @@ class Visit:
 
     __slots__ = (
         "_complete", "_late", "_line", "_loop", "_reading", "_receive", "_send", "_since", "_task", "_timer", "extra",
-        "headers", "method", "path", "peer", "start_ns", "status",
+        "headers", "method", "path", "peer", "query", "start_ns", "status",
     )  # fmt: skip
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, start_ns: int) -> None:
         self.method: str = scope["method"]
         self.path: str = scope["path"]
+        self.query: bytes = scope.get("query_string", b"")
         self.peer: str = (scope.get("client") or ("",))[0]
         self.headers: Mapping[bytes, bytes] = dict(scope["headers"])
         self.start_ns = start_ns

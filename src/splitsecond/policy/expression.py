@@ -275,12 +275,14 @@ def build(
     standing: Standing | None = None,
     *,
     without_logprobs: Trim | None = None,
+    guarded: bool = True,
 ) -> Service:
     """The service that `expression` describes; `target` gives the service of each name, and is asked once for each.
 
     `standing`: how the targets stand, which the policies choose by and each attempt is guarded by. It must be told of
     each observation. None: nothing is guarded, and policies that choose by it begin with nothing known.
     `without_logprobs` takes log-probabilities that only a policy asked for out of an answer's bytes.
+    `guarded` False: `standing` is only chosen by.
     """
     services = {name: target(name) for name in targets(expression)}
     known = standing or Standing()
@@ -288,7 +290,9 @@ def build(
     def made(part: Expression, others: frozenset[str]) -> Service:
         if isinstance(part, TargetName):
             service = services[part.name]
-            return service if standing is None else standing.guard(part.name, service, others | {part.name})
+            if standing is None or not guarded:
+                return service
+            return standing.guard(part.name, service, others | {part.name})
         form = POLICIES[part.policy]
         if form.alternatives:
             given = others | _reached(part, known)
