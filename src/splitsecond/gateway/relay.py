@@ -15,6 +15,8 @@ from splitsecond.wire.sse import encode_event
 
 _EVENT_END = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 _NO_CHOICES = re.compile(rb'"choices"\s*:\s*\[\s*\]')
+_COUNTED = b'"usage"'
+_MARK = b"[DONE]"
 _DONE = re.compile(rb"(?:^|[\r\n])data: ?\[DONE\]\s*$")
 _BLANK = b"\xef\xbb\xbf \t\r\n"
 
@@ -42,20 +44,19 @@ class Relay:
         if self._whole is not None:
             self._whole.feed(data)
             return b""
-        data = self._tail + data
+        if self._tail:
+            data = self._tail + data
         if not self._begun:
             start = data.lstrip(_BLANK)
             if start.startswith(b"{"):  # a provider that does not stream: its answer is made a stream at its end
                 self._whole = Assembly()
                 return self.feed(start)
             self._begun = bool(start)
-        end = 0
-        for found in _EVENT_END.finditer(data, max(0, len(self._tail) - 3)):
-            end = found.end()
-        whole, self._tail = data[:end], data[end:]
+        end = _end_of_events(data, max(0, len(self._tail) - 3))
+        whole, self._tail = (data, b"") if end == len(data) else (data[:end], data[end:])
         if whole:
-            self._done = _DONE.search(whole[-32:]) is not None
-            if not self._usage and _NO_CHOICES.search(whole):
+            self._done = whole.rstrip().endswith(_MARK) and _DONE.search(whole[-32:]) is not None
+            if not self._usage and whole.rfind(_COUNTED) >= 0:  # for bytes this is faster than `in`
                 return _without_usage(whole)
         return whole
 
@@ -69,15 +70,39 @@ class Relay:
         return left if self._done else left + b"data: [DONE]\n\n"
 
 
+def _end_of_events(data: bytes, begin: int) -> int:
+    """Where the last whole event of `data` ends; 0: none does. None ends before `begin`."""
+    if data.find(b"\r", begin) < 0:
+        last = data.rfind(b"\n\n", begin)
+        return 0 if last < 0 else last + 2
+    return max((found.end() for found in _EVENT_END.finditer(data, begin)), default=0)
+
+
 def _without_usage(events: bytes) -> bytes:
-    kept = bytearray()
+    """`events` without those of usage alone. Only those with a word of usage are looked into."""
+    kept: list[bytes] = []
     begin = 0
-    for found in _EVENT_END.finditer(events):
-        event = events[begin : found.end()]
-        begin = found.end()
-        if not _is_usage(event):
-            kept += event
-    return bytes(kept)
+    place = events.find(_COUNTED)
+    while place >= 0:
+        start, stop = _event_around(events, begin, place)
+        if _is_usage(events[start:stop]):
+            kept.append(events[begin:start])
+            begin = stop
+        place = events.find(_COUNTED, stop)
+    return b"".join([*kept, events[begin:]]) if begin else events
+
+
+def _event_around(events: bytes, begin: int, place: int) -> tuple[int, int]:
+    """Where the event that holds `place` begins and ends; it begins at `begin` or later."""
+    if events.find(b"\r") < 0:
+        before = events.rfind(b"\n\n", begin, place)
+        return (begin if before < 0 else before + 2), events.index(b"\n\n", place) + 2
+    start = begin
+    for found in _EVENT_END.finditer(events, begin):
+        if found.end() > place:
+            return start, found.end()
+        start = found.end()
+    return start, len(events)
 
 
 def _is_usage(event: bytes) -> bool:
