@@ -88,18 +88,16 @@ def test_a_name_that_a_client_chose_is_kept_as_a_short_line(url: str, given: str
 
 
 def test_the_latest_attempts_of_each_target(url: str) -> None:
-    old, kept_back = timedelta(days=2), timedelta(days=1)
-    given = [
-        *(answered(i, target="a/x", ago_s=100 - i) for i in range(10)),
-        *(answered(20 + i, target="b/y", ago_s=10 - i) for i in range(2)),
-        answered(30, target="c/z", ago_s=old.total_seconds()),
-    ]
-    log = written(url, given)
-    found = log.recent(kept_back, each=3)
+    with clock.using(lambda: 7_000_000_000, lambda: 1_790_000_000_000_000_000):
+        given = [
+            *(answered(i, target="a/x", ago_s=100 - i) for i in range(10)),
+            *(answered(20 + i, target="b/y", ago_s=10 - i) for i in range(2)),
+            answered(30, target="c/z", ago_s=2 * 86400),
+        ]
+        found = written(url, given).recent(timedelta(days=1), each=3)
     assert [o.id for o, _ in found] == ["req-7.1", "req-8.1", "req-9.1", "req-20.1", "req-21.1"]
-    ages = [age for _, age in found]
-    assert [round(age - ages[-1]) for age in ages] == [84, 83, 82, 1, 0]
-    assert 8 <= ages[-1] < 60  # since its end, half a second after it came
+    # Since the end of each, which is 501 ms after it came.
+    assert [age for _, age in found] == pytest.approx([92.499, 91.499, 90.499, 9.499, 8.499])
     assert {o.ttft_ns for o, _ in found} == {199 * clock.NS_PER_MS}
 
 

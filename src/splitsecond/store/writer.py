@@ -40,6 +40,8 @@ GATHER_S = 0.25
 LONGEST_PAUSE = 40
 """The longest pause after failures, in quarters of a second."""
 CLOSE_S = 5.0
+CLOSE_TRIES = 2
+"""Failures after which what is left is given up at closing; each may take as long as a lock is waited for."""
 SWEEP_S = 600
 SWEEP_ROWS = 500
 SAY_NS = 60 * clock.NS_PER_S
@@ -122,8 +124,9 @@ class Writer:
                     self._keep()
                 else:
                     self.write()
-            while (self._queue or self._pending) and self.write():  # what is left, as long as it goes well
-                pass
+            tries = CLOSE_TRIES
+            while (self._queue or self._pending) and tries:
+                tries -= not self.write()
         finally:
             self._disconnect()
 

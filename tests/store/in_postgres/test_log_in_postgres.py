@@ -122,7 +122,9 @@ def test_connections_that_are_ended_lose_nothing(server: Server, url: str) -> No
     for number in range(3):
         writer.put(answered(number))
         writer.write()
-        server.execute(url, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
+        server.execute(  # and waits until it has ended
+            url, "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
+        )
     assert writer.write()
     assert calls(url) == ["req-0", "req-1", "req-2"]
     assert (writer.written, writer.dropped, writer.errors) == (3, 0, 1)
