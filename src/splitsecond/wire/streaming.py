@@ -7,11 +7,13 @@ the end of a body a good one.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import TypeVar
 
 from splitsecond.errors import Phase, ProviderFault, excerpt
 from splitsecond.events import Broken, Event, Token
-from splitsecond.wire.lenient import is_json
-from splitsecond.wire.refusals import HTML_HINT
+from splitsecond.wire.lenient import is_json, mended
+from splitsecond.wire.refusals import HTML_HINT, Said
 from splitsecond.wire.sse import MAX_EVENT_BYTES, SseDecoder, SseEvent
 
 LEADING = b"\xef\xbb\xbf \t\r\n"
@@ -20,10 +22,14 @@ END_MARK = b"[DONE]"
 """OpenAI's; others whose dialect knows none send it too."""
 
 
+T = TypeVar("T")
+
+
 class StreamDecoder(ABC):
     """One answer's body in, events out. See `splitsecond.wire.dialect.Decoder`."""
 
     json_begins: tuple[bytes, ...] = (b"{",)
+    json_ends: tuple[bytes, ...] = (b"}",)
     html_hint = HTML_HINT
 
     def __init__(self) -> None:
@@ -97,6 +103,51 @@ class StreamDecoder(ABC):
     @abstractmethod
     def _end(self, at: int, out: list[Event], *, marker: bool = False, cut: bool = False) -> None:
         """The stream ended: by its end mark (`marker`), or with the body; `cut`: inside an event."""
+
+    def _mended(
+        self, decode: Callable[[bytes], T], data: bytes, error: Exception, what: str, at: int, out: list[Event]
+    ) -> T | None:
+        """What `decode`, which failed with `error`, makes of `data` when it is mended.
+
+        None where that does not help: then the answer is broken, as an event of it is no JSON of `what`.
+        """
+        try:
+            return decode(mended(data))
+        except (ValueError, RecursionError):
+            self._break(at, out, "malformed", f"an event is not the JSON of {what}: {error}", data)
+            return None
+
+    def _whole(self, decode: Callable[[bytes], T], body: bytes, what: str, at: int, out: list[Event]) -> T | None:
+        """What `decode` makes of a plain JSON `body`, mended if need be; None: it is not that of `what`, and broken."""
+        try:
+            return decode(body)
+        except (ValueError, RecursionError) as error:
+            try:
+                return decode(mended(body))
+            except (ValueError, RecursionError):
+                kind = "malformed" if body.rstrip().endswith(self.json_ends) else "truncated"
+                self._break(at, out, kind, f"the body is not the JSON of {what}: {error}", body)
+                return None
+
+    def _report(self, at: int, out: list[Event], said: Said, data: bytes) -> None:
+        """The provider put an error where an answer should be."""
+        words = said.message or ", ".join(said.codes) or "without words"
+        self._break(at, out, "in_band_error", f"the provider put an error inside a 200: {words}", data)
+
+    def _break_off(self, at: int, out: list[Event], without: str, *, cut: bool, then: str = "") -> None:
+        """The body ended before the answer did: `without` what would have ended it, or inside an event (`cut`).
+
+        `then`: what came all the same.
+        """
+        junk = self._sse.junk
+        if self._chunks or (cut and not junk):
+            how = "inside an event" if cut else f"without {without}"
+            text = f"the answer ended {how} after {self._tokens} content events"
+            self._break(at, out, "truncated", f"{text} and {then}" if then else text, junk)
+        elif junk:
+            self._break(at, out, "malformed", "the body is neither an event stream nor JSON", junk)
+        else:
+            self._break(at, out, "empty_answer", "the answer holds no event")
 
     def _break(self, at: int, out: list[Event], kind: str, message: str, data: bytes = b"") -> None:
         self._ended = True

@@ -21,8 +21,7 @@ from splitsecond.events import Done, Event, Finish, Quiet, Token, TokenKind, Too
 from splitsecond.service import Operation
 from splitsecond.wire.anthropic.counts import Counts
 from splitsecond.wire.anthropic.shapes import Block, Delta, Happening, UsageShape
-from splitsecond.wire.lenient import mended
-from splitsecond.wire.refusals import Said, error_said, said_in
+from splitsecond.wire.refusals import error_said, said_in
 from splitsecond.wire.sse import SseEvent
 from splitsecond.wire.streaming import END_MARK, StreamDecoder
 from splitsecond.wire.tool_calls import ToolCalls
@@ -60,11 +59,10 @@ class AnthropicDecoder(StreamDecoder):
             if data.strip() in (b"", END_MARK):
                 out.append(Quiet(at, event.name or "empty"))
                 return
-            try:
-                happening = _decode_happening(mended(data))
-            except (ValueError, RecursionError):
-                self._break(at, out, "malformed", f"an event is not the JSON of one: {error}", data)
+            lenient = self._mended(_decode_happening, data, error, "one", at, out)
+            if lenient is None:
                 return
+            happening = lenient
         self._chunks += 1
         kind = happening.type or event.name
         if kind == "content_block_delta" and happening.delta is not None:
@@ -134,15 +132,9 @@ class AnthropicDecoder(StreamDecoder):
 
     def _take_whole(self, body: bytes, at: int, out: list[Event]) -> None:
         """A plain JSON answer. Its tokens arrived when its last byte did."""
-        try:
-            happening = _decode_happening(body)
-        except (ValueError, RecursionError) as error:
-            try:
-                happening = _decode_happening(mended(body))
-            except (ValueError, RecursionError):
-                kind = "malformed" if body.rstrip().endswith(b"}") else "truncated"
-                self._break(at, out, kind, f"the body is not the JSON of an answer: {error}", body)
-                return
+        happening = self._whole(_decode_happening, body, "an answer", at, out)
+        if happening is None:
+            return
         if happening.type == "error" or happening.error:
             self._report(at, out, error_said(happening.error or None), body)
             return
@@ -157,22 +149,11 @@ class AnthropicDecoder(StreamDecoder):
         out.append(Done(at, False))
 
     def _end(self, at: int, out: list[Event], *, marker: bool = False, cut: bool = False) -> None:
-        junk = self._sse.junk
         if self._finished and not cut:
             self._ended = True
             out.append(Done(at, marker))
-        elif self._chunks or (cut and not junk):
-            how = "inside an event" if cut else "without a stop_reason"
-            text = f"the answer ended {how} after {self._tokens} content events"
-            self._break(at, out, "truncated", text + (" and message_stop" if marker else ""), junk)
-        elif junk:
-            self._break(at, out, "malformed", "the body is neither an event stream nor JSON", junk)
         else:
-            self._break(at, out, "empty_answer", "the answer holds no event")
-
-    def _report(self, at: int, out: list[Event], said: Said, data: bytes) -> None:
-        words = said.message or ", ".join(said.codes) or "without words"
-        self._break(at, out, "in_band_error", f"the provider put an error inside a 200: {words}", data)
+            self._break_off(at, out, "a stop_reason", cut=cut, then="message_stop" if marker else "")
 
 
 def _number(index: Any) -> int:

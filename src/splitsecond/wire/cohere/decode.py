@@ -16,8 +16,7 @@ import msgspec
 from splitsecond.events import Done, Event, Finish, Quiet, Token, TokenKind, ToolPart, Usage
 from splitsecond.service import Operation
 from splitsecond.wire.cohere.shapes import Chunk, Content, Count, Delta, Message, ToolCall, UsageShape
-from splitsecond.wire.lenient import mended
-from splitsecond.wire.refusals import error_said, said_in
+from splitsecond.wire.refusals import Said, error_said, said_in
 from splitsecond.wire.sse import SseEvent
 from splitsecond.wire.streaming import END_MARK, StreamDecoder
 from splitsecond.wire.tool_calls import ToolCalls
@@ -70,7 +69,7 @@ class CohereDecoder(StreamDecoder):
         if data is None:
             out.append(Quiet(at, "comment"))
         elif event.name == "error":
-            self._report(at, out, said_in(data).message, data)
+            self._report(at, out, said_in(data), data)
         elif not data.strip():
             out.append(Quiet(at, "empty"))
         elif data.strip() == END_MARK:
@@ -79,9 +78,8 @@ class CohereDecoder(StreamDecoder):
             try:
                 chunk = _decode_chunk(data)
             except (ValueError, RecursionError) as error:
-                lenient = _mended(data)
+                lenient = self._mended(_decode_chunk, data, error, "a chat", at, out)
                 if lenient is None:
-                    self._break(at, out, "malformed", f"an event is not the JSON of a chat: {error}", data)
                     return
                 chunk = lenient
             self._take_chunk(chunk, data, at, out)
@@ -89,7 +87,7 @@ class CohereDecoder(StreamDecoder):
     def _take_chunk(self, chunk: Chunk, data: bytes, at: int, out: list[Event]) -> None:
         self._chunks += 1
         if chunk.error or chunk.type == "error" or isinstance(chunk.message, str):
-            self._report(at, out, said_in(data).message, data)
+            self._report(at, out, said_in(data), data)
             return
         delta = chunk.delta
         if delta is None:
@@ -128,7 +126,7 @@ class CohereDecoder(StreamDecoder):
     def _take_end(self, end: Delta, data: bytes, at: int, out: list[Event], *, marker: bool) -> None:
         reason = end.finish_reason or ""
         if end.error or reason.startswith(_FAILURES):
-            said = error_said(end.error).message if end.error else f"finish_reason is {reason}"
+            said = error_said(end.error) if end.error else Said(f"finish_reason is {reason}")
             self._report(at, out, said, data)
             return
         self._ended = True
@@ -140,36 +138,20 @@ class CohereDecoder(StreamDecoder):
 
     def _take_whole(self, body: bytes, at: int, out: list[Event]) -> None:
         """An answer that was not streamed. Its tokens arrived when its last byte did."""
-        try:
-            chunk = _decode_chunk(body)
-        except (ValueError, RecursionError) as error:
-            lenient = _mended(body)
-            if lenient is None:
-                kind = "malformed" if body.rstrip().endswith(b"}") else "truncated"
-                self._break(at, out, kind, f"the body is not the JSON of an answer: {error}", body)
-                return
-            chunk = lenient
+        chunk = self._whole(_decode_chunk, body, "an answer", at, out)
+        if chunk is None:
+            return
         if isinstance(chunk.message, Message):
             self._take_message(chunk.message, None, self._json_at, out)
             end = Delta(finish_reason=chunk.finish_reason, usage=chunk.usage, error=chunk.error)
             self._take_end(end, body, self._json_at, out, marker=False)
         elif chunk.error or chunk.message:
-            self._report(at, out, said_in(body).message, body)
+            self._report(at, out, said_in(body), body)
         else:
             self._break(at, out, "malformed", "the body is JSON without a message", body)
 
     def _end(self, at: int, out: list[Event], *, marker: bool = False, cut: bool = False) -> None:
-        if self._chunks or (cut and not self._sse.junk):
-            how = "inside an event" if cut else "without message-end"
-            text = f"the answer ended {how} after {self._tokens} content events"
-            self._break(at, out, "truncated", text, self._sse.junk)
-        elif self._sse.junk:
-            self._break(at, out, "malformed", "the body is neither an event stream nor JSON", self._sse.junk)
-        else:
-            self._break(at, out, "empty_answer", "the answer holds no event")
-
-    def _report(self, at: int, out: list[Event], said: str, data: bytes) -> None:
-        self._break(at, out, "in_band_error", f"the provider put an error inside a 200: {said}", data)
+        self._break_off(at, out, "message-end", cut=cut)
 
 
 def _only_content(chunk: Chunk) -> Content | None:
@@ -200,10 +182,3 @@ def _usage(shape: UsageShape, at: int) -> Usage | None:
 
 def _whole_number(count: Count | None) -> int | None:
     return None if count is None else round(count)
-
-
-def _mended(data: bytes) -> Chunk | None:
-    try:
-        return _decode_chunk(mended(data))
-    except (ValueError, RecursionError):
-        return None

@@ -20,8 +20,7 @@ from splitsecond.events import Done, Event, Finish, Quiet, Token, TokenKind, Too
 from splitsecond.service import Operation
 from splitsecond.wire.gemini.counts import shown_so_far, usage_of
 from splitsecond.wire.gemini.shapes import Candidate, Chunk, FunctionCall, Part, UsageMetadata
-from splitsecond.wire.lenient import mended
-from splitsecond.wire.refusals import Said, error_said, said_in
+from splitsecond.wire.refusals import error_said, said_in
 from splitsecond.wire.sse import SseEvent
 from splitsecond.wire.streaming import END_MARK, StreamDecoder
 from splitsecond.wire.tool_calls import ToolCalls
@@ -43,6 +42,7 @@ class GeminiDecoder(StreamDecoder):
     """One answer's body in, events out. See `splitsecond.wire.dialect.Decoder`. Gemini sends no timings."""
 
     json_begins = _JSON_BEGINS
+    json_ends = _JSON_ENDS
 
     def __init__(self) -> None:
         super().__init__()
@@ -67,24 +67,17 @@ class GeminiDecoder(StreamDecoder):
             if data.strip() in (b"", END_MARK):
                 out.append(Quiet(at, "empty"))
                 return
-            try:
-                chunk = _decode_chunk(mended(data))
-            except (ValueError, RecursionError):
-                self._break(at, out, "malformed", f"an event is not the JSON of a chunk: {error}", data)
+            lenient = self._mended(_decode_chunk, data, error, "a chunk", at, out)
+            if lenient is None:
                 return
+            chunk = lenient
         self._take_chunk(chunk, data, at, out)
 
     def _take_whole(self, body: bytes, at: int, out: list[Event]) -> None:
         """A body of plain JSON. Its tokens arrived when its last byte did."""
-        try:
-            decoded = _decode_chunks(body)
-        except (ValueError, RecursionError) as error:
-            try:
-                decoded = _decode_chunks(mended(body))
-            except (ValueError, RecursionError):
-                kind = "malformed" if body.rstrip().endswith(_JSON_ENDS) else "truncated"
-                self._break(at, out, kind, f"the body is not the JSON of an answer: {error}", body)
-                return
+        decoded = self._whole(_decode_chunks, body, "an answer", at, out)
+        if decoded is None:
+            return
         for chunk in decoded if isinstance(decoded, list) else [decoded]:
             self._take_chunk(chunk, body, self._json_at, out)
             if self._ended:
@@ -154,16 +147,8 @@ class GeminiDecoder(StreamDecoder):
         elif not cut and (self._blocked or (self._candidates and self._candidates <= self._finished.keys())):
             self._ended = True
             out.append(Done(at, False))
-        elif self._chunks or (cut and not junk):
-            how = "inside an event" if cut else "without a finishReason"
-            self._break(at, out, "truncated", f"the answer ended {how} after {self._tokens} content events", junk)
-        elif junk:
-            self._break(at, out, "malformed", "the body is neither an event stream nor JSON", junk)
         else:
-            self._break(at, out, "empty_answer", "the answer holds no event")
-
-    def _report(self, at: int, out: list[Event], said: Said, data: bytes) -> None:
-        self._break(at, out, "in_band_error", f"the provider put an error inside a 200: {said.message}", data)
+            self._break_off(at, out, "a finishReason", cut=cut)
 
 
 def _piece(part: Part, index: int, calls: ToolCalls) -> tuple[TokenKind, str, ToolPart | None]:

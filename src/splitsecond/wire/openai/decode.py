@@ -18,7 +18,6 @@ import msgspec
 from splitsecond.events import Done, Event, Finish, Quiet, Token, TokenKind, ToolPart, Usage
 from splitsecond.service import Operation
 from splitsecond.wire.dialect import Decoder
-from splitsecond.wire.lenient import mended
 from splitsecond.wire.openai.embeddings import EmbeddingsDecoder
 from splitsecond.wire.openai.logprobs import has_logprobs, token_logprobs
 from splitsecond.wire.openai.shapes import Choice, Chunk, Delta, Function, Part
@@ -134,24 +133,16 @@ class OpenAIDecoder(StreamDecoder):
                 self._end(at, out, marker=True)
             elif not word:
                 out.append(Quiet(at, "empty"))
-            elif (mended := _mended(data)) is None:
-                self._break(at, out, "malformed", f"an event is not the JSON of a chunk: {error}", data)
-            else:
-                self._take_chunk(mended, data, at, out)
+            elif (lenient := self._mended(_decode_chunk, data, error, "a chunk", at, out)) is not None:
+                self._take_chunk(lenient, data, at, out)
         else:
             self._take_chunk(chunk, data, at, out)
 
     def _take_whole(self, body: bytes, at: int, out: list[Event]) -> None:
         """A plain JSON answer. Its tokens arrived when its last byte did."""
-        try:
-            chunk = _decode_chunk(body)
-        except (ValueError, RecursionError) as error:
-            mended = _mended(body)
-            if mended is None:
-                kind = "malformed" if body.rstrip().endswith(b"}") else "truncated"
-                self._break(at, out, kind, f"the body is not the JSON of an answer: {error}", body)
-                return
-            chunk = mended
+        chunk = self._whole(_decode_chunk, body, "an answer", at, out)
+        if chunk is None:
+            return
         if not chunk.choices and _reported(chunk) is None:
             kind = "malformed" if chunk.choices is None else "empty_answer"
             self._break(at, out, kind, "the body is JSON without any choices", body)
@@ -216,14 +207,8 @@ class OpenAIDecoder(StreamDecoder):
         if not cut and self._is_whole(marker):
             self._ended = True
             out.append(Done(at, marker))
-        elif self._chunks or (cut and not self._sse.junk):
-            how = "inside an event" if cut else "without a finish_reason"
-            text = f"the answer ended {how} after {self._tokens} content events"
-            self._break(at, out, "truncated", text + (" and [DONE]" if marker else ""), self._sse.junk)
-        elif self._sse.junk:
-            self._break(at, out, "malformed", "the body is neither an event stream nor JSON", self._sse.junk)
         else:
-            self._break(at, out, "empty_answer", "the answer holds no event")
+            self._break_off(at, out, "a finish_reason", cut=cut, then="[DONE]" if marker else "")
 
     def _is_whole(self, marker: bool) -> bool:
         if self._closed_by_usage:
@@ -233,9 +218,6 @@ class OpenAIDecoder(StreamDecoder):
         # llama.cpp sends usage for each choice apart: a body cut between two of them has all texts and half the count.
         counted = self._tally.alone_output
         return marker or len(self._choices) == 1 or counted is None or counted >= self._tokens
-
-    def _report(self, at: int, out: list[Event], said: Said, data: bytes) -> None:
-        self._break(at, out, "in_band_error", f"the provider put an error inside a 200: {said.message}", data)
 
 
 def _end_of_event(data: bytes, number: int) -> int:
@@ -356,10 +338,3 @@ def _reported(chunk: Chunk) -> Said | None:
     if chunk.base_resp is not None and chunk.base_resp.status_code != 0:
         return Said(f"{chunk.base_resp.status_msg or 'no message'} (base_resp {chunk.base_resp.status_code})")
     return None
-
-
-def _mended(data: bytes) -> Chunk | None:
-    try:
-        return _decode_chunk(mended(data))
-    except (ValueError, RecursionError):
-        return None

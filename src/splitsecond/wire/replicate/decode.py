@@ -12,8 +12,7 @@ from msgspec import Meta, Struct
 
 from splitsecond.events import Done, Event, Finish, Quiet, Token, Usage
 from splitsecond.service import Operation
-from splitsecond.wire.lenient import mended
-from splitsecond.wire.refusals import error_said, said_in
+from splitsecond.wire.refusals import Said, error_said, said_in
 from splitsecond.wire.sse import SseEvent
 from splitsecond.wire.streaming import StreamDecoder
 
@@ -72,7 +71,7 @@ class ReplicateDecoder(StreamDecoder):
         elif event.name == "done":
             self._take_done(data, at, out)
         elif event.name == "error":
-            self._report(at, out, said_in(data).message, data)
+            self._report(at, out, said_in(data), data)
         else:
             out.append(Quiet(at, event.name or "empty"))
 
@@ -83,25 +82,19 @@ class ReplicateDecoder(StreamDecoder):
             self._break(at, out, "malformed", f"the event done is not the JSON of one: {error}", data)
             return
         if reason:
-            self._report(at, out, f"the prediction ended because of: {reason}", data)
+            self._report(at, out, Said(f"the prediction ended because of: {reason}"), data)
             return
         self._ended = True
         out += [Finish(at, "done"), Done(at, True)]
 
     def _take_whole(self, body: bytes, at: int, out: list[Event]) -> None:
         """A prediction. Its text arrived when its last byte did."""
-        try:
-            prediction = _decode_prediction(body)
-        except (ValueError, RecursionError) as error:
-            try:
-                prediction = _decode_prediction(mended(body))
-            except (ValueError, RecursionError):
-                kind = "malformed" if body.rstrip().endswith(b"}") else "truncated"
-                self._break(at, out, kind, f"the body is not the JSON of a prediction: {error}", body)
-                return
+        prediction = self._whole(_decode_prediction, body, "a prediction", at, out)
+        if prediction is None:
+            return
         failure = prediction.error or prediction.detail
         if failure or prediction.status in ("failed", "canceled"):
-            self._report(at, out, error_said(failure).message or f"status is {prediction.status}", body)
+            self._report(at, out, error_said(failure) if failure else Said(f"status is {prediction.status}"), body)
         elif prediction.status in _UNDER_WAY:
             words = f"the answer is not there yet: its status is {prediction.status}"
             self._break(at, out, "truncated", words, body)
@@ -127,15 +120,4 @@ class ReplicateDecoder(StreamDecoder):
         out.append(Done(at, False))
 
     def _end(self, at: int, out: list[Event], *, marker: bool = False, cut: bool = False) -> None:
-        if self._chunks or (cut and not self._sse.junk):
-            how = "inside an event" if cut else "without done"
-            text = f"the answer ended {how} after {self._tokens} content events"
-            self._break(at, out, "truncated", text, self._sse.junk)
-        elif self._sse.junk:
-            self._break(at, out, "malformed", "the body is neither an event stream nor JSON", self._sse.junk)
-        else:
-            self._break(at, out, "empty_answer", "the answer holds no event")
-
-    def _report(self, at: int, out: list[Event], said: str, data: bytes) -> None:
-        words = said or "without words"
-        self._break(at, out, "in_band_error", f"the provider put an error inside a 200: {words}", data)
+        self._break_off(at, out, "done", cut=cut)

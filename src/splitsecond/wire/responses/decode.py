@@ -19,7 +19,6 @@ import msgspec
 
 from splitsecond.events import Done, Event, Finish, Quiet, Token, TokenKind, ToolPart, Usage
 from splitsecond.service import Operation
-from splitsecond.wire.lenient import mended
 from splitsecond.wire.refusals import Said, error_said, said_in
 from splitsecond.wire.responses.shapes import Happening, Item, Response, UsageShape
 from splitsecond.wire.sse import SseEvent
@@ -76,9 +75,8 @@ class ResponsesDecoder(StreamDecoder):
             if not word:
                 out.append(Quiet(at, event.name or "empty"))
                 return
-            lenient = _mended(data)
+            lenient = self._mended(_decode_happening, data, error, "one", at, out)
             if lenient is None:
-                self._break(at, out, "malformed", f"an event is not the JSON of one: {error}", data)
                 return
             happening = lenient
         self._chunks += 1
@@ -145,15 +143,9 @@ class ResponsesDecoder(StreamDecoder):
 
     def _take_whole(self, body: bytes, at: int, out: list[Event]) -> None:
         """An answer that was not streamed. Its tokens arrived when its last byte did."""
-        try:
-            response = _decode_happening(body)
-        except (ValueError, RecursionError) as error:
-            lenient = _mended(body)
-            if lenient is None:
-                kind = "malformed" if body.rstrip().endswith(b"}") else "truncated"
-                self._break(at, out, kind, f"the body is not the JSON of an answer: {error}", body)
-                return
-            response = lenient
+        response = self._whole(_decode_happening, body, "an answer", at, out)
+        if response is None:
+            return
         if response.output is None and not response.error:
             self._break(at, out, "malformed", "the body is JSON without any output", body)
         elif response.status in ("queued", "in_progress"):
@@ -162,19 +154,7 @@ class ResponsesDecoder(StreamDecoder):
             self._take_end(response, body, self._json_at, out, marker=False)
 
     def _end(self, at: int, out: list[Event], *, marker: bool = False, cut: bool = False) -> None:
-        junk = self._sse.junk
-        if self._chunks or (cut and not junk):
-            how = "inside an event" if cut else "without response.completed"
-            text = f"the answer ended {how} after {self._tokens} content events"
-            self._break(at, out, "truncated", text + (" and [DONE]" if marker else ""), junk)
-        elif junk:
-            self._break(at, out, "malformed", "the body is neither an event stream nor JSON", junk)
-        else:
-            self._break(at, out, "empty_answer", "the answer holds no event")
-
-    def _report(self, at: int, out: list[Event], said: Said, data: bytes) -> None:
-        words = said.message or ", ".join(said.codes) or "without words"
-        self._break(at, out, "in_band_error", f"the provider put an error inside a 200: {words}", data)
+        self._break_off(at, out, "response.completed", cut=cut, then="[DONE]" if marker else "")
 
 
 def _usage(shape: UsageShape, at: int) -> Usage | None:
@@ -189,10 +169,3 @@ def _usage(shape: UsageShape, at: int) -> Usage | None:
         read.cached_tokens if read else None,
         read.cache_write_tokens if read else None,
     )
-
-
-def _mended(data: bytes) -> Happening | None:
-    try:
-        return _decode_happening(mended(data))
-    except (ValueError, RecursionError):
-        return None
