@@ -19,7 +19,7 @@ from tests.gateway.test_served import ASK
 from splitsecond import clock
 from splitsecond.errors import CallerFault
 from splitsecond.gateway.reading import read
-from splitsecond.gateway.reload import Source, Watch, kept
+from splitsecond.gateway.reload import Source, Stamp, Watch, kept
 from splitsecond.gateway.settings import Settings
 
 KEYS = "keys: [{name: web, key: env:WEB_KEY}]\n"
@@ -39,8 +39,9 @@ def replaced(file: Path, text: str) -> None:
 
 
 def models(url: str, key: str = KEY) -> list[str]:
-    with openai.OpenAI(base_url=url, api_key=key, max_retries=0, timeout=10) as client:
-        return [model.id for model in client.models.list()]
+    request = urllib.request.Request(f"{url}/models", headers={"authorization": f"Bearer {key}"})
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        return [model["id"] for model in json.load(answer)["data"]]
 
 
 def until(true: Callable[[], bool], words: str, within_s: int = 20) -> None:
@@ -75,7 +76,7 @@ def test_a_changed_file_is_put_in_force_and_a_wrong_one_is_not(file: Path, serve
         assert "is in force" in heard(process)
         assert "listen.workers has changed, which takes a restart" in heard(process)
         assert models(url, KEY + "-2") == ["two"]
-        with pytest.raises(openai.AuthenticationError):
+        with pytest.raises(urllib.error.HTTPError, match="401"):
             models(url)
 
 
@@ -171,6 +172,52 @@ def test_the_command_line_goes_on_standing_in_the_place_of_the_file(tmp_path: Pa
     assert found == structs.replace(running, listen=structs.replace(running.listen, max_body_mib=3))
 
 
+def test_nothing_is_read_again_while_nothing_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("splitsecond.gateway.reload.LOOK_S", 0.001)
+    file, secret = tmp_path / "splitsecond.yaml", tmp_path / "key"
+    file.write_text("keys: [{name: web, key: 'file:key'}]")
+    secret.write_text(KEY)
+    read_at: list[int] = []
+
+    class Counting(Source, frozen=True):
+        def load(self) -> Settings:
+            read_at.append(len(looks))
+            return super().load()
+
+        def stamp(self, settings: Settings) -> Stamp:
+            looks.append(len(settings.keys))
+            looked.set()
+            return super().stamp(settings)
+
+    looks: list[int] = []
+    looked = asyncio.Event()
+    source = Counting(file, {})
+    running = source.load()
+
+    async def take(found: Settings) -> None:
+        """Whatever it is."""
+
+    async def look(times: int) -> None:
+        for _ in range(times):
+            looked.clear()
+            await looked.wait()
+
+    async def main() -> None:
+        async with asyncio.TaskGroup() as group:
+            watching = group.create_task(Watch(source, running, take).run())
+            await look(20)
+            assert len(read_at) == 2  # at the start, and at the first look
+            file.write_text("keys: []")  # the secret's file is watched no more
+            while looks[-1]:
+                await look(1)
+            times = len(read_at)
+            await look(20)
+            assert len(read_at) == times
+            watching.cancel()
+
+    asyncio.run(main())
+
+
 def test_a_second_signal_ends_it_at_once(file: Path) -> None:
     with gateway(file.parent) as process:
         url = ready(process)
@@ -185,11 +232,16 @@ def test_a_second_signal_ends_it_at_once(file: Path) -> None:
 
 def endless(url: str) -> HTTPResponse:
     """The answer to a request for more tokens than any test waits for."""
-    body = {"model": "one", "messages": ASK, "stream": True, "max_tokens": 30_000}
+    return answer(url, stream=True, max_tokens=30_000)
+
+
+def answer(url: str, model: str = "one", **fields: object) -> HTTPResponse:
+    """The answer to a chat, on a connection of its own."""
+    body = {"model": model, "messages": ASK, **fields}
     headers = {"authorization": f"Bearer {KEY}", "content-type": "application/json"}
     request = urllib.request.Request(f"{url}/chat/completions", json.dumps(body).encode(), headers)
-    answer: HTTPResponse = urllib.request.urlopen(request, timeout=10)
-    return answer
+    found: HTTPResponse = urllib.request.urlopen(request, timeout=10)
+    return found
 
 
 def rest(answer: HTTPResponse) -> bytes:
@@ -218,7 +270,7 @@ def test_a_change_of_any_file_is_seen(tmp_path: Path) -> None:
     secret.write_text(KEY)
     source = Source(file, {})
     settings = source.load()
-    seen = {source.stamp(settings)}
+    seen = [source.stamp(settings)]
     for change in (
         lambda: secret.write_text(KEY + "2"),
         lambda: replaced(secret, KEY + "2"),
@@ -226,5 +278,5 @@ def test_a_change_of_any_file_is_seen(tmp_path: Path) -> None:
         lambda: secret.unlink(),
     ):
         change()
-        seen.add(source.stamp(settings))
-    assert len(seen) == 5
+        seen.append(source.stamp(settings))
+    assert all(seen.count(each) == 1 for each in seen)

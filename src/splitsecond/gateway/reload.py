@@ -24,7 +24,9 @@ LOOK_S = 0.5
 AT_START = ("host", "port", "workers")
 """What of `listen` is settled when the process starts."""
 
-Stamp = tuple[tuple[int, int, int] | None, ...]
+Stamp = dict[Path, tuple[int, int, int] | None]
+"""Of each file what changes with it; None where there is none."""
+
 Take = Callable[[Settings], Awaitable[None]]
 
 
@@ -44,8 +46,8 @@ class Source(Struct, frozen=True):
         return settings
 
     def stamp(self, settings: Settings) -> Stamp:
-        """What changes with the files: the configuration's, and those with the secrets of `settings`."""
-        return tuple(map(_stamp, (*filter(None, [self.path]), *settings.files)))
+        """Of the configuration's file, and those with the secrets of `settings`."""
+        return {file: _stamp(file) for file in (self.path, *settings.files) if file is not None}
 
 
 def kept(wanted: Settings, running: Settings) -> tuple[Settings, list[str]]:
@@ -70,7 +72,7 @@ class Watch:
         self._source = source
         self._take = take
         self._asked = asyncio.Event()
-        self._stamp = source.stamp(running)
+        self._stamp: Stamp = {}  # so that the first look finds what has changed since `running` was read
         self._wrong = ""
 
     def now(self) -> None:
@@ -79,7 +81,7 @@ class Watch:
 
     async def run(self) -> None:
         """Until cancelled."""
-        before = self._stamp
+        before: Stamp = {}
         while True:
             asked = await self._waited()
             stamp = self._source.stamp(self.running)
@@ -113,7 +115,8 @@ class Watch:
             return
         mended, self._wrong = bool(self._wrong), ""
         self.running = found
-        self._stamp = self._source.stamp(found)
+        files = self._source.stamp(found).items()
+        self._stamp = {file: self._stamp.get(file, after) for file, after in files}  # as they were before the reading
         if changed or asked or mended or waiting:
             say(f"{self._source.path or 'the environment'} is in force: {summary(found)}.")
         for name in waiting:

@@ -37,9 +37,10 @@ STEADY_S = 30.0
 MOST_STILLBORN = 5
 """In a row, in one seat: workers that die before they answer. Then it would only go on like that. Those that answer and
 die later are replaced for ever, since whatever kills them leaves the others to serve."""
-_FIRST_PAUSE_S = 0.1
-_LONGEST_PAUSE_S = 5.0
+_PAUSES_S = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0)
+"""Before another takes the place of one that died: after the first death in a row, the second, and so on."""
 _LENGTH = 4
+_ANSWERS = ("READY", "REFUSED")
 
 
 class WorkersFail(Fault):
@@ -141,9 +142,8 @@ class Supervisor:
                 self._give_up(f"worker {seat.number} {how}; {stillborn} in a row died before they answered")
                 return
             say(f"worker {seat.number} {how}; another takes its place.")
-            pause_s = min(_FIRST_PAUSE_S * 2 ** (deaths - 1), _LONGEST_PAUSE_S)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._over.wait(), pause_s)
+                await asyncio.wait_for(self._over.wait(), _PAUSES_S[min(deaths, len(_PAUSES_S)) - 1])
                 return
 
     def _give_up(self, words: str) -> None:
@@ -219,7 +219,9 @@ class Process:
             with contextlib.suppress(ConnectionError):  # it is dead, as reading will show
                 stdin.write(frame(settings))
                 await stdin.drain()
-            word, _, why = (await stdout.readline()).decode().rstrip("\n").partition(" ")
+            word = why = ""
+            while word not in _ANSWERS and (line := await stdout.readline()):
+                word, _, why = line.decode("utf-8", "replace").rstrip("\n").partition(" ")
         if word == "REFUSED":
             raise CallerFault(why, kind="bad_config")
         return word == "READY"
@@ -236,7 +238,7 @@ class Process:
             patience = group.create_task(self._patience(over))
             waiting.add_done_callback(lambda _: patience.cancel())
         code = waiting.result()
-        return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        return f"was ended by {_signal(-code)}" if code < 0 else f"ended with exit code {code}"
 
     async def stop(self) -> None:
         """Leaves nothing of it behind."""
@@ -254,6 +256,10 @@ class Process:
         if self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 self._process.kill()
+
+
+def _signal(number: int) -> str:
+    return next((each.name for each in signal.Signals if each == number), f"signal {number}")
 
 
 async def _told(number: int, worker: Process, settings: Settings) -> None:
