@@ -60,7 +60,7 @@ class Routes:
     def same(self, route: str, settings: Settings) -> Service | None:
         """The service of `route`, if `settings` would make the same; None if not."""
         mine, expression = self._settings, settings.routes[route]
-        if mine.routes.get(route) != expression:
+        if (mine.routes.get(route), mine.resumes.get(route)) != (expression, settings.resumes.get(route)):
             return None
         unchanged = all(mine.asked(target) == settings.asked(target) for target in targets(expression))
         return self._routes[route] if unchanged else None
