@@ -26,12 +26,19 @@ def test_every_file_is_a_provider(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", names())
+def test_nobody_begins_with_a_model_that_is_to_be_taken_down(name: str) -> None:
+    found = provider(name)
+    assert found.model(found.default_model).retired == ""
+
+
+@pytest.mark.parametrize("name", names())
 def test_whatever_is_said_of_a_model_says_where_it_is_from(name: str) -> None:
     for model in provider(name).models.values():
         for speed in model.speeds:
             assert speed.source
             assert re.fullmatch(r"20\d\d-\d\d", speed.date)
             assert speed.words
+        assert model.retired == "" or re.fullmatch(r"20\d\d-\d\d-\d\d", model.retired)
         if model.price:
             assert model.price.source
             assert re.fullmatch(r"20\d\d-\d\d(-\d\d)?", model.price.as_of)

@@ -74,6 +74,8 @@ def test_models_as_a_table_with_sources_once(split: Split, monkeypatch: pytest.M
     assert "230 ms, 215 tok/s (c=1), 2025-06 [1]" in words
     assert words.count("General Compute, LLM Token Generation Speed") == 1
     assert "over 100 tok/s with the wait, 2024-09" in words
+    assert "groq/llama-3.3-70b-versatile" in words
+    assert "until 2026-08-16" in words
 
 
 def test_without_a_provider_the_models_with_a_published_speed(split: Split) -> None:
@@ -93,15 +95,22 @@ def test_a_provider_nobody_knows_and_one_without_models(split: Split) -> None:
     ("target", "kind", "message", "near"),
     [
         (
-            "groq/llama-3.3-70b-versatil",
+            "groq/openai/gpt-oss-120",
             "http_404",
             "got status 404",
-            "Did you mean groq/llama-3.3-70b-versatile or groq/",
+            "Did you mean groq/openai/gpt-oss-120b or groq/",
+        ),
+        (
+            "groq/llama-3.3-70b-versatile",
+            "http_404",
+            "got status 404",
+            "Its provider has 2026-08-16 as the day on which it takes this model down. "
+            "Did you mean groq/openai/gpt-oss-120b? ",
         ),
         ("qwen-cn/qwen-plsu", "http_400", "no such Model", "Did you mean qwen-cn/qwen-plus"),
-        ("groq/llama-3.3-70b-versatile", "http_404", "got status 404", "Check the name."),
-        ("groq/llama-3.3-70b-versatil", "http_400", "max_tokens is too large", "Check the name."),
-        ("groq/llama-3.3-70b-versatil", "http_500", "the model is down", "Check the name."),
+        ("groq/openai/gpt-oss-120b", "http_404", "got status 404", "Check the name."),
+        ("groq/openai/gpt-oss-120", "http_400", "max_tokens is too large", "Check the name."),
+        ("groq/openai/gpt-oss-120", "http_500", "the model is down", "Check the name."),
         ("127.0.0.1:8000/mine", "http_404", "got status 404", "Check the name."),
     ],
 )

@@ -44,12 +44,14 @@ def _span(value: float | tuple[float, float]) -> str:
 class Model(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One model. `context_tokens`: the longest prompt and answer together. `same_as`: its name in the list of prices.
 
+    `retired`: the day (ISO) on which its provider takes it down, gone by or to come; "": none is known.
     `price`: only where the list lacks the model, with its own source and date. `prefill`: as its provider's, where it
     differs.
     """
 
     context_tokens: int | None = None
     same_as: str = ""
+    retired: str = ""
     prefill: bool | None = None
     price: Price | None = None
     speeds: tuple[Speed, ...] = ()

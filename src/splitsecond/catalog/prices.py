@@ -62,18 +62,19 @@ def of_provider(found: Provider) -> dict[str, Listed]:
     return dict(sorted(known.items()))
 
 
-def nearest_models(target: str) -> list[str]:
-    """Targets of the same provider whose models are called nearly like this one; empty where it is known, or none is.
-
-    For a message after the provider refused the model: only it knows all that it has.
+def instead_of(target: str) -> tuple[str, list[str]]:
+    """What may be meant by a target whose provider refuses the model: the day on which it was taken down ("": it was
+    not), and targets of the same provider to take in its place.
     """
     owner = _owner(target)
     if owner is None:
-        return []
+        return "", []
     name, model = split_target(target)
-    known = list(of_provider(owner))
+    if day := owner.model(model).retired:
+        return day, [f"{name}/{owner.default_model}"] if owner.default_model else []
+    known = [each for each in of_provider(owner) if not owner.model(each).retired]
     near = [] if model in known else difflib.get_close_matches(model, known, n=3, cutoff=0.6)
-    return [f"{name}/{each}" for each in near]
+    return "", [f"{name}/{each}" for each in near]
 
 
 def _owner(target: str) -> Provider | None:

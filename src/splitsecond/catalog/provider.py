@@ -1,6 +1,6 @@
 """The catalogue: one TOML file for each provider, read when it is asked for.
 
-A file's name is the provider's name in a target: `groq.toml` makes `groq/llama-3.3-70b-versatile` a target. Only what
+A file's name is the provider's name in a target: `groq.toml` makes `groq/openai/gpt-oss-120b` a target. Only what
 cannot be asked from the provider stands there: where it is, which dialect it speaks, the names of its keys in the
 environment, how it departs from its dialect, and what others have published of its speed. `quirks` is passed on as it
 is; the dialect checks it.
@@ -150,7 +150,7 @@ def split_target(target: str) -> tuple[str, str]:
         raise CallerFault(
             f"{target!r} is not a target: expected PROVIDER/MODEL",
             kind="bad_target",
-            hint='For example "groq/llama-3.3-70b-versatile" or "sim/groq"; '
+            hint='For example "groq/openai/gpt-oss-120b" or "sim/groq"; '
             "for a server of your own use --base-url URL --model NAME.",
         )
     return name, model

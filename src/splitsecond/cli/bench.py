@@ -147,7 +147,7 @@ def bench(
     """Time LLM endpoints: time to first token, tokens per second, end to end, throughput; with intervals.
 
     \b
-    splitsecond bench groq/llama-3.3-70b-versatile together/meta-llama/Llama-3.3-70B-Instruct-Turbo
+    splitsecond bench groq/openai/gpt-oss-120b cerebras/gpt-oss-120b
     splitsecond bench --base-url http://127.0.0.1:8000/v1 --model mine -c 1,8,32 -n 50 --ignore-eos
     splitsecond bench sim/groq sim/together --rate 5 --slo voice
     splitsecond bench sim/groq --policy 'hedge("sim/groq", "sim/together")'

@@ -15,12 +15,15 @@ from splitsecond.catalog.provider import Provider
 
 
 class ModelEntry(Struct, frozen=True, kw_only=True):
-    """One model as `--json` has it. `target` is how every command calls it. `price`: None where nobody states one."""
+    """One model as `--json` has it. `target` is how every command calls it. `price`: None where nobody states one.
+    `retired`: the day on which its provider takes it down, gone by or to come.
+    """
 
     target: str
     context_tokens: int | None
     price: Price | None
     published: tuple[Speed, ...]
+    retired: str
 
 
 def entries_of(of: Provider, *, everything: bool) -> list[ModelEntry]:
@@ -32,6 +35,7 @@ def entries_of(of: Provider, *, everything: bool) -> list[ModelEntry]:
             context_tokens=listed.context_tokens,
             price=listed.price,
             published=of.model(name).speeds,
+            retired=of.model(name).retired,
         )
         for name, listed in known.items()
         if everything or of.model(name).speeds
@@ -63,9 +67,8 @@ def _table(found: Sequence[ModelEntry]) -> Table:
         table.add_column("published speed", overflow="fold")
     for entry in found:
         speeds = "\n".join(f"{s.words}, {s.date} [{sources.index(s.source) + 1}]" for s in entry.published)
-        table.add_row(
-            entry.target, *_rates(entry.price), _tokens(entry.context_tokens), *([escape(speeds)] if sources else [])
-        )
+        name = escape(entry.target) + (f"\n[dim]until {entry.retired}[/]" if entry.retired else "")
+        table.add_row(name, *_rates(entry.price), _tokens(entry.context_tokens), *([escape(speeds)] if sources else []))
     return table
 
 

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from splitsecond.analysis.wording import ENGINE, SIMULATED
-from splitsecond.catalog.prices import nearest_models
+from splitsecond.catalog.prices import instead_of
 from splitsecond.catalog.provider import Auth
 from splitsecond.cli.asking import one_of
 from splitsecond.errors import CallerFault, Fault
@@ -108,7 +108,7 @@ def resolve(
         raise CallerFault(
             "no target given",
             kind="no_target",
-            hint="Name one, such as groq/llama-3.3-70b-versatile or sim/groq, "
+            hint="Name one, such as groq/openai/gpt-oss-120b or sim/groq, "
             "or give --base-url URL --model NAME. `splitsecond demo` needs neither key nor network.",
         )
     if repeated := {name for name in names if list(names).count(name) > 1}:
@@ -163,8 +163,10 @@ def _simulated(names: Sequence[str], processes: ExitStack, seed: int) -> dict[st
 
 
 def with_near_model(fault: Fault) -> Fault:
-    """The same fault; where a provider does not know the model, with the names that may be meant in its hint."""
-    of_model = fault.kind == "http_404" or (fault.kind == "http_400" and "model" in fault.message.lower())
-    if of_model and (near := nearest_models(fault.target)):
-        fault.hint = f"Did you mean {' or '.join(near)}? {fault.hint}".strip()
+    """The same fault; where a provider does not know the model, with what may be meant in its hint."""
+    if fault.kind == "http_404" or (fault.kind == "http_400" and "model" in fault.message.lower()):
+        day, near = instead_of(fault.target)
+        retired = f"Its provider has {day} as the day on which it takes this model down. " if day else ""
+        meant = f"Did you mean {' or '.join(near)}? " if near else ""
+        fault.hint = f"{retired}{meant}{fault.hint}".strip()
     return fault

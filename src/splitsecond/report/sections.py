@@ -18,7 +18,7 @@ from splitsecond.report.rows import MISSING, number
 from splitsecond.report.series import STAGES, STEPS
 from splitsecond.report.theme import LIGHT, SHAPES
 
-DERIVED = ("command", "conditions.", "notes")
+DERIVED = ("command", "conditions.", "notes", "prices.")
 """What of a run's settings stands elsewhere on the page."""
 STATEMENTS_SHOWN = 8
 """So many sentences still leave the first table in sight."""
