@@ -10,11 +10,13 @@ from tests.gateway.visitor import CHAT, STREAM, OneRoute, scope, visitor, visits
 from splitsecond import clock
 from splitsecond.errors import AllFailed, CallerFault, Fault, NetworkFault, Overloaded, ProviderFault, TimedOut
 from splitsecond.gateway.app import LONGEST_HINT
+from splitsecond.gateway.books import Books
 from splitsecond.gateway.settings import ClientKey
 from splitsecond.gateway.visit import PATIENCE_S
 from splitsecond.policy.limit import limit
 from splitsecond.policy.race import race
 from splitsecond.service import Call, Reply
+from splitsecond.store.served import Served
 from splitsecond.testing.fake_service import FakeService, Script
 from splitsecond.testing.virtual_time import START_NS, run_virtual
 
@@ -367,5 +369,32 @@ def test_other_settings_hold_from_the_next_request_on() -> None:
         assert client.headers["x-splitsecond-target"] == "other/model"
         again = await visits(client.gateway).asks(b" " * 201)
         assert again.status == 413
+
+    run_virtual(main())
+
+
+def test_a_whole_answer_says_where_its_time_went() -> None:
+    async def main() -> None:
+        books = Books()
+        service = FakeService(script=lambda call: Script(ttft=0.2, tokens=11, tps=100), observer=books.observe)
+        client = await visitor(service, books=books).asks(CHAT)
+        timed = [value for name, value in client.sent[0]["headers"] if name == b"server-timing"]
+        assert timed == [b"ttft;dur=200.000", b"connect;dur=0.000, upstream;dur=300.000"]
+
+    run_virtual(main())
+
+
+def test_a_bug_is_in_the_books_as_an_answer_that_was_broken_off() -> None:
+    class Wrong:
+        async def __call__(self, call: Call) -> Reply:
+            raise ZeroDivisionError
+
+    async def main() -> None:
+        records: list[Served] = []
+        client = visitor(Wrong(), books=Books(records.append))
+        with pytest.raises(ZeroDivisionError):
+            await client.asks(CHAT)
+        (record,) = records
+        assert (record.status, record.outcome, record.fault) == (500, "failed", "broken_off")
 
     run_virtual(main())

@@ -168,3 +168,12 @@ def test_a_call_that_a_bug_ended_is_a_server_error() -> None:
     kept = Kept()
     kept.books.close(kept.books.open(call(0), "fast"), 0)
     assert (kept.records[0].status, kept.records[0].outcome) == (500, "failed")
+
+
+@pytest.mark.parametrize(("status", "outcome"), [(200, "failed"), (499, "cancelled")])
+def test_an_answer_that_was_not_given_to_its_end_is_no_good_one(status: int, outcome: str) -> None:
+    kept = Kept()
+    page = kept.books.open(call(0), "fast")
+    page.target = "a/x"
+    kept.books.close(page, status, complete=False)
+    assert (kept.records[0].outcome, kept.records[0].fault) == (outcome, "broken_off" if status == 200 else "")

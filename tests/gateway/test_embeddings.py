@@ -60,7 +60,7 @@ class Kept:
 def test_every_policy_serves_them_byte_for_byte(policy: str) -> None:
     async def main() -> None:
         kept = Kept(Answering(ANSWER[:60], ANSWER[60:]))
-        standing = Standing(lambda target: Facts(region="eu"))
+        standing = Standing(lambda target: Facts(provider=target.partition("/")[0], region="eu"))
         service = build(parse(POLICIES[policy].example), kept.target, standing)
         client = await visitor(service, books=kept.books).asks(ASK, path="/v1/embeddings")
         assert client.status == 200, client.body

@@ -36,6 +36,7 @@ from splitsecond.gateway.routes import Model, Routes
 from splitsecond.gateway.settings import ClientKey
 from splitsecond.gateway.visit import Left, Receive, Scope, Send, Visit
 from splitsecond.service import Call, Operation, Reply, Service
+from splitsecond.timing.observation import Observation
 
 MetricsFor = Literal["loopback", "key", "off"]
 
@@ -116,7 +117,7 @@ class Gateway:
                     await self._dispatch(visit)
                 except Fault as fault:
                     no = refusal(fault)
-                    self._metrics.refused(no.status)
+                    self._metrics.refused(no.status, visit.client)
                     await visit.refuse(no)
         except Left:
             pass
@@ -191,6 +192,7 @@ class Gateway:
             raise CallerFault(
                 "no valid key", kind="invalid_api_key", status=401, hint="Send it as Authorization: Bearer KEY."
             )
+        visit.client = found.name
         return found
 
     async def _complete(self, visit: Visit, operation: Operation) -> None:
@@ -208,7 +210,7 @@ class Gateway:
             body=request.body,
             start_ns=visit.start_ns,
             stream=request.stream and operation != "embeddings",
-            client="" if key is None else key.name,
+            client=visit.client,
             hints=_hints(visit.headers),
         )
         call.notes.dropped.extend(request.dropped)
@@ -218,7 +220,7 @@ class Gateway:
             await self._serve(visit, request, page, service)
         finally:
             self._metrics.in_flight -= 1
-            self._books.close(page, visit.status)
+            self._books.close(page, visit.status, complete=visit.complete)
 
     async def _serve(self, visit: Visit, request: Asked, page: Page, service: Service) -> None:
         call = page.call
@@ -234,14 +236,13 @@ class Gateway:
                 page.first_token_ns = clock.now_ns()
             headers = [*_said(visit, call), (b"x-splitsecond-target", _header_value(reply.target))]
             if call.stream:
-                page.fault = await _stream(visit, reply, headers, Relay(usage=request.usage))
+                await _stream(visit, page, reply, headers, Relay(usage=request.usage))
             else:
-                page.fault = await _whole(visit, reply, headers)
+                await _whole(visit, page, reply, headers)
 
 
-async def _stream(visit: Visit, reply: Reply, headers: Headers, relay: Relay) -> Fault | None:
-    """The head with the first bytes, then whatever comes as it comes. Returns what broke the answer."""
-    broke: Fault | None = None
+async def _stream(visit: Visit, page: Page, reply: Reply, headers: Headers, relay: Relay) -> None:
+    """The head with the first bytes, then whatever comes as it comes."""
     await visit.begin_stream(headers)
     try:
         while data := await reply.read():
@@ -249,24 +250,32 @@ async def _stream(visit: Visit, reply: Reply, headers: Headers, relay: Relay) ->
                 await visit.send(whole)
         last = relay.rest()
     except Fault as fault:
-        broke = fault
+        page.fault = fault
         last = refusal(fault).event
     await visit.send(last, last=True)
-    return broke
 
 
-async def _whole(visit: Visit, reply: Reply, headers: Headers) -> Fault | None:
-    """One answer, when all of it has come. Returns what broke it."""
+async def _whole(visit: Visit, page: Page, reply: Reply, headers: Headers) -> None:
+    """One answer, when all of it has come."""
     assembly = Assembly()
     try:
         while data := await reply.read():
             assembly.feed(data)
         body = assembly.answer()
     except Fault as fault:
+        page.fault = fault
         await visit.refuse(refusal(fault), headers)
-        return fault
+        return
+    if page.attempts:
+        headers.append((b"server-timing", _timed(page.attempts[-1])))
     await visit.answer(200, body, headers)
-    return None
+
+
+def _timed(attempt: Observation) -> bytes:
+    """Where the time of the attempt that has answered went: before its request left, and from there to its end."""
+    sent_ns = attempt.sent_ns or attempt.start_ns
+    connect_ms = (attempt.dns_ns + attempt.tcp_ns + attempt.tls_ns) / clock.NS_PER_MS
+    return b"connect;dur=%.3f, upstream;dur=%.3f" % (connect_ms, (attempt.end_ns - sent_ns) / clock.NS_PER_MS)
 
 
 def _said(visit: Visit, call: Call) -> Headers:

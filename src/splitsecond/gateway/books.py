@@ -13,7 +13,8 @@ import msgspec
 from msgspec import Struct
 
 from splitsecond import clock
-from splitsecond.errors import AllFailed, Fault
+from splitsecond.errors import Fault
+from splitsecond.gateway.refusal import decisive
 from splitsecond.gateway.visit import LEFT
 from splitsecond.policy.account import account
 from splitsecond.service import Call
@@ -23,6 +24,8 @@ from splitsecond.timing.observation import Observation, Outcome
 MOST_WAITING = 4096
 """Calls that are over and lack an observation. One of more than that is written down without it."""
 SERVER_ERROR = 500
+BROKEN_OFF = "broken_off"
+"""The fault of an answer that we did not give to its end: the gateway went down, or has a bug."""
 
 Keep = Callable[[Served], None]
 
@@ -30,7 +33,8 @@ Keep = Callable[[Served], None]
 class Page(Struct, kw_only=True):
     """One call, while it is served. Whoever serves it fills in what becomes of it.
 
-    `target`: who answers, "" while nobody does. `fault`: what the client was told, or would have been.
+    `target`: who answers, "" while nobody does. `fault`: what the client was told, or would have been. `complete`: it
+    was told all that there was to tell.
     """
 
     call: Call
@@ -39,6 +43,7 @@ class Page(Struct, kw_only=True):
     target: str = ""
     fault: Fault | None = None
     status: int = 0
+    complete: bool = False
     end_ns: int = 0
     attempts: list[Observation] = []
 
@@ -72,9 +77,10 @@ class Books:
             del self._waiting[attempt.call]
             self._write(page)
 
-    def close(self, page: Page, status: int) -> None:
+    def close(self, page: Page, status: int, *, complete: bool = True) -> None:
         """The call is over; `status` is what its client was told, 0 where nothing could be said any more."""
         page.status = status or SERVER_ERROR
+        page.complete = complete
         page.end_ns = clock.now_ns()
         identity = page.call.id
         del self._open[identity]
@@ -101,7 +107,7 @@ class Books:
 
 def served(page: Page) -> Served:
     """The record of a call that is over."""
-    call, fault = page.call, page.fault
+    call = page.call
     return Served(
         call=call.id,
         start_ns=call.start_ns,
@@ -115,7 +121,7 @@ def served(page: Page) -> Served:
         cache=call.notes.cache,
         target=page.target,
         outcome=_outcome(page),
-        fault="" if fault is None else _told(fault).kind,
+        fault=_fault(page),
         attempts=_with_roles(page),
     )
 
@@ -123,7 +129,13 @@ def served(page: Page) -> Served:
 def _outcome(page: Page) -> Outcome:
     if page.status == LEFT:
         return "cancelled"
-    return "ok" if page.fault is None and page.status < 400 else "failed"
+    return "ok" if page.fault is None and page.complete and page.status < 400 else "failed"
+
+
+def _fault(page: Page) -> str:
+    if page.fault is not None:
+        return decisive(page.fault).kind
+    return "" if page.complete or page.status == LEFT else BROKEN_OFF
 
 
 def _with_roles(page: Page) -> tuple[Observation, ...]:
@@ -133,8 +145,3 @@ def _with_roles(page: Page) -> tuple[Observation, ...]:
     if page.target and attempts:
         return tuple(account(attempts, target=page.route, condition="", role="measured")[:-1])
     return tuple(msgspec.structs.replace(attempt, role="loser") for attempt in attempts)  # nobody has answered
-
-
-def _told(fault: Fault) -> Fault:
-    """Of several failures, the one that the client is told."""
-    return fault.causes[0] if isinstance(fault, AllFailed) else fault

@@ -59,7 +59,7 @@ class Refusal(Struct, frozen=True):
 
 def refusal(fault: Fault) -> Refusal:
     """What the client is told of `fault`."""
-    first = _first(fault)
+    first = decisive(fault)
     status = _status(first)
     headers = list(first.headers) if isinstance(first, LimitReached) else []
     wait_ns = first.retry_after_ns if isinstance(first, ProviderFault | Overloaded | LimitReached) else None
@@ -71,8 +71,8 @@ def refusal(fault: Fault) -> Refusal:
     return Refusal(status, headers, error_body(status, str(fault), kind, first.kind))
 
 
-def _first(fault: Fault) -> Fault:
-    """The failure that decides."""
+def decisive(fault: Fault) -> Fault:
+    """Of several failures the one that decides what the client is told."""
     if not isinstance(fault, AllFailed):
         return fault
     return next((cause for cause in fault.causes if not ejected(cause)), fault.causes[0])

@@ -41,13 +41,14 @@ class Left(Exception):
 class Visit:
     """One request. Use as a context manager around all that is done for it: a client that leaves ends that with `Left`.
 
-    `status`: what the client was told; 0 before that, `LEFT` where it did not stay for the whole answer. `extra`:
-    headers that go with whatever is answered. Of several headers of one name the last counts.
+    `status`: what the client was told; 0 before that, `LEFT` where it did not stay for the whole answer. `complete`: it
+    was told all. `client`: the name of its key, once that is known. `extra`: headers that go with whatever is answered.
+    Of several headers of one name the last counts.
     """
 
     __slots__ = (
-        "_complete", "_late", "_line", "_loop", "_reading", "_receive", "_send", "_since", "_task", "_timer", "extra",
-        "headers", "method", "path", "peer", "query", "start_ns", "status",
+        "_late", "_line", "_loop", "_reading", "_receive", "_send", "_since", "_task", "_timer",
+        "client", "complete", "extra", "headers", "method", "path", "peer", "query", "start_ns", "status",
     )  # fmt: skip
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, start_ns: int) -> None:
@@ -58,6 +59,7 @@ class Visit:
         self.headers: Mapping[bytes, bytes] = dict(scope["headers"])
         self.start_ns = start_ns
         self.status = 0
+        self.client = ""
         self.extra: Headers = []
         self._receive = receive
         self._send = send
@@ -68,7 +70,7 @@ class Visit:
         self._since = 0.0  # since when we wait for the client; 0: we do not
         self._reading = True
         self._late = False
-        self._complete = False
+        self.complete = False
 
     def header(self, name: bytes) -> bytes:
         """The header of that name; b"" for none."""
@@ -89,7 +91,7 @@ class Visit:
             raise Left from None
 
     def _lost(self) -> None:
-        if not self._complete and self.status != LEFT and self._task is not None:
+        if not self.complete and self.status != LEFT and self._task is not None:
             self.status = LEFT
             self._task.cancel()
 
@@ -145,7 +147,7 @@ class Visit:
         """A part of the answer's body."""
         self._since = self._loop.time()
         await self._send({"type": "http.response.body", "body": data, "more_body": not last})
-        self._complete = last
+        self.complete = last
         self._since = 0.0
 
     async def answer(self, status: int, body: bytes, headers: Headers | None = None, *, kind: bytes = _JSON) -> None:
