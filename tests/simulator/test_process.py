@@ -14,20 +14,12 @@ from typing import Any
 import openai
 import pytest
 from openai.types.chat import ChatCompletionMessageParam
+from tests.simulator.on_loopback import QUICK, WAIT_S
 
 from splitsecond.errors import CallerFault, NetworkFault
 from splitsecond.simulator import process, profile, server
 from splitsecond.simulator.process import Running, running
 
-QUICK = """
-title = "Quick"
-model = "quick-model"
-output_tokens = 8
-[[table]]
-concurrency = 1
-ttft_ms = { p50 = 20, p95 = 21 }
-tps = { p50 = 500, p95 = 490 }
-"""
 REFUSING = QUICK + '[[faults]]\nkind = "refused"\nevery = 2\n'
 ENGINE = """
 title = "Engine"
@@ -41,7 +33,6 @@ step_base_ms = 2
 step_per_sequence_ms = 0.1
 """
 HELLO: list[ChatCompletionMessageParam] = [{"role": "user", "content": "hello"}]
-WAIT_S = 20
 
 
 @pytest.fixture(scope="module")

@@ -2,30 +2,20 @@
 
 import asyncio
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 import pytest
+from tests.simulator.on_loopback import SAID, providers
 
 from splitsecond import clock
 from splitsecond.errors import ProviderFault
 from splitsecond.events import Event, Token
 from splitsecond.service import Call
-from splitsecond.simulator.process import Running, running
+from splitsecond.simulator.process import Running
 from splitsecond.timing.observation import Observation
 from splitsecond.transport.client import Client
 from splitsecond.upstream.spec import TargetSpec
 from splitsecond.upstream.target import DIALECTS, connect
 
-PROFILE = """
-title = "Quick"
-model = "quick-model"
-output_tokens = 8
-[[table]]
-concurrency = 1
-ttft_ms = { p50 = 20, p95 = 21 }
-tps = { p50 = 500, p95 = 490 }
-"""
-SAID = "A simulated provider says nothing of interest,"
 PATHS: Mapping[str, str] = {
     "openai": "/v1",
     "responses": "/v1",
@@ -40,10 +30,8 @@ BODY = {"messages": [{"role": "user", "content": "hello"}], "max_tokens": 8}
 
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    path: Path = tmp_path_factory.mktemp("profiles") / "quick.toml"
-    path.write_text(PROFILE)
-    with running(str(path)) as (found,):
-        yield found
+    with providers(tmp_path_factory.mktemp("profiles")) as found:
+        yield found.quick
 
 
 def ask(quick: Running, dialect: str, *, whole: bool = False, fault: str = "") -> tuple[list[Event], list[Observation]]:

@@ -1,8 +1,8 @@
 """A chat in OpenAI's form, read for dialects whose own form is close to it: what they have not, and the messages.
 
 Two tables say what becomes of fields that such a dialect has no word for: those that change nothing in the answer are
-dropped, those that would are refused by name, unless their value asks for what would happen anyway. What is not
-OpenAI's is the dialect's own, in the request and in each message: it goes through as it is.
+dropped, and named in the call's notes; those that would are refused by name, unless their value asks for what would
+happen anyway. What is not OpenAI's is the dialect's own, in the request and in each message: it goes through as it is.
 """
 
 from collections.abc import Collection, Mapping
@@ -13,12 +13,15 @@ from msgspec import Struct
 
 from splitsecond.errors import CallerFault
 from splitsecond.service import Call
-from splitsecond.wire.translation import not_translatable, plain_fields
+from splitsecond.wire.translation import leave_out, not_translatable, plain_fields
 
+_OURS = ("model", "stream", "stream_options")
+"""Fields that are ours to say to a provider."""
 _DROPPED = (
-    "model", "stream", "stream_options", "user", "metadata", "store", "safety_identifier", "prompt_cache_key",
-    "prompt_cache_retention", "prediction", "service_tier",
+    "user", "metadata", "store", "safety_identifier", "prompt_cache_key", "prompt_cache_retention", "prediction",
+    "service_tier",
 )  # fmt: skip
+"""What changes nothing in the answer."""
 
 _REFUSED: Mapping[str, tuple[Any, ...]] = {
     "n": (1,),
@@ -88,9 +91,11 @@ def chat_fields(call: Call, dialect: str, *, known: Collection[str] = ()) -> dic
     if call.operation != "chat":
         raise not_translatable(f"a call of {call.operation}", dialect, "Ask for a chat.")
     fields = plain_fields(call)
+    for name in _OURS:
+        fields.pop(name, None)
     for name in _DROPPED:
         if name not in known:
-            fields.pop(name, None)
+            leave_out(call, fields, name)
     for name, harmless in _REFUSED.items():
         if name in fields and name not in known and (value := fields.pop(name)) not in harmless:
             raise not_translatable(f"{name} {short(value)}", dialect)

@@ -22,6 +22,12 @@ def plain_fields(call: Call) -> dict[str, Any]:
     return fields
 
 
+def leave_out(call: Call, fields: dict[str, Any], name: str) -> None:
+    """Take the field `name` out of `fields`, and tell the client if it was there: the call's notes say so, once."""
+    if fields.pop(name, None) is not None and name not in call.notes.dropped:
+        call.notes.dropped.append(name)
+
+
 def not_translatable(what: str, dialect: str, hint: str = "") -> CallerFault:
     """The fault of asking for `what`, a field or a field with its value, which `dialect` has not."""
     return CallerFault(f"{what} cannot be carried over to {dialect}", kind="not_translatable", hint=hint)

@@ -19,7 +19,7 @@ from splitsecond.service import Call
 from splitsecond.wire.anthropic import messages
 from splitsecond.wire.chat_form import chat_fields, chat_messages, looked_up, output_limit, short
 from splitsecond.wire.dialect import STREAM_HEADERS, WHOLE_HEADERS, Encoded, Quirks
-from splitsecond.wire.translation import not_translatable
+from splitsecond.wire.translation import leave_out, not_translatable
 
 DEFAULT_MAX_TOKENS = 8192
 """Enough for a long answer, and no more than any model takes that is still served."""
@@ -56,6 +56,7 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
     system, body["messages"] = messages.translate(chat_messages(fields.pop("messages", []), "Anthropic"))
     if system:
         body["system"] = system
+    leave_out(call, fields, "seed")
     _refuse_sampling(fields)
     if (stop := fields.pop("stop", None)) is not None:
         body["stop_sequences"] = [stop] if isinstance(stop, str) else stop
@@ -83,8 +84,7 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
 
 
 def _refuse_sampling(fields: dict[str, Any]) -> None:
-    """Takes out of `fields` what of sampling makes no difference; refuses what would."""
-    fields.pop("seed", None)
+    """Refuses what Anthropic has not for sampling, where it would make a difference; takes it out of `fields`."""
     for name in _PENALTIES:
         if (value := fields.pop(name, 0)) != 0:
             raise not_translatable(f"{name} {short(value)}", "Anthropic")

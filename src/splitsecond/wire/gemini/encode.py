@@ -1,10 +1,9 @@
 """The client role, writing: a call in OpenAI's form to a request for ``streamGenerateContent``, or ``generateContent``.
 
-Three tables say what becomes of OpenAI's fields: those that ``generationConfig`` has under another name, those that are
-dropped because they change nothing in the answer, and those that would change it and that Gemini has not, which are
-refused. Every other field is Gemini's own and goes through as it is (``safetySettings``, ``cachedContent``,
-``generationConfig``, ``contents`` in the place of messages); where it says the same as a field of OpenAI's, it wins.
-Tools without a ``type`` are Gemini's own too (``{"googleSearch": {}}``).
+A table says which of OpenAI's fields ``generationConfig`` has under another name; what becomes of those that Gemini has
+not, `chat_form` says. Every other field is Gemini's own and goes through as it is (``safetySettings``,
+``cachedContent``, ``generationConfig``, ``contents`` in the place of messages); where it says the same as a field of
+OpenAI's, it wins. Tools without a ``type`` are Gemini's own too (``{"googleSearch": {}}``).
 """
 
 import re
@@ -16,9 +15,10 @@ import msgspec
 
 from splitsecond.errors import CallerFault
 from splitsecond.service import Call
+from splitsecond.wire.chat_form import chat_fields, short
 from splitsecond.wire.dialect import STREAM_HEADERS, WHOLE_HEADERS, Encoded, Quirks
 from splitsecond.wire.gemini import messages
-from splitsecond.wire.translation import not_translatable, plain_fields
+from splitsecond.wire.translation import not_translatable
 
 _WITH_PREFIX = ("models/", "tunedModels/")
 
@@ -35,24 +35,8 @@ _CONFIG = {
 }
 """OpenAI's name (and for `top_k` everyone else's) to the one in ``generationConfig``; the first of two wins."""
 
-_DROPPED = (
-    "model", "stream", "stream_options", "user", "metadata", "store", "safety_identifier", "prompt_cache_key",
-    "prompt_cache_retention", "prediction",
-)  # fmt: skip
-
-_REFUSED: Mapping[str, tuple[Any, ...]] = {
-    "logprobs": (False,),
-    "top_logprobs": (0,),
-    "logit_bias": ({},),
-    "parallel_tool_calls": (True,),
-    "modalities": (["text"],),
-    "audio": (),
-    "functions": ([],),
-    "function_call": ("auto", "none"),
-    "web_search_options": (),
-    "verbosity": ("medium",),
-}
-"""What would change the answer, and the values that would not."""
+_KNOWN = ("n", "service_tier")
+"""Fields that other dialects have not, and this one has."""
 
 _THINKING_BUDGETS = {"none": 0, "minimal": 1024, "low": 1024, "medium": 8192, "high": 24576, "xhigh": 24576}
 _THINKING_LEVELS = {"minimal": "MINIMAL", "low": "LOW", "medium": "MEDIUM", "high": "HIGH", "xhigh": "XHIGH"}
@@ -68,14 +52,7 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
 
     Raises `CallerFault`: "not_translatable" names the field that Gemini has not.
     """
-    if call.operation != "chat":
-        raise not_translatable(f"a call of {call.operation}", "Gemini", "Ask for a chat.")
-    fields = plain_fields(call)
-    for name in _DROPPED:
-        fields.pop(name, None)
-    for name, harmless in _REFUSED.items():
-        if name in fields and (value := fields.pop(name)) not in harmless:
-            raise not_translatable(f"{name} {_short(value)}", "Gemini")
+    fields = chat_fields(call, "Gemini", known=_KNOWN)
     body: dict[str, Any] = {}
     config = _config(fields, model)
     if "messages" in fields:
@@ -137,7 +114,7 @@ def _response_format(wanted: Any) -> dict[str, Any]:
             return {"responseMimeType": "application/json"}
         case {"type": "json_schema", "json_schema": {"schema": dict(schema)}}:
             return {"responseMimeType": "application/json", "responseJsonSchema": schema}
-    raise not_translatable(f"response_format {_short(wanted)}", "Gemini")
+    raise not_translatable(f"response_format {short(wanted)}", "Gemini")
 
 
 def _tools(tools: Any) -> list[dict[str, Any]]:
@@ -156,7 +133,7 @@ def _tools(tools: Any) -> list[dict[str, Any]]:
             case dict() if "type" not in tool:
                 native.append(tool)
             case _:
-                raise not_translatable(f"the tool {_short(tool)}", "Gemini")
+                raise not_translatable(f"the tool {short(tool)}", "Gemini")
     return [{"functionDeclarations": declarations}, *native] if declarations else native
 
 
@@ -168,28 +145,23 @@ def _tool_choice(choice: Any) -> dict[str, Any]:
             return {"mode": "ANY", "allowedFunctionNames": [name]}
         case {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [*tools]}}:
             return {"mode": "ANY", "allowedFunctionNames": [_allowed_name(tool) for tool in tools]}
-    raise not_translatable(f"tool_choice {_short(choice)}", "Gemini")
+    raise not_translatable(f"tool_choice {short(choice)}", "Gemini")
 
 
 def _allowed_name(tool: Any) -> str:
     match tool:
         case {"type": "function", "function": {"name": str(name)}}:
             return name
-    raise not_translatable(f"in tool_choice, the tool {_short(tool)}", "Gemini")
+    raise not_translatable(f"in tool_choice, the tool {short(tool)}", "Gemini")
 
 
 def _looked_up(field: str, value: Any, table: Mapping[str, Any]) -> Any:
     if not isinstance(value, str) or value not in table:
-        raise not_translatable(f"{field} {_short(value)}", "Gemini", f"Possible here: {', '.join(table)}.")
+        raise not_translatable(f"{field} {short(value)}", "Gemini", f"Possible here: {', '.join(table)}.")
     return table[value]
 
 
 def _object(field: str, value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise CallerFault(f"{field} must be an object, got {_short(value)}")
+        raise CallerFault(f"{field} must be an object, got {short(value)}")
     return value
-
-
-def _short(value: Any) -> str:
-    text = msgspec.json.encode(value).decode()
-    return text if len(text) <= 80 else text[:79] + "…"

@@ -16,7 +16,7 @@ from splitsecond.service import Call
 from splitsecond.wire.chat_form import chat_fields, chat_messages, output_limit, short
 from splitsecond.wire.dialect import STREAM_HEADERS, WHOLE_HEADERS, Encoded, Quirks
 from splitsecond.wire.responses import items
-from splitsecond.wire.translation import not_translatable
+from splitsecond.wire.translation import leave_out, not_translatable
 
 _KNOWN = (
     "metadata", "parallel_tool_calls", "prompt_cache_key", "prompt_cache_retention", "safety_identifier",
@@ -37,7 +37,7 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
     Raises `CallerFault`: "not_translatable" names the field that the Responses API has not.
     """
     fields = chat_fields(call, "Responses", known=_KNOWN)
-    fields.pop("seed", None)
+    leave_out(call, fields, "seed")
     for name, harmless in _REFUSED.items():
         if name in fields and (value := fields.pop(name)) not in harmless:
             raise not_translatable(f"{name} {short(value)}", "Responses")

@@ -1,0 +1,38 @@
+"""What a translation leaves out is named in the notes of the call, for the client to see."""
+
+from types import ModuleType
+
+import pytest
+
+from splitsecond.service import Call
+from splitsecond.wire import anthropic, cohere, gemini, ollama, openai, replicate, responses
+from splitsecond.wire.dialect import Quirks
+
+BODY = {
+    "messages": [{"role": "user", "content": "Hi"}],
+    "model": "m",
+    "stream": True,
+    "stream_options": {"include_usage": True},
+    "user": "u",
+    "metadata": None,
+    "seed": 7,
+}
+
+
+@pytest.mark.parametrize(
+    ("dialect", "dropped"),
+    [
+        (openai, []),
+        (responses, ["seed"]),
+        (anthropic, ["user", "seed"]),
+        (gemini, ["user"]),
+        (cohere, ["user"]),
+        (ollama, ["user"]),
+        (replicate, ["user"]),
+    ],
+)
+def test_what_was_left_out_is_named_once(dialect: ModuleType, dropped: list[str]) -> None:
+    call = Call(id="1", body=BODY)
+    for _ in range(2):
+        dialect.encode(call, "m", Quirks())
+    assert call.notes.dropped == dropped
