@@ -42,7 +42,7 @@ FaultKind = Literal[
 `stall`             after `after` tokens nothing comes for `seconds`
 `cut`               after `after` tokens the connection is closed, in the middle of the body
 `malformed`         after `after` tokens an event comes whose data is not JSON; the rest is as usual
-`no_done`           the stream ends without its ``[DONE]``
+`no_done`           the stream ends without its end mark, and without what its dialect says with that
 `error_event`       after `after` tokens an error comes in the stream, and ends it
 `buffered`          everything is held back, and written at once when the last token is due
 `wrong_usage`       the reported output tokens are `factor` times the true ones
