@@ -20,9 +20,10 @@ from openai.types.chat import (
     ChatCompletionMessageParam,
     ChatCompletionToolParam,
 )
-from tests.gateway.conftest import KEY, Served, gateway, ready
+from tests.gateway.conftest import KEY, Served, gateway, heard, ready
 
 from splitsecond import clock
+from splitsecond.gateway.schema import schema_text
 
 ASK: list[ChatCompletionMessageParam] = [{"role": "user", "content": "hi"}]
 TOOL: ChatCompletionToolParam = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
@@ -219,3 +220,18 @@ def test_check(tmp_path: Path) -> None:
         out, _ = process.communicate(timeout=20)
     assert process.returncode == 0
     assert b"ok: 0 routes, 0 keys, listens on 127.0.0.1:0, 1 worker" in out
+
+
+def test_the_schema_is_printed(tmp_path: Path) -> None:
+    with gateway(tmp_path, "--schema") as process:
+        out, _ = process.communicate(timeout=20)
+    assert process.returncode == 0
+    assert out.decode() == schema_text() + "\n"
+
+
+def test_without_a_configuration_it_says_what_it_serves(tmp_path: Path) -> None:
+    with gateway(tmp_path) as process:
+        url = ready(process)
+        assert "no configuration" in heard(process)
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            urllib.request.urlopen(f"{url}/none", timeout=5)

@@ -245,6 +245,12 @@ def test_a_mistake_is_named_with_its_place(text: str, complaint: str) -> None:
     assert "sk-" not in str(caught.value)
 
 
+def test_what_has_nothing_below_it_is_not_there() -> None:
+    empty = read("listen:\nkeys:\nproviders:\n  groq:\nroutes:\nlog:\nseeds:\n", ENVIRONMENT)
+    assert empty.spec("groq/x") == Settings(environment=ENVIRONMENT).spec("groq/x")
+    assert (empty.listen, empty.keys, empty.routes, empty.log, empty.seeds) == (Listen(), (), {}, None, ())
+
+
 def test_only_true_and_false_are_booleans() -> None:
     assert read("listen: {metrics: off}", {}).listen.metrics == "off"
     text = "providers: {x: {base_url: 'http://x', quirks: {stream_options: false}, headers: {x-answer: yes}}}"

@@ -47,7 +47,7 @@ def read(text: str, environment: Mapping[str, str], *, folder: Path = Path()) ->
     file = _entries(_parsed(text))
     listen = _listen(file["listen"])
     secrets = Secrets(environment, folder)
-    given = {name: shaped(f"providers.{name}", each, ProviderGiven) for name, each in file["providers"].items()}
+    given = {name: _provider(name, entry) for name, entry in file["providers"].items()}
     providers = {name: specs.spec(name, each, secrets) for name, each in given.items()}
     routes = {name: _route(name, entry) for name, entry in file["routes"].items()}
     settings = Settings(
@@ -106,7 +106,8 @@ def _entries(found: Any) -> dict[str, Any]:
     for name in entries:
         if name not in File.__struct_fields__:
             raise bad("the file", f"unknown field `{name}`", meant(name, File.__struct_fields__))
-    given = {"listen": {}, "keys": [], "providers": {}, "routes": {}, "log": None, "seeds": []} | entries
+    given = {"listen": {}, "keys": [], "providers": {}, "routes": {}, "log": None, "seeds": []}
+    given |= {name: value for name, value in entries.items() if value is not None}  # all below it is commented out
     for name, shape in (("keys", list[Any]), ("providers", dict[str, Any]), ("routes", dict[str, Any])):
         given[name] = shaped(name, given[name], shape)
     return given
@@ -118,6 +119,10 @@ def _listen(entry: Any) -> Listen:
         if not _ORIGIN.fullmatch(origin):
             raise bad(f"listen.cors[{number}]", f"{origin} is no origin", "Write https://HOST, without a path.")
     return listen
+
+
+def _provider(name: str, entry: Any) -> ProviderGiven:
+    return shaped(f"providers.{name}", {} if entry is None else entry, ProviderGiven)
 
 
 def _route(name: str, entry: Any) -> RouteGiven:
