@@ -54,7 +54,9 @@ class Connection(HttpToolsProtocol):
         return self.transport.get_write_buffer_size() <= MAX_UNREAD_BYTES
 
     def reset(self) -> None:
-        """Reset (RST instead of FIN): the peer loses what it has not read yet."""
+        """Reset (RST instead of FIN): the peer loses what it has not read yet. One that is closing is left to it."""
+        if self.transport.is_closing():
+            return
         raw = self.transport.get_extra_info("socket")
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.transport.abort()

@@ -1,0 +1,150 @@
+"""Every fault of the simulator under every policy, through the whole gateway: what must hold whatever goes wrong.
+
+No hang beyond the deadline; no part of an answer that looks like a whole one; no usage that nobody counted; every
+connection to a provider closed or idle, none in use for nobody; one record of each call, and one of each attempt that
+a provider saw.
+"""
+
+import json
+import sqlite3
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from tests.faults.world import INPUT_TOKENS, TEXT, TOKENS, World, play, profile
+from tests.gateway.visitor import Visitor
+
+from splitsecond import clock
+from splitsecond.policy.expression import POLICIES, parse
+from splitsecond.simulator.faults import FaultKind, PlannedFault
+
+DEADLINE_S = 30.0
+FOR_EVER_S = 86_400.0
+PER_SORT = 3
+POLICY: Mapping[str, str] = {
+    "race": 'race("a/m", "b/m")',
+    "hedge": 'hedge("a/m", "b/m")',
+    "fallback": 'fallback("a/m", "b/m", ttft="2s")',
+    "deadline": 'deadline("a/m", ttft="2s", total="5s")',
+    "retry": 'retry("a/m", times=2, extra_load=1)',
+    "limit": 'limit("a/m", concurrency=1, queue=4)',
+    "fastest": 'fastest("a/m", "b/m")',
+    "cheapest": 'cheapest("a/m", "b/m")',
+    "weighted": 'weighted("a/m", "b/m", weights="1,1")',
+    "sticky": 'sticky("a/m", "b/m")',
+    "near": 'near("a/m", "b/m", region="eu")',
+    "cascade": 'cascade("a/m", "b/m", hold="5s")',
+    "pipeline": 'pipeline("a/m", "b/m", early="300ms")',
+    "by_complexity": 'by_complexity(simple="a/m", complex="b/m")',
+    "by_task": 'by_task(code="b/m", default="a/m")',
+    "cap": 'cap("a/m", max_tokens=500)',
+    "cache": 'cache("a/m", ttl="10m", sampled=True)',
+}
+FAULTS: Mapping[str, PlannedFault] = {
+    "http": PlannedFault(kind="http", status=500),
+    "http 400": PlannedFault(kind="http", status=400),
+    "http 401": PlannedFault(kind="http", status=401),
+    "http 404": PlannedFault(kind="http", status=404),
+    "http 429": PlannedFault(kind="http", status=429, retry_after=3),
+    "refused": PlannedFault(kind="refused"),
+    "reset": PlannedFault(kind="reset"),
+    "slow_head": PlannedFault(kind="slow_head", seconds=FOR_EVER_S),
+    "slow_first_token": PlannedFault(kind="slow_first_token", seconds=FOR_EVER_S),
+    "stall": PlannedFault(kind="stall", after=3, seconds=FOR_EVER_S),
+    "cut": PlannedFault(kind="cut", after=3),
+    "cut at the end": PlannedFault(kind="cut", after=TOKENS),
+    "malformed": PlannedFault(kind="malformed", after=3),
+    "no_done": PlannedFault(kind="no_done"),
+    "error_event": PlannedFault(kind="error_event", after=3),
+    "error_event at once": PlannedFault(kind="error_event", after=0),
+    "buffered": PlannedFault(kind="buffered"),
+    "wrong_usage": PlannedFault(kind="wrong_usage", factor=3.0),
+}
+HARMLESS = ("no_done", "buffered", "wrong_usage")
+"""What spoils no answer."""
+
+
+def test_no_policy_and_no_fault_is_left_out() -> None:
+    assert list(POLICY) == list(POLICIES)
+    assert {fault.kind for fault in FAULTS.values()} == set(get_args(FaultKind))
+    for name, policy in POLICY.items():
+        assert repr(parse(policy)).startswith(name)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("policy", POLICY)
+def test_what_must_hold(policy: str, fault: str, tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        for number in range(2 * PER_SORT):
+            visitor = await asked(world, stream=number % 2 == 0)
+            _check(visitor, fault)
+        for seconds in (0.0, 0.04, 0.09, 0.4):
+            await asked(world, stream=True, leaves_after_s=seconds)
+        await world.settled()
+
+    world = play(f'deadline({POLICY[policy]}, total="30s")', tmp_path, story, a=profile(FAULTS[fault]), b=profile())
+    assert all(provider.open == 0 for provider in world.simulated.values())
+    _check_log(world)
+
+
+async def asked(world: World, **how: Any) -> Visitor:
+    """One call, which ends in time."""
+    began_ns = clock.now_ns()
+    visitor = await world.ask(**how)
+    assert clock.now_ns() - began_ns <= (DEADLINE_S + 1) * clock.NS_PER_S
+    return visitor
+
+
+def _check(visitor: Visitor, fault: str) -> None:
+    """The client has a whole answer, or is told that there is none."""
+    if visitor.headers["content-type"].startswith("text/event-stream"):
+        assert visitor.status == 200
+        _check_stream(visitor.body, fault)
+    elif visitor.status == 200:
+        (choice,) = visitor.json["choices"]
+        assert choice["message"]["content"] == TEXT
+        assert choice["finish_reason"] == "stop"
+        _check_usage(visitor.json["usage"], fault)
+    else:
+        assert fault not in HARMLESS
+        assert 400 <= visitor.status <= 504
+        assert visitor.json["error"]["message"]
+
+
+def _check_stream(body: bytes, fault: str) -> None:
+    *events, after = body.split(b"\n\n")
+    assert after == b""
+    assert all(event.startswith(b"data: ") for event in events), events
+    *said, last = [event.removeprefix(b"data: ") for event in events]
+    chunks = [json.loads(event) for event in said]
+    reasons = [choice["finish_reason"] for chunk in chunks for choice in chunk["choices"] if choice["finish_reason"]]
+    text = "".join(choice["delta"].get("content") or "" for chunk in chunks for choice in chunk["choices"])
+    usage = [chunk["usage"] for chunk in chunks if chunk.get("usage")]
+    if last == b"[DONE]":
+        assert (text, reasons) == (TEXT, ["stop"])
+        assert len(usage) == 1
+        _check_usage(usage[0], fault)
+    else:
+        assert fault not in HARMLESS
+        assert json.loads(last)["error"]["message"]
+        assert (reasons, usage) == ([], [])
+        assert TEXT.startswith(text)
+
+
+def _check_usage(usage: dict[str, Any], fault: str) -> None:
+    told = {TOKENS, 3 * TOKENS} if fault == "wrong_usage" else {TOKENS}
+    assert usage["completion_tokens"] in told
+    assert usage["prompt_tokens"] >= INPUT_TOKENS
+
+
+def _check_log(world: World) -> None:
+    """Each call has one record, and each request that a provider saw is an attempt of one of them."""
+    with closing(sqlite3.connect(world.database)) as log:
+        calls = [call for (call,) in log.execute("select call from calls")]
+        attempts = {identity for (identity,) in log.execute("select id from attempts")}
+        counted, in_calls = log.execute("select count(*), (select sum(attempts) from calls) from attempts").fetchone()
+    assert len(set(calls)) == len(calls) == world.asked
+    assert counted == len(attempts) == in_calls
+    assert {record.request_id for name in world.simulated for record in world.requests(name)} <= attempts

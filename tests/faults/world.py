@@ -1,0 +1,162 @@
+"""A gateway with all its parts before simulated providers, in one process and in virtual time.
+
+Between the gateway's own HTTP client and the simulator's own server lies a pair of sockets, which the kernel serves at
+once: so every byte passes through both as it would over a network, and yet time is virtual and nothing depends on the
+machine. Clients call the gateway's application directly (`tests/gateway/visitor`).
+"""
+
+import asyncio
+import socket
+from collections.abc import Callable, Coroutine, Mapping
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import uvicorn
+from msgspec import structs
+from tests.gateway.visitor import Visitor, visits
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import ServerState
+
+from splitsecond.gateway.reading import read
+from splitsecond.gateway.server import Worker
+from splitsecond.pacing import Pacer
+from splitsecond.simulator.app import SimulatedProvider
+from splitsecond.simulator.connection import Connection
+from splitsecond.simulator.faults import PlannedFault
+from splitsecond.simulator.profile import Profile, Quantiles, Row
+from splitsecond.simulator.truth import Record, Truth
+from splitsecond.simulator.words import count_tokens, token_text
+from splitsecond.testing.virtual_time import run_virtual
+from splitsecond.transport.exchange import Origin
+from splitsecond.transport.opening import Opened
+
+CLIENT_KEY = "canary-of-the-client-0123456789"
+OUR_KEYS = {"KEY_A": "canary-of-provider-a-0123456789", "KEY_B": "canary-of-provider-b-0123456789"}
+PROMPT = "canary in the prompt: the colour of the parrot is blue"
+TOKENS = 12
+TEXT = "".join(map(token_text, range(TOKENS)))
+INPUT_TOKENS = count_tokens("chat", PROMPT)
+
+PROVIDERS = """
+keys: [{name: web, key: env:CLIENT_KEY}]
+providers:
+  a: {base_url: "http://127.0.0.1:1/v1", api_key: env:KEY_A, region: eu, price: {input: 1, output: 1}}
+  b: {base_url: "http://127.0.0.1:2/v1", api_key: env:KEY_B, region: eu, price: {input: 2, output: 2}}
+"""
+
+Application = Callable[[Any, Any, Any], Coroutine[Any, Any, None]]
+
+
+def profile(*faults: PlannedFault, ttft_ms: float = 50.0, tokens: int = TOKENS) -> Profile:
+    """A provider that says `tokens` tokens at 100 a second, and ends by itself."""
+    speeds = Row(concurrency=1, ttft_ms=Quantiles(ttft_ms, ttft_ms), tps=Quantiles(100.0, 100.0))
+    return Profile(name="m", title="M", model="m", natural_tokens=tokens, table=(speeds,), faults=faults)
+
+
+class Line(Connection):
+    """The simulator's connection, of sockets that are not TCP's."""
+
+    def connection_made(self, transport: Any) -> None:
+        HttpToolsProtocol.connection_made(self, transport)
+        app: Any = self.app
+        if isinstance(app, SimulatedProvider) and app.refuses_connection():
+            self.reset()
+
+
+class Provider:
+    """A provider in this process. `connected` counts the connections that were made to it."""
+
+    def __init__(self, application: Application) -> None:
+        self.connected = 0
+        self._state = ServerState()
+        self._config = uvicorn.Config(
+            application, http=Line, ws="none", lifespan="off", interface="asgi3", log_config=None, access_log=False
+        )
+
+    async def connect(self) -> socket.socket:
+        """The other end of a new connection."""
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        loop = asyncio.get_running_loop()
+        self.connected += 1
+        try:
+            await loop.connect_accepted_socket(lambda: Line(self._config, self._state, {}, loop), theirs)
+        except asyncio.CancelledError:
+            ours.close()
+            theirs.close()
+            raise
+        return ours
+
+    @property
+    def open(self) -> int:
+        """How many connections are."""
+        return len(self._state.connections)
+
+
+class World:
+    """The gateway and its providers "a" and "b". Use within `play`."""
+
+    def __init__(self, policy: str, folder: Path, providers: Mapping[str, Profile | Application], pacer: Pacer) -> None:
+        self._truth = Truth()
+        self.simulated = {
+            name: Provider(
+                SimulatedProvider(structs.replace(given, name=name), seed=1, pacer=pacer, truth=self._truth)
+                if isinstance(given, Profile)
+                else given
+            )
+            for name, given in providers.items()
+        }
+        self.database = folder / "log.db"
+        environment = OUR_KEYS | {"CLIENT_KEY": CLIENT_KEY}
+        text = f"{PROVIDERS}routes: {{fast: {{policy: '{policy}'}}}}\nlog: sqlite:///log.db\n"
+        self.worker = Worker(read(text, environment, folder=folder))
+        self.asked = 0
+
+    async def opened(self, origin: Origin, *_: object) -> Opened:
+        """Stands for `transport.opening.opened`."""
+        provider = list(self.simulated.values())[origin.port - 1]
+        return Opened(await provider.connect(), None, str(origin), 0, 0, 0)
+
+    def requests(self, name: str) -> list[Record]:
+        """What the provider saw, each with the fault that struck it."""
+        return [record for record in self._truth.kept() if record.profile == name]
+
+    async def ask(self, *, stream: bool = True, leaves_after_s: float | None = None, **fields: Any) -> Visitor:
+        """A chat, from a client that may leave."""
+        self.asked += 1
+        visitor = visits(self.worker.gateway)
+        body = {"model": "fast", "messages": [{"role": "user", "content": PROMPT}], "stream": stream, **fields}
+        if stream:
+            body["stream_options"] = {"include_usage": True}
+        if leaves_after_s is not None:
+            asyncio.get_running_loop().call_later(leaves_after_s, visitor.line.close)
+        return await visitor.asks(body, headers={"authorization": f"Bearer {CLIENT_KEY}"})
+
+    async def settled(self) -> None:
+        """Returns when nothing is under way any more; a connection that was used is idle then, or closed."""
+        await asyncio.sleep(2)
+        _, _, said = repr(self.worker).partition("connections: ")
+        assert said == f"{sum(provider.open for provider in self.simulated.values())} idle, 0 active]"
+
+
+def play(
+    policy: str,
+    folder: Path,
+    story: Callable[[World], Coroutine[Any, Any, None]],
+    **providers: Profile | Application,
+) -> World:
+    """Makes a world, plays `story` in it, and takes it down: the log is written then."""
+
+    async def main() -> World:
+        with Pacer(asyncio.get_running_loop()) as pacer:
+            world = World(policy, folder, providers, pacer)
+            try:
+                with mock.patch("splitsecond.transport.client.opened", world.opened):
+                    await story(world)
+            finally:
+                world.worker.close()
+            await asyncio.sleep(1)  # providers see that we have gone
+            return world
+
+    return run_virtual(main())
