@@ -106,7 +106,7 @@ def _entries(found: Any) -> dict[str, Any]:
     for name in entries:
         if name not in File.__struct_fields__:
             raise bad("the file", f"unknown field `{name}`", meant(name, File.__struct_fields__))
-    given = {"listen": {}, "keys": [], "providers": {}, "routes": {}, "log": None, "seeds": []}
+    given: dict[str, Any] = {"listen": {}, "keys": [], "providers": {}, "routes": {}, "log": None, "seeds": []}
     given |= {name: value for name, value in entries.items() if value is not None}  # all below it is commented out
     for name, shape in (("keys", list[Any]), ("providers", dict[str, Any]), ("routes", dict[str, Any])):
         given[name] = shaped(name, given[name], shape)
