@@ -20,6 +20,9 @@ from msgspec import Raw, Struct, field
 from splitsecond.events import Event
 
 Operation = Literal["chat", "completions", "embeddings"]
+Spoken = Literal["openai", "anthropic", "responses"]
+"""The dialects in which clients ask: OpenAI's chat and all else under its paths, Anthropic's Messages, and OpenAI's
+Responses. Those of targets are more."""
 
 
 class Notes(Struct, kw_only=True):
@@ -44,26 +47,33 @@ class Call(Struct, frozen=True, kw_only=True):
     """What a client, or the bench, asks for.
 
     `body` holds the fields of the request as the client sent them: each value is either the raw JSON bytes (passed on
-    unchanged, unknown fields included) or a plain Python value. `due_ns` is when the schedule wanted it to leave and
-    `start_ns` when the call came in; both monotonic, 0 where there is none. `deadline_ns` is absolute; None: no
+    unchanged, unknown fields included) or a plain Python value. `dialect` is the form of the body, and of the bytes that
+    `Reply.read` gives: always the client's, whatever the target speaks. `due_ns` is when the schedule wanted it to leave
+    and `start_ns` when the call came in; both monotonic, 0 where there is none. `deadline_ns` is absolute; None: no
     deadline.
 
     `token_due_ns`: until when whoever asks waits for the first token; it keeps that itself, so this only tells why an
     attempt was given up. None: it did not say.
 
+    `stall_ns`: how long there may be no further token after the first; then whoever serves breaks the answer off. None:
+    as long as the target's own settings allow.
+
     `stream`: the client wants the answer as a stream (a target may stream it to us either way). `watched`: whoever asks
     reads both the events of the reply and its bytes. `client`: whose call it is, so that what one client asked is never
     shown to another. `hints`: what the client said beside the request, by the names that policies know
-    ("complexity", "task", "region", "cache"). `notes` is shared by all copies of a call.
+    ("complexity", "task", "region", "cache"), and as "betas" what it wants of Anthropic's that is not settled. `notes`
+    is shared by all copies of a call.
     """
 
     id: str
     operation: Operation = "chat"
     body: Mapping[str, Raw | Any]
+    dialect: Spoken = "openai"
     due_ns: int = 0
     start_ns: int = 0
     deadline_ns: int | None = None
     token_due_ns: int | None = None
+    stall_ns: int | None = None
     stream: bool = True
     watched: bool = False
     client: str = ""
@@ -95,6 +105,7 @@ class Reply(Protocol):
     async def read(self) -> bytes:
         """The bytes of the body that came since the last `read`, as they came; b"" after the last of a whole answer.
 
+        Where the target speaks another dialect than the call they are its answer told again, always as a stream.
         Raises the `Fault` that broke the answer, after all that came before it. Who reads bytes reads no events, unless
         the call is `watched`.
         """

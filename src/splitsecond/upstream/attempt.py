@@ -31,6 +31,7 @@ from splitsecond.upstream.spec import Timeouts, concealed
 from splitsecond.upstream.unread import FULL_BYTES, HELD_BYTES, Unread
 from splitsecond.wire.dialect import Decoder
 from splitsecond.wire.rate_limits import rate_limits
+from splitsecond.wire.retelling import Retelling
 
 LINGER_NS = NS_PER_S
 ERROR_BODY_BYTES = 65_536
@@ -83,6 +84,7 @@ class Attempt(Alarm):
         secrets: Sequence[str] = (),
         raw: bool = False,
         watched: bool = False,
+        retelling: Retelling | None = None,
     ) -> None:
         super().__init__()
         self.target = target
@@ -109,6 +111,7 @@ class Attempt(Alarm):
         self._buffer: deque[Event] | None = deque() if watched or not raw else None
         self._unread = Unread(HELD_BYTES if watched else FULL_BYTES) if watched or raw else None
         self._watched = watched
+        self._retelling = retelling
         self._waiter: asyncio.Future[None] | None = None
         self._event_waiter: asyncio.Future[None] | None = None  # events and bytes may be read by two
         self._fault: Fault | None = None
@@ -137,7 +140,9 @@ class Attempt(Alarm):
             return
         events = self._decoder.feed(data, at)
         self._take(events)
-        if self._unread is not None and not (events and isinstance(events[-1], Broken)):
+        if self._retelling is not None:
+            self._retell(self._retelling, events, at)
+        elif self._unread is not None and not (events and isinstance(events[-1], Broken)):
             self._keep(self._unread, at, data)
 
     def ended(self, at: int) -> None:
@@ -146,7 +151,10 @@ class Attempt(Alarm):
             self._settle(at, self._error_answer())
             return
         if not self._complete:
-            self._take(self._decoder.close(at))
+            events = self._decoder.close(at)
+            self._take(events)
+            if self._retelling is not None:
+                self._retell(self._retelling, events, at)
         self._settle(at)
 
     def failed(self, at: int, fault: Fault) -> None:
@@ -196,6 +204,16 @@ class Attempt(Alarm):
             elif self._exchange is not None:
                 unread.hold(self._exchange)
         self._wake()
+
+    def _retell(self, retelling: Retelling, events: list[Event], at: int) -> None:
+        """Puts `events` where `read` finds them, in the client's dialect."""
+        try:
+            data = retelling.tell(events)
+        except Fault as fault:
+            self._break(at, fault)
+            return
+        if data and self._unread is not None:
+            self._keep(self._unread, at, data)
 
     def _own(self, fault: Fault) -> None:
         """Put the target's name on a fault, and take out of it what a provider must not repeat to anyone: our key."""

@@ -20,13 +20,15 @@ from splitsecond.service import Call, Operation
 from splitsecond.timing.timeline import Timeline
 from splitsecond.transport.client import Client
 from splitsecond.transport.exchange import Origin, Request
+from splitsecond.upstream import interpreter
 from splitsecond.upstream.alarms import Alarms
 from splitsecond.upstream.attempt import Attempt, Observer
 from splitsecond.upstream.google_token import GoogleToken
 from splitsecond.upstream.prelude import Prelude, followed
-from splitsecond.upstream.spec import TargetSpec, api_key, secrets
+from splitsecond.upstream.spec import TargetSpec, Timeouts, api_key, secrets
 from splitsecond.wire import anthropic, cohere, gemini, ollama, openai, replicate, responses
 from splitsecond.wire.dialect import Decoder, Encoded, Follow, Quirks
+from splitsecond.wire.retelling import Retelling
 
 
 class Dialect(Protocol):
@@ -111,7 +113,7 @@ class Target:
     async def __call__(self, call: Call) -> Attempt:
         """Sends the call. Returns when the first token has arrived or the answer ended well; raises `Fault`."""
         spec = self._spec
-        encoded = self._dialect.encode(call, spec.model, self._quirks)
+        encoded = interpreter.request(call, spec.dialect, self._dialect.encode, spec.model, self._quirks)
         call.notes.attempts += 1
         identity = f"{call.id}.{next(self._attempts)}"
         attempt = Attempt(
@@ -126,7 +128,7 @@ class Target:
             ),
             decoder=self._dialect.decoder(call.operation, encoded.streamed),
             read_fault=self._dialect.fault_from_response,
-            timeouts=spec.timeouts,
+            timeouts=spec.timeouts if call.stall_ns is None else _no_longer(spec.timeouts, call.stall_ns),
             observer=self._observer,
             alarms=self._alarms_of_loop(),
             deadline_ns=call.deadline_ns,
@@ -134,6 +136,7 @@ class Target:
             secrets=self._secrets,
             raw=self._raw,
             watched=call.watched,
+            retelling=self._retelling(call),
         )
         headers = self._headers_with.get(encoded.headers)
         if headers is None:
@@ -142,7 +145,10 @@ class Target:
         path = self._path + encoded.path
         if self._query:
             path += ("&" if "?" in encoded.path else "?") + self._query
-        request = Request("POST", path, headers, encoded.body, ((_REQUEST_ID, identity),))
+        fresh: tuple[tuple[str, str], ...] = ((_REQUEST_ID, identity),)
+        if encoded.fresh:
+            fresh += tuple(own for own in encoded.fresh if own[0] not in self._headers)
+        request = Request("POST", path, headers, encoded.body, fresh)
         connect_deadline_ns = clock.now_ns() + spec.timeouts.connect_ms * clock.NS_PER_MS
         if call.deadline_ns is not None:
             connect_deadline_ns = min(connect_deadline_ns, call.deadline_ns)
@@ -163,6 +169,12 @@ class Target:
             attempt.abandon(None, clock.now_ns())
             raise
         return attempt
+
+    def _retelling(self, call: Call) -> Retelling | None:
+        """Who tells the answer's bytes in the dialect of `call`; None where they are in it already, or nobody reads."""
+        if call.dialect == self._spec.dialect or not (self._raw or call.watched):
+            return None
+        return interpreter.retelling(call, self._spec.model)
 
     async def _followed(
         self, follow: Follow, request: Request, attempt: Attempt, connect_deadline_ns: int
@@ -198,6 +210,12 @@ def _with_key(auth: Auth, key: str | None) -> dict[str, str]:
     if key is None or auth == "google":
         return {}
     return {"authorization": f"Bearer {key}"} if auth == "bearer" else {auth: key}
+
+
+def _no_longer(timeouts: Timeouts, stall_ns: int) -> Timeouts:
+    """`timeouts`, with no longer silence between two tokens than that."""
+    stall_ms = max(stall_ns // clock.NS_PER_MS, 1)
+    return msgspec.structs.replace(timeouts, stall_ms=min(stall_ms, timeouts.stall_ms or stall_ms))
 
 
 def connect(

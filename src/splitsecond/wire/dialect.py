@@ -10,7 +10,7 @@ from typing import Protocol
 
 from msgspec import Raw, Struct
 
-from splitsecond.events import Event
+from splitsecond.events import Event, TokenKind, Usage
 from splitsecond.service import Call, Operation
 
 
@@ -21,6 +21,7 @@ class Quirks(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     `max_tokens_field`  what it calls the limit on output tokens of a chat, "max_tokens" or "max_completion_tokens"
     `done_marker`       ends a stream with ``[DONE]``; to know, as its absence alone is no fault
     `on_vertex`         takes Anthropic's messages as Google's Vertex has them: the path names the model
+    `takes_thoughts`    takes back what its model thought, as ``reasoning_content`` of an assistant's message
     `stream_whole`      an answer wanted whole is asked for as a stream and put together: only a stream can be timed
     """
 
@@ -28,6 +29,7 @@ class Quirks(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     max_tokens_field: str = "max_tokens"
     done_marker: bool = True
     on_vertex: bool = False
+    takes_thoughts: bool = False
     stream_whole: bool = True
 
     def streamed(self, call: Call) -> bool:
@@ -47,6 +49,7 @@ class Encoded(Struct, frozen=True):
     """A request ready to send. `path` is relative to the provider's base URL; `headers` hold no key.
 
     `streamed`: it asks for a stream. `follow`: the answer to it only says where the answer is. None: it is the one.
+    `fresh`: headers that are this request's own.
     """
 
     path: str
@@ -54,6 +57,7 @@ class Encoded(Struct, frozen=True):
     body: bytes
     streamed: bool = True
     follow: Follow | None = None
+    fresh: tuple[tuple[str, str], ...] = ()
 
 
 class Decoder(Protocol):
@@ -71,6 +75,28 @@ class Decoder(Protocol):
     def close(self, at: int) -> list[Event]:
         """The body ended. The last events, with `Done` or `Broken` unless that was given already."""
         ...
+
+
+class Writer(Protocol):
+    """The server role, writing: the bytes of one streamed answer. Each method gives whole events, or none.
+
+    The order: for each choice `opening`, its tokens (after `tool_call` those of that call's arguments) and `finish`,
+    then `usage`, then `done`. `error` ends a stream that broke.
+    """
+
+    def opening(self, index: int = 0) -> bytes: ...
+
+    def token(self, text: str, kind: TokenKind = "text", index: int = 0) -> bytes: ...
+
+    def tool_call(self, name: str, call_id: str, index: int = 0) -> bytes: ...
+
+    def finish(self, reason: str, index: int = 0) -> bytes: ...
+
+    def usage(self, usage: Usage) -> bytes: ...
+
+    def done(self) -> bytes: ...
+
+    def error(self, message: str, type: str, code: str | int | None = None) -> bytes: ...  # noqa: A002
 
 
 class ServerRequest(Struct, frozen=True, kw_only=True):

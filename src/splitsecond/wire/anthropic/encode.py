@@ -75,12 +75,28 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
         body["output_config"] = config
     body |= fields
     body["max_tokens"] = _default_limit(body.get("thinking")) if limit is None else limit
+    return _request(body, model, quirks, streamed)
+
+
+def pass_on(call: Call, model: str, quirks: Quirks) -> Encoded:
+    """`call`, whose body is Anthropic's already, as a request to `model`: its fields go through as they came.
+
+    So do the names of features that are not settled yet (``anthropic-beta``), if its hints hold some.
+    """
+    streamed = quirks.streamed(call)
+    body = {**call.body, "model": model, "stream": streamed}
+    return _request(body, model, quirks, streamed, call.hints.get("betas", ""))
+
+
+def _request(body: dict[str, Any], model: str, quirks: Quirks, streamed: bool, betas: str = "") -> Encoded:
     headers = STREAM_HEADERS if streamed else WHOLE_HEADERS
     if quirks.on_vertex:
-        body = {"anthropic_version": _VERTEX_VERSION} | {name: body[name] for name in body if name != "model"}
+        named = {"anthropic_beta": [beta.strip() for beta in betas.split(",")]} if betas else {}
+        body = {"anthropic_version": _VERTEX_VERSION, **named} | {name: body[name] for name in body if name != "model"}
         path = f"/models/{quote(model, safe='@')}:{'streamRawPredict' if streamed else 'rawPredict'}"
         return Encoded(path, headers, msgspec.json.encode(body), streamed)
-    return Encoded("/messages", (*headers, _VERSION_HEADER), msgspec.json.encode(body), streamed)
+    fresh = (("anthropic-beta", betas),) if betas else ()
+    return Encoded("/messages", (*headers, _VERSION_HEADER), msgspec.json.encode(body), streamed, fresh=fresh)
 
 
 def _refuse_sampling(fields: dict[str, Any]) -> None:

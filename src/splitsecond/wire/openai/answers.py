@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from splitsecond.events import TokenKind, Usage
+from splitsecond.events import TokenKind, ToolPart, Usage
 from splitsecond.service import Operation
 from splitsecond.wire.dialect import Answer
 from splitsecond.wire.sse import encode_event
@@ -59,6 +59,13 @@ class StreamWriter:
         number = self._calls[index] = self._calls.get(index, -1) + 1
         self._around.pop(("tool", index), None)
         call = {"index": number, "id": call_id, "type": "function", "function": {"name": name, "arguments": ""}}
+        return self._choice(index, {"delta": {"tool_calls": [call]}})
+
+    def tool_part(self, part: ToolPart, arguments: str, index: int = 0) -> bytes:
+        """A piece of the tool call that `part` says, which is begun where `part` has its name."""
+        call: dict[str, Any] = {"index": part.number, "function": {"arguments": arguments}}
+        if part.name:
+            call |= {"id": part.id, "type": "function", "function": {"name": part.name, "arguments": arguments}}
         return self._choice(index, {"delta": {"tool_calls": [call]}})
 
     def finish(self, reason: str, index: int = 0) -> bytes:

@@ -62,6 +62,16 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
     return Encoded("/responses", headers, msgspec.json.encode(body | fields), streamed)
 
 
+def pass_on(call: Call, model: str, quirks: Quirks) -> Encoded:
+    """`call`, whose body is the API's already, as a request to `model`: its fields go through as they came."""
+    streamed = quirks.streamed(call)
+    headers = STREAM_HEADERS if streamed else WHOLE_HEADERS
+    body = {**call.body, "model": model, "stream": streamed}
+    if not streamed:
+        body.pop("stream_options", None)  # refused where there is no stream
+    return Encoded("/responses", headers, msgspec.json.encode(body), streamed)
+
+
 def _tool(tool: Any) -> dict[str, Any]:
     match tool:
         case {"type": "function", "function": {"name": str()} as function}:

@@ -1,0 +1,71 @@
+"""Between the dialect of a call and that of its target: how the request is written, and how the answer is told.
+
+Where both are the same, the client's fields and the provider's bytes go through. Else the request is brought into
+OpenAI's chat form, which every dialect can encode, and the answer's events are told again in the client's dialect.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+import msgspec
+
+from splitsecond import clock
+from splitsecond.service import Call, Operation, Spoken
+from splitsecond.wire import anthropic, openai, responses
+from splitsecond.wire.dialect import Encoded, Quirks, Writer
+from splitsecond.wire.retelling import Retelling
+
+
+class Encode(Protocol):
+    """A dialect's writing of a request."""
+
+    def __call__(self, call: Call, model: str, quirks: Quirks) -> Encoded: ...
+
+
+class _Made(Protocol):
+    def __call__(self, operation: Operation, model: str, *, id: str, created: int) -> Writer: ...  # noqa: A002
+
+
+_READERS: Mapping[str, tuple[Encode, Callable[[Call], Call]]] = {
+    "anthropic": (anthropic.pass_on, anthropic.to_chat),
+    "responses": (responses.pass_on, responses.to_chat),
+}
+"""Of clients' dialects but OpenAI's: how a request is passed on as it is, and brought into OpenAI's form."""
+_WRITERS: Mapping[Spoken, tuple[_Made, str]] = {
+    "openai": (openai.StreamWriter, "chatcmpl-"),
+    "anthropic": (anthropic.StreamWriter, "msg_"),
+    "responses": (responses.StreamWriter, "resp_"),
+}
+"""Who tells an answer in a client's dialect, and how its id begins there."""
+
+
+def request(call: Call, dialect: str, encode: Encode, model: str, quirks: Quirks) -> Encoded:
+    """`call` as a request to `model` at a target that speaks `dialect`, which `encode` writes out of OpenAI's form.
+
+    Raises `CallerFault` for what cannot be carried over.
+    """
+    if call.dialect == "openai":
+        return encode(call, model, quirks)
+    pass_on, to_chat = _READERS[call.dialect]
+    if call.dialect == dialect:
+        return pass_on(call, model, quirks)
+    chat = to_chat(call)
+    if dialect == "openai" and not quirks.takes_thoughts:
+        chat = _without_thoughts(chat)
+    return encode(chat, model, quirks)
+
+
+def retelling(call: Call, model: str) -> Retelling:
+    """Who tells the answer of `model` in the dialect of `call`."""
+    made, prefix = _WRITERS[call.dialect]
+    identity = call.id.removeprefix("req-")
+    created = int(clock.wall_time().timestamp())
+    writer = made(call.operation, model, id=f"{prefix}{identity}", created=created)
+    return Retelling(writer, identity, single=call.dialect != "openai")
+
+
+def _without_thoughts(chat: Call) -> Call:
+    """`chat` for those who refuse messages with a field that OpenAI's have not."""
+    said: Any = chat.body["messages"]
+    messages = [{name: message[name] for name in message if name != "reasoning_content"} for message in said]
+    return msgspec.structs.replace(chat, body={**chat.body, "messages": messages})
