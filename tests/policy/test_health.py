@@ -135,14 +135,17 @@ def test_a_target_that_does_not_say_when_cools_off_longer_and_longer(watched: Wa
 
 
 def test_a_model_that_is_not_served_is_left_alone_for_long(watched: Watched) -> None:
-    watched.health.unserved(watched.now_ns, "http_404")
+    watched.health.unserved(watched.now_ns, watched.now_ns, "http_404")
+    assert 240 <= watched.open_s <= 360
+    watched.until_probe()
+    watched.health.unserved(watched.now_ns, watched.now_ns, "http_404")
     assert 240 <= watched.open_s <= 360
 
 
 def test_a_404_of_a_target_that_serves_others_is_about_the_request(watched: Watched) -> None:
     watched.answers()
     watched.passes(30)
-    watched.health.unserved(watched.now_ns, "http_404")
+    watched.health.unserved(watched.now_ns, watched.now_ns, "http_404")
     assert watched.health.state == "closed"
 
 
@@ -301,7 +304,8 @@ class AnyOrder(RuleBasedStateMachine):
                 self.health.limited(self.now_ns, began_ns, 7 * NS_PER_S, "http_429")
                 assert self.health.down(self.now_ns)
             case "unserved":
-                self.health.unserved(self.now_ns, "http_404")
+                self.health.unserved(self.now_ns, began_ns, "http_404")
+                assert not was_probe or (self.health.state == "open" and self.health.until_ns > self.now_ns)
             case _:
                 assert self.health.state == state
         self.probes.discard(call)

@@ -4,6 +4,7 @@ import pytest
 from tests.policy.attempts import answered, closed, failed
 from tests.policy.branches import bad_request, full, refused, reset, silent, status, too_long
 
+from splitsecond.clock import NS_PER_S
 from splitsecond.errors import Fault, NetworkFault, Phase, ProviderFault, TimedOut
 from splitsecond.policy.verdict import Verdict, verdict
 from splitsecond.timing.observation import Observation
@@ -70,15 +71,30 @@ def test_of_what_did_not_fail() -> None:
     assert verdict(closed(500)) == "nothing"
 
 
-def test_a_long_answer_that_ran_into_the_callers_deadline_is_no_illness() -> None:
+@pytest.mark.parametrize(
+    ("token_at_s", "end_s", "expected"),
+    [
+        ([0.2, 0.3, 0.4], 0.5, "nothing"),
+        ([0.2, 0.3, 0.4], 5.0, "ill"),
+        ([0.2, 0.3, 0.4], 2.3, "nothing"),
+        ([4.0], 10.0, "nothing"),
+        ([4.0], 13.0, "ill"),
+        ([0.2, 3.2, 3.3], 9.0, "nothing"),
+    ],
+)
+def test_an_answer_that_ran_into_the_callers_deadline_is_an_illness_only_where_it_had_stopped(
+    token_at_s: list[float], end_s: float, expected: Verdict
+) -> None:
+    token_at = [round((100 + at) * NS_PER_S) for at in token_at_s]
     late = Observation(
         id="c.1",
         call="c",
         target="a/x",
         outcome="failed",
         fault=failed(TimedOut("too late", phase="total")).fault,
-        sent_ns=1,
-        first_token_ns=2,
-        end_ns=9,
+        sent_ns=100 * NS_PER_S,
+        first_token_ns=token_at[0],
+        token_at=token_at,
+        end_ns=round((100 + end_s) * NS_PER_S),
     )
-    assert verdict(late) == "nothing"
+    assert verdict(late) == expected

@@ -107,7 +107,7 @@ class Health:
         elif self.state == "ramp":
             if began_ns >= self._opened_ns:
                 self._back_off(now_ns, f"failed again as it came back: {reason}")
-        elif began_ns >= self._opened_ns and now_ns >= self.until_ns and not self.probe:
+        elif self._was_probe(now_ns, began_ns):
             self._back_off(now_ns, f"still failing: {reason}")
 
     def limited(self, now_ns: int, began_ns: int, wait_ns: int | None, reason: str) -> None:
@@ -123,9 +123,14 @@ class Health:
             if self.state != "open" or now_ns + for_ns > self.until_ns:
                 self._open(now_ns, now_ns + for_ns, reason)
 
-    def unserved(self, now_ns: int, reason: str) -> None:
+    def unserved(self, now_ns: int, began_ns: int, reason: str) -> None:
         """The target does not serve its model to us; or it does, and this request asked for something else."""
-        if self.state != "open" and now_ns - self._good_ns >= JUST_SERVED_NS:
+        if self.state == "open" and not self._was_probe(now_ns, began_ns):
+            return
+        if now_ns - self._good_ns < JUST_SERVED_NS:
+            if self.state == "open":
+                self._back_off(now_ns, f"still failing: {reason}")
+        else:
             self._open(now_ns, now_ns + self._spread(LONGEST_OPEN_NS), f"it does not serve this model: {reason}")
 
     def released(self, call: str) -> None:
@@ -158,6 +163,10 @@ class Health:
             return max(part, LEAST_RAMP)
         self._close()
         return 1.0
+
+    def _was_probe(self, now_ns: int, began_ns: int) -> bool:
+        """Of a request that failed while the target was open: whether it was to find out if it still is."""
+        return began_ns >= self._opened_ns and now_ns >= self.until_ns and not self.probe
 
     def _close(self) -> None:
         self.state, self.reason, self._told = "closed", "", False

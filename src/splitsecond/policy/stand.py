@@ -149,7 +149,7 @@ class Stand:
             case "limited":
                 self.health.limited(now_ns, began_ns, fault.retry_after_ns if fault is not None else None, reason)
             case "unserved":
-                self.health.unserved(now_ns, reason)
+                self.health.unserved(now_ns, began_ns, reason)
             case "unpaid" | "locked":
                 self.key.refused(now_ns, reason, for_good=says == "locked")
 

@@ -7,8 +7,10 @@ lies with our account will not pass by waiting, at any target that takes the sam
 
 import re
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Literal
 
+from splitsecond.clock import NS_PER_S
 from splitsecond.timing.observation import FaultRecord, Observation
 
 Verdict = Literal["well", "ill", "limited", "unserved", "unpaid", "locked", "nothing"]
@@ -22,6 +24,8 @@ _KEY_WORDS = re.compile(r"api[ _-]?key|credential|authenticat|invalid token|susp
 """A 403 with one of these is about the key; without, about the model or the region."""
 _OURS = frozenset({"too_long", "empty_answer"})
 """Kinds that more often come of what was asked: an answer longer than we take, or without a visible word."""
+LEAST_SILENCE_NS = 2 * NS_PER_S
+"""Between two tokens. Shorter ones happen to targets that are well."""
 
 
 def verdict(observation: Observation) -> Verdict:
@@ -32,8 +36,17 @@ def verdict(observation: Observation) -> Verdict:
     if observation.outcome == "cancelled" or fault is None:
         return "nothing"
     if fault.type == "TimedOut" and fault.phase == "total" and observation.first_token_ns is not None:
-        return "nothing"  # it was at work: the answer was longer than its caller would wait
+        return "ill" if _fell_silent(observation) else "nothing"  # the answer was longer than its caller would wait
     return _of_fault(fault)
+
+
+def _fell_silent(observation: Observation) -> bool:
+    """Whether the last token was so long ago that none was on its way: more than twice as long as any before took."""
+    at = observation.token_at
+    if not at or observation.sent_ns is None:
+        return False
+    longest_ns = max(later - earlier for earlier, later in pairwise([observation.sent_ns, *at]))
+    return observation.end_ns - at[-1] > max(2 * longest_ns, LEAST_SILENCE_NS)
 
 
 def _of_fault(fault: FaultRecord) -> Verdict:
