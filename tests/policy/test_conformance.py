@@ -6,13 +6,16 @@ from tests.policy.test_expression import in_region
 from splitsecond.policy.expression import POLICIES, build, parse
 from splitsecond.testing.conformance import Subject, check_service
 from splitsecond.testing.fake_service import FakeService, Script
+from splitsecond.wire.openai.retelling import retelling
 
 EXPRESSIONS = [
     '"a/x"',
     'race("a/x", "b/x")',
+    'race("a/x", "b/x", spend="0.60/h")',
     'hedge("a/x", "b/x")',
     'fallback("a/x", "b/x")',
     'fallback("a/x", "b/x", ttft="2s")',
+    'fallback("a/x", "b/x", stall="10s")',
     'deadline("a/x", total="30s", ttft="2s")',
     'deadline("a/x", total="30s")',
     'retry("a/x", times=1)',
@@ -44,6 +47,11 @@ HOLDING = [
     'cascade("a/x", fallback("b/x", "c/x"), judge="d/x")',
     'cache(cascade(limit("a/x", concurrency=9), pipeline("b/x", "c/x"), accept="re:no such"), sampled=True)',
     'cascade(cache("a/x", sampled=True), "b/x")',
+    'resume("a/x", "b/x")',
+    'resume("a/x", race("b/x", "c/x"), how="prefill", stall="10s")',
+    'fallback("a/x", "b/x", "c/x", resume="replay", stall="5s")',
+    'cache(resume(cascade("a/x", "b/x"), "c/x"), sampled=True)',
+    'fallback(resume("a/x", resume("b/x", "c/x")), "d/x", resume="prefill")',
 ]
 
 
@@ -57,7 +65,7 @@ def test_the_contract_is_kept(text: str) -> None:
             return fakes[-1]
 
         # Of several branches the losers are closed already; what is left open is the one reply.
-        service = build(parse(text), target, in_region())
+        service = build(parse(text), target, in_region(), retell=retelling)
         return Subject(service, lambda: sum(fake.left_open for fake in fakes), holds=text in HOLDING)
 
     check_service(make)

@@ -1,7 +1,7 @@
 """Policies as text: what is read, what is printed, and what is said of text that is wrong."""
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from splitsecond.errors import CallerFault
@@ -19,6 +19,7 @@ from splitsecond.policy.expression import (
 )
 from splitsecond.policy.facts import Facts
 from splitsecond.policy.pipeline import early_start
+from splitsecond.policy.resume import way
 from splitsecond.policy.settings import (
     FIGURES,
     Setting,
@@ -32,6 +33,7 @@ from splitsecond.policy.settings import (
     region,
     share,
     shares,
+    spending,
     use,
 )
 from splitsecond.policy.standing import Standing
@@ -57,6 +59,8 @@ VALUES: dict[object, st.SearchStrategy[Setting]] = {
     memory: st.sampled_from(["1MB", "64MB", "2GB"]),
     acceptance: st.sampled_from(["finished", "json", "re:^w", "re:never", "logprob>-0.5"]),
     early_start: st.just(True) | DURATIONS,
+    way: st.sampled_from(["replay", "prefill"]),
+    spending: st.sampled_from(["0.60/h", "0.01/m", "3/h"]),
 }
 ANY_NAME = ("code", "chat", "default")
 
@@ -71,6 +75,8 @@ def rules(draw: st.DrawFn, branches: st.SearchStrategy[Expression]) -> Rule:
     values = {**VALUES, shares: weights(len(drawn))}
     settings = tuple((name, draw(values[form.settings[name]])) for name in names if name in form.settings)
     possible = ANY_NAME if form.named is None else form.named
+    if policy == "hedge":  # of one target with itself it cannot be made
+        assume(set(targets(drawn[0])) != set(targets(drawn[1])))
     given = [name for name in draw(st.permutations(possible)) if name == must or draw(st.booleans())]
     if not drawn and not given:
         given = [possible[0]]
@@ -161,7 +167,12 @@ WRONG = [
     ("race", 1, "race has no branches", 'race("a/x", "b/x")'),
     ('hedge("a/x", "b/x", "c/x")', 1, "hedge has 3 branches, expected 2", "extra_load=0.05"),
     ('hedge("a/x", "b/x", load=0.1)', 21, "hedge has no setting load", "Did you mean extra_load?"),
-    ('race("a/x", "b/x", ttft="2s")', 20, "race has no setting ttft", "race("),
+    ('race("a/x", "b/x", ttft="2s")', 20, "race has no setting ttft", "There are: spend."),
+    ('race("a/x", "b/x", spend=1)', 20, 'spend is 1, expected US dollars an hour or a minute such as "0.60/h"', ""),
+    ('race("a/x", "b/x", spend="0/h")', 20, 'spend is "0/h"', ""),
+    ('resume("a/x")', 1, "resume has 1 branch, expected 2 or more", "resume("),
+    ('resume("a/x", "b/x", how="again")', 22, 'how is "again", expected one of replay, prefill', ""),
+    ('fallback("a/x", "b/x", resume=True)', 24, "resume is True, expected one of replay, prefill", ""),
     ('hedge("a/x", "b/x", extra_load="5%")', 21, 'extra_load is "5%", expected a number', ""),
     ('hedge("a/x", "b/x", extra_load=True)', 21, "extra_load is True", ""),
     ('hedge("a/x", "b/x", extra_load=5)', 21, "extra_load is 5, expected a number from 0.001 to 1", ""),

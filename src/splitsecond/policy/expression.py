@@ -20,6 +20,7 @@ from msgspec import Struct
 
 from splitsecond.errors import CallerFault
 from splitsecond.policy.acceptance import acceptance
+from splitsecond.policy.budget import MOST_SAVED, Budget, Counted
 from splitsecond.policy.by_complexity import LEVELS, by_complexity
 from splitsecond.policy.by_task import by_task
 from splitsecond.policy.cache import cache
@@ -27,13 +28,16 @@ from splitsecond.policy.cap import cap
 from splitsecond.policy.cascade import Trim, cascade
 from splitsecond.policy.cheapest import cheapest
 from splitsecond.policy.deadline import deadline
-from splitsecond.policy.fallback import fallback
+from splitsecond.policy.fallback import SECOND_TRIES, fallback
 from splitsecond.policy.fastest import fastest
+from splitsecond.policy.hedge import EXTRA_LOAD as HEDGED
 from splitsecond.policy.hedge import hedge
 from splitsecond.policy.limit import limit
 from splitsecond.policy.near import inside, near
 from splitsecond.policy.pipeline import early_start, pipeline
 from splitsecond.policy.race import race
+from splitsecond.policy.resume import Retell, resume, way
+from splitsecond.policy.retry import EXTRA_LOAD as RETRIED
 from splitsecond.policy.retry import retry
 from splitsecond.policy.settings import (
     Setting,
@@ -48,6 +52,7 @@ from splitsecond.policy.settings import (
     setting_text,
     share,
     shares,
+    spending,
     use,
     written,
 )
@@ -102,9 +107,12 @@ class Form(Struct, frozen=True, kw_only=True):
     `least` and `most` count the branches without a name. `named`: the branches that may be given by name; None: any
     name that is no setting's. `needs`: one of these settings or named branches at least.
     `alternatives`: any of its branches may answer any call, so that one which is down can be left out. `reaches`: which
-    targets those are, of the branches with given names of targets; None: all.
+    targets those are, of the branches with given names of targets; None: all. `steps_in`: only its first branch
+    may, and any of the others where that has not been enough.
     `live`: `make` gets ``standing=``, the `Standing` of all targets, and ``names=``, for each branch without a name the
     names of the targets in it. `trims`: `make` gets ``without_logprobs=``, if `build` was given one.
+    `extra`: it sends extra requests, after this share of its calls (or its ``extra_load``), and this many more; `make`
+    gets ``budget=``, which all of an expression draw on. `tells`: `make` gets ``retell=``, as `build` was given it.
     """
 
     make: Callable[..., Service]
@@ -118,12 +126,24 @@ class Form(Struct, frozen=True, kw_only=True):
     reaches: Callable[..., list[str]] | None = None
     live: bool = False
     trims: bool = False
+    extra: tuple[float, int] | None = None
+    tells: bool = False
+    steps_in: bool = False
 
 
 POLICIES: Mapping[str, Form] = {
-    "race": Form(alternatives=True, make=race, example='race("a/x", "b/x")', least=2),
+    "race": Form(
+        alternatives=True,
+        live=True,
+        make=race,
+        example='race("a/x", "b/x")',
+        least=2,
+        settings={"spend": spending},
+    ),
     "hedge": Form(
         alternatives=True,
+        live=True,
+        extra=(HEDGED, 0),
         make=hedge,
         example='hedge("a/x", "b/x", extra_load=0.05)',
         least=2,
@@ -132,10 +152,22 @@ POLICIES: Mapping[str, Form] = {
     ),
     "fallback": Form(
         alternatives=True,
+        live=True,
+        tells=True,
+        extra=(SECOND_TRIES, MOST_SAVED),
         make=fallback,
         example='fallback("a/x", "b/x", ttft="2s")',
         least=2,
-        settings={"ttft": duration},
+        settings={"ttft": duration, "stall": duration, "resume": way},
+    ),
+    "resume": Form(
+        steps_in=True,
+        live=True,
+        tells=True,
+        make=resume,
+        example='resume("a/x", "b/x", how="replay", stall="10s")',
+        least=2,
+        settings={"how": way, "stall": duration},
     ),
     "deadline": Form(
         make=deadline,
@@ -146,6 +178,7 @@ POLICIES: Mapping[str, Form] = {
         needs=("total", "ttft"),
     ),
     "retry": Form(
+        extra=(RETRIED, MOST_SAVED),
         make=retry,
         example='retry("a/x", times=2, extra_load=0.1)',
         least=1,
@@ -275,6 +308,7 @@ def build(
     standing: Standing | None = None,
     *,
     without_logprobs: Trim | None = None,
+    retell: Retell | None = None,
     guarded: bool = True,
 ) -> Service:
     """The service that `expression` describes; `target` gives the service of each name, and is asked once for each.
@@ -282,10 +316,12 @@ def build(
     `standing`: how the targets stand, which the policies choose by and each attempt is guarded by. It must be told of
     each observation. None: nothing is guarded, and policies that choose by it begin with nothing known.
     `without_logprobs` takes log-probabilities that only a policy asked for out of an answer's bytes.
+    `retell` makes it possible to carry on an answer that broke; None: none is.
     `guarded` False: `standing` is only chosen by.
     """
     services = {name: target(name) for name in targets(expression)}
     known = standing or Standing()
+    budget = _budget(expression)
 
     def made(part: Expression, others: frozenset[str]) -> Service:
         if isinstance(part, TargetName):
@@ -297,14 +333,39 @@ def build(
         if form.alternatives:
             given = others | _reached(part, known)
         else:
-            given = others if len(part.parts) == 1 else frozenset[str]()
+            given = others if len(part.parts) == 1 or form.steps_in else frozenset[str]()
+        later = given.union(*(_reached(branch, known) for branch in part.branches[1:])) if form.steps_in else given
         more: dict[str, object] = {"standing": known, "names": list(map(targets, part.branches))} if form.live else {}
         if form.trims:
             more["without_logprobs"] = without_logprobs
+        if form.extra is not None:
+            more["budget"] = budget
+        if form.tells:
+            more["retell"] = retell
         named = {name: made(branch, given) for name, branch in part.named}
-        return form.make(*(made(branch, given) for branch in part.branches), **named, **dict(part.settings), **more)
+        branches = [made(branch, given if n == 0 else later) for n, branch in enumerate(part.branches)]
+        return form.make(*branches, **named, **dict(part.settings), **more)
 
-    return made(expression, frozenset())
+    service = made(expression, frozenset())
+    return service if budget is None else Counted(service, budget)
+
+
+def _budget(expression: Expression) -> Budget | None:
+    """For the extra requests of all policies in `expression`: as much as the most generous may send alone."""
+    found = list(_extras(expression))
+    if not found:
+        return None
+    return Budget(max(share for share, _ in found), reserve=max(reserve for _, reserve in found))
+
+
+def _extras(expression: Expression) -> Iterator[tuple[float, int]]:
+    if isinstance(expression, TargetName):
+        return
+    extra = POLICIES[expression.policy].extra
+    if extra is not None:
+        yield share("extra_load", dict(expression.settings).get("extra_load", extra[0])), extra[1]
+    for branch in expression.parts:
+        yield from _extras(branch)
 
 
 def _reached(part: Expression, standing: Standing) -> frozenset[str]:

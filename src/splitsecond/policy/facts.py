@@ -12,7 +12,9 @@ class Facts(Struct, frozen=True, kw_only=True):
     `provider`: two targets of one provider share what makes it slow. `account`: whose key; targets of one account share
     its rate limits and its refusals. `region`: where it runs ("eu", "us-east"); "" may be anywhere.
     `context_tokens`: the longest prompt and answer together. Prices are US dollars for a million tokens; `cached_usd`
-    is that of input tokens from the provider's prompt cache. `prefill`: it goes on from the beginning of an answer.
+    is that of input tokens from the provider's prompt cache. `closing_stops_billing`: what it would have said after it
+    was closed is not paid for. `prefill`: it goes on from the beginning of an answer; `prefix`: where the message that
+    holds it is marked as such.
     """
 
     provider: str = ""
@@ -22,4 +24,6 @@ class Facts(Struct, frozen=True, kw_only=True):
     input_usd: float | None = None
     cached_usd: float | None = None
     output_usd: float | None = None
+    closing_stops_billing: bool | None = None
     prefill: bool = False
+    prefix: bool = False

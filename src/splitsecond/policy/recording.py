@@ -55,6 +55,7 @@ class Recording:
         self._pieces: deque[Piece] = deque()
         self._forgotten = 0
         self._readers: list[Playback] = []
+        self._said: Broken | None = None
         self._turn = asyncio.Lock()
 
     @property
@@ -92,22 +93,28 @@ class Recording:
         async with self._turn:
             if self.over or known < self._forgotten + len(self._pieces):
                 return  # somebody else has read it
-            data = b""
-            try:
-                data = await self._reply.read()
-                fault = None
-            except Fault as broken:
-                fault = broken
-            events = self._reply.arrived()
-            if fault is not None:
-                said = next((event for event in events if isinstance(event, Broken)), None)
-                self.broken = said or Broken(clock.now_ns(), fault)
-                events = [event for event in events if not isinstance(event, Broken)]
-            self.over = not data
-            self.take(Piece(data, tuple(events)))
+            piece, self.over = await self.heard()
+            self.take(piece)
             self._forget()
         if self.over:
             self.ended()
+
+    async def heard(self) -> tuple[Piece, bool]:
+        """What comes next, and whether it is the last; `broken` then says what broke the answer."""
+        data = b""
+        try:
+            data = await self._reply.read()
+        except Fault as fault:
+            self.broken = Broken(clock.now_ns(), fault)
+        events = []
+        for event in self._reply.arrived():
+            if isinstance(event, Broken):
+                self._said = event  # it is told when its bytes have come to an end
+            else:
+                events.append(event)
+        if self.broken is not None:
+            self.broken = self._said or self.broken
+        return Piece(data, tuple(events)), not data
 
     def rewrite(self, change: Callable[[bytes], bytes]) -> None:
         """Put what `change` makes of all bytes in their place. Only of what is `whole`, and before it is played."""

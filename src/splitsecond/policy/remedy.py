@@ -14,12 +14,16 @@ Remedy = Literal["change", "again", "later", "elsewhere"]
 """change: the request itself; no target will serve it as it is.
 again: the same request at the same target, at once: a broken connection, a 500.
 later: the same target after a while, or another one now: rate limits, overload.
-elsewhere: another target only; this one is silent, down, or will not serve this key, model or length. So after a
-refusal of our own that is called "ejected" (`standing`)."""
+elsewhere: another target only; this one is silent, down, or will not serve this key, model or length, or
+speaks a dialect without words for the request. So after a refusal of our own that is called "ejected" (`standing`)."""
+
+TOO_LONG = "context_length_exceeded"
+"""The kind of a refusal of a prompt that is longer than the target takes."""
 
 _BY_KIND: Mapping[str, Remedy] = {
-    "context_length_exceeded": "elsewhere",
+    TOO_LONG: "elsewhere",
     "ejected": "elsewhere",
+    "not_translatable": "elsewhere",
     "reset": "again",
     "closed": "again",
     "truncated": "again",

@@ -9,7 +9,8 @@ silent is not asked twice.
 
 What it costs. `extra_load` more requests, and 10. A number of tries alone is no limit: when a provider is down, two
 retries are three times the load. The 10 are there because a budget that begins empty would not retry the first failure
-of a service that is rarely used.
+of a service that is rarely used. Together with the hedges and second tries of the same expression it sends no more
+than the largest of their shares.
 
 When it helps. With a single target, or where another one would give a different answer.
 
@@ -31,26 +32,38 @@ from splitsecond.policy.remedy import all_failed, remedy, retry_after_ns
 from splitsecond.policy.settings import count, share, written
 from splitsecond.service import Call, Reply, Service
 
+EXTRA_LOAD = 0.1
 FIRST_WAIT_NS = 100 * clock.NS_PER_MS
 LONGEST_BACKOFF_NS = 5 * clock.NS_PER_S
 LONGEST_WAIT_NS = 10 * clock.NS_PER_S
 """A caller who is told to come back later than this does better to hear it."""
 
 
-def retry(service: Service, *, times: int = 2, extra_load: float = 0.1, chance: Random | None = None) -> Service:
-    """`service`, asked again up to `times` times. `extra_load`: the share of calls that may be. `chance`: for tests."""
-    return Retry(service, count("times", times), share("extra_load", extra_load), chance or Random())
+def retry(
+    service: Service,
+    *,
+    times: int = 2,
+    extra_load: float = EXTRA_LOAD,
+    budget: Budget | None = None,
+    chance: Random | None = None,
+) -> Service:
+    """`service`, asked again up to `times` times. `extra_load`: the share of calls that may be. `chance`: for tests.
+
+    `budget`: what all policies around draw on for extra requests.
+    """
+    own = Budget(share("extra_load", extra_load), reserve=MOST_SAVED, within=budget)
+    return Retry(service, count("times", times), extra_load, own, chance or Random())
 
 
 class Retry:
     """See `retry`."""
 
-    def __init__(self, service: Service, times: int, extra_load: float, chance: Random) -> None:
+    def __init__(self, service: Service, times: int, extra_load: float, budget: Budget, chance: Random) -> None:
         self._service = service
         self._times = times
         self._extra_load = extra_load
         self._chance = chance
-        self._budget = Budget(extra_load, reserve=MOST_SAVED)
+        self._budget = budget
 
     def __repr__(self) -> str:
         return written("retry", [self._service], times=self._times, extra_load=self._extra_load)

@@ -27,6 +27,7 @@ MOST_MEMORY = 64_000_000_000
 _SIZES = {"MB": 1_000_000, "GB": 1_000_000_000}
 _MEMORY = re.compile(r"(\d{1,5})(MB|GB)", re.ASCII)
 _DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(ms|s|m)", re.ASCII)
+_SPENDING = re.compile(r"(\d{1,6}(?:\.\d{1,9})?)/(h|m)", re.ASCII)
 _SHARES = re.compile(r"(?:[1-9]\d{0,2}|1000)(?:, ?(?:[1-9]\d{0,2}|1000))*", re.ASCII)
 _REGION = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*", re.ASCII)
 
@@ -61,12 +62,12 @@ def length(name: str, value: object) -> int:
 
 def figure(name: str, value: object) -> str:
     """What speed is judged by: "total" (the whole answer), "ttft" or "tps"."""
-    return _one_of(name, value, FIGURES)
+    return one_of(name, value, FIGURES)
 
 
 def use(name: str, value: object) -> str:
     """What an answer is for: "voice", "chat", …"""
-    return _one_of(name, value, tuple(USES))
+    return one_of(name, value, tuple(USES))
 
 
 def quantile(name: str, value: object) -> float:
@@ -106,6 +107,15 @@ def memory(name: str, value: object) -> int:
     return size
 
 
+def spending(name: str, value: object) -> float:
+    """US dollars a second: "0.60/h", "0.01/m"; more than none."""
+    match = _SPENDING.fullmatch(value) if isinstance(value, str) else None
+    usd = float(match[1]) / (3600 if match[2] == "h" else 60) if match else 0.0
+    if not usd:
+        raise _bad(name, value, 'US dollars an hour or a minute such as "0.60/h" or "0.01/m"')
+    return usd
+
+
 def written(
     policy: str, branches: Sequence[object], named: Mapping[str, object] | None = None, **settings: Setting | None
 ) -> str:
@@ -123,7 +133,8 @@ def setting_text(value: Setting) -> str:
     return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
 
 
-def _one_of(name: str, value: object, words: Sequence[str]) -> str:
+def one_of(name: str, value: object, words: Sequence[str]) -> str:
+    """One of these words."""
     if not isinstance(value, str) or value not in words:
         raise _bad(name, value, f"one of {', '.join(words)}")
     return value

@@ -11,7 +11,7 @@ By hand, as in a conversation: the test waits for the call, then says what happe
 By script, where there are many calls: `FakeService(script=lambda call: Script(ttft=0.2, tokens=10, tps=100))`.
 
 Steps follow one another: `after` counts seconds from the step before it (or from now, where that has passed). Every
-call keeps its deadline and leaves exactly one observation, made by the same `Timeline` as a real one; and `closed_at`
+call keeps its deadline and its longest silence, and leaves exactly one observation, made by the same `Timeline` as a real one; and `closed_at`
 shows whether, and when, the caller was done with the reply.
 """
 
@@ -78,6 +78,7 @@ class FakeCall:
             due_ns=call.due_ns,
             start_ns=call.start_ns or self._sent_ns,
         )
+        self._stall: asyncio.TimerHandle | None = None
         self._deadline: asyncio.TimerHandle | None = None
         if call.deadline_ns is not None:
             loop = asyncio.get_running_loop()
@@ -218,6 +219,20 @@ class FakeCall:
             if self.call.watched:
                 self._unread.extend(events)
             self._changed.set()
+            self._watch(any(isinstance(event, Token) for event in events))
+
+    def _watch(self, progress: bool) -> None:
+        """No further token for as long as the call allows breaks the answer off."""
+        stall_ns = self.call.stall_ns
+        if stall_ns is None or not progress:
+            return
+        if self._stall is not None:
+            self._stall.cancel()
+        self._stall = asyncio.get_running_loop().call_later(stall_ns / clock.NS_PER_S, self._silent, stall_ns)
+
+    def _silent(self, stall_ns: int) -> None:
+        words = f"no further token for {stall_ns // clock.NS_PER_MS} ms"
+        self._break(TimedOut(words, phase="between tokens", after_ns=stall_ns), clock.now_ns())
 
     def _end(self, at: int, input_tokens: int | None, output_tokens: int, reason: str) -> None:
         usage = [] if input_tokens is None else [Usage(at, input_tokens, output_tokens)]
@@ -236,7 +251,7 @@ class FakeCall:
         if self.observation is not None:
             return
         self._steps.clear()
-        for timer in (self._timer, self._deadline):
+        for timer in (self._timer, self._stall, self._deadline):
             if timer is not None:
                 timer.cancel()
         self.observation = self._timeline.observe(

@@ -1,0 +1,62 @@
+"""A request that has the beginning of its answer in it, so that a model goes on from there."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from splitsecond.policy.facts import Facts
+from splitsecond.policy.prompt import plain
+from splitsecond.policy.told import Told
+from splitsecond.service import Call
+
+_LIMITS = ("max_completion_tokens", "max_tokens")
+_decode_raw = msgspec.json.Decoder(list[Raw]).decode
+
+
+def prefilled(call: Call, told: Told, facts: Sequence[Facts]) -> Call | None:
+    """`call` for the rest of an answer of which so much was `told`, at targets of which these `facts` are known.
+
+    None: they cannot go on from there, or not with this request.
+    """
+    text = told.text
+    if not text or not _is_plain(call) or not all(known.prefill for known in facts):
+        return None
+    prefixed = {known.prefix for known in facts}
+    messages = call.body.get("messages")
+    if len(prefixed) != 1:
+        return None
+    try:
+        said = _decode_raw(messages if isinstance(messages, Raw) else msgspec.json.encode(messages))
+    except (ValueError, TypeError, RecursionError):
+        return None
+    begun: dict[str, Any] = {"role": "assistant", "content": text}
+    if prefixed.pop():
+        begun["prefix"] = True
+    said.append(Raw(msgspec.json.encode(begun)))
+    left = _left(call, told.tokens)
+    if left is None:
+        return None
+    return msgspec.structs.replace(call, body={**call.body, **left, "messages": Raw(msgspec.json.encode(said))})
+
+
+def _is_plain(call: Call) -> bool:
+    """Whether the answer to `call` is one text, in no form but its own."""
+    if call.operation != "chat" or plain(call, "n") not in (None, 1):
+        return False
+    form = plain(call, "response_format")
+    return form in (None, {"type": "text"}) and not plain(call, "tools") and not plain(call, "functions")
+
+
+def _left(call: Call, tokens: int) -> dict[str, int] | None:
+    """The limits on output tokens, less those that were said; None: nothing is left, or a limit is no number."""
+    left: dict[str, int] = {}
+    for name in _LIMITS:
+        limit = plain(call, name)
+        if limit is None:
+            continue
+        if isinstance(limit, bool) or not isinstance(limit, int) or limit <= tokens:
+            return None
+        left[name] = limit - tokens
+    return left
