@@ -71,7 +71,14 @@ class Provider:
         self.connected = 0
         self._state = ServerState()
         self._config = uvicorn.Config(
-            application, http=Line, ws="none", lifespan="off", interface="asgi3", log_config=None, access_log=False
+            application,
+            http=Line,
+            ws="none",
+            lifespan="off",
+            interface="asgi3",
+            proxy_headers=False,
+            log_config=None,
+            access_log=False,
         )
 
     async def connect(self) -> socket.socket:

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from splitsecond import clock
 from splitsecond.errors import Fault
+from splitsecond.gateway.discretion import discreet
 from splitsecond.gateway.refusal import decisive
 from splitsecond.gateway.visit import LEFT
 from splitsecond.policy.account import account
@@ -70,7 +71,7 @@ class Books:
             page = self._waiting.get(attempt.call)
             if page is None:
                 return
-        page.attempts.append(attempt)
+        page.attempts.append(discreet(attempt, page.call.body))
         if self._charge is not None:
             self._charge(page.call.client, attempt)
         if page.end_ns and self._is_whole(page):
