@@ -67,7 +67,7 @@ def test_a_target_of_another_dialect_is_measured_by_the_same_counts(
     assert ended.json["asked"]["targets"][0]["dialect"] == dialect
     for row in ended.json["conditions"]:
         assert (row["errors"], row["token_source"], row["output_tokens"]) == (0, "usage", 20)
-        assert row["input_tokens"] == pytest.approx(64, rel=0.03)
+        assert row["input_tokens"] == pytest.approx(64, abs=4)  # of 8 prompts, each within a few words
 
 
 def test_simulated_targets_are_started_and_their_folder_is_named_after_the_run(

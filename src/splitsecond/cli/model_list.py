@@ -49,7 +49,13 @@ def show(found: Sequence[ModelEntry], provider: str) -> None:
         console.print(f"The catalogue knows no model of {provider}; any can be called.", highlight=False)
         return
     console.print(_table(found))
-    sources = dict.fromkeys(speed.source for entry in found for speed in entry.published)
+    sources = list(dict.fromkeys(speed.source for entry in found for speed in entry.published))
+    for entry in found:
+        if entry.published:
+            console.print(f"Published of {entry.target}:", markup=False, highlight=False, soft_wrap=True)
+        for speed in entry.published:
+            words = f"  {speed.words}, {speed.date} [{sources.index(speed.source) + 1}]"
+            console.print(words, markup=False, highlight=False, soft_wrap=True)
     days = dict.fromkeys(f"{entry.price.source}, {entry.price.as_of}" for entry in found if entry.price)
     said = [f"[{number}] {source}" for number, source in enumerate(sources, 1)]
     said += [f"Prices, US dollars for a million tokens: {'; '.join(days)}."] if days else []
@@ -58,17 +64,13 @@ def show(found: Sequence[ModelEntry], provider: str) -> None:
 
 
 def _table(found: Sequence[ModelEntry]) -> Table:
-    sources = list(dict.fromkeys(speed.source for entry in found for speed in entry.published))
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("target", overflow="fold", min_width=20)
     for heading in ("in $/M", "cached", "out $/M", "context"):
         table.add_column(heading, justify="right", no_wrap=True)
-    if sources:
-        table.add_column("published speed", overflow="fold")
     for entry in found:
-        speeds = "\n".join(f"{s.words}, {s.date} [{sources.index(s.source) + 1}]" for s in entry.published)
         name = escape(entry.target) + (f"\n[dim]until {entry.retired}[/]" if entry.retired else "")
-        table.add_row(name, *_rates(entry.price), _tokens(entry.context_tokens), *([escape(speeds)] if sources else []))
+        table.add_row(name, *_rates(entry.price), _tokens(entry.context_tokens))
     return table
 
 

@@ -1,6 +1,6 @@
 """The list of providers: what `splitsecond providers` shows of each, for a person and as JSON."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
 from rich import box
@@ -10,6 +10,10 @@ from rich.text import Text
 
 from splitsecond.catalog.provider import Provider, fill_base_url
 from splitsecond.errors import CallerFault
+
+
+WIDE = 100
+"""Columns of a screen that shows a model of each provider too."""
 
 
 class ProviderEntry(Struct, frozen=True, kw_only=True):
@@ -62,30 +66,40 @@ def show(found: Sequence[ProviderEntry]) -> None:
     """Prints the list for a person."""
     console = Console()
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("provider", no_wrap=True)
-    table.add_column("")
-    for heading in ("key", "dialect", "to begin with", "regions"):
-        table.add_column(heading, overflow="fold")
+    widths = {  # these words are to be copied, so they stay whole
+        "provider": max(len(entry.name) for entry in found),
+        "key": max(len(name) for entry in found for name in ("takes none", *entry.key_names)),
+        "dialect": max(len(entry.dialect) for entry in found),
+    }
+    table.add_column("", width=1)
+    for heading, width in widths.items():
+        table.add_column(heading, no_wrap=True, min_width=width)
+    wide = console.width >= WIDE
+    if wide:
+        table.add_column("a model", overflow="fold")
     for entry in found:
         here = Text("✓", "green") if entry.key and entry.ready else ""
-        regions = ", ".join(f"-{region}" for region in entry.regions)
-        table.add_row(entry.name, here, _key(entry), entry.dialect, entry.default_model, regions)
+        table.add_row(here, entry.name, _key(entry), entry.dialect, *([entry.default_model] if wide else []))
     console.print(table)
+    for line in _notes(found):
+        console.print(line, style="dim", markup=False, highlight=False, soft_wrap=True)
+
+
+def _notes(found: Sequence[ProviderEntry]) -> Iterator[str]:
     ready = [entry.name for entry in found if entry.key and entry.ready]
-    console.print(f"Keys are here for: {', '.join(ready) or 'none of them'}.", highlight=False, soft_wrap=True)
-    console.print(
-        "A target is PROVIDER/MODEL, in a region PROVIDER-REGION/MODEL. For models and prices: "
-        "splitsecond models PROVIDER",
-        style="dim",
-        highlight=False,
-        soft_wrap=True,
-    )
+    yield f"Keys are here for: {', '.join(ready) or 'none of them'}."
+    for entry in found:
+        if entry.key and not entry.ready:
+            yield f"{entry.name}: {entry.key} is set, but {entry.why_not}."
+    regions = [f"{entry.name}-{'|'.join(entry.regions)}" for entry in found if entry.regions]
+    yield f"A target is PROVIDER/MODEL. Those with regions of their own: {', '.join(regions)}."
+    yield "For models and prices: splitsecond models PROVIDER"
 
 
 def _key(entry: ProviderEntry) -> Text:
-    """The variable that holds the key, those that could, or why it does not help."""
+    """The variable that holds the key, or those that could."""
     if not entry.key_names and entry.ready:
         return Text("takes none", "dim")
-    if entry.key and not entry.ready:
-        return Text(f"{entry.key}, but {entry.why_not}", "yellow")
-    return Text(entry.key, "green") if entry.key else Text(" or ".join(entry.key_names), "dim")
+    if entry.key:
+        return Text(entry.key, "green" if entry.ready else "yellow")
+    return Text("\n".join(entry.key_names), "dim")
