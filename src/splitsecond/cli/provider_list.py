@@ -11,7 +11,6 @@ from rich.text import Text
 from splitsecond.catalog.provider import Provider, fill_base_url
 from splitsecond.errors import CallerFault
 
-
 WIDE = 100
 """Columns of a screen that shows a model of each provider too."""
 
