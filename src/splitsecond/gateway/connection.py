@@ -28,7 +28,9 @@ class Connection(HttpToolsProtocol):
     """See the file. Bytes of a head are counted as they come, as the parser holds an unfinished line for ever."""
 
     _in_head = True
+    _begun = False  # the head that comes next, or a part of it, is there
     _head_bytes = 0
+    _read_bytes = 0
     _patience: asyncio.TimerHandle | None = None
     on_lost: Callable[[], None] | None = None
     """Called when the connection is lost: set by whoever serves the request under way, and only while it does."""
@@ -48,27 +50,32 @@ class Connection(HttpToolsProtocol):
             self.on_lost()
 
     def on_message_begin(self) -> None:
+        self._begun = True
         super().on_message_begin()
         self.scope["extensions"] = {LINE: self}  # type: ignore[dict-item] # ASGI has dictionaries there, never ours
 
     def data_received(self, data: bytes) -> None:
+        self._read_bytes = len(data)
         if self._in_head:
             self._head_bytes += len(data)
-            if self._patience is None:
-                self._await_head()
         super().data_received(data)
+        if not self._in_head:
+            return
+        if self._begun and self._patience is None:
+            self._await_head()
         # A read that ends in a head may have begun in the body before it: only heads that stay unfinished count.
-        if self._in_head and (self._head_bytes > MAX_HEAD_BYTES + len(data) or len(self.headers or ()) > MAX_HEADERS):
+        if self._head_bytes > MAX_HEAD_BYTES + len(data) or len(self.headers or ()) > MAX_HEADERS:
             self._refuse(_TOO_LARGE)
 
     def on_headers_complete(self) -> None:
+        most_bytes = self._head_bytes + self._read_bytes
         self._in_head = False
+        self._begun = False
         self._head_bytes = 0
         self._calm()
-        size = sum(len(name) + len(value) for name, value in self.headers) + len(self.url)
-        if size > MAX_HEAD_BYTES or len(self.headers) > MAX_HEADERS:
+        if len(self.headers) > MAX_HEADERS or (most_bytes > MAX_HEAD_BYTES and self._head_size() > MAX_HEAD_BYTES):
             self._refuse(_TOO_LARGE)
-            raise ValueError(f"{len(self.headers)} headers of {size} bytes")  # so the parser stops here
+            raise ValueError(f"{len(self.headers)} headers of {self._head_size()} bytes")  # so the parser stops here
         super().on_headers_complete()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
@@ -82,6 +89,9 @@ class Connection(HttpToolsProtocol):
     def send_400_response(self, msg: str) -> None:
         if not self.transport.is_closing():
             super().send_400_response(msg)
+
+    def _head_size(self) -> int:
+        return sum(len(name) + len(value) for name, value in self.headers) + len(self.url)
 
     def _await_head(self) -> None:
         self._patience = self.loop.call_later(HEAD_S, self._refuse, _TOO_SLOW)
