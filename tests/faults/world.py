@@ -18,6 +18,7 @@ from tests.gateway.visitor import Visitor, visits
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
+from splitsecond import clock
 from splitsecond.gateway.reading import read
 from splitsecond.gateway.server import Worker
 from splitsecond.pacing import Pacer
@@ -41,7 +42,9 @@ INPUT_TOKENS = count_tokens("chat", PROMPT)
 PROVIDERS = """
 keys: [{name: web, key: env:CLIENT_KEY}]
 providers:
-  a: {base_url: "http://127.0.0.1:1/v1", api_key: env:KEY_A, region: eu, price: {input: 1, output: 1}}
+  a:
+    {base_url: "http://127.0.0.1:1/v1", api_key: env:KEY_A, region: eu, price: {input: 1, output: 1},
+     timeouts: {stall: STALL}}
   b: {base_url: "http://127.0.0.1:2/v1", api_key: env:KEY_B, region: eu, price: {input: 2, output: 2}}
 """
 
@@ -65,10 +68,10 @@ class Line(Connection):
 
 
 class Provider:
-    """A provider in this process. `connected` counts the connections that were made to it."""
+    """A provider in this process. `connected_ns`: when connections to it were made."""
 
     def __init__(self, application: Application) -> None:
-        self.connected = 0
+        self.connected_ns: list[int] = []
         self._state = ServerState()
         self._config = uvicorn.Config(
             application,
@@ -86,7 +89,7 @@ class Provider:
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         loop = asyncio.get_running_loop()
-        self.connected += 1
+        self.connected_ns.append(clock.now_ns())
         try:
             await loop.connect_accepted_socket(lambda: Line(self._config, self._state, {}, loop), theirs)
         except asyncio.CancelledError:
@@ -104,7 +107,9 @@ class Provider:
 class World:
     """The gateway and its providers "a" and "b". Use within `play`."""
 
-    def __init__(self, policy: str, folder: Path, providers: Mapping[str, Profile | Application], pacer: Pacer) -> None:
+    def __init__(
+        self, policy: str, folder: Path, providers: Mapping[str, Profile | Application], pacer: Pacer, stall: str
+    ) -> None:
         self._truth = Truth()
         self.simulated = {
             name: Provider(
@@ -116,7 +121,7 @@ class World:
         }
         self.database = folder / "log.db"
         environment = OUR_KEYS | {"CLIENT_KEY": CLIENT_KEY}
-        text = f"{PROVIDERS}routes: {{fast: {{policy: '{policy}'}}}}\nlog: sqlite:///log.db\n"
+        text = f"{PROVIDERS.replace('STALL', stall)}routes: {{fast: {{policy: '{policy}'}}}}\nlog: sqlite:///log.db\n"
         self.worker = Worker(read(text, environment, folder=folder))
         self.asked = 0
 
@@ -151,13 +156,18 @@ def play(
     policy: str,
     folder: Path,
     story: Callable[[World], Coroutine[Any, Any, None]],
+    *,
+    stall: str = "60s",
     **providers: Profile | Application,
 ) -> World:
-    """Makes a world, plays `story` in it, and takes it down: the log is written then."""
+    """Makes a world, plays `story` in it, and takes it down: the log is written then.
+
+    `stall`: how long "a" may say nothing within an answer.
+    """
 
     async def main() -> World:
         with Pacer(asyncio.get_running_loop()) as pacer:
-            world = World(policy, folder, providers, pacer)
+            world = World(policy, folder, providers, pacer, stall)
             try:
                 with mock.patch("splitsecond.transport.client.opened", world.opened):
                     await story(world)
