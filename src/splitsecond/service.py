@@ -29,7 +29,8 @@ class Notes(Struct, kw_only=True):
     """What those who served a call have to say of it, beside the answer: the only part of a call that changes.
 
     `attempts`: how many requests went to targets so far. Of targets that are watched over (`policy/standing`): `asked`,
-    in order, and `refused`, those that were not asked because they are down. `cache`: "hit", "shared" (with an
+    in order, `refused`, those that were not asked because they are down, and `barred`, those that are not to be asked
+    (again), as their answer broke off or they could not go on with it. `cache`: "hit", "shared" (with an
     identical call under way), "miss", or "" where no cache stood in the way. `chosen`: why a policy chose the target
     that answers, in a few words. `dropped`: what of the request could not be carried over to the target's dialect, and
     was left out.
@@ -38,6 +39,7 @@ class Notes(Struct, kw_only=True):
     attempts: int = 0
     asked: list[str] = []
     refused: list[str] = []
+    barred: list[str] = []
     cache: str = ""
     chosen: str = ""
     dropped: list[str] = []
@@ -47,10 +49,10 @@ class Call(Struct, frozen=True, kw_only=True):
     """What a client, or the bench, asks for.
 
     `body` holds the fields of the request as the client sent them: each value is either the raw JSON bytes (passed on
-    unchanged, unknown fields included) or a plain Python value. `dialect` is the form of the body, and of the bytes that
-    `Reply.read` gives: always the client's, whatever the target speaks. `due_ns` is when the schedule wanted it to leave
-    and `start_ns` when the call came in; both monotonic, 0 where there is none. `deadline_ns` is absolute; None: no
-    deadline.
+    unchanged, unknown fields included) or a plain Python value. `dialect` is the form of the body, and of the bytes
+    that `Reply.read` gives: always the client's, whatever the target speaks. `due_ns` is when the schedule wanted it to
+    leave and `start_ns` when the call came in; both monotonic, 0 where there is none. `deadline_ns` is absolute; None:
+    no deadline.
 
     `token_due_ns`: until when whoever asks waits for the first token; it keeps that itself, so this only tells why an
     attempt was given up. None: it did not say.

@@ -48,6 +48,7 @@ HOLDING = [
     'cache(cascade(limit("a/x", concurrency=9), pipeline("b/x", "c/x"), accept="re:no such"), sampled=True)',
     'cascade(cache("a/x", sampled=True), "b/x")',
     'resume("a/x", "b/x")',
+    'resume(fastest("a/x", "b/x"))',
     'resume("a/x", race("b/x", "c/x"), how="prefill", stall="10s")',
     'fallback("a/x", "b/x", "c/x", resume="replay", stall="5s")',
     'cache(resume(cascade("a/x", "b/x"), "c/x"), sampled=True)',

@@ -170,7 +170,6 @@ WRONG = [
     ('race("a/x", "b/x", ttft="2s")', 20, "race has no setting ttft", "There are: spend."),
     ('race("a/x", "b/x", spend=1)', 20, 'spend is 1, expected US dollars an hour or a minute such as "0.60/h"', ""),
     ('race("a/x", "b/x", spend="0/h")', 20, 'spend is "0/h"', ""),
-    ('resume("a/x")', 1, "resume has 1 branch, expected 2 or more", "resume("),
     ('resume("a/x", "b/x", how="again")', 22, 'how is "again", expected one of replay, prefill', ""),
     ('fallback("a/x", "b/x", resume=True)', 24, "resume is True, expected one of replay, prefill", ""),
     ('hedge("a/x", "b/x", extra_load="5%")', 21, 'extra_load is "5%", expected a number', ""),

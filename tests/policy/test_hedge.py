@@ -1,18 +1,23 @@
 """The hedge: late is learned, what it may cost is kept, and failures are left to others."""
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 
+import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.policy.branches import SILENT, a_call, ask, fails, play, refused, reset, scripted, silent
+from tests.policy.branches import SILENT, a_call, ask, fails, play, refused, reset, scripted, silent, status
 
 from splitsecond.errors import AllFailed, CallerFault, TimedOut
 from splitsecond.policy.budget import MOST_SAVED, Budget
+from splitsecond.policy.expression import build, parse
+from splitsecond.policy.facts import Facts
 from splitsecond.policy.hedge import hedge
 from splitsecond.policy.latency import REMEMBERED, Latencies, survival_quantile
+from splitsecond.policy.standing import Standing
 from splitsecond.service import Service
 from splitsecond.testing.fake_service import FakeService, Script
 
@@ -190,6 +195,103 @@ def refusal(words: str) -> Iterator[None]:
 def test_a_share_that_is_none(extra_load: float) -> None:
     with refusal("extra_load"):
         hedge(FakeService(), FakeService(), extra_load=extra_load)
+
+
+def learned(facts: Mapping[str, Facts], standing: Standing | None = None) -> tuple[Service, FakeService, FakeService]:
+    """A hedge of a/x by b/x that is to be taught by 40 calls, and its targets; the 41st call is late."""
+    known = standing or Standing(facts)
+    first = scripted(*[USUAL] * 40, LATE, target="a/x", observer=known.observe)
+    second = scripted(USUAL, target="b/x", observer=known.observe)
+    fakes = {"a/x": first, "b/x": second}
+    return build(parse('hedge("a/x", "b/x")'), fakes.__getitem__, known), first, second
+
+
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        ({}, ""),
+        ({"a/x": Facts(provider="p", region="eu"), "b/x": Facts(provider="p", region="eu")}, "p in eu"),
+        ({"a/x": Facts(provider="p", region="eu"), "b/x": Facts(provider="p", region="us")}, ""),
+        ({"a/x": Facts(provider="p"), "b/x": Facts(provider="p")}, ""),
+        ({"a/x": Facts(provider="p", region="eu"), "b/x": Facts(provider="q", region="eu")}, ""),
+    ],
+)
+def test_both_must_not_be_in_one_place(facts: Mapping[str, Facts], words: str) -> None:
+    with refusal(words) if words else nullcontext():
+        learned(facts)
+
+
+@pytest.mark.parametrize("policy", ['hedge("a/x", "a/x")', 'hedge(retry("a/x"), "a/x")'])
+def test_nor_be_the_same_target(policy: str) -> None:
+    with refusal("the same target, a/x"):
+        build(parse(policy), lambda name: FakeService(target=name))
+
+
+@pytest.mark.parametrize(
+    ("down", "facts", "hedged"),
+    [
+        ("", {}, 1),
+        ("b/x", {}, 0),
+        ("a/x", {}, 1),
+        ("a/x", {"a/x": Facts(provider="p"), "b/x": Facts(provider="p")}, 0),
+        ("", {"a/x": Facts(provider="p"), "b/x": Facts(provider="p")}, 1),
+    ],
+)
+def test_none_is_sent_where_it_would_not_help(down: str, facts: Mapping[str, Facts], hedged: int) -> None:
+    class Some(Standing):
+        def available(self, target: str) -> bool:
+            return target != down
+
+    service, first, second = learned(facts, Some(facts))
+
+    async def main() -> None:
+        await teach(service)
+        await ask(service)
+        assert len(second.calls) == hedged
+
+    play(main, [first, second])
+
+
+def test_a_long_prompt_is_late_for_good_reason() -> None:
+    service, first, second = learned({})
+    long = msgspec.structs.replace(a_call(41), body={"messages": [{"role": "user", "content": "word " * 20_000}]})
+
+    async def main() -> None:
+        await teach(service)
+        assert (await ask(service, long)).ms == 5000
+        assert len(second.calls) == 0
+
+    play(main, [first, second])
+
+
+EXPRESSIONS = [
+    'hedge("a/x", "b/x", extra_load=0.2)',
+    'hedge(retry("a/x", extra_load=0.2), "b/x", extra_load=0.2)',
+    'retry(hedge("a/x", "b/x", extra_load=0.3), times=3, extra_load=0.05)',
+    'fallback(hedge(retry("a/x", times=3), "b/x"), retry("c/x", times=2))',
+    'fallback("a/x", retry("b/x"), retry("c/x"), retry(hedge("d/x", "a/x")))',
+]
+NAMES = ["a/x", "b/x", "c/x", "d/x"]
+MANY = [USUAL, LATE, fails(reset(), 0.1), fails(status(500)), fails(status(503)), fails(silent(), 1), fails(refused())]
+
+
+@settings(max_examples=150)
+@given(st.sampled_from(EXPRESSIONS), st.lists(st.lists(st.sampled_from(MANY), min_size=1), min_size=4, max_size=4))
+def test_together_they_send_no_more_than_the_most_generous_may(policy: str, scripts: list[list[Script]]) -> None:
+    """Whatever the targets do: what is sent beyond the first request of each step is paid from one budget."""
+    fakes = {name: scripted(*each, target=name) for name, each in zip(NAMES, scripts, strict=True)}
+    share = max([float(found) for found in re.findall(r"extra_load=([\d.]+)", policy)], default=0.1)
+    reserve = MOST_SAVED if "fallback" in policy or "retry" in policy else 0
+
+    async def main() -> None:
+        service = build(parse(policy), fakes.__getitem__)
+        await teach(service, 60)
+        sent = [fake.call.id for each in fakes.values() for fake in each.calls]
+        steps = len({(fake.call.id, name) for name, each in fakes.items() for fake in each.calls})
+        hedges = 0 if "fallback" in policy else len({fake.call.id for fake in fakes["b/x"].calls})
+        assert len(sent) - steps + hedges <= share * 60 + reserve
+
+    play(main, list(fakes.values()))
 
 
 # What it stands on.

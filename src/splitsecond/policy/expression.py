@@ -166,7 +166,7 @@ POLICIES: Mapping[str, Form] = {
         tells=True,
         make=resume,
         example='resume("a/x", "b/x", how="replay", stall="10s")',
-        least=2,
+        least=1,
         settings={"how": way, "stall": duration},
     ),
     "deadline": Form(

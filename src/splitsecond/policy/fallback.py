@@ -64,9 +64,11 @@ def fallback(
     """
     given, known = branches(services, names), standing or Standing()
     made = Fallback(given, known, budget, ttft=ttft, stall=stall, resume=resume)
+    stall_ns = None if stall is None else duration("stall", stall)
     if resume is None or retell is None:
         return made
-    return carried_on(made, given, way("resume", resume), known, retell)
+    inside = [name for branch in given for name in branch.names]
+    return carried_on(made, inside, way("resume", resume), known, retell, stall_ns=stall_ns)
 
 
 class Fallback:

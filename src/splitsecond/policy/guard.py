@@ -28,7 +28,7 @@ class Guard:
     async def __call__(self, call: Call) -> Reply:
         now_ns = clock.now_ns()
         stand = self._stand(self._name)
-        if stand.troubled:
+        if stand.troubled or call.notes.barred:
             self._check(call, stand, now_ns)
         call.notes.asked.append(self._name)
         stand.begun(call.id, call.stream, now_ns)
@@ -63,6 +63,8 @@ class Guard:
 
     def _why_not(self, call: Call, stand: Stand, now_ns: int) -> str:
         """Why it is not asked; "": it is."""
+        if self._name in call.notes.barred:
+            return "it could not answer this call to its end"
         until_ns = stand.until_ns(now_ns)
         if not until_ns:
             return self._still_returning(call, stand, now_ns)
@@ -95,7 +97,9 @@ class Guard:
 def _may_serve(call: Call, other: Stand) -> bool:
     """Whether `other` is at work for this call, or may yet be asked."""
     notes: Notes = call.notes
-    return other.name not in notes.refused and (other.name not in notes.asked or call.id in other.under_way)
+    if other.name in notes.refused or other.name in notes.barred:
+        return False
+    return other.name not in notes.asked or call.id in other.under_way
 
 
 def _too_late(call: Call) -> bool:

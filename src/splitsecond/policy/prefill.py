@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from splitsecond.policy.facts import Facts
 from splitsecond.policy.prompt import plain
+from splitsecond.policy.standing import Standing
 from splitsecond.policy.told import Told
 from splitsecond.service import Call
 
@@ -15,24 +15,27 @@ _LIMITS = ("max_completion_tokens", "max_tokens")
 _decode_raw = msgspec.json.Decoder(list[Raw]).decode
 
 
-def prefilled(call: Call, told: Told, facts: Sequence[Facts]) -> Call | None:
-    """`call` for the rest of an answer of which so much was `told`, at targets of which these `facts` are known.
+def can_go_on(names: Sequence[str], standing: Standing) -> list[str]:
+    """Those of the targets that go on from the beginning of an answer, and are all told of it in the same way."""
+    able = [name for name in names if standing.facts(name).prefill]
+    return [name for name in able if standing.facts(name).prefix == standing.facts(able[0]).prefix]
 
-    None: they cannot go on from there, or not with this request.
+
+def prefilled(call: Call, told: Told, *, prefix: bool) -> Call | None:
+    """`call` for the rest of an answer of which so much was `told`. `prefix`: the message that holds it is marked.
+
+    None: that cannot be asked for.
     """
     text = told.text
-    if not text or not _is_plain(call) or not all(known.prefill for known in facts):
+    if not text or not _is_plain(call):
         return None
-    prefixed = {known.prefix for known in facts}
     messages = call.body.get("messages")
-    if len(prefixed) != 1:
-        return None
     try:
         said = _decode_raw(messages if isinstance(messages, Raw) else msgspec.json.encode(messages))
     except (ValueError, TypeError, RecursionError):
         return None
     begun: dict[str, Any] = {"role": "assistant", "content": text}
-    if prefixed.pop():
+    if prefix:
         begun["prefix"] = True
     said.append(Raw(msgspec.json.encode(begun)))
     left = _left(call, told.tokens)

@@ -4,8 +4,9 @@ It is the one policy that touches an answer after its first token; all others le
 setting of another, ``fallback(a, b, resume="replay")``, or of a route.
 
 What it does. `a` is asked, and what it says goes to the client byte for byte. If that breaks (the connection is cut, an
-error comes inside the stream, or no further token for `stall`), the next branch is asked, where it is well and has not
-broken this answer before. Before the first token `resume` does nothing: a failure is raised as it is.
+error comes inside the stream, or no further token for `stall`), the next branch is asked, in turn. With one branch,
+``resume(fastest(a, b))``, that is asked again. No target is asked again whose answer to this call broke off. Before the
+first token `resume` does nothing: a failure is raised as it is.
 
 `how="replay"`: it is asked the same again. What the client already has is held back, and compared with it to the byte;
 from there on the client gets what is new, a token that is half known cut in two. Where it says something else the next
@@ -34,7 +35,7 @@ client is told is by replay the second target's; by prefill that and what had be
 dialect than OpenAI's, and a bench, get the break as it is.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, Protocol
 
 import msgspec
@@ -44,7 +45,7 @@ from splitsecond.errors import CallerFault, Fault, Overloaded
 from splitsecond.events import Broken, Event
 from splitsecond.policy.branch import Branch, branches
 from splitsecond.policy.deadline import Deadline
-from splitsecond.policy.prefill import prefilled
+from splitsecond.policy.prefill import can_go_on, prefilled
 from splitsecond.policy.prompt import plain
 from splitsecond.policy.recording import Piece, Recording
 from splitsecond.policy.remedy import answered, check_time
@@ -97,16 +98,25 @@ def resume(
     None is carried on without `retell`.
     """
     given = branches((first, *others), names)
-    text = written("resume", (first, *others), how=how, stall=stall)
-    stall_ns = None if stall is None else duration("stall", stall)
     return Resume(
-        first, given[1:], way("how", how or "replay"), standing or Standing(), retell, stall_ns=stall_ns, text=text
+        first,
+        given[1:] or given,
+        way("how", how or "replay"),
+        standing or Standing(),
+        retell,
+        stall_ns=None if stall is None else duration("stall", stall),
+        text=written("resume", (first, *others), how=how, stall=stall),
     )
 
 
-def carried_on(service: Service, among: Sequence[Branch], how: How, standing: Standing, retell: Retell) -> Service:
-    """`service`, whose answers are carried on at `among`, and which is written as if nothing stood around it."""
-    return Resume(service, among, how, standing, retell)
+def carried_on(
+    service: Service, names: Sequence[str], how: How, standing: Standing, retell: Retell, *, stall_ns: int | None
+) -> Service:
+    """`service`, whose answers are carried on by itself, and which is written as if nothing stood around it.
+
+    `names`: of all targets in it.
+    """
+    return Resume(service, [Branch(service, names)], how, standing, retell, stall_ns=stall_ns)
 
 
 class Resume:
@@ -124,10 +134,10 @@ class Resume:
         text: str = "",
     ) -> None:
         self._service = service
-        self._others = others
         self._retell = retell
         self._stall_ns = stall_ns
         self._text = text
+        self.others = others
         self.how = how
         self.standing = standing
 
@@ -144,10 +154,6 @@ class Resume:
         carried = _Carried(reply, call, self, teller, self._retell)
         return carried.play(watched=call.watched)
 
-    def others(self) -> Iterator[Branch]:
-        """Where an answer may be carried on."""
-        return iter(self._others)
-
 
 class _Carried(Recording):
     """The answer as its client gets it, whoever says it."""
@@ -157,8 +163,7 @@ class _Carried(Recording):
         self._call = call
         self._policy = policy
         self._retell = retell
-        self._others = policy.others()
-        self._broke = {reply.target}
+        self._tries = sum(len(branch.names) for branch in policy.others)
         self._fault: Fault | None = None
         self._teller = teller
         self._told = Told()
@@ -173,6 +178,8 @@ class _Carried(Recording):
                 data = await self._reply.read()
                 piece = self._hear(data)
             except Fault as fault:
+                if self._told.over:
+                    return Piece(b"", ()), True
                 if not await self._carry_on(fault):
                     self.broken = Broken(clock.now_ns(), self._fault or fault)
                     return Piece(b"", ()), True
@@ -218,33 +225,45 @@ class _Carried(Recording):
             self._held_size = 0
         if not self._told.nothing and (not self._told.comparable or _wants_logprobs(self._call)):
             return False
-        for branch in self._others:
-            if not self._broke.issuperset(branch.names) and await self._asked(branch):
-                return True
+        self._call.notes.barred.append(self._reply.target)
+        for branch in self._policy.others:
+            while self._tries and (able := self._able(branch)):
+                if await self._asked(branch, able):
+                    return True
         return False
 
-    async def _asked(self, branch: Branch) -> bool:
-        """Whether that branch carries it on."""
-        told, standing = self._told, self._policy.standing
-        call: Call | None = self._call
-        if self._policy.how == "prefill" and not told.nothing:
-            call = prefilled(self._call, told, [standing.facts(name) for name in branch.names])
+    def _able(self, branch: Branch) -> list[str]:
+        """Those of its targets that may carry it on. The others are not to be asked."""
+        standing, barred = self._policy.standing, self._call.notes.barred
+        left = [name for name in branch.names if name not in barred]
+        if self._policy.how == "prefill" and not self._told.nothing:
+            left = can_go_on(left, standing)
+            barred.extend(name for name in branch.names if name not in left)
+        return left if any(map(standing.available, left)) else []
+
+    async def _asked(self, branch: Branch, able: Sequence[str]) -> bool:
+        """Whether that branch carries it on, by one of those that are `able`. If not, there is one less of them."""
+        self._tries -= 1
+        told, notes = self._told, self._call.notes
+        before, prefill = len(notes.asked), self._policy.how == "prefill" and not told.nothing
+        prefix = self._policy.standing.facts(able[0]).prefix
+        call = prefilled(self._call, told, prefix=prefix) if prefill else self._call
         hearing = self._retell(self._call)
-        if call is None or hearing is None or not branch.available(standing):
+        if call is None or hearing is None:
+            notes.barred.extend(able)
             return False
         try:
             check_time(call, clock.now_ns(), branch.service)
             reply = await answered(_in_time(branch.service, call), call)
         except Fault:
+            notes.barred.extend(notes.asked[before:] or able)
             return False
         self._reply = reply
-        self._broke.add(reply.target)
-        call.notes.chosen += f"{'; ' if call.notes.chosen else ''}resumed at {reply.target}"
+        notes.chosen += f"{'; ' if notes.chosen else ''}resumed at {reply.target}"
         if told.nothing:
             self._teller, self._hearing, self._new = hearing, None, None
         else:
-            self._hearing = hearing
-            self._new = Appended(told.tokens) if call is not self._call else Retold(told)
+            self._hearing, self._new = hearing, Appended(told.tokens) if prefill else Retold(told)
         return True
 
 

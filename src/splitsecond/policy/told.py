@@ -44,6 +44,7 @@ class Told:
         """About how many: as the provider counts them, or one an event."""
         self.nothing = True
         self.usage = False
+        self.over = False
         self._compared = True
 
     def add(self, events: list[Event]) -> None:
@@ -55,6 +56,8 @@ class Told:
                 self.finished.add(event.index)
             elif isinstance(event, Usage):
                 self.usage = True
+            elif isinstance(event, Done):
+                self.over = True
 
     def _add(self, token: Token) -> None:
         self.nothing = False
