@@ -27,6 +27,7 @@ POLICY: Mapping[str, str] = {
     "race": 'race("a/m", "b/m")',
     "hedge": 'hedge("a/m", "b/m")',
     "fallback": 'fallback("a/m", "b/m", ttft="2s")',
+    "resume": 'resume("a/m", "b/m", stall="5s")',
     "deadline": 'deadline("a/m", ttft="2s", total="5s")',
     "retry": 'retry("a/m", times=2, extra_load=1)',
     "limit": 'limit("a/m", concurrency=1, queue=4)',
