@@ -10,6 +10,7 @@ and `news` is set only for a read that held the head, the end or a failure.
 """
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
@@ -31,7 +32,7 @@ class Answer:
     __slots__ = (
         "_barren",
         "_body_end",
-        "_header_bytes",
+        "_fed",
         "_inflater",
         "_lines",
         "_method",
@@ -70,7 +71,7 @@ class Answer:
         self._parts: list[bytes] = []
         self._body_end: int | None = None
         self._inflater: Inflater | None = None
-        self._header_bytes = self._barren = 0
+        self._fed = self._barren = 0
         self._lines: list[tuple[bytes, bytes]] = []
         self.on_body = self._parts.append
         self._parser = HttpResponseParser(self)
@@ -78,6 +79,7 @@ class Answer:
     def feed(self, data: bytes | memoryview) -> bytes:
         """Take what one read brought; return the body bytes that it completed. Never raises."""
         self.answered = True
+        self._fed = len(data)
         try:
             self._parser.feed_data(data)
         except (HttpParserError, HttpParserUpgrade) as error:
@@ -133,16 +135,7 @@ class Answer:
             self.surplus = True
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        # After the head these are trailers: counted, and dropped.
-        self._lines.append((name, value))
-        self._header_bytes += len(name) + len(value)
-        if self._header_bytes > MAX_HEAD_BYTES or len(self._lines) > MAX_HEADERS:
-            self.fail(
-                self._malformed(
-                    f"{len(self._lines)} header lines of {self._header_bytes} bytes, "
-                    f"expected at most {MAX_HEADERS} of {MAX_HEAD_BYTES}"
-                )
-            )
+        self._lines.append((name, value))  # after the head these are trailers: counted, and dropped
 
     def on_headers_complete(self) -> None:
         if self.status or self.fault:
@@ -150,6 +143,8 @@ class Answer:
         status = self._parser.get_status_code()
         if 100 <= status < 200:  # interim (RFC 9110 section 15.2): not the answer yet
             self._lines.clear()
+            return
+        if not self._is_bounded():
             return
         self.headers = _joined(self._lines)
         if status < 100 or not self._parser.get_http_version().startswith("1."):
@@ -168,15 +163,30 @@ class Answer:
             self._finish()
             return
         self.until_close = coding is None and "content-length" not in self.headers
-        try:
-            self._inflater = inflater_for(self.headers.get("content-encoding", ""))
-        except BadEncoding as error:
-            self.fail(self._malformed(str(error)))
+        if "content-encoding" in self.headers:
+            try:
+                self._inflater = inflater_for(self.headers["content-encoding"])
+            except BadEncoding as error:
+                self.fail(self._malformed(str(error)))
 
     def on_message_complete(self) -> None:
-        if self.status and not self.complete and self.fault is None:
+        if self.status and not self.complete and self.fault is None and self._is_bounded():
             self._body_end = len(self._parts)
             self._finish()
+
+    def _is_bounded(self) -> bool:
+        """Whether the header lines are as many, and as long, as may be; short answers need no adding up."""
+        if self._barren + self._fed <= MAX_HEAD_BYTES and len(self._lines) <= MAX_HEADERS:
+            return True
+        size = sum(len(name) + len(value) for name, value in self._lines)
+        if size <= MAX_HEAD_BYTES and len(self._lines) <= MAX_HEADERS:
+            return True
+        self.fail(
+            self._malformed(
+                f"{len(self._lines)} header lines of {size} bytes, expected at most {MAX_HEADERS} of {MAX_HEAD_BYTES}"
+            )
+        )
+        return False
 
     # Ends.
 
@@ -232,8 +242,15 @@ class Answer:
 
 def _joined(lines: list[tuple[bytes, bytes]]) -> dict[str, str]:
     """Headers by their names in lower case; those that are given several times joined with commas."""
-    headers: dict[str, str] = {}
-    for name, value in lines:
-        key, text = name.decode("latin-1").lower(), value.decode("latin-1").rstrip()
-        headers[key] = f"{headers[key]}, {text}" if key in headers else text
+    headers = {_lowered(name): value.decode("latin-1").rstrip() for name, value in lines}
+    if len(headers) < len(lines):
+        headers.clear()
+        for name, value in lines:
+            key, text = _lowered(name), value.decode("latin-1").rstrip()
+            headers[key] = f"{headers[key]}, {text}" if key in headers else text
     return headers
+
+
+@lru_cache(maxsize=1024)
+def _lowered(name: bytes) -> str:
+    return name.decode("latin-1").lower()

@@ -57,7 +57,7 @@ class Home(Protocol):
 
 
 class Connection:
-    """A socket on which TCP, tunnel and TLS are done. `facts` say how it came to be."""
+    """A socket on which TCP, tunnel and TLS are done. `facts`: how it came to be; once it was used, that it was ready."""
 
     __slots__ = (
         "_answer",
@@ -126,9 +126,10 @@ class Connection:
         """Write `request`, and tell the exchange and its receiver of everything that comes of it."""
         self.exchange, self._answer, self._head_told = exchange, Answer(method), False
         self._unsent = memoryview(request if self._tls is None else self._tls.sealed(request))
-        facts = Connected(self.facts.id, True, 0, 0, 0, self.facts.peer) if reused else self.facts
+        if reused and not self.facts.reused:
+            self.facts = Connected(self.facts.id, True, 0, 0, 0, self.facts.peer)
         self._last_at = now_ns()
-        exchange.enter(self, facts, self._last_at)
+        exchange.enter(self, self.facts, self._last_at)
         self._write()
 
     def is_alive(self) -> bool:
@@ -258,20 +259,17 @@ class Connection:
 
     def _finish(self, exchange: Exchange, answer: Answer, at: int) -> None:
         """The exchange is over: decide what becomes of the connection, then let the exchange say so."""
-        keep_alive = answer.headers.get("keep-alive", "")
-        reusable = (
-            answer.complete
-            and answer.keep_alive
-            and not answer.surplus
-            and not self._unsent
-            and not _LAST_ONE.search(keep_alive)
-        )
+        reusable = answer.complete and answer.keep_alive and not answer.surplus and not self._unsent
+        hint = answer.headers.get("keep-alive", "")
+        if hint and _LAST_ONE.search(hint):
+            reusable = False
         exchange.leave()
         self._detach()
         if reusable:
-            hint = _TIMEOUT.search(keep_alive)
-            self.idle_limit_s = int(hint[1]) if hint else None
-            self.resume()
+            limit = _TIMEOUT.search(hint) if hint else None
+            self.idle_limit_s = int(limit[1]) if limit else None
+            if self._paused:
+                self.resume()
             self._home.came_free(self)
         else:
             self.close()
@@ -298,7 +296,8 @@ class Connection:
         socket. Reading finds that, or the end.
         """
         try:
-            self._unsent = self._unsent[self._sock.send(self._unsent) :]
+            sent = self._sock.send(self._unsent)
+            self._unsent = _NOTHING if sent == len(self._unsent) else self._unsent[sent:]
         except (BlockingIOError, InterruptedError):
             pass
         except OSError as error:
