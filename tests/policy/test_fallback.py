@@ -3,6 +3,7 @@
 import pytest
 from tests.policy.branches import (
     SILENT,
+    Seen,
     a_call,
     ask,
     bad_request,
@@ -18,9 +19,12 @@ from tests.policy.branches import (
 )
 
 from splitsecond.errors import AllFailed, CallerFault, Fault, NetworkFault, ProviderFault, TimedOut
+from splitsecond.policy.expression import build, parse
+from splitsecond.policy.facts import Facts
 from splitsecond.policy.fallback import fallback
 from splitsecond.policy.race import race
 from splitsecond.policy.remedy import Remedy, remedy, retry_after_ns
+from splitsecond.policy.standing import Standing
 from splitsecond.testing.fake_service import FakeService, Script
 
 GOOD = Script(ttft=0.2)
@@ -222,3 +226,57 @@ def test_a_deadline_that_is_over_before_anybody_is_asked() -> None:
         assert len(first.calls) == 0
 
     play(main, [first, second])
+
+
+def long_prompt(
+    scripts: dict[str, Script], contexts: dict[str, int], policy: str = 'fallback("a/x", "b/x", "c/x")'
+) -> tuple[Seen, list[str]]:
+    """What becomes of a call, and who was asked, where targets take so many tokens."""
+    standing = Standing({name: Facts(context_tokens=tokens) for name, tokens in contexts.items()})
+    fakes = {name: scripted(script, target=name, observer=standing.observe) for name, script in scripts.items()}
+    seen, call = Seen(), a_call()
+
+    async def main() -> None:
+        nonlocal seen, call
+        call = a_call()
+        seen = await ask(build(parse(policy), fakes.__getitem__, standing), call)
+
+    play(main, list(fakes.values()))
+    return seen, call.notes.asked
+
+
+def test_what_is_too_long_for_one_goes_to_those_that_take_more() -> None:
+    scripts = {"a/x": fails(too_long()), "b/x": GOOD, "c/x": GOOD}
+    for contexts, asked in [
+        ({"a/x": 8000, "b/x": 4000, "c/x": 32000}, ["a/x", "c/x"]),
+        ({"a/x": 8000, "b/x": 8000, "c/x": 8001}, ["a/x", "c/x"]),
+        ({"a/x": 8000, "c/x": 32000}, ["a/x", "b/x"]),  # one of which nothing is known may take more
+        ({"b/x": 4000, "c/x": 32000}, ["a/x", "b/x"]),
+    ]:
+        seen, went = long_prompt(scripts, contexts)
+        assert (seen.fault, went) == (None, asked)
+
+
+def test_what_is_too_long_for_all_goes_back_at_once() -> None:
+    fault = too_long()
+    seen, asked = long_prompt({"a/x": fails(fault), "b/x": GOOD, "c/x": GOOD}, {"a/x": 8000, "b/x": 4000, "c/x": 8000})
+    assert seen.fault is fault
+    assert asked == ["a/x"]
+
+
+def test_after_another_failure_it_is_listed_with_it() -> None:
+    seen, asked = long_prompt(
+        {"a/x": fails(status(503)), "b/x": fails(too_long()), "c/x": GOOD}, {"b/x": 8000, "c/x": 8000}
+    )
+    assert isinstance(seen.fault, AllFailed)
+    assert [cause.kind for cause in seen.fault.causes] == ["http_503", "context_length_exceeded"]
+    assert asked == ["a/x", "b/x"]
+
+
+def test_a_policy_inside_takes_as_much_as_the_longest_of_its_targets() -> None:
+    scripts = {"a/x": fails(too_long()), "b/x": fails(too_long(), 0.3), "c/x": GOOD, "d/x": GOOD}
+    contexts = {"a/x": 8000, "b/x": 16000, "c/x": 4000, "d/x": 20000}
+    seen, asked = long_prompt(scripts, contexts, 'fallback(race("a/x", "b/x"), "c/x", weighted("c/x", "d/x"))')
+    assert seen.fault is None
+    assert asked[:2] == ["a/x", "b/x"]
+    assert long_prompt(scripts, contexts, 'fallback(race("a/x", "b/x"), "c/x")')[1] == ["a/x", "b/x"]

@@ -1,8 +1,10 @@
 """The race: the first token wins, whatever the others do, and nothing is left open."""
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +13,11 @@ from tests.policy.branches import SILENT, a_call, ask, bad_request, fails, play,
 from splitsecond import clock
 from splitsecond.errors import AllFailed
 from splitsecond.events import Event
+from splitsecond.policy.expression import build, parse
+from splitsecond.policy.facts import Facts
 from splitsecond.policy.race import race
+from splitsecond.policy.spending import SAVED_S, Account
+from splitsecond.policy.standing import Standing
 from splitsecond.service import Call, Reply
 from splitsecond.testing.fake_service import FakeService, Script
 
@@ -173,3 +179,88 @@ def test_the_stream_is_the_winners_own() -> None:
         assert [type(event).__name__ for event in events] == ["Token", "Token", "Finish", "Usage", "Done"]
 
     play(main, fakes)
+
+
+# What losers may cost.
+
+ASKS = {"messages": [{"role": "user", "content": "x" * 3_950}]}
+"""About a thousand tokens."""
+
+
+def at(input_usd: float | None, output_usd: float | None = 0.0, *, stops: bool | None = True) -> Facts:
+    return Facts(input_usd=input_usd, output_usd=output_usd, closing_stops_billing=stops)
+
+
+def raced(
+    spend: str, facts: Mapping[str, Facts], *, calls: int = 10, every_s: float = 0.0, down: str = ""
+) -> list[list[str]]:
+    """Who was asked, call by call: b is the faster one."""
+
+    class Some(Standing):
+        def available(self, target: str) -> bool:
+            return target != down
+
+    standing = Some(facts)
+    fakes = {
+        name: scripted(Script(ttft=ttft, tokens=100, tps=1e4), target=name) for name, ttft in [("a", 0.2), ("b", 0.1)]
+    }
+    asked: list[list[str]] = []
+
+    async def main() -> None:
+        service = build(parse(f'race("a", "b", spend="{spend}")'), fakes.__getitem__, standing)
+        for number in range(calls):
+            call = msgspec.structs.replace(a_call(number), body={**ASKS, "max_tokens": 100})
+            await ask(service, call)
+            asked.append(call.notes.asked)
+            await asyncio.sleep(every_s)
+
+    play(main, list(fakes.values()))
+    return asked
+
+
+def test_a_race_keeps_to_its_money() -> None:
+    """A thousand tokens at a dollar a million is a tenth of a cent; ten minutes of 3 cents an hour pay for five."""
+    asked = raced("0.03/h", {"a": at(1.0), "b": at(1.0)})
+    assert asked == [["a", "b"]] * 5 + [["a"]] * 5
+
+
+def test_it_races_again_when_money_has_come_in() -> None:
+    asked = raced("0.03/h", {"a": at(1.0), "b": at(1.0)}, calls=40, every_s=60)
+    both = sum(len(each) == 2 for each in asked)
+    assert 5 + 40 * 0.5 - 2 <= both <= 5 + 40 * 0.5 + 1
+
+
+def test_all_but_the_cheapest_may_lose() -> None:
+    assert raced("0.03/h", {"a": at(1.0), "b": at(5.0)})[:3] == [["a", "b"], ["a"], ["a"]]
+
+
+def test_what_is_billed_to_its_end_costs_its_end() -> None:
+    """A hundred tokens at 50 dollars a million are half a cent more."""
+    for stops, races in [(False, 2), (None, 2), (True, 10)]:
+        facts = {"a": at(0.0), "b": at(0.0, 50.0, stops=stops)}
+        assert sum(len(each) == 2 for each in raced("0.06/h", facts)) == races
+
+
+def test_a_target_without_a_price_counts_as_the_dearest() -> None:
+    assert raced("0.03/h", {"a": at(1.0)}) == [["a", "b"]] * 5 + [["a"]] * 5
+    assert raced("0.03/h", {}) == [["a"]] * 10
+
+
+def test_what_costs_nothing_is_raced_for_ever() -> None:
+    assert raced("0.01/h", {"a": at(0.0), "b": at(0.0)}) == [["a", "b"]] * 10
+
+
+def test_whoever_is_down_costs_nothing_and_is_not_the_one() -> None:
+    facts = {"a": at(1.0), "b": at(1.0)}
+    assert raced("0.03/h", facts, down="a") == [["b"]] * 10
+    assert raced("0.03/h", facts, down="b") == [["a"]] * 10
+
+
+@given(st.lists(st.tuples(st.floats(0, 1000), st.floats(0, 1)), max_size=60), st.floats(1e-6, 1e-2))
+def test_no_more_is_spent_than_has_come_in(steps: list[tuple[float, float]], usd_per_s: float) -> None:
+    account, now_s, spent = Account(usd_per_s), 0.0, 0.0
+    for wait_s, usd in steps:
+        now_s += wait_s
+        if account.withdraw(usd, round(now_s * clock.NS_PER_S)):
+            spent += usd
+        assert spent <= (now_s + SAVED_S) * usd_per_s * (1 + 1e-6)

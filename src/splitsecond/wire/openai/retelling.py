@@ -50,10 +50,11 @@ class Retelling:
         """The whole events among what came so far, and what they say; the rest waits for its end."""
         if self._plain is None and (begin := data.lstrip(_BLANK)):
             self._plain = begin.startswith(b"{")
-        if self._plain:
-            return data, self._events(data, at)
         begun = len(self._tail)
         data = self._tail + data
+        if self._plain:
+            self._tail = b""
+            return data, self._events(data, at)
         end = max((found.end() for found in _EVENT_END.finditer(data, max(begun - 3, 0))), default=0)
         whole, self._tail = data[:end], data[end:]
         if not self._first and b'"id"' in whole:
