@@ -2,9 +2,9 @@
 
 Nothing is sent before the first token, so a policy may change its mind and a failure still has its own status. After it
 a failure ends the stream with an error event, never with an end that looks whole; so it does where token and failure
-came in one read, and nothing but the failure is left to send. Of the client's headers none goes to a provider, and of
-the provider's none to the client. When a client leaves, whatever is done for it is cancelled, and its upstream
-connections are closed as that unwinds.
+came in one read, and nothing but the failure is left to send. Of the client's headers none goes to a provider (but
+``anthropic-beta`` to Anthropic), and of the provider's none to the client. When a client leaves, whatever is done for
+it is cancelled, and its upstream connections are closed as that unwinds.
 
 Who may do what is decided by the path as it was routed, and inside what is routed to: neither the Host that the client
 names nor another spelling of a path leads past a key. The few headers that say something to us are `_HINTS`.
@@ -24,35 +24,31 @@ from splitsecond.errors import CallerFault, Fault
 from splitsecond.gateway import asked
 from splitsecond.gateway.allowance import Allowance
 from splitsecond.gateway.asked import Asked
-from splitsecond.gateway.assemble import Assembly
 from splitsecond.gateway.books import Books, Page
+from splitsecond.gateway.counting import count_tokens
+from splitsecond.gateway.doors import DOORS, Door, Way, assembly, dialect_at, way
 from splitsecond.gateway.explain import PROMPT
 from splitsecond.gateway.exposition import CONTENT_TYPE, exposed
 from splitsecond.gateway.metrics import Metrics
 from splitsecond.gateway.origins import Origins, stranger
 from splitsecond.gateway.refusal import Headers, refusal
-from splitsecond.gateway.relay import Relay
 from splitsecond.gateway.routes import Model, Routes
 from splitsecond.gateway.settings import ClientKey
 from splitsecond.gateway.visit import Left, Receive, Scope, Send, Visit
-from splitsecond.service import Call, Operation, Reply, Service
+from splitsecond.service import Call, Reply, Service
 from splitsecond.timing.observation import Observation
 
 MetricsFor = Literal["loopback", "key", "off"]
 
 MAX_BODY_BYTES = 32 << 20
-LONGEST_HINT = 256
+LONGEST_HINT = 1024
 LONGEST_SAID = 1024
-_OPERATIONS: Mapping[str, Operation] = {
-    "/v1/chat/completions": "chat",
-    "/v1/completions": "completions",
-    "/v1/embeddings": "embeddings",
-}
 _HINTS = (
     (b"x-splitsecond-complexity", "complexity"),
     (b"x-splitsecond-task", "task"),
     (b"x-splitsecond-region", "region"),
     (b"cache-control", "cache"),
+    (b"anthropic-beta", "betas"),
 )
 """Headers by which a client says more than its request does, and what policies call it."""
 
@@ -116,7 +112,7 @@ class Gateway:
                 try:
                     await self._dispatch(visit)
                 except Fault as fault:
-                    no = refusal(fault)
+                    no = refusal(fault, dialect_at(visit.path))
                     self._metrics.refused(no.status, visit.client)
                     await visit.refuse(no)
         except Left:
@@ -126,11 +122,11 @@ class Gateway:
         origin = visit.header(b"origin")
         if origin:
             self._check_origin(visit, origin)
-        operation = _OPERATIONS.get(visit.path)
-        page = None if operation else self._pages.get(visit.path)
-        if operation is None and page is None:
+        door = DOORS.get(visit.path)
+        page = None if door else self._pages.get(visit.path)
+        if door is None and page is None:
             raise CallerFault(f"there is no {visit.path[:200]!r} here", kind="not_found", status=404)
-        expected = "POST" if operation else "GET"
+        expected = "POST" if door else "GET"
         if origin and visit.method == "OPTIONS" and self._origins.allow(origin):
             asked_for = visit.header(b"access-control-request-headers")
             await visit.answer(204, b"", self._origins.preflight(expected, asked_for))
@@ -138,8 +134,8 @@ class Gateway:
         if visit.method != expected:
             words = f"{visit.path} takes {expected}, got {visit.method}"
             raise CallerFault(words, kind="method_not_allowed", status=405)
-        if operation is not None:
-            await self._complete(visit, operation)
+        if door is not None:
+            await self._complete(visit, door)
         elif page is not None:
             await page(visit)
 
@@ -187,15 +183,16 @@ class Gateway:
         if not self._keys:
             return None
         scheme, _, presented = visit.header(b"authorization").partition(b" ")
-        found = self._keys.get(hashlib.sha256(presented.strip()).digest())
-        if found is None or scheme.lower() != b"bearer":
-            raise CallerFault(
-                "no valid key", kind="invalid_api_key", status=401, hint="Send it as Authorization: Bearer KEY."
-            )
+        found = self._keys.get(hashlib.sha256(presented.strip()).digest()) if scheme.lower() == b"bearer" else None
+        if found is None:
+            found = self._keys.get(hashlib.sha256(visit.header(b"x-api-key").strip()).digest())
+        if found is None:
+            hint = "Send it as Authorization: Bearer KEY, or as x-api-key: KEY."
+            raise CallerFault("no valid key", kind="invalid_api_key", status=401, hint=hint)
         visit.client = found.name
         return found
 
-    async def _complete(self, visit: Visit, operation: Operation) -> None:
+    async def _complete(self, visit: Visit, door: Door) -> None:
         key = self._key(visit)
         if not visit.header(b"content-type").lower().startswith(b"application/json"):
             hint = "Send Content-Type: application/json."  # a browser's page of another origin cannot without asking
@@ -206,14 +203,19 @@ class Gateway:
             visit.extra = [*visit.extra, *self._allowance.admit(key)]
         call = Call(
             id=f"req-{os.urandom(16).hex()}",
-            operation=operation,
+            operation=door.operation,
             body=request.body,
+            dialect=door.dialect,
             start_ns=visit.start_ns,
-            stream=request.stream and operation != "embeddings",
+            stream=request.stream and door.operation != "embeddings",
             client=visit.client,
             hints=_hints(visit.headers),
         )
         call.notes.dropped.extend(request.dropped)
+        if door.counts:
+            body, headers = await count_tokens(self._routes.counting(request.model), call)
+            await visit.answer(200, body, [*_said(visit, call), *headers])
+            return
         page = self._books.open(call, request.model)
         self._metrics.in_flight += 1
         try:
@@ -228,7 +230,7 @@ class Gateway:
             reply = await service(call)
         except Fault as fault:
             page.fault = fault
-            await visit.refuse(refusal(fault), _said(visit, call))
+            await visit.refuse(refusal(fault, call.dialect), _said(visit, call))
             return
         async with reply:
             page.target = reply.target
@@ -236,12 +238,12 @@ class Gateway:
                 page.first_token_ns = clock.now_ns()
             headers = [*_said(visit, call), (b"x-splitsecond-target", _header_value(reply.target))]
             if call.stream:
-                await _stream(visit, page, reply, headers, Relay(usage=request.usage))
+                await _stream(visit, page, reply, headers, way(call, reply.target, usage=request.usage))
             else:
                 await _whole(visit, page, reply, headers)
 
 
-async def _stream(visit: Visit, page: Page, reply: Reply, headers: Headers, relay: Relay) -> None:
+async def _stream(visit: Visit, page: Page, reply: Reply, headers: Headers, relay: Way) -> None:
     """The head with the first bytes, then whatever comes as it comes."""
     await visit.begin_stream(headers)
     try:
@@ -251,20 +253,20 @@ async def _stream(visit: Visit, page: Page, reply: Reply, headers: Headers, rela
         last = relay.rest()
     except Fault as fault:
         page.fault = fault
-        last = refusal(fault).event
+        last = relay.broken(refusal(fault, page.call.dialect))
     await visit.send(last, last=True)
 
 
 async def _whole(visit: Visit, page: Page, reply: Reply, headers: Headers) -> None:
     """One answer, when all of it has come."""
-    assembly = Assembly()
+    whole = assembly(page.call)
     try:
         while data := await reply.read():
-            assembly.feed(data)
-        body = assembly.answer()
+            whole.feed(data)
+        body = whole.answer()
     except Fault as fault:
         page.fault = fault
-        await visit.refuse(refusal(fault), headers)
+        await visit.refuse(refusal(fault, page.call.dialect), headers)
         return
     if page.attempts:
         headers.append((b"server-timing", _timed(page.attempts[-1])))
@@ -287,6 +289,8 @@ def _said(visit: Visit, call: Call) -> Headers:
         (b"x-splitsecond-attempts", b"%d" % notes.attempts),
         (b"server-timing", b"ttft;dur=%.3f" % waited_ms),
     ]
+    if call.dialect == "anthropic":
+        headers.append((b"request-id", call.id.encode()))
     if notes.cache:
         headers.append((b"x-splitsecond-cache", _header_value(notes.cache)))
     if notes.chosen:

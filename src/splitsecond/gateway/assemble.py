@@ -1,4 +1,4 @@
-"""A stream made into one answer, as if it had not been streamed.
+"""A stream made into one answer, as if it had not been streamed. This is OpenAI's; `assemble_others` has the rest.
 
 A chunk is merged into what is there by rules that need no list of fields, so that fields we do not know survive: texts
 inside a delta are joined, except names and ids, which are set; objects are merged; lists whose items have an ``index``
@@ -30,8 +30,8 @@ class Assembly:
     """`feed` it the body of an answer; at its end `answer` is the whole of it."""
 
     def __init__(self) -> None:
+        self.merged: dict[str, Any] = {}
         self._sse = SseDecoder()
-        self._merged: dict[str, Any] = {}
         self._json: bytearray | None = None
         self._begun = False
         self._size = 0
@@ -56,7 +56,9 @@ class Assembly:
         """The whole answer, as JSON. What came as JSON stays as it came."""
         if self._json is not None:
             return bytes(self._json)
-        return msgspec.json.encode(self._fields())
+        for event in self._sse.rest():
+            self._take(event.data)
+        return msgspec.json.encode(self.fields())
 
     def chunks(self, *, usage: bool) -> Iterator[bytes]:
         """The answer as the chunks of a stream: all that it says in one, then its usage if that is wanted."""
@@ -78,12 +80,15 @@ class Assembly:
             return
         chunk = _decoded(data)
         if isinstance(chunk, dict):
-            _merge(self._merged, chunk)
+            self.merge(chunk)
 
-    def _fields(self) -> dict[str, Any]:
-        for event in self._sse.rest():
-            self._take(event.data)
-        fields: dict[str, Any] = _plain(self._merged)
+    def merge(self, chunk: dict[str, Any]) -> None:
+        """One event of the stream."""
+        _merge(self.merged, chunk)
+
+    def fields(self) -> dict[str, Any]:
+        """What all events came to."""
+        fields: dict[str, Any] = _plain(self.merged)
         fields["object"] = _OBJECTS.get(fields.get("object", ""), fields.get("object"))
         choices = sorted(fields.get("choices") or (), key=lambda choice: choice.get("index", 0))
         for choice in choices:

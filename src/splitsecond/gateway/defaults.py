@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from splitsecond.catalog.provider import Provider, fill_base_url, names, provider
 from splitsecond.errors import CallerFault
-from splitsecond.gateway.settings import SPOKEN, Settings
+from splitsecond.gateway.settings import Settings
 from splitsecond.policy.expression import Expression, Rule, TargetName
 
 ROUTE = "default"
@@ -34,7 +34,7 @@ def found(settings: Settings) -> str:
     if ROUTE in settings.routes:
         return f"no configuration; the route {ROUTE} is {settings.routes[ROUTE]!r}"
     looked_at = dict.fromkeys(name for each in _keyed() if each.default_model for name in _variables(each))
-    local = [name for name in names() if _is_local(provider(name))]
+    local = [name for name in names() if not provider(name).api_key_env]
     return (
         f"no configuration, and no provider's key in the environment ({', '.join(looked_at)}); "
         f"clients can still name targets that take no key: {', '.join(f'{name}/MODEL' for name in local)}"
@@ -45,13 +45,9 @@ def _variables(entry: Provider) -> list[str]:
     return [name for name in entry.api_key_env if name.endswith(_FOR_INFERENCE)]
 
 
-def _is_local(entry: Provider) -> bool:
-    return not entry.api_key_env and entry.dialect in SPOKEN
-
-
 def _keyed() -> list[Provider]:
     entries = map(provider, names())
-    return [each for each in entries if each.api_key_env and each.dialect in SPOKEN]
+    return [each for each in entries if each.api_key_env]
 
 
 def _has_address(found: Provider, environment: Mapping[str, str]) -> bool:

@@ -1,4 +1,4 @@
-"""A `Fault` as an answer: status, body and headers in OpenAI's format. One table decides.
+"""A `Fault` as an answer: status, headers, and body in the client's own format. One table decides.
 
 The provider's refusal of *our* key or account is no fault of the client, who would look for it in its own key: 502.
 Of several failures the first target's decides, as that is the one the operator named first; one that was not asked,
@@ -12,7 +12,8 @@ from msgspec import Struct
 from splitsecond.clock import NS_PER_S
 from splitsecond.errors import AllFailed, CallerFault, Fault, Overloaded, ProviderFault, TimedOut
 from splitsecond.policy.remedy import ejected
-from splitsecond.wire.openai import error_body
+from splitsecond.service import Spoken
+from splitsecond.wire import anthropic, openai
 from splitsecond.wire.sse import encode_event
 
 Headers = list[tuple[bytes, bytes]]
@@ -30,6 +31,8 @@ _TYPES: Mapping[int, str] = {
     503: "overloaded_error",
     504: "timeout_error",
 }
+_ANTHROPIC_STATUS: Mapping[int, int] = {503: 529}
+"""Its own word for too much to do."""
 _WAITED_FOR = frozenset({429, 503})
 
 
@@ -57,8 +60,8 @@ class Refusal(Struct, frozen=True):
         return encode_event(self.body)
 
 
-def refusal(fault: Fault) -> Refusal:
-    """What the client is told of `fault`."""
+def refusal(fault: Fault, dialect: Spoken = "openai") -> Refusal:
+    """What a client that speaks `dialect` is told of `fault`."""
     first = decisive(fault)
     status = _status(first)
     headers = list(first.headers) if isinstance(first, LimitReached) else []
@@ -68,7 +71,10 @@ def refusal(fault: Fault) -> Refusal:
     kind = _TYPES.get(status, "invalid_request_error" if status < 500 else "server_error")
     if first.kind == QUOTA:
         kind = QUOTA
-    return Refusal(status, headers, error_body(status, str(fault), kind, first.kind))
+    if dialect == "anthropic":
+        status = _ANTHROPIC_STATUS.get(status, status)
+        return Refusal(status, headers, anthropic.error_body(status, str(fault)))
+    return Refusal(status, headers, openai.error_body(status, str(fault), kind, first.kind))
 
 
 def decisive(fault: Fault) -> Fault:

@@ -1,4 +1,4 @@
-"""A stream on its way through, byte for byte.
+"""A stream on its way through, byte for byte. This is OpenAI's; `relay_others` has the rest.
 
 Only whole events go on: what a failure cuts in two never reaches the client, so that the error which follows stands in
 an event of its own. An event is looked into only where it may be the chunk of usage that the client did not ask for:
@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from splitsecond.gateway.assemble import Assembly
+from splitsecond.gateway.refusal import Refusal
 from splitsecond.wire.sse import encode_event
 
 _EVENT_END = re.compile(rb"\r\n\r\n|\n\n|\r\r")
@@ -18,7 +19,7 @@ _NO_CHOICES = re.compile(rb'"choices"\s*:\s*\[\s*\]')
 _COUNTED = b'"usage"'
 _MARK = b"[DONE]"
 _DONE = re.compile(rb"(?:^|[\r\n])data: ?\[DONE\]\s*$")
-_BLANK = b"\xef\xbb\xbf \t\r\n"
+BLANK = b"\xef\xbb\xbf \t\r\n"
 
 
 class _Chunk(msgspec.Struct):
@@ -47,12 +48,12 @@ class Relay:
         if self._tail:
             data = self._tail + data
         if not self._begun:
-            start = data.lstrip(_BLANK)
+            start = data.lstrip(BLANK)
             if start.startswith(b"{"):  # a provider that does not stream: its answer is made a stream at its end
                 self._whole = Assembly()
                 return self.feed(start)
             self._begun = bool(start)
-        end = _end_of_events(data, max(0, len(self._tail) - 3))
+        end = end_of_events(data, max(0, len(self._tail) - 3))
         whole, self._tail = (data, b"") if end == len(data) else (data[:end], data[end:])
         if whole:
             self._done = whole.rstrip().endswith(_MARK) and _DONE.search(whole[-32:]) is not None
@@ -69,8 +70,12 @@ class Relay:
             left = self.feed(b"\n\n")
         return left if self._done else left + b"data: [DONE]\n\n"
 
+    def broken(self, no: Refusal) -> bytes:
+        """The end of an answer that broke."""
+        return no.event
 
-def _end_of_events(data: bytes, begin: int) -> int:
+
+def end_of_events(data: bytes, begin: int) -> int:
     """Where the last whole event of `data` ends; 0: none does. None ends before `begin`."""
     if data.find(b"\r", begin) < 0:
         last = data.rfind(b"\n\n", begin)

@@ -20,7 +20,7 @@ from splitsecond.policy.standing import Standing
 from splitsecond.service import Service
 from splitsecond.transport.client import Client
 from splitsecond.upstream.attempt import Observer
-from splitsecond.upstream.target import connect
+from splitsecond.upstream.target import Target, connect
 from splitsecond.wire.openai.logprobs import without_logprobs
 
 MOST_TARGETS = 1024
@@ -87,6 +87,14 @@ class Routes:
                 self._named.popitem(last=False)
         return found
 
+    def counting(self, model: str) -> Target | None:
+        """The first target of `model` whose provider counts tokens for others: that is Anthropic itself."""
+        expression = self._settings.routes.get(model) or TargetName(model)
+        specs = map(self._settings.spec, targets(expression))
+        found = (spec.name for spec in specs if spec.dialect == "anthropic" and not spec.quirks.get("on_vertex"))
+        first = next(found, None)
+        return None if first is None else self._target(first)
+
     async def explained(self, model: str, prompt: str) -> Explained:
         """Where calls for `model` would go now. Raises `CallerFault` where there is no such model."""
         expression = self._settings.routes.get(model)
@@ -107,7 +115,7 @@ class Routes:
     def _built(self, expression: Expression) -> Service:
         return build(expression, self._target, self._standing, without_logprobs=without_logprobs)
 
-    def _target(self, name: str) -> Service:
+    def _target(self, name: str) -> Target:
         settings = self._settings
         return connect(
             settings.spec(name),

@@ -17,9 +17,6 @@ from splitsecond.errors import CallerFault
 from splitsecond.policy.expression import Expression
 from splitsecond.upstream.spec import TargetSpec
 
-SPOKEN = ("openai",)
-"""Dialects of providers whose answers can be handed to clients."""
-
 provider = lru_cache(maxsize=256)(read_provider)
 """The entry of the catalogue, whose file is read once: targets are asked for by name while requests wait."""
 
@@ -196,8 +193,6 @@ def check_reach(settings: Settings) -> None:
 
 def catalogued(found: Provider, environment: Mapping[str, str]) -> TargetSpec:
     """The spec of a provider of the catalogue, for any model of it."""
-    if found.dialect not in SPOKEN:
-        raise CallerFault(f"the gateway does not speak {found.dialect} yet", kind="unknown_dialect")
     return TargetSpec(
         name=found.name,
         model="",

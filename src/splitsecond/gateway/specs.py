@@ -9,11 +9,12 @@ from splitsecond.catalog.provider import Auth, Provider, fill_base_url, names, p
 from splitsecond.errors import CallerFault
 from splitsecond.gateway.mistakes import bad, meant
 from splitsecond.gateway.secrets import Secrets, is_reference
-from splitsecond.gateway.settings import SPOKEN, Known
+from splitsecond.gateway.settings import Known
 from splitsecond.gateway.shape import ProviderGiven, TimeoutsGiven
 from splitsecond.policy.settings import duration
 from splitsecond.transport.exchange import Origin
 from splitsecond.upstream.spec import TargetSpec, Timeouts
+from splitsecond.upstream.target import DIALECTS
 from splitsecond.wire.dialect import Quirks
 
 NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -29,8 +30,8 @@ def spec(name: str, given: ProviderGiven, secrets: Secrets) -> TargetSpec:
         raise bad(place, "a provider's name has letters, digits, dots and dashes only")
     entry = catalogue_entry(name, given)
     dialect = given.dialect or entry.dialect
-    if dialect not in SPOKEN:
-        raise bad(f"{place}.dialect", f"got {dialect}, expected {' or '.join(SPOKEN)}", meant(dialect, SPOKEN))
+    if dialect not in DIALECTS:
+        raise bad(f"{place}.dialect", f"got {dialect}, expected one of {', '.join(DIALECTS)}", meant(dialect, DIALECTS))
     if given.api_key:
         secrets.take(f"{place}.api_key", given.api_key)
     return TargetSpec(

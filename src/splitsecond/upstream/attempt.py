@@ -27,7 +27,7 @@ from splitsecond.timing.observation import Observation
 from splitsecond.timing.timeline import Sending, Timeline
 from splitsecond.transport.exchange import Exchange
 from splitsecond.upstream.alarms import Alarm, Alarms
-from splitsecond.upstream.spec import Timeouts, concealed
+from splitsecond.upstream.spec import Timeouts, own
 from splitsecond.upstream.unread import FULL_BYTES, HELD_BYTES, Unread
 from splitsecond.wire.dialect import Decoder
 from splitsecond.wire.rate_limits import rate_limits
@@ -216,11 +216,7 @@ class Attempt(Alarm):
             self._keep(self._unread, at, data)
 
     def _own(self, fault: Fault) -> None:
-        """Put the target's name on a fault, and take out of it what a provider must not repeat to anyone: our key."""
-        fault.target = fault.target or self.target
-        for words in ("message", "hint", "excerpt"):
-            if said := getattr(fault, words, ""):
-                setattr(fault, words, concealed(said, self._secrets))
+        own(fault, self.target, self._secrets)
 
     def _error_answer(self) -> Fault:
         return self._read_fault(self._status, self._headers, bytes(self._error_body or b""))

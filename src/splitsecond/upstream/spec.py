@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from splitsecond.catalog.provider import Auth, fill_base_url, provider, split_target
-from splitsecond.errors import CallerFault
+from splitsecond.errors import CallerFault, Fault
 
 LEAST_SECRET = 8
 """Characters. What is shorter protects nothing ("none", "EMPTY"), and may stand in any message."""
@@ -122,3 +122,12 @@ def concealed(value: Any, secrets: Sequence[str]) -> Any:
     if isinstance(value, list | tuple):
         return [concealed(each, secrets) for each in value]
     return value
+
+
+def own(fault: Fault, target: str, secrets: Sequence[str]) -> Fault:
+    """`fault` with its target's name, and without what a provider must not repeat to anyone: our key."""
+    fault.target = fault.target or target
+    for words in ("message", "hint", "excerpt"):
+        if said := getattr(fault, words, ""):
+            setattr(fault, words, concealed(said, secrets))
+    return fault

@@ -25,7 +25,7 @@ from splitsecond.upstream.alarms import Alarms
 from splitsecond.upstream.attempt import Attempt, Observer
 from splitsecond.upstream.google_token import GoogleToken
 from splitsecond.upstream.prelude import Prelude, followed
-from splitsecond.upstream.spec import TargetSpec, Timeouts, api_key, secrets
+from splitsecond.upstream.spec import TargetSpec, Timeouts, api_key, own, secrets
 from splitsecond.wire import anthropic, cohere, gemini, ollama, openai, replicate, responses
 from splitsecond.wire.dialect import Decoder, Encoded, Follow, Quirks
 from splitsecond.wire.retelling import Retelling
@@ -147,7 +147,7 @@ class Target:
             path += ("&" if "?" in encoded.path else "?") + self._query
         fresh: tuple[tuple[str, str], ...] = ((_REQUEST_ID, identity),)
         if encoded.fresh:
-            fresh += tuple(own for own in encoded.fresh if own[0] not in self._headers)
+            fresh += tuple(each for each in encoded.fresh if each[0] not in self._headers)
         request = Request("POST", path, headers, encoded.body, fresh)
         connect_deadline_ns = clock.now_ns() + spec.timeouts.connect_ms * clock.NS_PER_MS
         if call.deadline_ns is not None:
@@ -169,6 +169,23 @@ class Target:
             attempt.abandon(None, clock.now_ns())
             raise
         return attempt
+
+    async def count_tokens(self, call: Call, due_ns: int) -> bytes:
+        """What the provider answers to how many tokens `call` has, whose dialect is Anthropic's, as this target's is.
+
+        Nothing is inferred, so this is no attempt and leaves no observation. Raises `Fault`, at the latest at `due_ns`.
+        """
+        encoded = anthropic.count(call, self._spec.model)
+        headers = tuple({**self._headers, **dict(encoded.headers)}.items())
+        fresh = tuple(each for each in encoded.fresh if each[0] not in self._headers)
+        request = Request("POST", self._path + encoded.path, headers, encoded.body, fresh)
+        prelude = Prelude()
+        exchange = await self._client.send(self._origin, request, prelude, connect_deadline_ns=due_ns)
+        await prelude.answered(exchange, due_ns, None)
+        if not 200 <= prelude.status < 300:
+            fault = self._dialect.fault_from_response(prelude.status, prelude.headers, bytes(prelude.body))
+            raise own(fault, self._spec.name, self._secrets)
+        return bytes(prelude.body)
 
     def _retelling(self, call: Call) -> Retelling | None:
         """Who tells the answer's bytes in the dialect of `call`; None where they are in it already, or nobody reads."""

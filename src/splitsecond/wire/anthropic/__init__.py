@@ -7,7 +7,7 @@ that speaks it too, `to_chat` brings it into the form that the others can `encod
 
 from splitsecond.wire.anthropic.answers import StreamWriter, error_body, whole
 from splitsecond.wire.anthropic.decode import AnthropicDecoder, decoder
-from splitsecond.wire.anthropic.encode import encode, pass_on
+from splitsecond.wire.anthropic.encode import count, encode, pass_on
 from splitsecond.wire.anthropic.faults import fault_from_response
 from splitsecond.wire.anthropic.requests import parse_request
 from splitsecond.wire.anthropic.to_chat import to_chat
@@ -18,6 +18,7 @@ __all__ = [
     "AnthropicDecoder",
     "ServerRequest",
     "StreamWriter",
+    "count",
     "decoder",
     "encode",
     "error_body",

@@ -88,6 +88,14 @@ def pass_on(call: Call, model: str, quirks: Quirks) -> Encoded:
     return _request(body, model, quirks, streamed, call.hints.get("betas", ""))
 
 
+def count(call: Call, model: str) -> Encoded:
+    """`call`, whose body is Anthropic's, as the question how many tokens of `model` it has."""
+    betas = call.hints.get("betas", "")
+    fresh = (("anthropic-beta", betas),) if betas else ()
+    body = msgspec.json.encode({**call.body, "model": model})
+    return Encoded("/messages/count_tokens", (*WHOLE_HEADERS, _VERSION_HEADER), body, streamed=False, fresh=fresh)
+
+
 def _request(body: dict[str, Any], model: str, quirks: Quirks, streamed: bool, betas: str = "") -> Encoded:
     headers = STREAM_HEADERS if streamed else WHOLE_HEADERS
     if quirks.on_vertex:
