@@ -39,11 +39,17 @@ providers:
   down: {{base_url: {simulated}, headers: {{x-splitsecond-fault: "429; retry_after=7"}}}}
   stuck: {{base_url: {simulated}, headers: {{x-splitsecond-fault: "slow_first_token; seconds=60"}}}}
   canned: {{base_url: {canned}, api_key: env:OURS}}
+  whole: {{base_url: {canned}, api_key: env:OURS, stream: false}}
+{refusing}
 routes:
   fast: {{policy: 'race("sim/quick", "stuck/quick")'}}
   safe: {{policy: 'fallback("down/quick", "sim/quick")'}}
   late: {{policy: 'deadline("stuck/quick", ttft="100ms")'}}
 """
+
+REFUSING = "  says-{status}: {{base_url: {simulated}, headers: {{x-splitsecond-fault: '{status}'}}}}"
+STATUSES = (400, 401, 403, 404, 413, 422, 429, 500, 502, 503, 529)
+"""With which providers named after them refuse whatever they are asked."""
 
 EMBEDDINGS = b'{"object":"list","data":[{"object":"embedding","index":0,"embedding":[0.25, 1.50]}],"model":"m","usage":\
 {"prompt_tokens":2,"total_tokens":2}}'
@@ -58,6 +64,18 @@ class Served(Struct):
     process: "subprocess.Popen[bytes]"
     simulated: Running
     asked: list[tuple[dict[str, str], Any]]
+
+
+FORMED = b'{"city":"Bern","days":3}'
+"""What the canned provider says where it is asked for a form."""
+
+
+def _formed() -> bytes:
+    message = {"role": "assistant", "content": FORMED.decode(), "refusal": None}
+    choice = {"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}
+    usage = {"prompt_tokens": 5, "completion_tokens": 7, "total_tokens": 12}
+    whole = {"id": "x", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice], "usage": usage}
+    return json.dumps(whole).encode()
 
 
 def _stream() -> bytes:
@@ -88,10 +106,11 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["content-length"]))
             asked.append((dict(self.headers.items()), json.loads(body)))
-            embeds = self.path.endswith("/embeddings")
-            data = EMBEDDINGS if embeds else _stream()
+            data = (
+                EMBEDDINGS if self.path.endswith("/embeddings") else _formed() if b"json_schema" in body else _stream()
+            )
             self.send_response(200)
-            self.send_header("content-type", "application/json" if embeds else "text/event-stream")
+            self.send_header("content-type", "application/json" if data.startswith(b"{") else "text/event-stream")
             self.send_header("set-cookie", "a=b")
             self.send_header("content-length", str(len(data)))
             self.end_headers()
@@ -106,7 +125,9 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         thread.start()
         try:
             settings = SETTINGS.format(
-                simulated=simulated.base_url, canned=f"http://127.0.0.1:{canned.server_address[1]}/v1"
+                simulated=simulated.base_url,
+                canned=f"http://127.0.0.1:{canned.server_address[1]}/v1",
+                refusing="\n".join(REFUSING.format(status=each, simulated=simulated.base_url) for each in STATUSES),
             )
             (folder / "splitsecond.yaml").write_text(settings)
             with gateway(folder) as process:
