@@ -25,7 +25,7 @@ from splitsecond.events import Broken, Done
 from splitsecond.policy.expression import Expression, build
 from splitsecond.service import Service
 from splitsecond.testing.fake_service import Script
-from splitsecond.wire.openai.retelling import retelling
+from splitsecond.wire.openai.teller import teller
 
 WITHIN_MS = 3000
 BODY = {"messages": [{"role": "user", "content": "Say something."}]}
@@ -65,7 +65,7 @@ def test_any_nesting_behaves(
     fakes = {name: scripted(*behaviours[name], target=name, observer=standing.observe) for name in TARGETS}
 
     async def main() -> None:
-        service = build(expression, fakes.__getitem__, standing, retell=retelling)
+        service = build(expression, fakes.__getitem__, standing, teller=teller)
         async with asyncio.TaskGroup() as group:
             for number, (starts_ms, leaves_ms) in enumerate(calls):
                 group.create_task(_client(service, number, starts_ms, leaves_ms))

@@ -6,7 +6,7 @@ from tests.policy.test_expression import in_region
 from splitsecond.policy.expression import POLICIES, build, parse
 from splitsecond.testing.conformance import Subject, check_service
 from splitsecond.testing.fake_service import FakeService, Script
-from splitsecond.wire.openai.retelling import retelling
+from splitsecond.wire.openai.teller import teller
 
 EXPRESSIONS = [
     '"a/x"',
@@ -66,7 +66,7 @@ def test_the_contract_is_kept(text: str) -> None:
             return fakes[-1]
 
         # Of several branches the losers are closed already; what is left open is the one reply.
-        service = build(parse(text), target, in_region(), retell=retelling)
+        service = build(parse(text), target, in_region(), teller=teller)
         return Subject(service, lambda: sum(fake.left_open for fake in fakes), holds=text in HOLDING)
 
     check_service(make)

@@ -23,7 +23,7 @@ from splitsecond.policy.standing import Standing
 from splitsecond.service import Call, Reply, Service
 from splitsecond.testing.fake_service import FakeService, Script
 from splitsecond.wire.openai import StreamWriter, decoder
-from splitsecond.wire.openai.retelling import retelling
+from splitsecond.wire.openai.teller import teller
 
 CUT = reset()
 WORDS = ("Once ", "upon ", "a ", "time.")
@@ -106,7 +106,7 @@ class Told:
         self.call = call
 
         async def main() -> None:
-            service = build(parse(policy), self.fakes.__getitem__, standing, retell=retelling)
+            service = build(parse(policy), self.fakes.__getitem__, standing, teller=teller)
             self.call = self.call or chat()
             self.heard = await hear(service, self.call)
 
@@ -290,7 +290,7 @@ def test_a_client_that_leaves_while_it_is_carried_on_leaves_nothing_open() -> No
     for after_ms in (0, 200, 219, 220, 221, 3000, 5220, 5225):
 
         async def main(after_ms: int = after_ms) -> None:
-            service = build(parse('resume("a", "b")'), fakes.__getitem__, Standing(), retell=retelling)
+            service = build(parse('resume("a", "b")'), fakes.__getitem__, Standing(), teller=teller)
             hearing = asyncio.create_task(hear(service, chat()))
             await asyncio.sleep(after_ms / 1000)
             hearing.cancel()
@@ -431,7 +431,7 @@ def test_what_breaks_after_its_end_has_ended() -> None:
     targets: dict[str, Service] = {"a": Stream("a", [stream("a", WORDS)], CUT), "b": Stream("b", [stream("b", WORDS)])}
 
     async def main() -> None:
-        service = build(parse('resume("a", "b")'), targets.__getitem__, Standing(), retell=retelling)
+        service = build(parse('resume("a", "b")'), targets.__getitem__, Standing(), teller=teller)
         heard = await hear(service, chat())
         assert (heard.text, heard.well) == (WHOLE, True)
 
@@ -457,7 +457,7 @@ def test_all_of_it_once_or_a_beginning_and_an_error(whole: str, data: st.DataObj
 
     async def main() -> None:
         nonlocal heard
-        service = build(parse('resume("a", "b", "c")'), targets.__getitem__, Standing(), retell=retelling)
+        service = build(parse('resume("a", "b", "c")'), targets.__getitem__, Standing(), teller=teller)
         heard = await hear(service, chat())
 
     play(main)
@@ -482,7 +482,7 @@ def test_the_same_text_in_any_tokens_is_always_told_to_its_end(whole: str, data:
     }
 
     async def main() -> None:
-        service = build(parse('resume("a", "b")'), targets.__getitem__, Standing(), retell=retelling)
+        service = build(parse('resume("a", "b")'), targets.__getitem__, Standing(), teller=teller)
         heard = await hear(service, chat())
         assert (heard.text, heard.well) == (whole, True)
 

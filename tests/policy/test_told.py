@@ -32,9 +32,9 @@ def ended(reason: str = "stop", index: int = 0) -> list[Event]:
 def retold(had: Sequence[Event], again: Sequence[Event]) -> list[Event]:
     told = Told()
     told.add(list(had))
-    retelling = Retold(told)
-    new = [event for each in again for event in retelling.take([each])]
-    retelling.ended()
+    hearing = Retold(told)
+    new = [event for each in again for event in hearing.take([each])]
+    hearing.ended()
     return new
 
 
@@ -102,9 +102,9 @@ def test_what_is_not_the_same(had: list[Event], again: list[Event], words: str) 
 def test_nothing_new_is_told_while_another_choice_is_not_yet_there() -> None:
     told = Told()
     told.add([*text("a"), *text("xy", index=1)])
-    retelling = Retold(told)
-    assert retelling.take([*text("ab"), *text("x", index=1)]) == []
-    assert retelling.take(text("yz", index=1)) == [*text("b"), *text("z", index=1)]
+    hearing = Retold(told)
+    assert hearing.take([*text("ab"), *text("x", index=1)]) == []
+    assert hearing.take(text("yz", index=1)) == [*text("b"), *text("z", index=1)]
 
 
 @given(st.text(max_size=12), st.data())

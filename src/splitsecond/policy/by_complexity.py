@@ -18,7 +18,7 @@ Where it stands. Outside of all else: each branch has its own policy.
 """
 
 from splitsecond.errors import CallerFault
-from splitsecond.policy.prompt import LONGEST_BYTES, last_asked, messages, plain
+from splitsecond.policy.prompt import LONGEST_BYTES, last_asked, messages, plain, wanted_effort, wanted_form
 from splitsecond.policy.prompt_size import most_output_tokens, raw_bytes
 from splitsecond.policy.settings import setting_text_of, written
 from splitsecond.service import Call, Reply, Service
@@ -45,6 +45,7 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _TO_WORDS = bytes(ord(c.lower()) if c.lower() in _LETTERS else ord(" ") for c in map(chr, range(256)))
 """A table for `bytes.translate`: small letters, and spaces for all else. A tenth of the time of a pattern."""
 _MATHS = ("\\frac", "\\int", "\\sum", "\\sqrt", "\\begin{", "$$", "∫", "∑", "√")
+_PROMPT = ("messages", "prompt", "input", "system", "instructions")
 _EFFORT = {"medium": 2, "high": 4, "xhigh": 4, "max": 4}
 
 
@@ -91,14 +92,14 @@ def complexity(call: Call) -> tuple[str, str]:
 def _signs(call: Call) -> list[tuple[str, int]]:
     """What speaks for a hard request, in words, and by how much."""
     body, signs = call.body, list[tuple[str, int]]()
-    size = sum(len(raw_bytes(body[name])) for name in ("messages", "prompt") if name in body)
+    size = sum(len(raw_bytes(body[name])) for name in _PROMPT if name in body)
     if size > LONG_BYTES:
         signs.append(("a very long prompt", 4) if size > VERY_LONG_BYTES else ("a long prompt", 2))
     if "tools" in body:
         signs.append(("tools", 2))
-    if "response_format" in body:
+    if wanted_form(call) is not None:
         signs.append(("a form of the answer", 1))
-    if "reasoning_effort" in body and (effort := _EFFORT.get(str(plain(call, "reasoning_effort")))):
+    if effort := _EFFORT.get(wanted_effort(call)):
         signs.append(("reasoning effort", effort))
     if (most := most_output_tokens(call)) is not None:
         if most > LONG_ANSWER:

@@ -57,7 +57,9 @@ _MEANS_NOTHING = frozenset({
     "service_tier",
 })  # fmt: skip
 _NOT_KEPT = ("web_search_options", "background")
-_PICTURE_BY_ADDRESS = b'"url":"http'
+_NOT_ALIKE = (b'"url":"http', b'"image_url":"http', b'"file_url":"http', b'"type":"web_', b'"previous_response_id":"')
+"""What stands in the JSON of a request whose answer depends on more than the request: pictures and files by address, what
+searches the web, what only the provider remembers."""
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
@@ -211,13 +213,14 @@ def _wish(said: str) -> _Wish:
 def _key(call: Call, *, sampled: bool) -> bytes | None:
     """What stands for all calls that would be answered like this one. None: it is not to be kept."""
     fields = _fields(call.body)
-    if fields is None or fields.get("store") or any(fields.get(name) for name in _NOT_KEPT):
+    stored = call.dialect == "responses"  # where nobody says otherwise
+    if fields is None or fields.get("store", stored) or any(fields.get(name) for name in _NOT_KEPT):
         return None
     alike = fields.get("temperature") == 0 or fields.get("seed") is not None or call.operation == "embeddings"
     if not (sampled or alike):
         return None
-    said = _encode([call.operation, call.client, fields])
-    if b'"image_url"' in said and _PICTURE_BY_ADDRESS in said:
+    said = _encode([call.operation, call.dialect, call.hints.get("betas", ""), call.client, fields])
+    if any(words in said for words in _NOT_ALIKE):
         return None
     return hashlib.sha256(said).digest()
 

@@ -1,7 +1,7 @@
 """`cap(x, max_tokens=500)`: no answer is longer.
 
 What it does. The request's limit on output tokens is lowered to `max_tokens`, under whichever of its names the client
-used (`max_tokens`, `max_completion_tokens`), and set where there is none. It is never raised.
+used (`max_tokens`, `max_completion_tokens`, `max_output_tokens`), and set where there is none. It is never raised.
 
 What it costs. Nothing; an answer that reaches the limit ends with the finish reason "length".
 
@@ -15,6 +15,7 @@ Where it stands. Anywhere; around one branch of a policy it holds for that branc
 makes no difference to the answers, but outside the capped request is what is looked up.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -22,9 +23,14 @@ from msgspec import Raw
 
 from splitsecond.errors import CallerFault
 from splitsecond.policy.settings import count, written
-from splitsecond.service import Call, Reply, Service
+from splitsecond.service import Call, Reply, Service, Spoken
 
-_NAMES = ("max_completion_tokens", "max_tokens")
+_NAMES: Mapping[Spoken, tuple[str, ...]] = {
+    "openai": ("max_completion_tokens", "max_tokens"),
+    "anthropic": ("max_tokens",),
+    "responses": ("max_output_tokens",),
+}
+"""What the limit is called; the last is set where there is none."""
 
 
 def cap(service: Service, *, max_tokens: int) -> Service:
@@ -45,20 +51,20 @@ class Cap:
     async def __call__(self, call: Call) -> Reply:
         if call.operation == "embeddings":
             return await self._service(call)
-        return await self._service(msgspec.structs.replace(call, body=self._capped(call.body)))
+        return await self._service(msgspec.structs.replace(call, body=self._capped(call.body, _NAMES[call.dialect])))
 
-    def _capped(self, body: Any) -> dict[str, Any]:
+    def _capped(self, body: Any, names: tuple[str, ...]) -> dict[str, Any]:
         """`body` with the limit. Raises `CallerFault` where the client's own is no whole number."""
         fields = dict(body)
         found = False
-        for name in _NAMES:
+        for name in names:
             asked = _asked(name, fields.get(name))
             if asked is not None:
                 found = True
                 if asked > self._most:
                     fields[name] = self._most
         if not found:
-            fields["max_tokens"] = self._most
+            fields[names[-1]] = self._most
         return fields
 
 

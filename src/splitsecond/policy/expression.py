@@ -36,7 +36,7 @@ from splitsecond.policy.limit import limit
 from splitsecond.policy.near import inside, near
 from splitsecond.policy.pipeline import early_start, pipeline
 from splitsecond.policy.race import race
-from splitsecond.policy.resume import Retell, resume, way
+from splitsecond.policy.resume import MakeTeller, resume, way
 from splitsecond.policy.retry import EXTRA_LOAD as RETRIED
 from splitsecond.policy.retry import retry
 from splitsecond.policy.settings import (
@@ -112,7 +112,7 @@ class Form(Struct, frozen=True, kw_only=True):
     `live`: `make` gets ``standing=``, the `Standing` of all targets, and ``names=``, for each branch without a name the
     names of the targets in it. `trims`: `make` gets ``without_logprobs=``, if `build` was given one.
     `extra`: it sends extra requests, after this share of its calls (or its ``extra_load``), and this many more; `make`
-    gets ``budget=``, which all of an expression draw on. `tells`: `make` gets ``retell=``, as `build` was given it.
+    gets ``budget=``, which all of an expression draw on. `tells`: `make` gets ``teller=``, as `build` was given it.
     """
 
     make: Callable[..., Service]
@@ -308,7 +308,7 @@ def build(
     standing: Standing | None = None,
     *,
     without_logprobs: Trim | None = None,
-    retell: Retell | None = None,
+    teller: MakeTeller | None = None,
     guarded: bool = True,
 ) -> Service:
     """The service that `expression` describes; `target` gives the service of each name, and is asked once for each.
@@ -316,7 +316,7 @@ def build(
     `standing`: how the targets stand, which the policies choose by and each attempt is guarded by. It must be told of
     each observation. None: nothing is guarded, and policies that choose by it begin with nothing known.
     `without_logprobs` takes log-probabilities that only a policy asked for out of an answer's bytes.
-    `retell` makes it possible to carry on an answer that broke; None: none is.
+    `teller` makes it possible to carry on an answer that broke; None: none is.
     `guarded` False: `standing` is only chosen by.
     """
     services = {name: target(name) for name in targets(expression)}
@@ -341,7 +341,7 @@ def build(
         if form.extra is not None:
             more["budget"] = budget
         if form.tells:
-            more["retell"] = retell
+            more["teller"] = teller
         named = {name: made(branch, given) for name, branch in part.named}
         branches = [made(branch, given if n == 0 else later) for n, branch in enumerate(part.branches)]
         return form.make(*branches, **named, **dict(part.settings), **more)

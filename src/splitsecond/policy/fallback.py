@@ -38,7 +38,7 @@ from splitsecond.policy.branch import Branch, branches
 from splitsecond.policy.budget import MOST_SAVED, Budget
 from splitsecond.policy.deadline import Deadline
 from splitsecond.policy.remedy import TOO_LONG, all_failed, answered, check_time, remedy
-from splitsecond.policy.resume import Retell, carried_on, way, with_stall
+from splitsecond.policy.resume import MakeTeller, carried_on, way, with_stall
 from splitsecond.policy.settings import duration, written
 from splitsecond.policy.standing import Standing
 from splitsecond.service import Call, Reply, Service
@@ -55,20 +55,20 @@ def fallback(
     standing: Standing | None = None,
     names: Sequence[Sequence[str]] = (),
     budget: Budget | None = None,
-    retell: Retell | None = None,
+    teller: MakeTeller | None = None,
 ) -> Service:
     """The service that asks `services` in turn. `ttft`: the longest wait for one branch's first token.
 
-    `stall`: the longest silence after it. `resume`: how an answer that breaks is carried on, which takes `retell`.
+    `stall`: the longest silence after it. `resume`: how an answer that breaks is carried on, which takes `teller`.
     `budget`: what all policies around draw on for extra requests.
     """
     given, known = branches(services, names), standing or Standing()
     made = Fallback(given, known, budget, ttft=ttft, stall=stall, resume=resume)
     stall_ns = None if stall is None else duration("stall", stall)
-    if resume is None or retell is None:
+    if resume is None or teller is None:
         return made
     inside = [name for branch in given for name in branch.names]
-    return carried_on(made, inside, way("resume", resume), known, retell, stall_ns=stall_ns)
+    return carried_on(made, inside, way("resume", resume), known, teller, stall_ns=stall_ns)
 
 
 class Fallback:

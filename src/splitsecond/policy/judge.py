@@ -61,4 +61,5 @@ def _asking(call: Call, answer: str) -> Call:
     form = _FORM.format(question=shortened(question, QUESTION_CHARACTERS), answer=shortened(answer, ANSWER_CHARACTERS))
     said = [{"role": "system", "content": _INSTRUCTION}, {"role": "user", "content": form}]
     body = {"messages": Raw(msgspec.json.encode(said)), "max_tokens": MAX_TOKENS}
-    return msgspec.structs.replace(call, operation="chat", body=body, stream=True, watched=True, hints={})
+    asking = msgspec.structs.replace(call, operation="chat", body=body, dialect="openai", stream=True, hints={})
+    return msgspec.structs.replace(asking, watched=True)

@@ -31,7 +31,7 @@ from splitsecond import clock
 from splitsecond.errors import Fault, Phase, ProviderFault
 from splitsecond.events import Token
 from splitsecond.policy.contest import Contest
-from splitsecond.policy.prompt import plain, told
+from splitsecond.policy.prompt import must_call, plain, told, wanted_form
 from splitsecond.policy.recording import Piece, Recording
 from splitsecond.policy.remedy import answered, check_time
 from splitsecond.policy.settings import Setting, duration, written
@@ -166,8 +166,7 @@ def _told(call: Call) -> Call | None:
     """What the fast model is asked. None: it could not answer with the marker."""
     if call.operation != "chat" or plain(call, "n") not in (None, 1):
         return None
-    form, choice = plain(call, "response_format"), plain(call, "tool_choice")
-    if form not in (None, {"type": "text"}) or choice not in (None, "auto", "none"):
+    if wanted_form(call) is not None or must_call(call):
         return None
     asking = told(call, INSTRUCTION)
     return None if asking is None else msgspec.structs.replace(asking, watched=True)

@@ -75,7 +75,7 @@ class Teller(Protocol):
         ...
 
 
-Retell = Callable[[Call], Teller | None]
+MakeTeller = Callable[[Call], Teller | None]
 """The teller of a call's answer; None: its answers cannot be told on."""
 
 
@@ -91,11 +91,11 @@ def resume(
     stall: str | None = None,
     standing: Standing | None = None,
     names: Sequence[Sequence[str]] = (),
-    retell: Retell | None = None,
+    teller: MakeTeller | None = None,
 ) -> Service:
     """The service that asks `first`, and `others` in turn where its answer breaks off.
 
-    None is carried on without `retell`.
+    None is carried on without `teller`.
     """
     given = branches((first, *others), names)
     return Resume(
@@ -103,20 +103,20 @@ def resume(
         given[1:] or given,
         way("how", how or "replay"),
         standing or Standing(),
-        retell,
+        teller,
         stall_ns=None if stall is None else duration("stall", stall),
         text=written("resume", (first, *others), how=how, stall=stall),
     )
 
 
 def carried_on(
-    service: Service, names: Sequence[str], how: How, standing: Standing, retell: Retell, *, stall_ns: int | None
+    service: Service, names: Sequence[str], how: How, standing: Standing, teller: MakeTeller, *, stall_ns: int | None
 ) -> Service:
     """`service`, whose answers are carried on by itself, and which is written as if nothing stood around it.
 
     `names`: of all targets in it.
     """
-    return Resume(service, [Branch(service, names)], how, standing, retell, stall_ns=stall_ns)
+    return Resume(service, [Branch(service, names)], how, standing, teller, stall_ns=stall_ns)
 
 
 class Resume:
@@ -128,15 +128,15 @@ class Resume:
         others: Sequence[Branch],
         how: How,
         standing: Standing,
-        retell: Retell | None,
+        teller: MakeTeller | None,
         *,
         stall_ns: int | None = None,
         text: str = "",
     ) -> None:
         self._service = service
-        self._retell = retell
         self._stall_ns = stall_ns
         self._text = text
+        self.teller = teller
         self.others = others
         self.how = how
         self.standing = standing
@@ -147,25 +147,23 @@ class Resume:
     async def __call__(self, call: Call) -> Reply:
         if self._stall_ns is not None:
             call = with_stall(call, self._stall_ns)
-        teller = None if self._retell is None else self._retell(call)
+        telling = None if self.teller is None else self.teller(call)
         reply = await self._service(call)
-        if teller is None or self._retell is None or reply.empty:
+        if telling is None or reply.empty:
             return reply
-        carried = _Carried(reply, call, self, teller, self._retell)
-        return carried.play(watched=call.watched)
+        return _Carried(reply, call, self, telling).play(watched=call.watched)
 
 
 class _Carried(Recording):
     """The answer as its client gets it, whoever says it."""
 
-    def __init__(self, reply: Reply, call: Call, policy: Resume, teller: Teller, retell: Retell) -> None:
+    def __init__(self, reply: Reply, call: Call, policy: Resume, telling: Teller) -> None:
         super().__init__(reply)
         self._call = call
         self._policy = policy
-        self._retell = retell
         self._tries = sum(len(branch.names) for branch in policy.others)
         self._fault: Fault | None = None
-        self._teller = teller
+        self._telling = telling
         self._told = Told()
         self._hearing: Teller | None = None  # whoever carries on, as long as the first of all is what the client sees
         self._new: Retold | Appended | None = None
@@ -191,13 +189,13 @@ class _Carried(Recording):
 
     def _hear(self, data: bytes) -> Piece:
         """What the client is to be told of what came. Raises `Differs`."""
-        hearing, now_ns = self._hearing or self._teller, clock.now_ns()
+        hearing, now_ns = self._hearing or self._telling, clock.now_ns()
         told, events = hearing.take(data, now_ns) if data else hearing.rest(now_ns)
         if self._new is not None:
             events = self._new.take(events)
             if not data:
                 self._new.ended()
-            told = b"".join(map(self._teller.tell, events))
+            told = b"".join(map(self._telling.tell, events))
         if self._held is None:
             self._told.add(events)
         return Piece(told, tuple(events))
@@ -248,7 +246,7 @@ class _Carried(Recording):
         before, prefill = len(notes.asked), self._policy.how == "prefill" and not told.nothing
         prefix = self._policy.standing.facts(able[0]).prefix
         call = prefilled(self._call, told, prefix=prefix) if prefill else self._call
-        hearing = self._retell(self._call)
+        hearing = self._policy.teller(self._call) if self._policy.teller is not None else None
         if call is None or hearing is None:
             notes.barred.extend(able)
             return False
@@ -261,7 +259,7 @@ class _Carried(Recording):
         self._reply = reply
         notes.chosen += f"{'; ' if notes.chosen else ''}resumed at {reply.target}"
         if told.nothing:
-            self._teller, self._hearing, self._new = hearing, None, None
+            self._telling, self._hearing, self._new = hearing, None, None
         else:
             self._hearing, self._new = hearing, Appended(told.tokens) if prefill else Retold(told)
         return True

@@ -19,9 +19,9 @@ _BLANK = b"\xef\xbb\xbf \t\r\n"
 _TOLD: tuple[Operation, ...] = ("chat", "completions")
 
 
-def retelling(call: Call) -> "Retelling | None":
-    """The retelling of the answer to `call`; None: it is not told in chunks of this dialect."""
-    return Retelling(call.operation) if call.dialect == "openai" and call.operation in _TOLD else None
+def teller(call: Call) -> "ChunkTeller | None":
+    """The teller of the answer to `call`; None: it is not told in chunks of this dialect."""
+    return ChunkTeller(call.operation) if call.dialect == "openai" and call.operation in _TOLD else None
 
 
 class _Head(msgspec.Struct):
@@ -35,7 +35,7 @@ class _Head(msgspec.Struct):
 _head = msgspec.json.Decoder(_Head).decode
 
 
-class Retelling:
+class ChunkTeller:
     """One answer. An answer that is no stream is given out as it came."""
 
     def __init__(self, operation: Operation) -> None:

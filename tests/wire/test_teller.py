@@ -11,7 +11,7 @@ from splitsecond.events import Broken, Done, Event, Finish, Quiet, Token, ToolPa
 from splitsecond.service import Call
 from splitsecond.testing.streams import Stream, load
 from splitsecond.wire.openai import StreamWriter, decoder
-from splitsecond.wire.openai.retelling import Retelling, retelling
+from splitsecond.wire.openai.teller import ChunkTeller, teller
 
 STREAMS = [stream for stream in load() if stream.operation != "embeddings"]
 ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")
@@ -28,7 +28,7 @@ def decoded(stream: Stream, reads: Sequence[bytes]) -> list[Event]:
 def test_all_of_it_comes_out_in_whole_events(stream: Stream, size: int) -> None:
     data = b"".join(packet.data for packet in stream.packets)[:20_000]
     reads = [data[begin : begin + size] for begin in range(0, len(data), size)]
-    told = Retelling(stream.operation)
+    told = ChunkTeller(stream.operation)
     whole, events = b"", list[Event]()
     for read in reads:
         out, said = told.take(read, 7)
@@ -42,8 +42,8 @@ def test_all_of_it_comes_out_in_whole_events(stream: Stream, size: int) -> None:
     ]
 
 
-def opened(operation: str = "chat") -> Retelling:
-    told = Retelling("completions" if operation == "completions" else "chat")
+def opened(operation: str = "chat") -> ChunkTeller:
+    told = ChunkTeller("completions" if operation == "completions" else "chat")
     writer = StreamWriter("chat", "first", id="id-1", created=77)
     told.take(b": hello\n\n" + writer.opening() + writer.token("a"), 0)
     return told
@@ -84,21 +84,21 @@ def test_an_end_is_told_where_there_was_a_mark() -> None:
 
 
 def test_of_what_never_said_who_it_is_too() -> None:
-    told = Retelling("completions")
+    told = ChunkTeller("completions")
     told.take(b'data: {"id": 5}\n\ndata: none\n\n', 0)
     read = decoder("completions").feed(told.tell(Token(0, "a")), 0)
     assert [event.text for event in read if isinstance(event, Token)] == ["a"]
 
 
 def test_only_what_is_told_in_chunks() -> None:
-    assert retelling(Call(id="c", body={})) is not None
-    assert retelling(Call(id="c", body={}, operation="completions")) is not None
-    assert retelling(Call(id="c", body={}, operation="embeddings")) is None
-    assert retelling(Call(id="c", body={}, dialect="anthropic")) is None
+    assert teller(Call(id="c", body={})) is not None
+    assert teller(Call(id="c", body={}, operation="completions")) is not None
+    assert teller(Call(id="c", body={}, operation="embeddings")) is None
+    assert teller(Call(id="c", body={}, dialect="anthropic")) is None
 
 
 @given(st.binary(max_size=200), st.integers(1, 20))
 def test_whatever_comes_is_given_out_once(data: bytes, size: int) -> None:
-    told = Retelling("chat")
+    told = ChunkTeller("chat")
     out = b"".join(told.take(data[begin : begin + size], 0)[0] for begin in range(0, len(data), size))
     assert out + told.rest(0)[0] == data
