@@ -58,7 +58,7 @@ _MEANS_NOTHING = frozenset({
 })  # fmt: skip
 _NOT_KEPT = ("web_search_options", "background")
 _NOT_ALIKE = (b'"url":"http', b'"image_url":"http', b'"file_url":"http', b'"type":"web_', b'"previous_response_id":"')
-"""What stands in the JSON of a request whose answer depends on more than the request: pictures and files by address, what
+"""What stands in the JSON of a request whose answer depends on more than that: pictures and files by address, what
 searches the web, what only the provider remembers."""
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
