@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from tests.policy.test_expression import expressions, in_region, made
 
+from splitsecond.clock import NS_PER_MS, NS_PER_S
 from splitsecond.errors import CallerFault
 from splitsecond.policy.expression import Expression, build, parse, targets
 from splitsecond.policy.resumption import resumed
@@ -38,7 +39,12 @@ PLACES = [
 
 @pytest.mark.parametrize(("policy", "expected"), PLACES)
 def test_where_it_goes(policy: str, expected: str) -> None:
-    assert repr(resumed(parse(policy), "replay", "9s")) == expected
+    assert repr(resumed(parse(policy), "replay", 9 * NS_PER_S)) == expected
+
+
+def test_a_stall_is_written_as_people_do() -> None:
+    for stall_ns, text in [(1500 * NS_PER_MS, "1500ms"), (60 * NS_PER_S, "60s"), (1, "1ms")]:
+        assert f'stall="{text}"' in repr(resumed(parse('race("a/x", "b/x")'), "replay", stall_ns))
 
 
 @given(expressions())

@@ -16,12 +16,14 @@ from splitsecond.gateway.explain import Explained, explained
 from splitsecond.gateway.settings import ClientKey, Settings
 from splitsecond.gateway.wishes import Wishes, wished
 from splitsecond.policy.expression import Expression, TargetName, build, targets
+from splitsecond.policy.resumption import resumed
 from splitsecond.policy.standing import Standing
 from splitsecond.service import Service
 from splitsecond.transport.client import Client
 from splitsecond.upstream.attempt import Observer
 from splitsecond.upstream.target import Target, connect
 from splitsecond.wire.openai.logprobs import without_logprobs
+from splitsecond.wire.openai.teller import teller
 
 MOST_TARGETS = 1024
 """Targets that clients named themselves, and that are kept ready."""
@@ -53,7 +55,7 @@ class Routes:
         self._named: OrderedDict[str, Service] = OrderedDict()
         self._wished: OrderedDict[tuple[str, Wishes], Service] = OrderedDict()
         self._routes: Mapping[str, Service] = {
-            name: (before and before.same(name, settings)) or self._built(expression)
+            name: (before and before.same(name, settings)) or self._built(self._resumed(name, expression))
             for name, expression in settings.routes.items()
         }
 
@@ -107,13 +109,18 @@ class Routes:
         found = self._wished.get((route, wishes))
         if found is None:
             expression = wished(self._settings.routes[route], wishes, self._standing.facts)
-            found = self._wished[route, wishes] = self._built(expression)
+            found = self._wished[route, wishes] = self._built(self._resumed(route, expression))
             if len(self._wished) > MOST_WISHED:
                 self._wished.popitem(last=False)
         return found
 
+    def _resumed(self, route: str, expression: Expression) -> Expression:
+        """`expression`, carried on as its `route` says."""
+        resume = self._settings.resumes.get(route)
+        return expression if resume is None else resumed(expression, resume.how, resume.stall_ns)
+
     def _built(self, expression: Expression) -> Service:
-        return build(expression, self._target, self._standing, without_logprobs=without_logprobs)
+        return build(expression, self._target, self._standing, without_logprobs=without_logprobs, teller=teller)
 
     def _target(self, name: str) -> Target:
         settings = self._settings

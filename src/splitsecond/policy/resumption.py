@@ -8,13 +8,14 @@ carried on at.
 
 import msgspec
 
+from splitsecond.clock import NS_PER_MS
 from splitsecond.policy.expression import POLICIES, Expression, Rule, targets
 from splitsecond.policy.resume import How
 from splitsecond.policy.settings import Setting
 
 
-def resumed(expression: Expression, how: How, stall: str | None = None) -> Expression:
-    """`expression`, whose answers are carried on where they break off, or are silent for `stall`.
+def resumed(expression: Expression, how: How, stall_ns: int | None = None) -> Expression:
+    """`expression`, whose answers are carried on where they break off, or are silent for `stall_ns`.
 
     A part of it that says itself how it is carried on stays as it is.
     """
@@ -26,17 +27,19 @@ def resumed(expression: Expression, how: How, stall: str | None = None) -> Expre
     if not form.alternatives:
         return msgspec.structs.replace(
             expression,
-            branches=tuple(resumed(branch, how, stall) for branch in expression.branches),
-            named=tuple((name, resumed(branch, how, stall)) for name, branch in expression.named),
+            branches=tuple(resumed(branch, how, stall_ns) for branch in expression.branches),
+            named=tuple((name, resumed(branch, how, stall_ns)) for name, branch in expression.named),
         )
+    stall: dict[str, Setting] = {} if stall_ns is None else {"stall": _text(stall_ns)}
     if "resume" in form.settings:
-        written = dict(expression.settings)
-        more: dict[str, Setting] = {"resume": how, **({"stall": stall} if stall is not None else {})}
-        return msgspec.structs.replace(expression, settings=tuple({**more, **written}.items()))
-    settings: list[tuple[str, Setting]] = [("how", how)]
-    if stall is not None:
-        settings.append(("stall", stall))
-    return Rule("resume", (expression,), tuple(settings))
+        settings = {"resume": how, **stall, **dict(expression.settings)}
+        return msgspec.structs.replace(expression, settings=tuple(settings.items()))
+    return Rule("resume", (expression,), (("how", how), *stall.items()))
+
+
+def _text(ns: int) -> str:
+    ms = max(ns // NS_PER_MS, 1)
+    return f"{ms}ms" if ms % 1000 else f"{ms // 1000}s"
 
 
 def _says_how(rule: Rule) -> bool:
