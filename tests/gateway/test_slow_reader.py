@@ -78,7 +78,7 @@ async def _rest(client: socket.socket) -> bytes:
 def test_a_reader_who_stops_reading_is_hung_up_on(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(visit, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(visit, "PATIENCE_NS", 200_000_000)
     records: list[Served] = []
 
     async def main() -> bytes:

@@ -10,6 +10,7 @@ Who may do what is decided by the path as it was routed, and inside what is rout
 names nor another spelling of a path leads past a key. The few headers that say something to us are `_HINTS`.
 """
 
+import asyncio
 import hashlib
 import ipaddress
 import os
@@ -20,6 +21,7 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from splitsecond import clock
+from splitsecond.alarms import Alarms
 from splitsecond.errors import CallerFault, Fault
 from splitsecond.gateway import asked
 from splitsecond.gateway.allowance import Allowance
@@ -75,6 +77,7 @@ class Gateway:
         cors: tuple[str, ...] = (),
     ) -> None:
         self.draining = False
+        self._alarms: Alarms | None = None
         self._books = books or Books()
         self._metrics = metrics or Metrics()
         self._pages: Mapping[str, Callable[[Visit], Awaitable[None]]] = {
@@ -107,8 +110,10 @@ class Gateway:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
+        if self._alarms is None:
+            self._alarms = Alarms(asyncio.get_running_loop())
         try:
-            with Visit(scope, receive, send, clock.now_ns()) as visit:
+            with Visit(scope, receive, send, self._alarms, clock.now_ns()) as visit:
                 try:
                     await self._dispatch(visit)
                 except Fault as fault:

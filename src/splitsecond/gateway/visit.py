@@ -9,6 +9,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol, Self
 
+from splitsecond import clock
+from splitsecond.alarms import Alarm, Alarms
 from splitsecond.errors import CallerFault
 from splitsecond.gateway.connection import LINE
 from splitsecond.gateway.refusal import Headers, Refusal
@@ -17,7 +19,7 @@ Scope = Mapping[str, Any]
 Receive = Callable[[], Awaitable[Any]]
 Send = Callable[[Any], Awaitable[None]]
 
-PATIENCE_S = 60.0
+PATIENCE_NS = 60 * clock.NS_PER_S
 """How long a client may take to send its request; and to read on, once all buffers on the way are full."""
 LEFT = 499
 """The status of an answer that its client did not stay for, as nginx writes it."""
@@ -38,7 +40,7 @@ class Left(Exception):
     """The client has gone."""
 
 
-class Visit:
+class Visit(Alarm):
     """One request. Use as a context manager around all that is done for it: a client that leaves ends that with `Left`.
 
     `status`: what the client was told; 0 before that, `LEFT` where it did not stay for the whole answer. `complete`: it
@@ -47,11 +49,12 @@ class Visit:
     """
 
     __slots__ = (
-        "_late", "_line", "_loop", "_reading", "_receive", "_send", "_since", "_task", "_timer",
-        "client", "complete", "extra", "headers", "method", "path", "peer", "query", "start_ns", "status",
+        "_alarms", "_late", "_line", "_reading", "_receive", "_send", "_since_ns", "_task", "client",
+        "complete", "extra", "headers", "method", "path", "peer", "query", "start_ns", "status",
     )  # fmt: skip
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, start_ns: int) -> None:
+    def __init__(self, scope: Scope, receive: Receive, send: Send, alarms: Alarms, start_ns: int) -> None:
+        super().__init__()
         self.method: str = scope["method"]
         self.path: str = scope["path"]
         self.query: bytes = scope.get("query_string", b"")
@@ -64,10 +67,9 @@ class Visit:
         self._receive = receive
         self._send = send
         self._line: Line = scope["extensions"][LINE]
-        self._loop = asyncio.get_running_loop()
         self._task = asyncio.current_task()
-        self._timer: asyncio.TimerHandle | None = None
-        self._since = 0.0  # since when we wait for the client; 0: we do not
+        self._alarms = alarms
+        self._since_ns = start_ns  # since when we wait for the client; 0: we do not
         self._reading = True
         self._late = False
         self.complete = False
@@ -78,14 +80,12 @@ class Visit:
 
     def __enter__(self) -> Self:
         self._line.on_lost = self._lost
-        self._since = self._loop.time()
-        self._timer = self._loop.call_later(PATIENCE_S, self._look)
+        self._alarms.set(self, self.start_ns + PATIENCE_NS, self.start_ns)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         self._line.on_lost = None
-        if self._timer is not None:
-            self._timer.cancel()
+        self.silence()
         ours = self.status == LEFT and self._task is not None and self._task.uncancel() == 0
         if ours and kind is asyncio.CancelledError:
             raise Left from None
@@ -95,11 +95,12 @@ class Visit:
             self.status = LEFT
             self._task.cancel()
 
-    def _look(self) -> None:
+    def ring(self) -> None:
         """Gives a client up that has let us wait too long, or looks again when it could have."""
-        left_s = self._since + PATIENCE_S - self._loop.time() if self._since else PATIENCE_S
-        if left_s > 0:
-            self._timer = self._loop.call_later(left_s, self._look)
+        now_ns = clock.now_ns()
+        due_ns = (self._since_ns or now_ns) + PATIENCE_NS
+        if now_ns < due_ns:
+            self._alarms.set(self, due_ns, now_ns)
         elif self._reading and self._task is not None:
             self._late = True
             self._task.cancel()
@@ -115,12 +116,12 @@ class Visit:
             body = await self._whole(limit)
         except asyncio.CancelledError:
             if self._late and self._task is not None and self._task.uncancel() == 0:
-                self._since = 0.0
+                self._since_ns = 0
                 self._reading = False
-                words = f"the request's body did not come within {PATIENCE_S:g} s"
+                words = f"the request's body did not come within {PATIENCE_NS // clock.NS_PER_S} s"
                 raise CallerFault(words, kind="slow_request", status=408) from None
             raise
-        self._since = 0.0
+        self._since_ns = 0
         self._reading = False
         return body
 
@@ -145,10 +146,10 @@ class Visit:
 
     async def send(self, data: bytes, *, last: bool = False) -> None:
         """A part of the answer's body."""
-        self._since = self._loop.time()
+        self._since_ns = clock.now_ns()
         await self._send({"type": "http.response.body", "body": data, "more_body": not last})
         self.complete = last
-        self._since = 0.0
+        self._since_ns = 0
 
     async def answer(self, status: int, body: bytes, headers: Headers | None = None, *, kind: bytes = _JSON) -> None:
         """A whole answer, of the content type `kind`."""
@@ -164,9 +165,9 @@ class Visit:
 
     async def _begin(self, status: int, headers: Headers) -> None:
         self.status = status
-        self._since = self._loop.time()
+        self._since_ns = clock.now_ns()
         await self._send({"type": "http.response.start", "status": status, "headers": [*headers, *self.extra]})
-        self._since = 0.0
+        self._since_ns = 0
 
 
 def _too_long(limit: int) -> CallerFault:

@@ -64,10 +64,10 @@ class Deadline:
         try:
             return await self._service(call)
         except asyncio.CancelledError:
-            if not limit.is_why():
+            if not limit.is_why:
                 raise
         finally:
-            limit.silence()
+            limit.lift()
         raise TimedOut(f"no token from {self._service!r} in {self._ttft}", phase="first token", after_ns=self._ttft_ns)
 
 
@@ -90,6 +90,13 @@ class _Limit(Alarm):
         self._rung = True
         self._task.cancel()
 
+    @property
     def is_why(self) -> bool:
         """Whether the task was cancelled by this alone."""
-        return self._rung and self._task.uncancel() <= self._cancelling
+        return self._rung and self._task.cancelling() <= self._cancelling + 1
+
+    def lift(self) -> None:
+        """The wait is over. What it did to the task is taken back."""
+        self.silence()
+        if self._rung:
+            self._task.uncancel()

@@ -57,7 +57,7 @@ class Home(Protocol):
 
 
 class Connection:
-    """A socket on which TCP, tunnel and TLS are done. `facts`: how it came to be; once it was used, that it was ready."""
+    """A socket on which TCP, tunnel and TLS are done. `facts`: how it came to be, or that it was ready."""
 
     __slots__ = (
         "_answer",

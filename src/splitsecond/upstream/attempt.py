@@ -20,13 +20,13 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from splitsecond import clock
+from splitsecond.alarms import Alarm, Alarms
 from splitsecond.clock import NS_PER_MS, NS_PER_S
 from splitsecond.errors import Fault, Phase, ProviderFault, TimedOut
 from splitsecond.events import Broken, Done, Event
 from splitsecond.timing.observation import Observation
 from splitsecond.timing.timeline import Sending, Timeline
 from splitsecond.transport.exchange import Exchange
-from splitsecond.upstream.alarms import Alarm, Alarms
 from splitsecond.upstream.spec import Timeouts, own
 from splitsecond.upstream.unread import FULL_BYTES, HELD_BYTES, Unread
 from splitsecond.wire.dialect import Decoder

@@ -14,6 +14,7 @@ from urllib.parse import quote
 import msgspec
 
 from splitsecond import __version__, clock
+from splitsecond.alarms import Alarms
 from splitsecond.catalog.provider import Auth
 from splitsecond.errors import CallerFault, Fault
 from splitsecond.service import Call, Operation
@@ -21,7 +22,6 @@ from splitsecond.timing.timeline import Timeline
 from splitsecond.transport.client import Client
 from splitsecond.transport.exchange import Origin, Request
 from splitsecond.upstream import interpreter
-from splitsecond.upstream.alarms import Alarms
 from splitsecond.upstream.attempt import Attempt, Observer
 from splitsecond.upstream.google_token import GoogleToken
 from splitsecond.upstream.prelude import Prelude, followed

@@ -1,9 +1,9 @@
 """Deadlines, of which hardly any ever passes.
 
-Every attempt has one after another: for the head, for the first token, for the next. To set a timer of the event loop
-for each and to cancel it again costs more than all else that is done about them. So a deadline that is still far away
-only stands on a list, with all others of its quarter of a second; when that begins, whoever still stands there gets a
-timer of its own, which is as exact as the loop's.
+A request has one after another: for its body, for the head of the answer, for the first token, for the next. To set a
+timer of the event loop for each and to cancel it again costs more than all else that is done about them. So a deadline
+that is still far away only stands on a list, with all others of its quarter of a second; when that begins, whoever
+still stands there gets a timer of its own, which is as exact as the loop's.
 """
 
 import asyncio
@@ -16,6 +16,8 @@ _SPAN_BITS = 28
 
 class Alarm:
     """Has one deadline at a time. Whoever has deadlines is an alarm, not the owner of one: that would be a cycle."""
+
+    __slots__ = ("_list", "_timer")
 
     def __init__(self) -> None:
         self._list: dict[Alarm, int] | None = None
