@@ -51,15 +51,19 @@ class ChunkTeller:
         if self._plain is None and (begin := data.lstrip(_BLANK)):
             self._plain = begin.startswith(b"{")
         begun = len(self._tail)
-        data = self._tail + data
+        if begun:
+            data = self._tail + data
         if self._plain:
             self._tail = b""
             return data, self._events(data, at)
-        end = max((found.end() for found in _EVENT_END.finditer(data, max(begun - 3, 0))), default=0)
-        whole, self._tail = data[:end], data[end:]
-        if not self._first and b'"id"' in whole:
-            self._first = whole
-        return whole, self._events(whole, at)
+        if data.endswith(b"\n\n"):  # mostly a read is one event, or some
+            self._tail = b""
+        else:
+            end = max((found.end() for found in _EVENT_END.finditer(data, max(begun - 3, 0))), default=0)
+            data, self._tail = data[:end], data[end:]
+        if not self._first and b'"id"' in data:
+            self._first = data
+        return data, self._events(data, at)
 
     def rest(self, at: int) -> tuple[bytes, list[Event]]:
         """What is left when the body has ended well."""
@@ -92,7 +96,9 @@ class ChunkTeller:
     def _events(self, data: bytes, at: int) -> list[Event]:
         """What `data` says. What breaks the answer is told by whoever reads it from the provider."""
         events = self._decoder.feed(data, at) if data else []
-        return [event for event in events if not isinstance(event, Broken)]
+        if events and isinstance(events[-1], Broken):  # it is always the last
+            del events[-1]
+        return events
 
     def _read_head(self) -> _Head:
         for event in SseDecoder().feed(self._first):
