@@ -1,0 +1,127 @@
+"""An answer of a real engine that breaks in the middle, carried on by the engine itself."""
+
+import asyncio
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Any, Self
+
+import pytest
+
+from splitsecond.errors import Fault, NetworkFault
+from splitsecond.events import Event, Finish, Token
+from splitsecond.policy.expression import build, parse
+from splitsecond.policy.facts import Facts
+from splitsecond.policy.standing import Standing
+from splitsecond.service import Call, Reply, Service
+from splitsecond.testing.engine import EngineProcess
+from splitsecond.upstream.spec import TargetSpec
+from splitsecond.upstream.target import Target, connect
+from splitsecond.wire.openai import decoder
+from splitsecond.wire.openai.teller import teller
+
+TOKENS = 40
+CUT = NetworkFault("cut by the test", kind="closed", phase="between tokens")
+
+
+class CutReply:
+    """`reply`, until so many tokens of it have been read."""
+
+    def __init__(self, reply: Reply, after: int) -> None:
+        self._reply = reply
+        self._after = after
+        self._reading = decoder("chat")
+        self.target = "a/m"
+        self.empty = reply.empty
+
+    async def read(self) -> bytes:
+        data = b"" if self._after <= 0 else await self._reply.read()
+        if not data:
+            raise CUT
+        self._after -= sum(isinstance(event, Token) for event in self._reading.feed(data, 0))
+        return data
+
+    def arrived(self) -> list[Event]:
+        return []
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Event:
+        raise StopAsyncIteration
+
+    async def finished(self) -> None:
+        await self._reply.finished()
+
+    async def aclose(self) -> None:
+        await self._reply.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+class Cut:
+    """`service`, whose answers are cut after so many tokens."""
+
+    def __init__(self, service: Service, after: int) -> None:
+        self._service = service
+        self._after = after
+
+    async def __call__(self, call: Call) -> Reply:
+        return CutReply(await self._service(call), self._after)
+
+
+@pytest.fixture
+def targets(engine: EngineProcess) -> Iterator[dict[str, Target]]:
+    named = {
+        name: connect(
+            TargetSpec(name=name, base_url=engine.base_url, model=engine.model),
+            lambda observation: None,
+            environment={},
+            raw=True,
+        )
+        for name in ("a/m", "b/m")
+    }
+    yield named
+    for target in named.values():
+        target.close()
+
+
+async def heard(service: Service) -> list[Event]:
+    body: dict[str, Any] = {
+        "messages": [{"role": "user", "content": "Tell me about the sea."}],
+        "temperature": 0,
+        "max_tokens": TOKENS,
+    }
+    data = b""
+    async with await service(Call(id="c", body=body)) as reply:
+        try:
+            while read := await reply.read():
+                data += read
+        except Fault as fault:
+            pytest.fail(f"{fault}")
+    assert data.count(b"[DONE]") == 1
+    return decoder("chat").feed(data, 0)
+
+
+def text(events: list[Event]) -> str:
+    return "".join(event.text for event in events if isinstance(event, Token))
+
+
+@pytest.mark.parametrize("how", ["replay", "prefill"])
+@pytest.mark.parametrize("after", [1, 7, TOKENS - 1])
+def test_it_goes_on_as_if_nothing_had_been(targets: dict[str, Target], how: str, after: int) -> None:
+    async def main() -> None:
+        whole = await heard(targets["b/m"])
+        standing = Standing({"b/m": Facts(prefill=True)})
+        services: dict[str, Service] = {"a/m": Cut(targets["a/m"], after), "b/m": targets["b/m"]}
+        service = build(parse(f'resume("a/m", "b/m", how="{how}")'), services.__getitem__, standing, teller=teller)
+        events = await heard(service)
+        assert text(events) == text(whole)
+        assert [event.reason for event in events if isinstance(event, Finish)] == ["length"]
+
+    asyncio.run(main())
