@@ -3,16 +3,21 @@ word to whoever serves a request at the moment when its client leaves.
 
 A head that is too long, or that comes too slowly, closes the connection: whoever sends one is no client. The other way
 to learn that a client has left, ASGI's, takes a second task for each request, and costs more than all our own work.
+
+What uvicorn does for each request is done here instead, with less: paths are read once, a timer serves a connection and
+not a request, and `Turn` is both ends of what the application sees.
 """
 
 import asyncio
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
+from urllib.parse import unquote
 
-from uvicorn._types import ASGI3Application
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+import httptools
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from splitsecond.gateway.answering import Answering
+from splitsecond.gateway.turn import Turn
 
 MAX_HEAD_BYTES = 64 * 1024
 MAX_HEADERS = 100
@@ -27,11 +32,14 @@ _TOO_SLOW = b"408 Request Timeout"
 class Connection(HttpToolsProtocol):
     """See the file. Bytes of a head are counted as they come, as the parser holds an unfinished line for ever."""
 
+    cycle: Turn
+    scope: Any  # uvicorn's type has fields that no one here reads
     _in_head = True
     _begun = False  # the head that comes next, or a part of it, is there
     _head_bytes = 0
     _read_bytes = 0
     _patience: asyncio.TimerHandle | None = None
+    _idle_since = 0.0
     on_lost: Callable[[], None] | None = None
     """Called when the connection is lost: set by whoever serves the request under way, and only while it does."""
 
@@ -45,20 +53,26 @@ class Connection(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._calm()
-        super().connection_lost(exc)
+        self._unset_keepalive_if_required()
+        self.connections.discard(self)
+        if self.cycle is not None:
+            self.cycle.lost()
+        self.flow.resume_writing()
+        self.transport.close()
+        self.parser = None  # type: ignore[assignment] # as uvicorn does, to cut a cycle
         if self.on_lost is not None:
             self.on_lost()
-
-    def on_message_begin(self) -> None:
-        self._begun = True
-        super().on_message_begin()
-        self.scope["extensions"] = {LINE: self}  # type: ignore[dict-item] # ASGI has dictionaries there, never ours
 
     def data_received(self, data: bytes) -> None:
         self._read_bytes = len(data)
         if self._in_head:
             self._head_bytes += len(data)
-        super().data_received(data)
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserError:
+            self.send_400_response("Invalid HTTP request received.")
+        except httptools.HttpParserUpgrade:
+            pass  # a client that would rather speak something else is answered in HTTP/1.1
         if not self._in_head:
             return
         if self._begun and self._patience is None:
@@ -66,6 +80,14 @@ class Connection(HttpToolsProtocol):
         # A read that ends in a head may have begun in the body before it: only heads that stay unfinished count.
         if self._head_bytes > MAX_HEAD_BYTES + len(data) or len(self.headers or ()) > MAX_HEADERS:
             self._refuse(_TOO_LARGE)
+
+    # What the parser finds.
+
+    def on_message_begin(self) -> None:
+        self._begun = True
+        self.url = b""
+        self.headers = []
+        self.expect_100_continue = False
 
     def on_headers_complete(self) -> None:
         most_bytes = self._head_bytes + self._read_bytes
@@ -76,19 +98,79 @@ class Connection(HttpToolsProtocol):
         if len(self.headers) > MAX_HEADERS or (most_bytes > MAX_HEAD_BYTES and self._head_size() > MAX_HEAD_BYTES):
             self._refuse(_TOO_LARGE)
             raise ValueError(f"{len(self.headers)} headers of {self._head_size()} bytes")  # so the parser stops here
-        super().on_headers_complete()
+        before, turn = self.cycle, self._turn()
+        self.cycle = turn
+        if before is None or before.response_complete:
+            self._start_asgi_task(turn, self.app)
+        else:
+            self.flow.pause_reading()
+            self.pipeline.appendleft((turn, self.app))
 
-    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
-        cycle.send = Answering(cycle, self.server_state.default_headers).send  # type: ignore[method-assign]
-        super()._start_asgi_task(cycle, app)
+    def _turn(self) -> Turn:
+        """The request whose head has come."""
+        parser = self.parser
+        version = parser.get_http_version()
+        path, raw_path, query = _located(self.url)
+        self.scope = {
+            "type": "http",
+            "http_version": version,
+            "method": parser.get_method().decode("ascii"),
+            "path": path,
+            "raw_path": raw_path,
+            "query_string": query,
+            "headers": self.headers,
+            "client": self.client,
+            "extensions": {LINE: self},
+        }
+        return Turn(
+            self.scope,
+            self.transport,
+            self.flow,
+            self.server_state.default_headers,
+            keep_alive=version != "1.0" and parser.should_keep_alive(),
+            expects=self.expect_100_continue,
+            on_response=self.on_response_complete,
+            logger=self.logger,
+        )
+
+    def on_body(self, body: bytes) -> None:
+        self.cycle.came(body)
 
     def on_message_complete(self) -> None:
         self._in_head = True
-        super().on_message_complete()
+        self.cycle.whole()
 
     def send_400_response(self, msg: str) -> None:
         if not self.transport.is_closing():
             super().send_400_response(msg)
+
+    # Between two requests.
+
+    def on_response_complete(self) -> None:
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            turn, app = self.pipeline.pop()
+            self._start_asgi_task(turn, app)
+            return
+        self._idle_since = self.loop.time()
+        if self.timeout_keep_alive_task is None:
+            self._await_request(self.timeout_keep_alive)
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Closes a connection that has been idle for long enough. One that is not is looked at after its answer."""
+        self.timeout_keep_alive_task = None
+        if self._begun or not self.cycle.response_complete:
+            return
+        left_s = self._idle_since + self.timeout_keep_alive - self.loop.time()
+        if left_s > 0:
+            self._await_request(left_s)
+        elif not self.transport.is_closing():
+            self.transport.close()
+
+    def _await_request(self, seconds: float) -> None:
+        self.timeout_keep_alive_task = self.loop.call_later(seconds, self.timeout_keep_alive_handler)
 
     def _head_size(self) -> int:
         return sum(len(name) + len(value) for name, value in self.headers) + len(self.url)
@@ -105,3 +187,12 @@ class Connection(HttpToolsProtocol):
         if not self.transport.is_closing():
             self.transport.write(b"HTTP/1.1 %b\r\ncontent-length: 0\r\nconnection: close\r\n\r\n" % status)
             self.transport.close()
+
+
+@lru_cache(maxsize=256)
+def _located(url: bytes) -> tuple[str, bytes, bytes]:
+    """The path, the path as it came, and the query. Raises what `httptools` does for what is no URL."""
+    parsed = httptools.parse_url(url)
+    raw: bytes = parsed.path
+    path = raw.decode("ascii")
+    return unquote(path) if "%" in path else path, raw, parsed.query or b""
