@@ -68,6 +68,8 @@ HARMLESS = ("no_done", "buffered", "wrong_usage")
 """What spoils no answer."""
 AT_THE_HEAD = ("http", "http 401", "http 404", "http 429", "http 429 told", "refused", "reset", "error_event at once")
 """What is known before the first token, and another provider would not do."""
+IN_THE_MIDDLE = ("stall", "cut", "cut at the end", "malformed", "error_event")
+"""What spoils an answer that has begun. `resume` carries it on."""
 GOES_ON = ("race", "fallback")
 """Policies that ask the other provider for the same call; of most others the failure of the chosen one is raised."""
 
@@ -88,6 +90,9 @@ def test_what_must_hold(policy: str, fault: str, tmp_path: Path) -> None:
             _check(visitor, fault)
             if policy in GOES_ON and fault in AT_THE_HEAD:
                 assert visitor.status == 200
+            if policy == "resume" and fault in IN_THE_MIDDLE:
+                assert visitor.status == 200
+                assert b'"error"' not in visitor.body
         for seconds in (0.0, 0.04, 0.09, 0.4):
             await asked(world, stream=True, leaves_after_s=seconds)
         await world.settled()
