@@ -1,0 +1,266 @@
+"""Anthropic's official library before the gateway, in front of targets of every dialect."""
+
+import asyncio
+from typing import Any
+
+import anthropic
+import pytest
+from anthropic.types import MessageParam, ToolParam
+from tests.gateway.conftest import KEY
+from tests.gateway.dialects.conftest import TARGETS, WITH_TOOLS, Behind, attempts
+from tests.simulator.on_loopback import SAID, WAIT_S, closed_early
+
+from splitsecond.upstream.target import DIALECTS
+
+HELLO: list[MessageParam] = [{"role": "user", "content": "hello"}]
+WEATHER: ToolParam = {"name": "weather", "description": "Of a city", "input_schema": {"type": "object"}}
+PIXEL = "iVBORw0KGgo="
+
+
+def said(message: anthropic.types.Message) -> str:
+    return "".join(block.text for block in message.content if block.type == "text")
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("stream", [True, False])
+def test_text(claude: anthropic.Anthropic, dialect: str, stream: bool) -> None:
+    asked: dict[str, Any] = {"model": TARGETS[dialect], "max_tokens": 8, "messages": HELLO, "system": "Be brief."}
+    if stream:
+        with claude.messages.stream(**asked) as events:
+            assert "".join(events.text_stream) == SAID
+            message = events.get_final_message()
+    else:
+        message = claude.messages.create(**asked)
+    assert said(message) == SAID
+    assert (message.type, message.role) == ("message", "assistant")
+    assert message.stop_reason == ("end_turn" if dialect == "replicate" else "max_tokens")
+    if dialect != "replicate":  # whose streams have no counts
+        assert message.usage.output_tokens == 8
+        assert message.usage.input_tokens > 8
+
+
+@pytest.mark.parametrize("dialect", WITH_TOOLS)
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_tool_called_and_its_result(claude: anthropic.Anthropic, dialect: str, stream: bool) -> None:
+    choice: Any = {"type": "any"} if dialect == "cohere" else {"type": "tool", "name": "weather"}
+    asked: dict[str, Any] = {"model": TARGETS[dialect], "max_tokens": 8, "tools": [WEATHER]}
+    if stream:
+        with claude.messages.stream(messages=HELLO, tool_choice=choice, **asked) as events:
+            message = events.get_final_message()
+    else:
+        message = claude.messages.create(messages=HELLO, tool_choice=choice, **asked)
+    (call,) = message.content
+    assert call.type == "tool_use"
+    assert (call.name, call.input, message.stop_reason) == ("weather", {"text": SAID}, "tool_use")
+    assert call.id
+    after: list[MessageParam] = [
+        *HELLO,
+        {"role": "assistant", "content": message.content},
+        {
+            "role": "user",
+            "content": [
+                {"type": "tool_result", "tool_use_id": call.id, "content": "Snow."},
+                {"type": "text", "text": "So?"},
+            ],
+        },
+    ]
+    assert said(claude.messages.create(messages=after, **asked)) == SAID
+
+
+@pytest.mark.parametrize("dialect", ["openai", "gemini", "cohere", "ollama"])
+@pytest.mark.parametrize("stream", [True, False])
+def test_thoughts(claude: anthropic.Anthropic, dialect: str, stream: bool) -> None:
+    asked: dict[str, Any] = {"model": f"thinks-{dialect}/thinker", "max_tokens": 8, "messages": HELLO}
+    if stream:
+        with claude.messages.stream(**asked) as events:
+            message = events.get_final_message()
+    else:
+        message = claude.messages.create(**asked)
+    thought, text = message.content
+    assert thought.type == "thinking"
+    assert thought.thinking == "A simulated"
+    assert text.type == "text"
+    assert message.stop_reason == "end_turn"
+
+
+def test_what_a_target_of_another_dialect_is_asked(claude: anthropic.Anthropic, behind: Behind) -> None:
+    turn: Any = [
+        {"type": "text", "text": "What is this?", "cache_control": {"type": "ephemeral"}},
+        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PIXEL}},
+        {"type": "image", "source": {"type": "url", "url": "https://example.com/a.png"}},
+    ]
+    raw = claude.messages.with_raw_response.create(
+        model="noted-openai/m",
+        max_tokens=99,
+        system=[{"type": "text", "text": "Be brief."}],
+        messages=[{"role": "user", "content": turn}],
+        tools=[WEATHER],
+        tool_choice={"type": "auto", "disable_parallel_tool_use": True},
+        stop_sequences=["END"],
+        extra_body={"temperature": 0.5},
+        metadata={"user_id": "u"},
+        output_config={"format": {"type": "json_schema", "schema": {"type": "object"}}},
+    )
+    assert raw.headers["x-splitsecond-dropped"] == "metadata, cache_control"
+    message = raw.parse()
+    text, call = message.content
+    assert text.type == "text"
+    assert call.type == "tool_use"
+    assert (text.text, call.id, call.input) == ("Well. ", "call_1", {"city": "Bern"})
+    usage = message.usage
+    assert (usage.input_tokens, usage.cache_read_input_tokens, usage.output_tokens) == (15, 5, 9)
+    (asked,) = behind.asked
+    assert asked.path == "/v1/chat/completions"
+    assert asked.headers["authorization"].startswith("Bearer sk-of-ours")
+    assert asked.body == {
+        "model": "m",
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "max_tokens": 99,
+        "messages": [
+            {"role": "system", "content": "Be brief."},
+            {
+                "role": "user",
+                "content": [
+                    {"type": "text", "text": "What is this?"},
+                    {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PIXEL}"}},
+                    {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}},
+                ],
+            },
+        ],
+        "tools": [
+            {
+                "type": "function",
+                "function": {"name": "weather", "description": "Of a city", "parameters": {"type": "object"}},
+            }
+        ],
+        "tool_choice": "auto",
+        "parallel_tool_calls": False,
+        "stop": ["END"],
+        "temperature": 0.5,
+        "response_format": {
+            "type": "json_schema",
+            "json_schema": {"name": "answer", "schema": {"type": "object"}, "strict": True},
+        },
+    }
+
+
+def test_what_a_target_of_the_same_dialect_is_asked(claude: anthropic.Anthropic, behind: Behind) -> None:
+    thinking: Any = {"type": "enabled", "budget_tokens": 2000, "odd": [1.50]}
+    marked: Any = [{"type": "text", "text": "hi", "cache_control": {"type": "ephemeral"}}]
+    claude.messages.create(
+        model="noted-anthropic/m",
+        max_tokens=4000,
+        messages=[{"role": "user", "content": marked}],
+        thinking=thinking,
+        metadata={"user_id": "u"},
+        extra_headers={"anthropic-beta": "one-2025-01-01,two-2025-02-02", "cookie": "a=b"},
+    )
+    (asked,) = behind.asked
+    assert asked.body == {
+        "model": "m",
+        "stream": True,
+        "max_tokens": 4000,
+        "messages": [{"role": "user", "content": marked}],
+        "thinking": thinking,
+        "metadata": {"user_id": "u"},
+    }
+    assert asked.headers["anthropic-beta"] == "one-2025-01-01,two-2025-02-02"
+    assert asked.headers["x-api-key"].startswith("sk-of-ours")
+    assert asked.headers["anthropic-version"] == "2023-06-01"
+    assert KEY not in str(asked.headers)
+    assert "cookie" not in asked.headers
+
+
+def test_what_cannot_be_carried_over_is_refused_or_goes_elsewhere(claude: anthropic.Anthropic) -> None:
+    search: Any = {"type": "web_search_20250305", "name": "web_search"}
+    with pytest.raises(anthropic.BadRequestError, match="web_search_20250305") as refused:
+        claude.messages.create(model=TARGETS["openai"], max_tokens=8, messages=HELLO, tools=[search])
+    assert refused.value.type == "invalid_request_error"
+    turns: list[MessageParam] = [*HELLO, {"role": "assistant", "content": "Yes?"}, *HELLO]
+    with pytest.raises(anthropic.BadRequestError, match="a conversation cannot be carried over to Replicate"):
+        claude.messages.create(model=TARGETS["replicate"], max_tokens=8, messages=turns)
+    raw = claude.messages.with_raw_response.create(model="either", max_tokens=8, messages=turns)
+    assert raw.headers["x-splitsecond-target"] == TARGETS["gemini"]
+    assert raw.headers["request-id"] == raw.headers["x-request-id"]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_refusals_are_in_its_own_words(claude: anthropic.Anthropic, dialect: str) -> None:
+    target = TARGETS[dialect]
+    with pytest.raises(anthropic.RateLimitError) as limited:
+        claude.messages.create(model=f"limited-{target}", max_tokens=8, messages=HELLO)
+    assert limited.value.type == "rate_limit_error"
+    assert limited.value.response.headers["retry-after"] == "3"
+    with pytest.raises(anthropic.InternalServerError) as failed:
+        claude.messages.create(model=f"down-{target}", max_tokens=8, messages=HELLO, stream=True)
+    assert failed.value.type == "api_error"
+
+
+def test_who_asks_and_for_what(claude: anthropic.Anthropic, behind: Behind) -> None:
+    with pytest.raises(anthropic.NotFoundError) as unknown:
+        claude.messages.create(model="nope", max_tokens=8, messages=HELLO)
+    assert unknown.value.type == "not_found_error"
+    for wrong in (
+        anthropic.Anthropic(base_url=behind.origin, api_key="wrong", max_retries=0),
+        anthropic.Anthropic(base_url=behind.origin, auth_token="wrong", max_retries=0),
+    ):
+        with pytest.raises(anthropic.AuthenticationError) as refused, wrong:
+            wrong.messages.create(model=TARGETS["openai"], max_tokens=8, messages=HELLO)
+        assert refused.value.type == "authentication_error"
+    with anthropic.Anthropic(base_url=behind.origin, auth_token=KEY, max_retries=0) as bearer:
+        assert said(bearer.messages.create(model=TARGETS["openai"], max_tokens=8, messages=HELLO)) == SAID
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize(("fault", "words"), [("cut", "before the end|ended"), ("error", "failed while")])
+def test_a_stream_that_breaks(claude: anthropic.Anthropic, dialect: str, fault: str, words: str) -> None:
+    texts: list[str] = []
+    with (
+        pytest.raises(anthropic.APIStatusError, match=words),
+        claude.messages.stream(model=f"{fault}-{TARGETS[dialect]}", max_tokens=8, messages=HELLO) as stream,
+    ):
+        texts.extend(stream.text_stream)
+    assert SAID.startswith("".join(texts))
+    assert texts
+    with pytest.raises(anthropic.InternalServerError):
+        claude.messages.create(model=f"{fault}-{TARGETS[dialect]}", max_tokens=8, messages=HELLO)
+
+
+@pytest.mark.parametrize("dialect", ["openai", "gemini", "anthropic"])
+def test_side_by_side_and_closed_early(behind: Behind, dialect: str) -> None:
+    async def play() -> list[str]:
+        async with anthropic.AsyncAnthropic(
+            base_url=behind.origin, api_key=KEY, max_retries=0, timeout=WAIT_S
+        ) as client:
+
+            async def ask() -> str:
+                asked = client.messages.stream(model=TARGETS[dialect], max_tokens=8, messages=HELLO)
+                async with asked as streamed:
+                    return "".join([text async for text in streamed.text_stream])
+
+            async with asyncio.TaskGroup() as tasks:
+                asked = [tasks.create_task(ask()) for _ in range(8)]
+            long: Any = {"model": TARGETS[dialect], "max_tokens": 30_000, "messages": HELLO, "stream": True}
+            stream = await client.messages.create(**long)
+            identity = stream.response.headers["request-id"]
+            await anext(aiter(stream))
+            await stream.close()
+            return [identity, *(one.result() for one in asked)]
+
+    identity, *texts = asyncio.run(play())
+    assert set(texts) == {SAID}
+    assert any(closed_early(behind.simulated.quick, name, 30_000) for name in attempts(behind, identity))
+
+
+def test_tokens_are_counted_by_anthropic_and_else_guessed(claude: anthropic.Anthropic, behind: Behind) -> None:
+    counted = claude.messages.with_raw_response.count_tokens(model="noted-anthropic/m", messages=HELLO)
+    assert "x-splitsecond-estimated" not in counted.headers
+    assert counted.parse().input_tokens == 77
+    (asked,) = behind.asked
+    assert (asked.path, asked.body) == ("/v1/messages/count_tokens", {"model": "m", "messages": HELLO})
+    guessed = claude.messages.with_raw_response.count_tokens(
+        model=TARGETS["openai"], messages=[{"role": "user", "content": "four " * 400}]
+    )
+    assert guessed.headers["x-splitsecond-estimated"] == "input_tokens"
+    assert 400 < guessed.parse().input_tokens < 600

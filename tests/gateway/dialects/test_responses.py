@@ -1,0 +1,197 @@
+"""OpenAI's official library asking for Responses before the gateway, in front of targets of every dialect."""
+
+import asyncio
+from typing import Any
+
+import openai
+import pytest
+from openai.types.responses import FunctionToolParam, Response
+from tests.gateway.conftest import KEY
+from tests.gateway.dialects.conftest import TARGETS, WITH_TOOLS, Behind, attempts
+from tests.simulator.on_loopback import SAID, WAIT_S, closed_early
+
+from splitsecond.upstream.target import DIALECTS
+
+WEATHER: FunctionToolParam = {"type": "function", "name": "weather", "parameters": {"type": "object"}, "strict": False}
+PIXEL = "data:image/png;base64,iVBORw0KGgo="
+
+
+def asked_for(client: openai.OpenAI, stream: bool, **asked: Any) -> Response:
+    """The answer; of a stream the one that its last event holds."""
+    if not stream:
+        whole: Response = client.responses.create(**asked)
+        return whole
+    *_, last = client.responses.create(stream=True, **asked)
+    assert last.type in ("response.completed", "response.incomplete")
+    found: Response = last.response
+    return found
+
+
+def test_the_librarys_own_sum_of_a_stream(gpt: openai.OpenAI) -> None:
+    for dialect in ("openai", "anthropic", "gemini"):
+        with gpt.responses.stream(model=f"thinks-{dialect}/thinker", input="hello", max_output_tokens=8) as events:
+            found = events.get_final_response()
+        assert found.output_text == "A simulated provider says"
+        assert found.status == "completed"
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("stream", [True, False])
+def test_text(gpt: openai.OpenAI, dialect: str, stream: bool) -> None:
+    found = asked_for(gpt, stream, model=TARGETS[dialect], input="hello", instructions="Be brief.", max_output_tokens=8)
+    assert found.output_text == SAID
+    assert found.object == "response"
+    assert found.status == ("completed" if dialect == "replicate" else "incomplete")
+    if dialect != "replicate":  # whose streams have no counts
+        assert found.usage is not None
+        assert found.usage.output_tokens == 8
+        assert found.usage.total_tokens == found.usage.input_tokens + 8
+
+
+def test_the_events_of_a_stream(gpt: openai.OpenAI) -> None:
+    events = list(gpt.responses.create(model=TARGETS["gemini"], input="hello", max_output_tokens=8, stream=True))
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+    assert "".join(event.delta for event in events if event.type == "response.output_text.delta") == SAID
+    assert events[-1].type == "response.incomplete"
+
+
+@pytest.mark.parametrize("dialect", WITH_TOOLS)
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_tool_called_and_its_result(gpt: openai.OpenAI, dialect: str, stream: bool) -> None:
+    choice: Any = "required" if dialect == "cohere" else {"type": "function", "name": "weather"}
+    asked: dict[str, Any] = {"model": TARGETS[dialect], "max_output_tokens": 8, "tools": [WEATHER], "store": False}
+    found = asked_for(gpt, stream, input="hello", tool_choice=choice, **asked)
+    (call,) = found.output
+    assert call.type == "function_call"
+    assert (call.name, call.arguments) == ("weather", f'{{"text":"{SAID}"}}')
+    assert found.status == "completed"
+    after: Any = [
+        {"role": "user", "content": "hello"},
+        call.model_dump(exclude_none=True, exclude={"parsed_arguments"}),
+        {"type": "function_call_output", "call_id": call.call_id, "output": "Snow."},
+    ]
+    assert asked_for(gpt, stream, input=after, **asked).output_text == SAID
+
+
+@pytest.mark.parametrize("dialect", ["openai", "anthropic", "gemini", "cohere", "ollama"])
+def test_thoughts(gpt: openai.OpenAI, dialect: str) -> None:
+    for stream in (True, False):
+        found = asked_for(gpt, stream, model=f"thinks-{dialect}/thinker", input="hello", max_output_tokens=8)
+        thought, said = found.output
+        assert thought.type == "reasoning"
+        assert [part.text for part in thought.summary] == ["A simulated"]
+        assert said.type == "message"
+        assert found.status == "completed"
+
+
+def test_what_a_target_of_another_dialect_is_asked(gpt: openai.OpenAI, behind: Behind) -> None:
+    raw = gpt.responses.with_raw_response.create(
+        model="noted-anthropic/m",
+        instructions="Be brief.",
+        input=[
+            {
+                "role": "user",
+                "content": [
+                    {"type": "input_text", "text": "What is this?"},
+                    {"type": "input_image", "image_url": PIXEL, "detail": "auto"},
+                ],
+            }
+        ],
+        tools=[WEATHER],
+        max_output_tokens=99,
+        metadata={"a": "b"},
+        store=False,
+        text={"format": {"type": "json_schema", "name": "x", "schema": {"type": "object"}}},
+    )
+    assert raw.headers["x-splitsecond-dropped"] == "store, metadata"
+    text, call = raw.parse().output
+    assert text.type == "message"
+    assert call.type == "function_call"
+    assert (call.call_id, call.arguments) == ("call_1", '{"city":"Bern"}')
+    (asked,) = behind.asked
+    assert asked.path == "/v1/messages"
+    assert asked.body == {
+        "model": "m",
+        "stream": True,
+        "system": [{"type": "text", "text": "Be brief."}],
+        "messages": [
+            {
+                "role": "user",
+                "content": [
+                    {"type": "text", "text": "What is this?"},
+                    {
+                        "type": "image",
+                        "source": {"type": "base64", "media_type": "image/png", "data": PIXEL.partition(",")[2]},
+                    },
+                ],
+            }
+        ],
+        "tools": [{"name": "weather", "input_schema": {"type": "object"}, "strict": False}],
+        "max_tokens": 99,
+        "output_config": {"format": {"type": "json_schema", "schema": {"type": "object"}}},
+    }
+
+
+def test_what_a_target_of_the_same_dialect_is_asked(gpt: openai.OpenAI, behind: Behind) -> None:
+    asked: dict[str, Any] = {"input": "hi", "include": ["reasoning.encrypted_content"], "store": False}
+    asked["tools"] = [{"type": "web_search"}]
+    found = gpt.responses.create(model="noted-responses/m", extra_body={"odd": [1.5]}, **asked)
+    assert found.id == "id-1"
+    (noted,) = behind.asked
+    assert noted.path == "/v1/responses"
+    assert noted.body == {"model": "m", "stream": True, "odd": [1.5], **asked}
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"tools": [{"type": "web_search"}]}, "a tool of type 'web_search'"),
+        ({"previous_response_id": "resp_1"}, "Send all of the conversation"),
+        ({"input": [{"type": "item_reference", "id": "x"}]}, "of type 'item_reference'"),
+    ],
+)
+def test_what_cannot_be_carried_over_is_refused(gpt: openai.OpenAI, asked: dict[str, Any], words: str) -> None:
+    with pytest.raises(openai.BadRequestError, match=words) as refused:
+        gpt.responses.create(**{"model": TARGETS["openai"], "input": "hello", **asked})
+    assert refused.value.code == "not_translatable"
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_failures(gpt: openai.OpenAI, dialect: str) -> None:
+    target = TARGETS[dialect]
+    with pytest.raises(openai.RateLimitError) as limited:
+        gpt.responses.create(model=f"limited-{target}", input="hello")
+    assert limited.value.response.headers["retry-after"] == "3"
+    for fault, words in (("cut", "before the end|ended"), ("error", "failed while")):
+        stream = gpt.responses.create(model=f"{fault}-{target}", input="hello", max_output_tokens=8, stream=True)
+        seen: list[Any] = []
+        with pytest.raises(openai.APIError, match=words):
+            seen.extend(stream)
+        assert any(event.type == "response.output_text.delta" for event in seen)
+        with pytest.raises(openai.InternalServerError, match=words):
+            gpt.responses.create(model=f"{fault}-{target}", input="hello", max_output_tokens=8)
+
+
+@pytest.mark.parametrize("dialect", ["openai", "anthropic", "responses"])
+def test_side_by_side_and_closed_early(behind: Behind, dialect: str) -> None:
+    async def play() -> list[str]:
+        async with openai.AsyncOpenAI(
+            base_url=f"{behind.origin}/v1", api_key=KEY, max_retries=0, timeout=WAIT_S
+        ) as client:
+
+            async def ask() -> str:
+                found = await client.responses.create(model=TARGETS[dialect], input="hello", max_output_tokens=8)
+                return str(found.output_text)
+
+            async with asyncio.TaskGroup() as tasks:
+                asked = [tasks.create_task(ask()) for _ in range(8)]
+            long: Any = {"model": TARGETS[dialect], "input": "hello", "max_output_tokens": 30_000, "stream": True}
+            stream = await client.responses.create(**long)
+            identity = stream.response.headers["x-request-id"]
+            await anext(aiter(stream))
+            await stream.close()
+            return [identity, *(one.result() for one in asked)]
+
+    identity, *texts = asyncio.run(play())
+    assert set(texts) == {SAID}
+    assert any(closed_early(behind.simulated.quick, name, 30_000) for name in attempts(behind, identity))
