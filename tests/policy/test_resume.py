@@ -62,7 +62,7 @@ class Heard:
     def well(self) -> bool:
         """It ended once, and after its end nothing came."""
         ends = [event for event in self.events if isinstance(event, Finish)]
-        marks = self.data.count(b"[DONE]"), self.data.endswith(b"data: [DONE]\n\n")
+        marks = self.data.count(b"[DONE]"), self.data.rstrip().endswith(b"data: [DONE]")
         return self.fault is None and len(ends) == 1 and marks == (1, True)
 
     @property
@@ -314,7 +314,7 @@ def test_the_rest_is_asked_for() -> None:
     )
     assert (told.heard.text, told.heard.well) == (WHOLE, True)
     assert told.sent("b") == {
-        "messages": [{"role": "user", "content": "Tell me a story."}, {"role": "assistant", "content": "Once upon "}],
+        "messages": [{"role": "user", "content": "Tell me a story."}, {"role": "assistant", "content": "Once upon"}],
         "max_tokens": 8,
     }
     assert told.heard.usage is not None
@@ -324,7 +324,7 @@ def test_the_rest_is_asked_for() -> None:
 def test_the_message_is_marked_where_that_is_wanted() -> None:
     facts = {"b": Facts(prefill=True, prefix=True)}
     told = Told('fallback("a", "b", resume="prefill")', facts=facts, a=breaks(2), b=tells("a ", "time."))
-    assert told.sent("b")["messages"][-1] == {"role": "assistant", "content": "Once upon ", "prefix": True}
+    assert told.sent("b")["messages"][-1] == {"role": "assistant", "content": "Once upon", "prefix": True}
     assert (told.heard.text, told.heard.well) == (WHOLE, True)
 
 
@@ -342,7 +342,7 @@ def test_the_rest_may_break_too() -> None:
     facts = {"b": PREFILL, "c": PREFILL}
     told = Told('resume("a", "b", "c", how="prefill")', facts=facts, a=breaks(2), b=breaks(1, "a "), c=tells("time."))
     assert (told.heard.text, told.heard.well) == (WHOLE, True)
-    assert told.sent("c")["messages"][-1]["content"] == "Once upon a "
+    assert told.sent("c")["messages"][-1]["content"] == "Once upon a"
 
 
 NOT_PLAIN: list[dict[str, Any]] = [

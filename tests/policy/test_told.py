@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from splitsecond.events import Done, Event, Finish, Quiet, Token, ToolPart, Usage
-from splitsecond.policy.told import MOST_WAITING, Appended, Differs, Retold, Told
+from splitsecond.policy.told import MOST_WAITING, Appended, Differs, Retold, Told, appended
 
 DONE = Done(0, marker=True)
 
@@ -160,3 +160,20 @@ def test_a_text_that_goes_on_is_counted_as_one() -> None:
     ]
     with pytest.raises(Differs, match="reasoning in the middle"):
         appended.take(thought("hm"))
+
+
+@pytest.mark.parametrize(
+    ("had", "goes_on", "new"),
+    [
+        ("a ", [" b"], ["b"]),
+        ("a ", ["b"], ["b"]),
+        ("a", [" b"], [" b"]),
+        ("a\n\n", ["\n", "\n", "b", "\n"], ["b", "\n"]),
+        ("a\n\n", ["\n", "b\n"], ["b\n"]),
+        ("a ", ["  b"], [" b"]),
+    ],
+)
+def test_white_space_is_told_once(had: str, goes_on: list[str], new: list[str]) -> None:
+    told = Told()
+    told.add(text(had))
+    assert appended(told).take(text(*goes_on)) == text(*new)

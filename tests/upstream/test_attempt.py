@@ -34,8 +34,9 @@ class Stage:
         spec = msgspec.structs.replace(SPEC, timeouts=msgspec.structs.replace(Timeouts(), **timeouts))
         self.target: Target = connect(spec, self.seen.append, environment={}, client=self.client.as_client())
 
-    def call(self, *, deadline_ns: int | None = None) -> "asyncio.Task[Attempt]":
-        call = Call(id="c", body={"messages": []}, start_ns=clock.now_ns(), deadline_ns=deadline_ns)
+    def call(self, *, deadline_ns: int | None = None, stall_ns: int | None = None) -> "asyncio.Task[Attempt]":
+        now_ns = clock.now_ns()
+        call = Call(id="c", body={"messages": []}, start_ns=now_ns, deadline_ns=deadline_ns, stall_ns=stall_ns)
         return asyncio.get_running_loop().create_task(self.target(call))
 
     @property
@@ -407,6 +408,24 @@ def test_a_stall_ends_the_stream_but_pings_do_not_hide_it() -> None:
         assert exchange.closed_ns - exchange.sent_ns == pytest.approx(340 * MS, rel=0.01)
 
     play(act, stall_ms=100)
+
+
+@pytest.mark.parametrize(("own_ms", "ends_ms"), [(None, 50), (100, 50), (30, 30)])
+def test_the_call_may_allow_less_silence_than_the_target(own_ms: int | None, ends_ms: int) -> None:
+    async def act(stage: Stage) -> None:
+        waiting = stage.call(stall_ns=50 * MS)
+        exchange = await stage.client.exchange()
+        exchange.head()
+        await after(500)  # before the first token it does not count
+        exchange.text("one")
+        told_ns = clock.now_ns()
+        reply = await waiting
+        await reply.finished()
+        assert stage.only.fault is not None
+        assert stage.only.fault.kind == "timeout_between_tokens"
+        assert stage.only.end_ns - told_ns == ends_ms * MS
+
+    play(act, stall_ms=own_ms)
 
 
 @pytest.mark.parametrize("whose", ["call", "target"])

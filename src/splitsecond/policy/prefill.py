@@ -26,7 +26,7 @@ def prefilled(call: Call, told: Told, *, prefix: bool) -> Call | None:
 
     None: that cannot be asked for.
     """
-    text = told.text
+    text = (told.text or "").rstrip()
     if not text or not _is_plain(call):
         return None
     messages = call.body.get("messages")

@@ -12,9 +12,10 @@ first token `resume` does nothing: a failure is raised as it is.
 from there on the client gets what is new, a token that is half known cut in two. Where it says something else the next
 branch is asked. That works where an answer is repeatable: the same model, and a temperature of 0.
 
-`how="prefill"`: it is given the beginning of the answer as a message of the assistant's, and goes on from there, with
-`max_tokens` less what was said. Only targets are asked of which it is known that they can. It is done for one plain
-text alone: not with tools, a form of the answer, several choices, or thoughts.
+`how="prefill"`: it is given the beginning of the answer as a message of the assistant's (without white space at its
+end, which many refuse), and goes on from there, with `max_tokens` less what was said. Only targets are asked of which
+it is known that they can. It is done for one plain text alone: not with tools, a form of the answer, several choices,
+or thoughts.
 
 Neither is done for audio and pictures, nor where log-probabilities were asked for. Where nobody can carry on, the
 client gets the error that broke the answer, whatever those who were asked after it said. There is one end, never a
@@ -51,7 +52,7 @@ from splitsecond.policy.recording import Piece, Recording
 from splitsecond.policy.remedy import answered, check_time
 from splitsecond.policy.settings import duration, one_of, written
 from splitsecond.policy.standing import Standing
-from splitsecond.policy.told import Appended, Retold, Told
+from splitsecond.policy.told import Appended, Retold, Told, appended
 from splitsecond.service import Call, Reply, Service
 
 How = Literal["replay", "prefill"]
@@ -261,7 +262,7 @@ class _Carried(Recording):
         if told.nothing:
             self._telling, self._hearing, self._new = hearing, None, None
         else:
-            self._hearing, self._new = hearing, Appended(told.tokens) if prefill else Retold(told)
+            self._hearing, self._new = hearing, appended(told) if prefill else Retold(told)
         return True
 
 

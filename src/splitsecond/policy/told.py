@@ -157,10 +157,15 @@ class Retold:
 
 
 class Appended:
-    """The rest of a text, by a target that was given its beginning, of about `tokens` tokens: all of it is new."""
+    """The rest of a text, by a target that was given its beginning, of about `tokens` tokens: all of it is new.
 
-    def __init__(self, tokens: int) -> None:
+    But for the white space at the end of that, which it was not given: many models do not take it, or go on badly from
+    it. What they begin with of it is left out.
+    """
+
+    def __init__(self, tokens: int, space: str = "") -> None:
         self._tokens = tokens
+        self._space = space
         self._usage: Usage | None = None
 
     def take(self, events: list[Event]) -> list[Event]:
@@ -170,7 +175,9 @@ class Appended:
             if isinstance(event, Token):
                 if event.kind != "text" or event.index:
                     raise Differs(f"{event.kind} in the middle of a text")
-                new.append(event)
+                text = self._beyond(event.text)
+                if text:
+                    new.append(event if text == event.text else msgspec.structs.replace(event, text=text))
             elif isinstance(event, Usage):
                 self._usage = self._whole(event)
             elif isinstance(event, Done):
@@ -182,6 +189,14 @@ class Appended:
     def ended(self) -> None:
         """It ended well."""
 
+    def _beyond(self, text: str) -> str:
+        """`text` without what the client has of it."""
+        known = 0
+        while text[known : known + 1] and self._space.startswith(text[: known + 1]):
+            known += 1
+        self._space = self._space[known:] if known == len(text) else ""
+        return text[known:]
+
     def _whole(self, usage: Usage) -> Usage:
         """The counts of the whole answer: what was said before was output, and not a part of the prompt."""
         given, made = usage.input_tokens, usage.output_tokens
@@ -190,6 +205,12 @@ class Appended:
             input_tokens=None if given is None else max(given - self._tokens, 0),
             output_tokens=None if made is None else made + self._tokens,
         )
+
+
+def appended(told: Told) -> Appended:
+    """The rest of what was `told`, by a target that is given all of it but the white space at its end."""
+    text = told.text or ""
+    return Appended(told.tokens, text[len(text.rstrip()) :])
 
 
 class _Choice:
