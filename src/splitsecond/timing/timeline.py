@@ -46,7 +46,7 @@ class Timeline:
         "_body_bytes", "_call", "_done_marker", "_due_ns", "_events", "_finish_reason", "_first_answer_ns",
         "_first_event_ns", "_head_ns", "_id", "_kernel_time", "_lag_max_ns", "_lag_sum_ns", "_lengths",
         "_max_read_tokens", "_reads", "_so_far", "_start_ns", "_status", "_streamed", "_target", "_token_at",
-        "_usage", "broken", "ended_well", "limits",
+        "_usage", "broken", "ended_well", "has_token", "limits",
     )  # fmt: skip
 
     def __init__(
@@ -77,12 +77,9 @@ class Timeline:
         self._max_read_tokens = 0
         self.broken: Fault | None = None
         self.ended_well = False
+        self.has_token = False
+        """The first token has arrived."""
         self.limits: RateLimits | None = None
-
-    @property
-    def has_token(self) -> bool:
-        """Whether the first token has arrived."""
-        return bool(self._token_at)
 
     @property
     def last_activity_ns(self) -> int:
@@ -106,12 +103,13 @@ class Timeline:
 
     def took(self, events: Sequence[Event]) -> None:
         """The events that one read completed."""
-        before = len(self._token_at)
+        tokens = 0
         for event in events:
             if isinstance(event, Token):
+                tokens += 1
                 self._token_at.append(event.at)
                 self._lengths.append(len(event.text))
-                if event.kind != "reasoning" and self._first_answer_ns is None:
+                if self._first_answer_ns is None and event.kind != "reasoning":
                     self._first_answer_ns = event.at
                 if event.tokens_so_far is not None:
                     self._so_far.append(event.tokens_so_far)
@@ -128,9 +126,9 @@ class Timeline:
             if self._first_event_ns is None:
                 self._first_event_ns = events[0].at
             self._events += len(events)
-            burst = len(self._token_at) - before
-            if burst > self._max_read_tokens:
-                self._max_read_tokens = burst
+            if tokens > self._max_read_tokens:
+                self.has_token = True
+                self._max_read_tokens = tokens
 
     def observe(
         self,

@@ -69,6 +69,12 @@ class FaultReader(Protocol):
 class Attempt(Alarm):
     """One attempt. Made by `upstream.target.Target`; satisfies `service.Reply` and `transport.exchange.Receiver`."""
 
+    __slots__ = (
+        "_alarms", "_buffer", "_complete", "_deadline_ns", "_decoder", "_error_body", "_event_waiter", "_exchange",
+        "_fault", "_first", "_headers", "_last_ns", "_loop", "_observer", "_read_fault", "_retelling", "_secrets",
+        "_start_ns", "_status", "_timeline", "_timeouts", "_unread", "_waiter", "_watched", "observation", "target",
+    )  # fmt: skip
+
     def __init__(
         self,
         *,
@@ -95,10 +101,10 @@ class Attempt(Alarm):
         self._timeouts = timeouts
         self._observer = observer
         self._start_ns = start_ns
-        total_ms = timeouts.total_ms
-        total_ns = None if total_ms is None else start_ns + total_ms * NS_PER_MS
-        given = [d for d in (total_ns, deadline_ns) if d is not None]
-        self._deadline_ns = min(given) if given else None
+        if timeouts.total_ms is not None:
+            total_ns = start_ns + timeouts.total_ms * NS_PER_MS
+            deadline_ns = total_ns if deadline_ns is None else min(total_ns, deadline_ns)
+        self._deadline_ns = deadline_ns
         self._loop = asyncio.get_running_loop()
         self._exchange: Exchange | None = None
         self._first: Sending | None = None  # of the request before this one, where there was one
@@ -152,7 +158,7 @@ class Attempt(Alarm):
             return
         if not self._complete:
             events = self._decoder.close(at)
-            self._take(events)
+            self._take(events, last=True)
             if self._retelling is not None:
                 self._retell(self._retelling, events, at)
         self._settle(at)
@@ -170,22 +176,25 @@ class Attempt(Alarm):
             fault.phase = "first token"
         self._break(at, fault)
 
-    def _take(self, events: list[Event]) -> None:
+    def _take(self, events: list[Event], *, last: bool = False) -> None:
+        """What a read brought. `last`: nothing comes after it, so no deadline needs to be watched."""
         if not events:
             return
         had_token = self._timeline.has_token
         self._timeline.took(events)
-        last = events[-1]
-        if isinstance(last, ENDINGS):
+        end = events[-1]
+        broken = None
+        if isinstance(end, ENDINGS):
             self._complete = True
-            if isinstance(last, Broken):
-                self._own(last.fault)
+            if isinstance(end, Broken):
+                broken = end.fault
+                self._own(broken)
         if self._buffer is not None:
             self._buffer.extend(events)
             self._wake()
-        if isinstance(last, Broken):
-            self._settle(last.at, last.fault)  # nothing after it counts; the connection is not worth keeping
-        elif self._complete or not had_token:
+        if broken is not None:
+            self._settle(end.at, broken)  # nothing after it counts; the connection is not worth keeping
+        elif (self._complete or not had_token) and not last:
             self._watch()  # another deadline holds from here on, perhaps an earlier one
 
     def _keep(self, unread: Unread, at: int, data: bytes) -> None:
