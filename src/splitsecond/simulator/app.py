@@ -18,11 +18,12 @@ from splitsecond.simulator.answer import Answer
 from splitsecond.simulator.asked import Asked, Refusal, understand
 from splitsecond.simulator.connection import EXTENSION, Connection
 from splitsecond.simulator.content import content, renderer
-from splitsecond.simulator.endpoints import Created, Endpoint, Writer, endpoint_at
+from splitsecond.simulator.endpoints import Created, Endpoint, endpoint_at
 from splitsecond.simulator.feeds import feed_of
 from splitsecond.simulator.profile import Profile
 from splitsecond.simulator.truth import Record, Truth
 from splitsecond.wire import openai
+from splitsecond.wire.dialect import Writer
 
 Scope = Mapping[str, Any]
 Receive = Callable[[], Awaitable[Any]]

@@ -7,9 +7,8 @@ call's first token is its name with the beginning of its arguments; its argument
 from collections.abc import Callable
 
 from splitsecond.simulator.asked import Asked
-from splitsecond.simulator.endpoints import Writer
 from splitsecond.simulator.words import token_text
-from splitsecond.wire.dialect import Answer, CalledTool
+from splitsecond.wire.dialect import Answer, CalledTool, Writer
 
 
 def renderer(asked: Asked, writer: Writer) -> Callable[[int], bytes]:

@@ -12,28 +12,10 @@ from typing import Protocol
 import msgspec
 
 from splitsecond.errors import CallerFault
-from splitsecond.events import TokenKind, Usage
+from splitsecond.events import Usage
 from splitsecond.service import Operation
 from splitsecond.wire import anthropic, cohere, gemini, ollama, openai, replicate, responses
-from splitsecond.wire.dialect import Answer, ServerRequest
-
-
-class Writer(Protocol):
-    """Writes one streamed answer."""
-
-    def opening(self) -> bytes: ...
-
-    def token(self, text: str, kind: TokenKind = "text") -> bytes: ...
-
-    def tool_call(self, name: str, call_id: str) -> bytes: ...
-
-    def finish(self, reason: str) -> bytes: ...
-
-    def usage(self, usage: Usage) -> bytes: ...
-
-    def done(self) -> bytes: ...
-
-    def error(self, message: str, type: str, code: str | int | None = None) -> bytes: ...  # noqa: A002
+from splitsecond.wire.dialect import Answer, ServerRequest, Writer
 
 
 class Dialect(Protocol):

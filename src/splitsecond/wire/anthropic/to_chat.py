@@ -260,7 +260,7 @@ def _output(call: Call, fields: Fields) -> Fields:
         case wanted:
             raise not_translatable(f"output_config.format {short(wanted)}", ELSEWHERE)
     if (effort := config.pop("effort", None)) is not None:
-        if effort not in _EFFORTS:
+        if not isinstance(effort, str) or effort not in _EFFORTS:
             raise CallerFault(f"output_config.effort is {short(effort)}: expected one of {', '.join(_EFFORTS)}")
         made["reasoning_effort"] = _EFFORTS[effort]
     for name in list(config):

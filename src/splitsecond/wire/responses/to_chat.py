@@ -107,7 +107,7 @@ def _item(item: Any, where: str, chat: _Chat) -> None:
                 said = chat.assistant()
                 said["content"] = f"{said['content']}\n{text}" if said["content"] else text
         case {"type": "reasoning"}:
-            _think(item, where, chat)
+            _think(item, chat)
         case {"type": "function_call", "call_id": str(identity), "name": str(name), "arguments": str(arguments)}:
             function = {"name": name, "arguments": arguments}
             called = chat.assistant().setdefault("tool_calls", [])
@@ -122,8 +122,9 @@ def _item(item: Any, where: str, chat: _Chat) -> None:
             raise CallerFault(f"{where} must be an object with a type, or a role and content, got {short(item)}")
 
 
-def _think(item: Fields, where: str, chat: _Chat) -> None:
-    parts = [part for name in ("summary", "content") for part in item.get(name) or ()]
+def _think(item: Fields, chat: _Chat) -> None:
+    given = (item.get(name) for name in ("summary", "content"))
+    parts = [part for each in given if isinstance(each, list) for part in each]
     if thought := "\n".join(str(part.get("text", "")) for part in parts if isinstance(part, dict)):
         said = chat.assistant()
         said["reasoning_content"] = "\n".join(filter(None, [said.get("reasoning_content"), thought]))

@@ -1,0 +1,246 @@
+"""Requests for ``/responses`` in OpenAI's chat form: what becomes what, what is left out, and what is refused."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from splitsecond.errors import CallerFault
+from splitsecond.service import Call
+from splitsecond.wire import anthropic, cohere, gemini, ollama, openai, responses
+from splitsecond.wire.dialect import Quirks
+
+URL = "data:image/png;base64,AA=="
+CALLED = {"type": "function_call", "id": "fc_1", "call_id": "a", "name": "f", "arguments": '{"x":1}', "status": "x"}
+OWN_NAMES = {"temperature": 0.5, "top_p": 1, "min_p": 0.1}
+
+
+def call(**fields: Any) -> Call:
+    """As the gateway makes it: the fields raw."""
+    body = {name: msgspec.Raw(msgspec.json.encode(value)) for name, value in fields.items()}
+    return Call(id="1", body=body, dialect="responses")
+
+
+def chat(**fields: Any) -> dict[str, Any]:
+    made = responses.to_chat(call(**{"input": "hi", **fields}))
+    assert made.dialect == "openai"
+    return dict(made.body)
+
+
+def test_words() -> None:
+    said = [
+        {"role": "developer", "content": "Be kind."},
+        {"role": "user", "content": "hi"},
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "a", "annotations": []}]},
+        {"role": "assistant", "content": [{"type": "refusal", "refusal": "b"}]},
+        {"role": "user", "content": [{"type": "input_text", "text": "c"}]},
+    ]
+    assert chat(instructions="Be brief.", input=said)["messages"] == [
+        {"role": "system", "content": "Be brief."},
+        {"role": "system", "content": "Be kind."},
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "content": "a\nb"},
+        {"role": "user", "content": "c"},
+    ]
+    assert chat(input="hi")["messages"] == [{"role": "user", "content": "hi"}]
+
+
+def test_thoughts_calls_and_results_of_one_turn_are_one_message() -> None:
+    said = [
+        {"role": "user", "content": "hi"},
+        {"type": "reasoning", "id": "rs", "summary": [{"type": "summary_text", "text": "Hm."}], "content": None},
+        {"role": "assistant", "content": "Let me see."},
+        CALLED,
+        {**CALLED, "call_id": "b"},
+        {"type": "function_call_output", "call_id": "a", "output": "one"},
+        {
+            "type": "function_call_output",
+            "call_id": "b",
+            "output": [{"type": "input_text", "text": "two"}, {"type": "input_image", "image_url": URL}],
+        },
+    ]
+    assert chat(input=said)["messages"] == [
+        {"role": "user", "content": "hi"},
+        {
+            "role": "assistant",
+            "content": "Let me see.",
+            "reasoning_content": "Hm.",
+            "tool_calls": [
+                {"id": "a", "type": "function", "function": {"name": "f", "arguments": '{"x":1}'}},
+                {"id": "b", "type": "function", "function": {"name": "f", "arguments": '{"x":1}'}},
+            ],
+        },
+        {"role": "tool", "tool_call_id": "a", "content": "one"},
+        {"role": "tool", "tool_call_id": "b", "content": "two"},
+        {
+            "role": "user",
+            "content": [
+                {"type": "text", "text": "Of the result of b:"},
+                {"type": "image_url", "image_url": {"url": URL}},
+            ],
+        },
+    ]
+
+
+@pytest.mark.parametrize(
+    ("part", "made"),
+    [
+        (
+            {"type": "input_image", "image_url": URL, "detail": "low"},
+            {"type": "image_url", "image_url": {"url": URL, "detail": "low"}},
+        ),
+        (
+            {"type": "input_image", "image_url": "https://x/a.png", "detail": "auto"},
+            {"type": "image_url", "image_url": {"url": "https://x/a.png"}},
+        ),
+        (
+            {"type": "input_file", "filename": "a.pdf", "file_data": "data:application/pdf;base64,AA=="},
+            {"type": "file", "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,AA=="}},
+        ),
+        (
+            {"type": "input_audio", "input_audio": {"data": "AA==", "format": "wav"}},
+            {"type": "input_audio", "input_audio": {"data": "AA==", "format": "wav"}},
+        ),
+    ],
+)
+def test_pictures_and_files(part: Any, made: Any) -> None:
+    (found,) = chat(input=[{"role": "user", "content": [{"type": "input_text", "text": "a"}, part]}])["messages"]
+    assert found["content"] == [{"type": "text", "text": "a"}, made]
+
+
+@pytest.mark.parametrize(
+    ("fields", "made"),
+    [
+        (OWN_NAMES, OWN_NAMES),
+        ({"model": "x", "stream": True, "stream_options": {"include_obfuscation": False}}, {}),
+        ({"max_output_tokens": 5}, {"max_completion_tokens": 5}),
+        ({"reasoning": {"effort": "low"}}, {"reasoning_effort": "low"}),
+        ({"text": {"verbosity": "low", "format": {"type": "text"}}}, {"verbosity": "low"}),
+        ({"text": {"format": {"type": "json_object"}}}, {"response_format": {"type": "json_object"}}),
+        (
+            {"text": {"format": {"type": "json_schema", "name": "n", "schema": {}, "strict": True}}},
+            {
+                "response_format": {
+                    "type": "json_schema",
+                    "json_schema": {"name": "n", "schema": {}, "strict": True},
+                }
+            },
+        ),
+        ({"tools": [], "tool_choice": "auto", "parallel_tool_calls": True}, {}),
+        (
+            {
+                "tools": [{"type": "function", "name": "f", "parameters": {}, "strict": None}],
+                "tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "f"}]},
+                "parallel_tool_calls": False,
+            },
+            {
+                "tools": [{"type": "function", "function": {"name": "f", "parameters": {}}}],
+                "tool_choice": {
+                    "type": "allowed_tools",
+                    "allowed_tools": {"mode": "auto", "tools": [{"type": "function", "function": {"name": "f"}}]},
+                },
+                "parallel_tool_calls": False,
+            },
+        ),
+    ],
+)
+def test_fields(fields: dict[str, Any], made: dict[str, Any]) -> None:
+    found = chat(**fields)
+    del found["messages"]
+    assert found == made
+
+
+def test_what_is_left_out_is_named() -> None:
+    asked = call(input="hi", store=True, metadata={"a": "b"}, include=[], reasoning={"summary": "auto"}, user=None)
+    assert responses.to_chat(asked).body.keys() == {"messages"}
+    assert asked.notes.dropped == ["store", "metadata", "include", "summary"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"input": []}, "input must be a text"),
+        ({"input": 5}, "input must be a text"),
+        ({"input": [5]}, r"input\[0\] must be an object"),
+        ({"input": [{"role": "tool", "content": "x"}]}, "expected one of user"),
+        ({"input": [{"type": "message", "role": "user"}]}, "not an item of type 'message'"),
+        ({"input": [{"type": "function_call", "name": "f"}]}, "not an item of type 'function_call'"),
+        ({"input": [{"type": "item_reference", "id": "x"}]}, "'item_reference' cannot be carried over"),
+        ({"input": [{"type": "custom_tool_call", "call_id": "x"}]}, "'custom_tool_call' cannot"),
+        ({"input": [{"role": "user", "content": [{"type": "input_image", "file_id": "f"}]}]}, "Send the data itself"),
+        ({"input": [{"role": "user", "content": [5]}]}, "must be an object with a type"),
+        ({"input": [{"role": "assistant", "content": [{"type": "input_image", "image_url": URL}]}]}, "not all text"),
+        ({"instructions": 5}, "instructions must be a text"),
+        ({"previous_response_id": "resp_1"}, "previous_response_id .* cannot"),
+        ({"conversation": "c"}, "conversation"),
+        ({"background": True}, "background"),
+        ({"tools": [{"type": "web_search"}]}, "a tool of type 'web_search'"),
+        ({"tools": [{"type": "custom", "name": "x"}]}, "a tool of type 'custom'"),
+        ({"tools": [{"type": "function"}]}, "a function with a name"),
+        ({"tools": 5}, "tools must be a list"),
+        ({"tools": [{"type": "function", "name": "f"}], "tool_choice": {"type": "mcp"}}, "tool_choice"),
+        ({"text": 5}, "text must be an object"),
+        ({"text": {"format": {"type": "grammar"}}}, "text.format"),
+        ({"reasoning": "high"}, "reasoning must be an object"),
+    ],
+)
+def test_what_is_refused(fields: dict[str, Any], words: str) -> None:
+    with pytest.raises(CallerFault, match=words):
+        chat(**fields)
+
+
+def test_there_and_back() -> None:
+    asked: dict[str, Any] = {
+        "messages": [
+            {"role": "system", "content": "Be brief."},
+            {"role": "user", "content": [{"type": "text", "text": "What?"}, {"type": "image_url", "image_url": {}}]},
+            {
+                "role": "assistant",
+                "content": "Let me see.",
+                "tool_calls": [{"id": "a", "type": "function", "function": {"name": "f", "arguments": '{"x":1}'}}],
+            },
+            {"role": "tool", "tool_call_id": "a", "content": "one"},
+            {"role": "user", "content": "And?"},
+        ],
+        "tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}, "strict": True}}],
+        "tool_choice": "required",
+        "max_completion_tokens": 5,
+        "reasoning_effort": "low",
+    }
+    asked["messages"][1]["content"][1]["image_url"] = {"url": URL, "detail": "low"}
+    there = responses.encode(Call(id="1", body=asked), "m", Quirks())
+    again = dict(responses.to_chat(Call(id="1", body=msgspec.json.decode(there.body), dialect="responses")).body)
+    assert {name: again[name] for name in asked} == asked
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | st.sampled_from(["text", "user", "function", "message", "x"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["type", "text", "role", "content", "name", "summary", "output", "call_id", "arguments"]),
+            inner,
+            max_size=5,
+        )
+    ),
+    max_leaves=12,
+)
+FIELDS = ["input", "instructions", "tools", "tool_choice", "text", "reasoning", "max_output_tokens", "include"]
+TYPES = ["message", "reasoning", "function_call", "function_call_output", "x"]
+
+
+@given(st.dictionaries(st.sampled_from(FIELDS), JSON), st.lists(JSON, min_size=1, max_size=3), st.sampled_from(TYPES))
+def test_whatever_comes_is_brought_over_or_refused(fields: dict[str, Any], items: list[Any], kind: str) -> None:
+    typed = [{**item, "type": kind} if isinstance(item, dict) else item for item in items]
+    for asked in (call(**fields), call(**{**fields, "input": items}), call(**{**fields, "input": typed})):
+        try:
+            made = responses.to_chat(asked)
+        except CallerFault:
+            continue
+        for dialect in (openai, cohere, gemini, ollama, anthropic):
+            try:
+                dialect.encode(made, "m", Quirks())
+            except CallerFault:
+                continue
