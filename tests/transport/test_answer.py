@@ -263,3 +263,27 @@ def test_the_first_failure_counts() -> None:
     first = answer.fault
     answer.end_of_stream(clean=True)
     assert answer.fault is first
+
+
+@pytest.mark.parametrize("before", ["sized", "chunked", "trailers", "interim responses", "204", "gzip", "empty"])
+@given(st.sampled_from(sorted(WHOLE)), st.integers(1, 400))
+def test_an_answer_that_follows_another_is_read_as_if_it_stood_alone(before: str, after: str, cut: int) -> None:
+    first = Answer("POST")
+    taken(first, [WHOLE[before][0]])
+    assert first.keep_alive
+    second, (wire, body) = first.followed_by("POST"), WHOLE[after]
+    assert not (second.answered or second.complete or second.status or second.headers)
+    assert taken(second, [wire[:cut], wire[cut:]]) == body
+    alone = Answer("POST")
+    taken(alone, [wire])
+    assert (second.complete, second.fault, second.headers) == (True, None, alone.headers)
+    assert (second.status, second.keep_alive) == (alone.status, alone.keep_alive)
+
+
+def test_an_answer_to_head_is_followed_by_one_with_a_parser_of_its_own() -> None:
+    first = Answer("HEAD")
+    taken(first, [OK + b"Content-Length: 5\r\n\r\n"])
+    assert first.complete
+    second = first.followed_by("POST")
+    assert second is not first
+    assert taken(second, [sized(b"hello")]) == b"hello"

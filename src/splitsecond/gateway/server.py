@@ -46,6 +46,8 @@ KEEP_ALIVE_S = 75
 DRAIN_S = 30
 LEARN_S = 5.0
 """Between two readings of the list of prices, which take a second of a processor."""
+GARBAGE_OBJECTS = 20_000
+"""How many more objects there must be before cycles are looked for: a few megabytes. Hardly anything makes any."""
 MOST_UNPRICED = 10_000
 """Attempts that wait for their price."""
 UNWIND_S = 2.0
@@ -219,6 +221,7 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         gc.freeze()  # what start-up left behind need not be looked through again and again
+        gc.set_threshold(GARBAGE_OBJECTS)
         self._ready()
         self.answers.set()
 

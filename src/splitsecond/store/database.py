@@ -6,6 +6,7 @@ shown only without the password.
 
 import importlib.util
 import os
+import sqlite3
 import time
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,10 @@ class Database:
         self.failures: tuple[type[Exception], ...] = (SQLAlchemyError, driver.Error, CallerFault)
         if self._file:
             event.listen(self._engine, "connect", _tune)
+            # Without these the driver asks None and each flag whether it knows another form of itself, which takes
+            # longer than to bind and to store all values of a row.
+            sqlite3.register_adapter(bool, int)
+            sqlite3.register_adapter(type(None), _nothing)
 
     @classmethod
     def open(cls, url: str) -> "Database":
@@ -105,6 +110,10 @@ class Database:
             if self._file:
                 _write_ahead(connection)  # last, as it changes the file: by here it is ours
                 self._inode = _inode(self._file)
+
+
+def _nothing(none: None) -> None:
+    return none
 
 
 def _tune(connection: Any, _: object) -> None:

@@ -37,6 +37,7 @@ class Answer:
         "_lines",
         "_method",
         "_parser",
+        "_parser_ended",
         "_parts",
         "answered",
         "complete",
@@ -50,7 +51,16 @@ class Answer:
         "until_close",
     )
 
+    on_status = on_chunk_header = on_chunk_complete = None  # looked for by the parser; found at once, as nothing
+
     def __init__(self, method: str) -> None:
+        self._parts: list[bytes] = []
+        self.on_body = self._parts.append
+        self._parser = HttpResponseParser(self)
+        self._parser_ended = False
+        self._begin(method)
+
+    def _begin(self, method: str) -> None:
         self.news = False
         self.answered = False
         """At least one byte has come."""
@@ -68,13 +78,22 @@ class Answer:
         """Bytes came after the end: nobody asked for them, so the connection is not to be used again."""
 
         self._method = method
-        self._parts: list[bytes] = []
         self._body_end: int | None = None
         self._inflater: Inflater | None = None
         self._fed = self._barren = 0
         self._lines: list[tuple[bytes, bytes]] = []
-        self.on_body = self._parts.append
-        self._parser = HttpResponseParser(self)
+
+    def followed_by(self, method: str) -> "Answer":
+        """For the response to the next request on a connection that this one left usable.
+
+        A parser costs more to make than to feed with an answer; so this is the same one, begun again, where llhttp too
+        knows that the answer has ended. It does not where the request's method took the body away.
+        """
+        if self._parser_ended and not self.surplus:
+            self._begin(method)
+            return self
+        self.drop()
+        return Answer(method)
 
     def feed(self, data: bytes | memoryview) -> bytes:
         """Take what one read brought; return the body bytes that it completed. Never raises."""
@@ -131,6 +150,7 @@ class Answer:
     # Called by llhttp.
 
     def on_message_begin(self) -> None:
+        self._parser_ended = False
         if self.complete:
             self.surplus = True
 
@@ -170,6 +190,7 @@ class Answer:
                 self.fail(self._malformed(str(error)))
 
     def on_message_complete(self) -> None:
+        self._parser_ended = True
         if self.status and not self.complete and self.fault is None and self._is_bounded():
             self._body_end = len(self._parts)
             self._finish()

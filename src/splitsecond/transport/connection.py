@@ -124,7 +124,8 @@ class Connection:
 
     def carry(self, exchange: Exchange, request: bytes, method: str, *, reused: bool) -> None:
         """Write `request`, and tell the exchange and its receiver of everything that comes of it."""
-        self.exchange, self._answer, self._head_told = exchange, Answer(method), False
+        self._answer = Answer(method) if self._answer is None else self._answer.followed_by(method)
+        self.exchange, self._head_told = exchange, False
         self._unsent = memoryview(request if self._tls is None else self._tls.sealed(request))
         if reused and not self.facts.reused:
             self.facts = Connected(self.facts.id, True, 0, 0, 0, self.facts.peer)
@@ -164,7 +165,10 @@ class Connection:
         if self._closed:
             return
         self._closed = True
-        self._detach()
+        self.exchange = None
+        if self._answer is not None:
+            self._answer.drop()
+            self._answer = None
         self._watching.unwatch(self._sock.fileno())
         self._loop.remove_writer(self._sock.fileno())
         self._sock.close()
@@ -260,12 +264,13 @@ class Connection:
     def _finish(self, exchange: Exchange, answer: Answer, at: int) -> None:
         """The exchange is over: decide what becomes of the connection, then let the exchange say so."""
         reusable = answer.complete and answer.keep_alive and not answer.surplus and not self._unsent
+        fault, answered = None if answer.complete else answer.fault, answer.answered
         hint = answer.headers.get("keep-alive", "")
         if hint and _LAST_ONE.search(hint):
             reusable = False
         exchange.leave()
-        self._detach()
         if reusable:
+            self.exchange = None
             limit = _TIMEOUT.search(hint) if hint else None
             self.idle_limit_s = int(limit[1]) if limit else None
             if self._paused:
@@ -273,13 +278,7 @@ class Connection:
             self._home.came_free(self)
         else:
             self.close()
-        exchange.over(at, None if answer.complete else answer.fault, answered=answer.answered)
-
-    def _detach(self) -> None:
-        self.exchange = None
-        if self._answer is not None:
-            self._answer.drop()
-            self._answer = None
+        exchange.over(at, fault, answered=answered)
 
     def _name(self) -> str:
         return f"the connection to {self.origin} ({self.facts.peer})"
