@@ -1,0 +1,200 @@
+"""Streams of Messages and Responses on their way through the gateway: in whole events, or put together."""
+
+import json
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from splitsecond.errors import CallerFault, Overloaded, ProviderFault
+from splitsecond.events import Broken, Done, Event, Token, Usage
+from splitsecond.gateway.doors import DOORS, assembly, dialect_at, way
+from splitsecond.gateway.refusal import refusal
+from splitsecond.gateway.relay_others import EventRelay
+from splitsecond.service import Call, Spoken
+from splitsecond.wire import anthropic, responses
+from splitsecond.wire.dialect import Answer, CalledTool
+
+WIRES: dict[Spoken, Any] = {"anthropic": anthropic, "responses": responses}
+ANSWER = Answer(text="It snows.", reasoning="Hm.", calls=(CalledTool("call_1", "f", '{"x":1}'),), finish="tool_calls")
+COUNTS = Usage(0, 9, 5)
+END = {"stop_reason": "max_tokens"}
+
+
+def call(dialect: Spoken) -> Call:
+    return Call(id="req-1", body={}, dialect=dialect)
+
+
+def streamed(dialect: Spoken) -> bytes:
+    writer = WIRES[dialect].StreamWriter("chat", "m", id="id_1", created=1)
+    parts = [
+        writer.opening(),
+        writer.token("H", "reasoning"),
+        writer.token("m.", "reasoning"),
+        writer.token("It "),
+        writer.token("snows."),
+        writer.tool_call("f", "call_1"),
+        writer.token('{"x"', "tool"),
+        writer.token(":1}", "tool"),
+        writer.finish("tool_calls"),
+        writer.usage(COUNTS),
+        writer.done(),
+    ]
+    return b": ping\n\n".join(parts)
+
+
+def whole(dialect: Spoken) -> bytes:
+    data: bytes = WIRES[dialect].whole("chat", "m", [ANSWER], COUNTS, id="id_1", created=1)
+    return data
+
+
+def events(dialect: Spoken, data: bytes) -> list[Event]:
+    decoder = WIRES[dialect].decoder("chat")
+    return [*decoder.feed(data, 1), *decoder.close(1)]
+
+
+def cut(data: bytes, cuts: list[int]) -> list[bytes]:
+    places = sorted({min(place, len(data)) for place in cuts} | {0, len(data)})
+    return [data[begin:end] for begin, end in pairwise(places)]
+
+
+def without_ids(value: Any) -> Any:
+    """The writer of a stream numbers its items otherwise than that of a whole answer."""
+    if isinstance(value, dict):
+        return {name: without_ids(each) for name, each in value.items() if name != "id"}
+    return [without_ids(each) for each in value] if isinstance(value, list) else value
+
+
+@given(st.lists(st.integers(0, 4000)), st.sampled_from(["anthropic", "responses"]))
+def test_a_stream_put_together_is_the_whole_answer(cuts: list[int], dialect: Spoken) -> None:
+    made = assembly(call(dialect))
+    for piece in cut(streamed(dialect), cuts):
+        made.feed(piece)
+    assert without_ids(json.loads(made.answer())) == without_ids(json.loads(whole(dialect)))
+
+
+@pytest.mark.parametrize("dialect", WIRES)
+def test_what_came_whole_stays_as_it_came(dialect: Spoken) -> None:
+    made = assembly(call(dialect))
+    data = b' {"odd": 1.50}'
+    made.feed(data)
+    assert made.answer() == data.strip()
+
+
+def test_what_is_unknown_of_a_message_is_kept() -> None:
+    def event(**fields: Any) -> bytes:
+        return b"data: " + json.dumps(fields).encode() + b"\n\n"
+
+    made = assembly(call("anthropic"))
+    message = {"id": "x", "new": 1, "usage": {"input_tokens": 3, "output_tokens": 1, "speed": "fast"}}
+    text: dict[str, Any] = {"type": "text", "text": "", "citations": None}
+    for part in (
+        event(type="message_start", message=message),
+        event(type="ping"),
+        event(type="content_block_start", index=0, content_block=text),
+        event(type="content_block_delta", index=0, delta={"type": "text_delta", "text": "a"}),
+        event(type="content_block_delta", index=0, delta={"type": "citations_delta", "citation": {"n": 1}}),
+        event(type="content_block_start", index=1, content_block={"type": "thinking", "thinking": "", "signature": ""}),
+        event(type="content_block_delta", index=1, delta={"type": "signature_delta", "signature": "xx"}),
+        event(type="content_block_start", index=2, content_block={"type": "tool_use", "id": "t", "input": {}}),
+        event(type="content_block_delta", index=2, delta={"type": "input_json_delta", "partial_json": '{"cut'}),
+        event(
+            type="message_delta", delta={"stop_reason": "max_tokens"}, usage={"output_tokens": 7}, container={"c": 1}
+        ),
+        event(type="message_stop"),
+    ):
+        made.feed(part)
+    assert json.loads(made.answer()) == {
+        **message,
+        "usage": {"input_tokens": 3, "output_tokens": 7, "speed": "fast"},
+        "stop_reason": "max_tokens",
+        "container": {"c": 1},
+        "content": [
+            {"type": "text", "text": "a", "citations": [{"n": 1}]},
+            {"type": "thinking", "thinking": "", "signature": "xx"},
+            {"type": "tool_use", "id": "t", "input": {}},
+        ],
+    }
+
+
+def test_a_response_without_its_last_event_is_none() -> None:
+    made = assembly(call("responses"))
+    made.feed(b'data: {"type":"response.created","response":{"id":"x"}}\n\n')
+    with pytest.raises(ProviderFault, match="no event with the whole response"):
+        made.answer()
+
+
+@given(st.lists(st.integers(0, 4000)), st.sampled_from(["anthropic", "responses"]), st.booleans())
+def test_in_any_split_it_goes_through_as_it_came(cuts: list[int], dialect: Spoken, ended: bool) -> None:
+    data = streamed(dialect)
+    data = data if ended else data.rstrip(b"\n")
+    relay = way(call(dialect), "x/m", usage=False)
+    assert b"".join([*map(relay.feed, cut(data, cuts)), relay.rest()]) == streamed(dialect)
+
+
+@pytest.mark.parametrize("dialect", WIRES)
+def test_an_answer_that_is_no_stream_becomes_one(dialect: Spoken) -> None:
+    relay = way(call(dialect), "x/m", usage=False)
+    assert not relay.feed(b" \n")
+    assert not relay.feed(whole(dialect)[:20])
+    assert not relay.feed(whole(dialect)[20:])
+    found = events(dialect, relay.rest())
+    assert [(event.kind, event.text) for event in found if isinstance(event, Token)][:2] == [
+        ("reasoning", "Hm."),
+        ("text", "It snows."),
+    ]
+    assert isinstance(found[-1], Done)
+    broken = EventRelay(call(dialect), "x/m")
+    broken.feed(b'{"error":{"message":"no"}}')
+    with pytest.raises(ProviderFault, match="no"):
+        broken.rest()
+
+
+@pytest.mark.parametrize("dialect", WIRES)
+@pytest.mark.parametrize("size", [0, 300, 900])
+def test_a_break_stands_in_an_event_of_its_own(dialect: Spoken, size: int) -> None:
+    relay = way(call(dialect), "x/m", usage=False)
+    no = refusal(ProviderFault("it broke", kind="reset", phase="between tokens"), dialect)
+    found = events(dialect, relay.feed(streamed(dialect)[:size]) + relay.broken(no))
+    assert isinstance(found[-1], Broken)
+    assert "it broke" in found[-1].fault.message
+
+
+def test_the_number_of_the_last_event() -> None:
+    relay = way(call("responses"), "x/m", usage=False)
+    relay.feed(streamed("responses")[:1500])
+    said = relay.broken(refusal(ProviderFault("it broke", kind="reset", phase="head"), "responses"))
+    assert said.startswith(b"event: error\ndata: ")
+    error = json.loads(said.partition(b"data: ")[2])
+    assert error["type"] == "error"
+    assert error["code"] == error["error"]["code"] == "reset"
+    assert error["sequence_number"] > 2
+
+
+@pytest.mark.parametrize(
+    ("fault", "status", "kind"),
+    [
+        (CallerFault("no", status=404), 404, "not_found_error"),
+        (CallerFault("no"), 400, "invalid_request_error"),
+        (Overloaded("no", retry_after_ns=10**9), 529, "overloaded_error"),
+        (ProviderFault("no", kind="http_429", phase="head", status=429), 429, "rate_limit_error"),
+        (ProviderFault("no", kind="http_401", phase="head", status=401), 502, "api_error"),
+    ],
+)
+def test_refusals_in_anthropics_words(fault: Any, status: int, kind: str) -> None:
+    no = refusal(fault, "anthropic")
+    assert no.status == status
+    assert json.loads(no.body)["type"] == "error"
+    assert json.loads(no.body)["error"] == {"type": kind, "message": str(fault)}
+    assert dict(no.headers).get(b"retry-after") == (b"1" if status == 529 else None)
+
+
+def test_doors() -> None:
+    assert {path: door.dialect for path, door in DOORS.items() if door.dialect != "openai"} == {
+        "/v1/responses": "responses",
+        "/v1/messages": "anthropic",
+        "/v1/messages/count_tokens": "anthropic",
+    }
+    assert dialect_at("/nowhere") == "openai"

@@ -1,0 +1,194 @@
+"""Policies that look at requests, with those of clients in every dialect: they see the same in all of them."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec import Raw
+from tests.policy.branches import play
+
+from splitsecond.policy.by_complexity import complexity
+from splitsecond.policy.cache import _key
+from splitsecond.policy.cap import cap
+from splitsecond.policy.judge import _asking
+from splitsecond.policy.pipeline import INSTRUCTION, _told
+from splitsecond.policy.prompt import last_asked, messages, must_call, plain, wanted_effort, wanted_form
+from splitsecond.policy.prompt_size import input_tokens, most_output_tokens
+from splitsecond.policy.sticky import conversation
+from splitsecond.service import Call, Spoken
+from splitsecond.testing.fake_service import FakeService, Script
+
+DIALECTS: tuple[Spoken, ...] = ("openai", "anthropic", "responses")
+PROVE = "Prove that it halts, and compare the complexity of both."
+
+
+def call(dialect: Spoken, **fields: Any) -> Call:
+    body = {name: Raw(msgspec.json.encode(value)) for name, value in fields.items()}
+    return Call(id="1", body=body, dialect=dialect)
+
+
+def asked(dialect: Spoken, question: str, /, **more: Any) -> Call:
+    """A conversation of one system's and three other messages, of which `question` is the last."""
+    turns: list[Any] = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "Yes?"}]
+    match dialect:
+        case "openai":
+            said = [{"role": "system", "content": "Be brief."}, *turns, {"role": "user", "content": question}]
+            return call(dialect, messages=said, **more)
+        case "anthropic":
+            last = {"role": "user", "content": [{"type": "text", "text": question}]}
+            return call(dialect, messages=[*turns, last], system="Be brief.", **more)
+        case "responses":
+            last = {"role": "user", "content": [{"type": "input_text", "text": question}]}
+            return call(dialect, input=[*turns, last], instructions="Be brief.", **more)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_what_was_said(dialect: Spoken) -> None:
+    said = messages(asked(dialect, PROVE))
+    assert said is not None
+    assert last_asked(said) == PROVE
+    assert not any(message.shows for message in said)
+    level, why = complexity(asked(dialect, PROVE))
+    assert (level, why) == ("complex", "words such as compare")
+    assert complexity(asked(dialect, "hi"))[0] == "simple"
+    assert conversation(asked(dialect, "a")) == conversation(asked(dialect, "b"))
+    assert abs(input_tokens(asked(dialect, PROVE * 20)) - len(PROVE) * 5) < 60
+
+
+def test_results_of_tools_are_no_question_and_show_nothing() -> None:
+    result = {"type": "tool_result", "tool_use_id": "a", "content": "Snow."}
+    picture = {"type": "image", "source": {"type": "url", "url": "https://x/a.png"}}
+    said = messages(call("anthropic", messages=[{"role": "user", "content": c} for c in (PROVE, [result], [picture])]))
+    assert said is not None
+    assert last_asked(said) == PROVE
+    assert [message.shows for message in said] == [False, False, True]
+    items = [{"role": "user", "content": PROVE}, {"type": "function_call_output", "call_id": "a", "output": "Snow."}]
+    heard = messages(call("responses", input=items))
+    assert heard is not None
+    assert last_asked(heard) == PROVE
+    assert [message.text for message in messages(call("responses", input="hi")) or ()] == ["hi"]
+
+
+SCHEMA = {"type": "json_schema", "schema": {}}
+FORMS: list[tuple[Spoken, dict[str, Any], bool]] = [
+    ("openai", {}, False),
+    ("openai", {"response_format": {"type": "text"}}, False),
+    ("openai", {"response_format": SCHEMA}, True),
+    ("anthropic", {"output_config": {"effort": "high"}}, False),
+    ("anthropic", {"output_config": {"format": SCHEMA}}, True),
+    ("anthropic", {"output_format": SCHEMA}, True),
+    ("responses", {"text": {"format": {"type": "text"}, "verbosity": "low"}}, False),
+    ("responses", {"text": {"format": SCHEMA}}, True),
+    ("responses", {"text": 5}, False),
+]
+
+
+@pytest.mark.parametrize(("dialect", "more", "wanted"), FORMS)
+def test_the_form_of_the_answer(dialect: Spoken, more: dict[str, Any], wanted: bool) -> None:
+    asking = asked(dialect, "hi", **more)
+    assert (wanted_form(asking) is not None) == wanted
+    assert (_told(asking) is None) == wanted
+
+
+@pytest.mark.parametrize(
+    ("dialect", "choice", "must"),
+    [
+        ("openai", "auto", False),
+        ("openai", "required", True),
+        ("openai", {"type": "function", "function": {"name": "f"}}, True),
+        ("anthropic", {"type": "auto"}, False),
+        ("anthropic", {"type": "none"}, False),
+        ("anthropic", {"type": "any"}, True),
+        ("responses", "auto", False),
+        ("responses", {"type": "function", "name": "f"}, True),
+    ],
+)
+def test_a_tool_that_must_be_called(dialect: Spoken, choice: Any, must: bool) -> None:
+    asking = asked(dialect, "hi", tool_choice=choice)
+    assert must_call(asking) == must
+    assert (_told(asking) is None) == must
+
+
+@pytest.mark.parametrize(
+    ("dialect", "more"),
+    [
+        ("openai", {"reasoning_effort": "high"}),
+        ("anthropic", {"output_config": {"effort": "high"}}),
+        ("responses", {"reasoning": {"effort": "high"}}),
+    ],
+)
+def test_how_far_to_think(dialect: Spoken, more: dict[str, Any]) -> None:
+    assert wanted_effort(asked(dialect, "hi", **more)) == "high"
+    assert complexity(asked(dialect, "hi", **more)) == ("complex", "reasoning effort")
+    assert not wanted_effort(asked(dialect, "hi"))
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_one_more_instruction(dialect: Spoken) -> None:
+    told = _told(asked(dialect, "hi"))
+    assert told is not None
+    assert told.watched
+    where = {"openai": "messages", "anthropic": "system", "responses": "instructions"}[dialect]
+    words = plain(told, where)
+    assert (words[0]["content"] if dialect == "openai" else words) == f"Be brief.\n\n{INSTRUCTION}"
+
+
+def test_one_more_instruction_beside_none_and_beside_blocks() -> None:
+    said = [{"role": "user", "content": "hi"}]
+    blocks = [{"type": "text", "text": "Be brief."}]
+    alone, beside = _told(call("anthropic", messages=said)), _told(call("anthropic", messages=said, system=blocks))
+    assert alone is not None
+    assert beside is not None
+    assert plain(alone, "system") == INSTRUCTION
+    assert plain(beside, "system") == [*blocks, {"type": "text", "text": INSTRUCTION}]
+    assert _told(call("anthropic", messages=said, system=5)) is None
+
+
+@pytest.mark.parametrize(
+    ("dialect", "name"), [("openai", "max_tokens"), ("anthropic", "max_tokens"), ("responses", "max_output_tokens")]
+)
+def test_the_limit_has_the_name_that_the_dialect_has_for_it(dialect: Spoken, name: str) -> None:
+    fake = FakeService(script=lambda _: Script(tokens=1))
+
+    async def main() -> None:
+        service = cap(fake, max_tokens=9)
+        for more in ({}, {name: 5}, {name: 99}):
+            async with await service(asked(dialect, "hi", **more)) as reply:
+                await reply.finished()
+
+    play(main)
+    assert [most_output_tokens(each.call) for each in fake.calls] == [9, 5, 9]
+    assert all(name in each.call.body for each in fake.calls)
+
+
+def test_a_judge_is_asked_in_openais_form() -> None:
+    for dialect in DIALECTS:
+        asking = _asking(asked(dialect, PROVE), "Done.")
+        assert asking.dialect == "openai"
+        assert PROVE in bytes(asking.body["messages"]).decode()
+
+
+def test_what_is_kept_is_kept_for_those_who_ask_alike() -> None:
+    same: dict[str, Any] = {"messages": [{"role": "user", "content": "hi"}], "temperature": 0}
+    keys = [_key(call(dialect, **same), sampled=False) for dialect in ("openai", "anthropic")]
+    with_betas = msgspec.structs.replace(call("anthropic", **same), hints={"betas": "x"})
+    assert len({*keys, _key(with_betas, sampled=False)}) == 3
+    assert None not in keys
+    stored = {"input": "hi", "temperature": 0}
+    assert _key(call("responses", **stored), sampled=False) is None
+    assert _key(call("responses", **stored, store=False), sampled=False) is not None
+
+
+@pytest.mark.parametrize(
+    ("dialect", "more"),
+    [
+        ("anthropic", {"tools": [{"type": "web_search_20250305", "name": "web_search"}]}),
+        ("anthropic", {"odd": [{"type": "image", "source": {"type": "url", "url": "https://x/a.png"}}]}),
+        ("responses", {"tools": [{"type": "web_search"}]}),
+        ("responses", {"previous_response_id": "resp_1"}),
+        ("responses", {"metadata": {}, "prompt": {"image_url": "https://x/a.png"}}),
+    ],
+)
+def test_what_depends_on_more_than_the_request_is_not_kept(dialect: Spoken, more: dict[str, Any]) -> None:
+    asking = asked(dialect, "hi", temperature=0, store=False, **more)
+    assert _key(asking, sampled=True) is None

@@ -1,0 +1,195 @@
+"""Targets of another dialect than their call's: what they are asked, and in which bytes their answer is read."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from tests.upstream.scripted_client import ScriptedClient, ScriptedExchange
+
+from splitsecond import clock
+from splitsecond.errors import CallerFault, ProviderFault
+from splitsecond.events import Broken, Done, Event, Finish, Token
+from splitsecond.service import Call, Spoken
+from splitsecond.testing.virtual_time import run_virtual
+from splitsecond.timing.observation import Observation
+from splitsecond.transport.exchange import Request
+from splitsecond.upstream.attempt import Attempt
+from splitsecond.upstream.spec import TargetSpec
+from splitsecond.upstream.target import connect
+from splitsecond.wire import anthropic, openai, responses
+
+GEMINI_WORD = b'data: {"candidates":[{"content":{"parts":[{"text":"one"}]},"index":0}]}\r\n\r\n'
+GEMINI_END = b'data: {"candidates":[{"content":{"parts":[]},"finishReason":"STOP","index":0}]}\r\n\r\n'
+GEMINI_IMAGE = (
+    b'data: {"candidates":[{"content":{"parts":[{"inlineData":{"mimeType":"image/png","data":"AA=="}}]},'
+    b'"index":0}]}\r\n\r\n'
+)
+CLIENTS: dict[Spoken, Any] = {"openai": openai, "anthropic": anthropic, "responses": responses}
+BODIES: dict[Spoken, dict[str, Any]] = {
+    "openai": {"messages": [{"role": "user", "content": "hi"}]},
+    "anthropic": {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 5},
+    "responses": {"input": "hi"},
+}
+Act = Callable[["asyncio.Task[Attempt]", ScriptedExchange], Awaitable[None]]
+
+
+def play(
+    act: Act, client: Spoken, dialect: str = "gemini", *, watched: bool = False, raw: bool = True, **asked: Any
+) -> tuple[Request, list[Observation]]:
+    seen: list[Observation] = []
+    headers = asked.pop("headers", {})
+    quirks = asked.pop("quirks", {})
+    call = Call(id="c", body=BODIES[client], dialect=client, start_ns=clock.now_ns(), watched=watched)
+    for name, value in asked.items():
+        call = Call(**{**{each: getattr(call, each) for each in call.__struct_fields__}, name: value})
+    scripted = ScriptedClient()
+
+    async def main() -> None:
+        spec = TargetSpec(
+            name="x/m", base_url="http://x.test/v1", model="m", dialect=dialect, headers=headers, quirks=quirks
+        )
+        target = connect(spec, seen.append, environment={}, client=scripted.as_client(), raw=raw)
+        calling = asyncio.get_running_loop().create_task(target(call))
+        exchange = await scripted.exchange()
+        exchange.head()
+        await act(calling, exchange)
+
+    run_virtual(main())
+    ((_, request),) = scripted.sent
+    return request, seen
+
+
+def said(client: Spoken, data: bytes) -> list[Event]:
+    decoder = CLIENTS[client].decoder("chat")
+    return [*decoder.feed(data, 1), *decoder.close(1)]
+
+
+async def read_all(reply: Attempt) -> bytes:
+    data = b""
+    while part := await reply.read():
+        data += part
+    return data
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("watched", [True, False])
+def test_a_stream_that_ends_with_its_body(client: Spoken, watched: bool) -> None:
+    async def act(calling: "asyncio.Task[Attempt]", exchange: ScriptedExchange) -> None:
+        exchange.body(GEMINI_WORD)
+        reply = await calling
+        first = await reply.read()
+        assert [event for event in said(client, first) if isinstance(event, Token)] == [Token(1, "one")]
+        exchange.body(GEMINI_WORD + GEMINI_END)
+        exchange.end()
+        events = said(client, first + await read_all(reply))
+        assert [event.text for event in events if isinstance(event, Token)] == ["one", "one"]
+        assert isinstance(events[-1], Done)
+        known = [event for event in reply.arrived() if isinstance(event, Token | Finish | Done)]
+        assert [type(event) for event in known] == ([Token, Token, Finish, Done] if watched else [])
+        await reply.aclose()
+
+    _, (seen,) = play(act, client, watched=watched)
+    assert seen.ok
+    assert seen.events == 4
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_an_answer_that_is_no_stream_is_told_as_one(client: Spoken) -> None:
+    async def act(calling: "asyncio.Task[Attempt]", exchange: ScriptedExchange) -> None:
+        exchange.body(b'{"candidates":[{"content":{"parts":[{"text":"all"}]},')
+        exchange.body(b'"finishReason":"STOP","index":0}]}')
+        exchange.end()
+        events = said(client, await read_all(await calling))
+        assert [event.text for event in events if isinstance(event, Token)] == ["all"]
+        assert isinstance(events[-1], Done)
+
+    _, (seen,) = play(act, client, quirks={"stream_whole": False}, stream=False)
+    assert seen.ok
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_what_came_before_a_break_is_told_and_no_end(client: Spoken) -> None:
+    async def act(calling: "asyncio.Task[Attempt]", exchange: ScriptedExchange) -> None:
+        exchange.body(GEMINI_WORD + b'data: {"error":{"message":"no"}}\r\n\r\n')
+        reply = await calling
+        events = said(client, await reply.read())
+        assert [event.text for event in events if isinstance(event, Token)] == ["one"]
+        assert isinstance(events[-1], Broken)
+        with pytest.raises(ProviderFault, match="no"):
+            await reply.read()
+        await reply.aclose()
+
+    assert play(act, client)[1][0].outcome == "failed"
+
+
+def test_what_the_client_has_no_words_for_breaks_the_answer() -> None:
+    async def act(calling: "asyncio.Task[Attempt]", exchange: ScriptedExchange) -> None:
+        exchange.body(GEMINI_WORD)
+        reply = await calling
+        assert await reply.read()
+        exchange.body(GEMINI_IMAGE)
+        with pytest.raises(CallerFault, match="holds image") as broken:
+            await reply.read()
+        assert broken.value.target == "x/m"
+        assert exchange.closed_ns is not None
+
+    assert play(act, "anthropic")[1][0].outcome == "failed"
+
+
+def test_the_same_dialect_goes_through_byte_for_byte() -> None:
+    writer = anthropic.StreamWriter("chat", "m", id="msg_1", created=1)
+    odd = b'event: new\ndata: {"type":"new","x":1.50}\n\n'
+    sent = writer.opening() + writer.token("a") + odd + writer.finish("stop") + writer.done()
+
+    async def act(calling: "asyncio.Task[Attempt]", exchange: ScriptedExchange) -> None:
+        exchange.body(sent)
+        exchange.end()
+        assert await read_all(await calling) == sent
+
+    hints = {"betas": "one-2025-01-01"}
+    request, _ = play(act, "anthropic", "anthropic", hints=hints)
+    assert request.path == "/v1/messages"
+    assert json.loads(request.body) == {**BODIES["anthropic"], "model": "m", "stream": True}
+    assert ("anthropic-beta", "one-2025-01-01") in request.fresh
+    request, _ = play(act, "anthropic", "anthropic", hints=hints, headers={"Anthropic-Beta": "ours"})
+    assert ("anthropic-beta", "ours") in request.headers
+    assert [name for name, _ in request.fresh] == ["x-client-request-id"]
+    request, _ = play(act, "anthropic", "anthropic", hints=hints, quirks={"on_vertex": True})
+    body = json.loads(request.body)
+    assert (body["anthropic_beta"], "model" in body, request.path) == (
+        ["one-2025-01-01"],
+        False,
+        "/v1/models/m:streamRawPredict",
+    )
+
+
+@pytest.mark.parametrize("takes", [True, False])
+def test_thoughts_go_to_those_who_take_them(takes: bool) -> None:
+    thought = [{"type": "thinking", "thinking": "Hm.", "signature": ""}, {"type": "text", "text": "Yes?"}]
+    turns = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": thought}]
+
+    async def act(calling: "asyncio.Task[Attempt]", exchange: ScriptedExchange) -> None:
+        exchange.text("a")
+        exchange.finish()
+        exchange.end()
+        await read_all(await calling)
+
+    body = {"messages": turns, "max_tokens": 5}
+    request, _ = play(act, "anthropic", "openai", body=body, quirks={"takes_thoughts": takes})
+    said_before = json.loads(request.body)["messages"][1]
+    assert said_before == {"role": "assistant", "content": "Yes?"} | ({"reasoning_content": "Hm."} if takes else {})
+
+
+def test_a_measurement_has_nothing_told_again() -> None:
+    async def act(calling: "asyncio.Task[Attempt]", exchange: ScriptedExchange) -> None:
+        exchange.body(GEMINI_WORD + GEMINI_END)
+        exchange.end()
+        reply = await calling
+        with pytest.raises(RuntimeError, match="raw"):
+            await reply.read()
+        await reply.finished()
+
+    _, (seen,) = play(act, "openai", raw=False)
+    assert seen.ok
