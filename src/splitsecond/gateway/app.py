@@ -13,8 +13,8 @@ names nor another spelling of a path leads past a key. The few headers that say 
 import asyncio
 import hashlib
 import ipaddress
-import os
 from collections.abc import Awaitable, Callable, Mapping
+from random import Random
 from typing import Literal
 from urllib.parse import parse_qsl
 
@@ -53,6 +53,7 @@ _HINTS = (
     (b"anthropic-beta", "betas"),
 )
 """Headers by which a client says more than its request does, and what policies call it."""
+_HINTING = frozenset(name for name, _ in _HINTS)
 
 
 class Gateway:
@@ -78,6 +79,7 @@ class Gateway:
     ) -> None:
         self.draining = False
         self._alarms: Alarms | None = None
+        self._chance = Random()
         self._books = books or Books()
         self._metrics = metrics or Metrics()
         self._pages: Mapping[str, Callable[[Visit], Awaitable[None]]] = {
@@ -124,7 +126,7 @@ class Gateway:
             pass
 
     async def _dispatch(self, visit: Visit) -> None:
-        origin = visit.header(b"origin")
+        origin = visit.headers.get(b"origin", b"")
         if origin:
             self._check_origin(visit, origin)
         door = DOORS.get(visit.path)
@@ -207,16 +209,17 @@ class Gateway:
         if key is not None and self._allowance is not None:
             visit.extra = [*visit.extra, *self._allowance.admit(key)]
         call = Call(
-            id=f"req-{os.urandom(16).hex()}",
+            id=f"req-{self._chance.getrandbits(128):032x}",
             operation=door.operation,
             body=request.body,
             dialect=door.dialect,
             start_ns=visit.start_ns,
             stream=request.stream and door.operation != "embeddings",
             client=visit.client,
-            hints=_hints(visit.headers),
+            hints={} if _HINTING.isdisjoint(visit.headers) else _hints(visit.headers),
         )
-        call.notes.dropped.extend(request.dropped)
+        if request.dropped:
+            call.notes.dropped.extend(request.dropped)
         if door.counts:
             body, headers = await count_tokens(self._routes.counting(request.model), call)
             await visit.answer(200, body, [*_said(visit, call), *headers])

@@ -54,7 +54,7 @@ class Visit(Alarm):
     )  # fmt: skip
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, alarms: Alarms, start_ns: int) -> None:
-        super().__init__()
+        Alarm.__init__(self)
         self.method: str = scope["method"]
         self.path: str = scope["path"]
         self.query: bytes = scope.get("query_string", b"")
@@ -109,7 +109,7 @@ class Visit(Alarm):
 
     async def body(self, limit: int) -> bytes:
         """All of the request's body. Raises `CallerFault`: it is longer than `limit`, or does not come in time."""
-        declared = self.header(b"content-length")
+        declared = self.headers.get(b"content-length", b"")
         if declared.isdigit() and int(declared[:20]) > limit:
             raise _too_long(limit)
         try:
@@ -128,7 +128,8 @@ class Visit(Alarm):
     async def _whole(self, limit: int) -> bytes:
         parts: list[bytes] = []
         size = 0
-        while True:
+        more = True
+        while more:
             message = await self._receive()
             if message["type"] == "http.disconnect":
                 raise Left
@@ -137,12 +138,13 @@ class Visit(Alarm):
             if size > limit:
                 raise _too_long(limit)
             parts.append(part)
-            if not message.get("more_body", False):
-                return parts[0] if len(parts) == 1 else b"".join(parts)
+            more = message.get("more_body", False)
+        return b"".join(parts)  # of one it makes no copy
 
     async def begin_stream(self, headers: Headers) -> None:
         """The head of an answer that comes as a stream of events."""
         await self._begin(200, [*_STREAM, *headers])
+        self._since_ns = 0
 
     async def send(self, data: bytes, *, last: bool = False) -> None:
         """A part of the answer's body."""
@@ -157,7 +159,8 @@ class Visit(Alarm):
         if status != NO_CONTENT:
             given = [(b"content-type", kind), (b"content-length", b"%d" % len(body)), *given]
         await self._begin(status, given)
-        await self.send(body, last=True)
+        await self._send({"type": "http.response.body", "body": body, "more_body": False})
+        self.complete = True
 
     async def refuse(self, no: Refusal, headers: Headers | None = None) -> None:
         """An answer that says no."""
@@ -166,8 +169,9 @@ class Visit(Alarm):
     async def _begin(self, status: int, headers: Headers) -> None:
         self.status = status
         self._since_ns = clock.now_ns()
-        await self._send({"type": "http.response.start", "status": status, "headers": [*headers, *self.extra]})
-        self._since_ns = 0
+        if self.extra:
+            headers = [*headers, *self.extra]
+        await self._send({"type": "http.response.start", "status": status, "headers": headers})
 
 
 def _too_long(limit: int) -> CallerFault:

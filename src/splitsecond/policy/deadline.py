@@ -78,7 +78,7 @@ class _Limit(Alarm):
     __slots__ = ("_cancelling", "_rung", "_task")
 
     def __init__(self) -> None:
-        super().__init__()
+        Alarm.__init__(self)
         task = asyncio.current_task()
         if task is None:
             raise RuntimeError("a deadline needs a task that it can cancel")

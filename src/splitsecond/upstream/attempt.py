@@ -92,7 +92,7 @@ class Attempt(Alarm):
         watched: bool = False,
         retelling: Retelling | None = None,
     ) -> None:
-        super().__init__()
+        Alarm.__init__(self)
         self.target = target
         self._secrets = secrets
         self._timeline = timeline
