@@ -24,6 +24,7 @@ _LEFT_OUT = ("metadata", "service_tier", "context_management", "thinking", "infe
 _REFUSED = ("mcp_servers", "container")
 _EFFORTS = {"low": "low", "medium": "medium", "high": "high", "xhigh": "xhigh", "max": "xhigh"}
 _CHOICES = {"auto": "auto", "any": "required", "none": "none"}
+_HINTS_OF_TOOLS = ("eager_input_streaming", "defer_loading", "input_examples", "allowed_callers")
 _BESIDE = "See the next message."
 """In the place of a tool's result that has only pictures."""
 
@@ -235,7 +236,7 @@ def _tools(fields: Fields, notice: _Notice) -> Fields:
 def _tool(tool: Any, place: str, notice: _Notice) -> Fields:
     match tool:
         case {"name": str(name), "input_schema": dict(schema)} if tool.get("type") in (None, "custom"):
-            notice(tool)
+            notice(tool, *_HINTS_OF_TOOLS)
             function: Fields = {"name": name, "parameters": schema}
             function |= {key: tool[key] for key in ("description", "strict") if tool.get(key) is not None}
             return {"type": "function", "function": function}
