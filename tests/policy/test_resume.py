@@ -16,7 +16,8 @@ from tests.policy.test_told import pieces
 from splitsecond import clock
 from splitsecond.clock import NS_PER_MS
 from splitsecond.errors import Fault, ProviderFault, TimedOut
-from splitsecond.events import Done, Event, Finish, Token, Usage
+from splitsecond.events import Broken, Done, Event, Finish, Token, Usage
+from splitsecond.policy.carrying import MOST_UNHEARD
 from splitsecond.policy.expression import build, parse
 from splitsecond.policy.facts import Facts
 from splitsecond.policy.standing import Standing
@@ -436,6 +437,66 @@ def test_what_breaks_after_its_end_has_ended() -> None:
         assert (heard.text, heard.well) == (WHOLE, True)
 
     play(main)
+
+
+@pytest.mark.parametrize("stall", ["", ', stall="9s"'])
+def test_a_long_answer(stall: str) -> None:
+    """Longer than what is looked into at once, and cut within an event."""
+    words = [f"word{number} " for number in range(1000)]
+    first = stream("a", words)
+    chunks = [first[begin : begin + 1000] for begin in range(0, len(first), 1000)]
+    assert len(first) > 4 * MOST_UNHEARD
+    again = stream("b", ["".join(words[n : n + 3]) for n in range(0, 1000, 3)])
+    targets: dict[str, Service] = {"a": Stream("a", chunks[:-20], CUT), "b": Stream("b", [again])}
+
+    async def main() -> None:
+        service = build(parse(f'resume("a", "b"{stall})'), targets.__getitem__, Standing(), teller=teller)
+        heard = await hear(service, chat())
+        assert (heard.text, heard.well) == ("".join(words), True)
+
+    play(main)
+
+
+@pytest.mark.parametrize("again", [TELLS, tells("Twice ")])
+def test_who_watches_is_told_the_same_by_events_and_by_bytes(again: Script) -> None:
+    fakes = {"a": scripted(breaks(2), target="a"), "b": scripted(again, target="b")}
+
+    async def main() -> None:
+        service = build(parse('resume("a", "b")'), fakes.__getitem__, Standing(), teller=teller)
+        heard, events = Heard(), list[Event]()
+        async with await service(msgspec.structs.replace(chat(), watched=True)) as reply:
+            try:
+                while data := await reply.read():
+                    heard.data += data
+                    events += reply.arrived()
+            except Fault as fault:
+                heard.fault = fault
+            events += reply.arrived()
+        tokens = [event.text for event in events if isinstance(event, Token)]
+        assert "".join(tokens) == heard.text
+        assert heard.text == (WHOLE if again is TELLS else "Once upon ")
+        assert isinstance(events[-1], Done if again is TELLS else Broken)
+
+    play(main, list(fakes.values()))
+
+
+@pytest.mark.parametrize("again", [TELLS, tells("Twice ")])
+def test_who_reads_events_is_told_the_same(again: Script) -> None:
+    fakes = {"a": scripted(breaks(2), target="a"), "b": scripted(again, target="b")}
+
+    async def main() -> None:
+        service = build(parse('resume("a", "b")'), fakes.__getitem__, Standing(), teller=teller)
+        async with await service(chat()) as reply:
+            events = [event async for event in reply]
+            assert reply.arrived() == []
+        assert "".join(event.text for event in events if isinstance(event, Token)) == (
+            WHOLE if again is TELLS else "Once upon "
+        )
+        assert isinstance(events[-1], Done if again is TELLS else Broken)
+        async with await service(chat()) as reply:
+            await reply.finished()
+
+    play(main, list(fakes.values()))
 
 
 TEXTS = st.text(min_size=1, max_size=12) | st.text("ab", min_size=1, max_size=12)

@@ -31,11 +31,13 @@ def test_all_of_it_comes_out_in_whole_events(stream: Stream, size: int) -> None:
     told = ChunkTeller(stream.operation)
     whole, events = b"", list[Event]()
     for read in reads:
-        out, said = told.take(read, 7)
+        out = told.whole(read)
+        said = told.hear(out, 7)
         assert not out or out.endswith(ENDS) or data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{")
         whole += out
         events += said
-    out, said = told.rest(7)
+    out = told.left()
+    said = [*told.hear(out, 7), *told.close(7)]
     assert whole + out == data
     assert [event for event in events + said if not isinstance(event, Quiet)] == [
         event for event in decoded(stream, [data]) if not isinstance(event, Quiet)
@@ -45,7 +47,7 @@ def test_all_of_it_comes_out_in_whole_events(stream: Stream, size: int) -> None:
 def opened(operation: str = "chat") -> ChunkTeller:
     told = ChunkTeller("completions" if operation == "completions" else "chat")
     writer = StreamWriter("chat", "first", id="id-1", created=77)
-    told.take(b": hello\n\n" + writer.opening() + writer.token("a"), 0)
+    told.whole(b": hello\n\n" + writer.opening() + writer.token("a"))
     return told
 
 
@@ -85,7 +87,7 @@ def test_an_end_is_told_where_there_was_a_mark() -> None:
 
 def test_of_what_never_said_who_it_is_too() -> None:
     told = ChunkTeller("completions")
-    told.take(b'data: {"id": 5}\n\ndata: none\n\n', 0)
+    told.whole(b'data: {"id": 5}\n\ndata: none\n\n')
     read = decoder("completions").feed(told.tell(Token(0, "a")), 0)
     assert [event.text for event in read if isinstance(event, Token)] == ["a"]
 
@@ -100,5 +102,5 @@ def test_only_what_is_told_in_chunks() -> None:
 @given(st.binary(max_size=200), st.integers(1, 20))
 def test_whatever_comes_is_given_out_once(data: bytes, size: int) -> None:
     told = ChunkTeller("chat")
-    out = b"".join(told.take(data[begin : begin + size], 0)[0] for begin in range(0, len(data), size))
-    assert out + told.rest(0)[0] == data
+    out = b"".join(told.whole(data[begin : begin + size]) for begin in range(0, len(data), size))
+    assert out + told.left() == data

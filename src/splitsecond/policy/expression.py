@@ -25,6 +25,7 @@ from splitsecond.policy.by_complexity import LEVELS, by_complexity
 from splitsecond.policy.by_task import by_task
 from splitsecond.policy.cache import cache
 from splitsecond.policy.cap import cap
+from splitsecond.policy.carrying import MakeTeller
 from splitsecond.policy.cascade import Trim, cascade
 from splitsecond.policy.cheapest import cheapest
 from splitsecond.policy.deadline import deadline
@@ -36,7 +37,7 @@ from splitsecond.policy.limit import limit
 from splitsecond.policy.near import inside, near
 from splitsecond.policy.pipeline import early_start, pipeline
 from splitsecond.policy.race import race
-from splitsecond.policy.resume import MakeTeller, resume, way
+from splitsecond.policy.resume import resume, way
 from splitsecond.policy.retry import EXTRA_LOAD as RETRIED
 from splitsecond.policy.retry import retry
 from splitsecond.policy.settings import (

@@ -9,8 +9,8 @@ carried on at.
 import msgspec
 
 from splitsecond.clock import NS_PER_MS
+from splitsecond.policy.carrying import How
 from splitsecond.policy.expression import POLICIES, Expression, Rule, targets
-from splitsecond.policy.resume import How
 from splitsecond.policy.settings import Setting
 
 

@@ -46,31 +46,34 @@ class ChunkTeller:
         self._plain: bool | None = None
         self._writer: StreamWriter | None = None
 
-    def take(self, data: bytes, at: int) -> tuple[bytes, list[Event]]:
-        """The whole events among what came so far, and what they say; the rest waits for its end."""
+    def whole(self, data: bytes) -> bytes:
+        """The whole events among what came so far; the rest waits for its end."""
         if self._plain is None and (begin := data.lstrip(_BLANK)):
             self._plain = begin.startswith(b"{")
         begun = len(self._tail)
         if begun:
             data = self._tail + data
-        if self._plain:
-            self._tail = b""
-            return data, self._events(data, at)
-        if data.endswith(b"\n\n"):  # mostly a read is one event, or some
+        if self._plain or data.endswith(b"\n\n"):  # mostly a read is one event, or some
             self._tail = b""
         else:
             end = max((found.end() for found in _EVENT_END.finditer(data, max(begun - 3, 0))), default=0)
             data, self._tail = data[:end], data[end:]
         if not self._first and b'"id"' in data:
             self._first = data
-        return data, self._events(data, at)
+        return data
 
-    def rest(self, at: int) -> tuple[bytes, list[Event]]:
-        """What is left when the body has ended well."""
+    def left(self) -> bytes:
+        """What still waits when the body has ended well."""
         left, self._tail = self._tail, b""
-        events = self._events(left, at)
-        events += self._decoder.close(at)
-        return left, [event for event in events if not isinstance(event, Broken)]
+        return left
+
+    def hear(self, data: bytes, at: int) -> list[Event]:
+        """What is said by `data`, the next that `whole` or `left` gave."""
+        return _unbroken(self._decoder.feed(data, at)) if data else []
+
+    def close(self, at: int) -> list[Event]:
+        """What the end of the body says."""
+        return _unbroken(self._decoder.close(at))
 
     def tell(self, event: Event) -> bytes:
         """`event`, as one more of this answer's; b"" where chunks have nothing for it."""
@@ -93,13 +96,6 @@ class ChunkTeller:
             case _:
                 return b""
 
-    def _events(self, data: bytes, at: int) -> list[Event]:
-        """What `data` says. What breaks the answer is told by whoever reads it from the provider."""
-        events = self._decoder.feed(data, at) if data else []
-        if events and isinstance(events[-1], Broken):  # it is always the last
-            del events[-1]
-        return events
-
     def _read_head(self) -> _Head:
         for event in SseDecoder().feed(self._first):
             try:
@@ -109,3 +105,10 @@ class ChunkTeller:
             if found.id:
                 return found
         return _Head()
+
+
+def _unbroken(events: list[Event]) -> list[Event]:
+    """`events` without the break they end in: that is told by whoever reads the answer from its provider."""
+    if events and isinstance(events[-1], Broken):
+        del events[-1]
+    return events
