@@ -53,6 +53,14 @@ class Token(Struct, frozen=True, gc=False):
         return self.text if self.tool is None else self.text[len(self.tool.name) :]
 
 
+class TokenRun(Struct, frozen=True, gc=False):
+    """Several tokens of text that one read brought, for who asked for them so (`Decoder.in_runs`): how many characters
+    each of them has. To make an event of each takes most of the time of such a read."""
+
+    at: int
+    lengths: list[int]
+
+
 class Quiet(Struct, frozen=True, gc=False):
     """The provider is alive but said nothing: a role, an empty delta, a ping, a comment, an opening message.
 
@@ -118,4 +126,4 @@ class RateLimits(Struct, frozen=True, omit_defaults=True, gc=False):
     tokens_reset_ns: int | None = None
 
 
-Event = Token | Quiet | Usage | Finish | Done | Broken
+Event = Token | TokenRun | Quiet | Usage | Finish | Done | Broken

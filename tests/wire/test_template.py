@@ -6,7 +6,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from splitsecond.events import Event, Token
+from splitsecond.events import Event, Token, TokenRun
+from splitsecond.timing.observation import Observation
+from splitsecond.timing.timeline import Sending, Timeline
 from splitsecond.wire.openai import decoder
 from splitsecond.wire.openai.template import Template
 
@@ -51,3 +53,28 @@ def test_what_ends_the_answer_is_seen_behind_the_same_beginning() -> None:
 def test_it_gives_up_where_no_two_events_are_alike() -> None:
     reads = [_event("word")] + [_event("word", obfuscation="x" * n) for n in range(1, 30)]
     assert len(_tokens(reads)) == 30
+
+
+@given(st.lists(st.tuples(TEXTS, st.integers(0, 1)), min_size=1, max_size=60), st.integers(0, 2000))
+def test_a_run_of_tokens_is_the_same_observation_as_its_tokens(pieces: list[tuple[str, int]], cut: int) -> None:
+    end = _event("", 0, finish_reason="stop") + _event("", 1, finish_reason="stop") + b"data: [DONE]\n\n"
+    body = b"".join(_event(text, index) for text, index in pieces) + end
+    seen: list[Observation] = []
+    for in_runs in (False, True):
+        reading, timeline = decoder("chat"), Timeline(attempt="a", call="c", target="t")
+        reading.in_runs = in_runs
+        for at, read in enumerate((body[:cut], body[cut:])):
+            timeline.took(reading.feed(read, at))
+        timeline.took(reading.close(2))
+        seen.append(timeline.observe(end_ns=3, sending=Sending()))
+    assert seen[0] == seen[1]
+    assert seen[0].ok
+    assert len(seen[0].token_at) == len(pieces)
+
+
+def test_many_like_tokens_come_as_one_run_where_that_is_wanted() -> None:
+    reading = decoder("chat")
+    reading.in_runs = True
+    events = reading.feed(b"".join(_event("said") for _ in range(100)), 1)
+    assert any(isinstance(event, TokenRun) and len(event.lengths) > 90 for event in events)
+    assert len(events) < 10

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from splitsecond.events import Broken, Done, Event, Finish, Quiet, Token, Usage
+from splitsecond.events import Broken, Done, Event, Finish, Quiet, Token, TokenRun, Usage
 from splitsecond.wire import openai
 
 FOLDER = Path(__file__).parent / "transcripts"
@@ -38,6 +38,8 @@ def describe(event: Event) -> str:
             return f"quiet {event.what}"
         case Token():
             return f"token {event.index} {event.kind} {event.text!r}"
+        case TokenRun():
+            return f"tokens of {event.lengths} characters"
         case Usage():
             return (
                 f"usage input={event.input_tokens} output={event.output_tokens} "

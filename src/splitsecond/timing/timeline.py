@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from splitsecond.errors import Fault, ProviderFault
-from splitsecond.events import Broken, Done, Event, Finish, RateLimits, Token, Usage
+from splitsecond.events import Broken, Done, Event, Finish, RateLimits, Token, TokenRun, Usage
 from splitsecond.timing.observation import FaultRecord, Observation, Outcome, TokenSource
 
 
@@ -103,7 +103,7 @@ class Timeline:
 
     def took(self, events: Sequence[Event]) -> None:
         """The events that one read completed."""
-        tokens = 0
+        number, tokens = len(events), 0
         for event in events:
             if isinstance(event, Token):
                 tokens += 1
@@ -113,6 +113,14 @@ class Timeline:
                     self._first_answer_ns = event.at
                 if event.tokens_so_far is not None:
                     self._so_far.append(event.tokens_so_far)
+            elif isinstance(event, TokenRun):
+                run = len(event.lengths)
+                number += run - 1
+                tokens += run
+                self._token_at.extend([event.at] * run)
+                self._lengths.extend(event.lengths)
+                if self._first_answer_ns is None:
+                    self._first_answer_ns = event.at
             elif isinstance(event, Usage):
                 self._usage = event
             elif isinstance(event, Finish):
@@ -125,7 +133,7 @@ class Timeline:
         if events:
             if self._first_event_ns is None:
                 self._first_event_ns = events[0].at
-            self._events += len(events)
+            self._events += number
             if tokens > self._max_read_tokens:
                 self.has_token = True
                 self._max_read_tokens = tokens

@@ -118,6 +118,7 @@ class Attempt(Alarm):
         self._unread = Unread(HELD_BYTES if watched else FULL_BYTES) if watched or raw else None
         self._watched = watched
         self._retelling = retelling
+        decoder.in_runs = self._buffer is None and retelling is None
         self._waiter: asyncio.Future[None] | None = None
         self._event_waiter: asyncio.Future[None] | None = None  # events and bytes may be read by two
         self._fault: Fault | None = None

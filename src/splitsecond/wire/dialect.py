@@ -63,10 +63,12 @@ class Encoded(Struct, frozen=True):
 class Decoder(Protocol):
     """One answer's body in, events out; made anew for each answer, and ended by `Done` or `Broken`, given once.
 
-    `server_timings` is what the provider itself says on where the time went: its names, its units.
+    `server_timings` is what the provider itself says on where the time went: its names, its units. `in_runs`: whoever
+    reads the events counts tokens only, so those of one read may come as `TokenRun`; set it before the first `feed`.
     """
 
     server_timings: dict[str, float]
+    in_runs: bool
 
     def feed(self, data: bytes, at: int) -> list[Event]:
         """The events that `data` completes; each carries `at`. After the end: none."""

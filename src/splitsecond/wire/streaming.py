@@ -34,7 +34,7 @@ class StreamDecoder(ABC):
 
     def __init__(self) -> None:
         self.server_timings: dict[str, float] = {}
-        self._sse = SseDecoder()
+        self.in_runs = False
         self._begun = False
         self._json: bytearray | None = None
         self._json_at = 0
@@ -49,9 +49,13 @@ class StreamDecoder(ABC):
             return out
         if not self._begun:
             data = data.lstrip(LEADING)
-            self._begun = bool(data)
+            if not data:
+                return out
+            self._begun = True
             if data.startswith(self.json_begins):
                 self._json = bytearray()
+            else:
+                self._sse = SseDecoder()
         if self._json is not None:
             self._json += data
             self._json_at = at
@@ -71,6 +75,8 @@ class StreamDecoder(ABC):
         if self._json is not None:
             self._take_whole(bytes(self._json), at, out)
             return out
+        if not self._begun:
+            self._sse = SseDecoder()
         cut = self._sse.unfinished
         for event in self._sse.rest():
             cut = event.data is not None and event.data.strip() != END_MARK and not is_json(event.data)
@@ -139,7 +145,7 @@ class StreamDecoder(ABC):
 
         `then`: what came all the same.
         """
-        junk = self._sse.junk
+        junk = self._junk
         if self._chunks or (cut and not junk):
             how = "inside an event" if cut else f"without {without}"
             text = f"the answer ended {how} after {self._tokens} content events"
@@ -148,6 +154,11 @@ class StreamDecoder(ABC):
             self._break(at, out, "malformed", "the body is neither an event stream nor JSON", junk)
         else:
             self._break(at, out, "empty_answer", "the answer holds no event")
+
+    @property
+    def _junk(self) -> bytes:
+        """What of a stream was none."""
+        return b"" if self._json is not None else self._sse.junk
 
     def _break(self, at: int, out: list[Event], kind: str, message: str, data: bytes = b"") -> None:
         self._ended = True

@@ -141,7 +141,7 @@ class GeminiDecoder(StreamDecoder):
             out.append(Finish(at, reason, index))
 
     def _end(self, at: int, out: list[Event], *, marker: bool = False, cut: bool = False) -> None:
-        junk = self._sse.junk
+        junk = self._junk
         if junk.lstrip().startswith(_JSON_BEGINS):
             self._report(at, out, said_in(junk), junk)
         elif not cut and (self._blocked or (self._candidates and self._candidates <= self._finished.keys())):

@@ -38,6 +38,7 @@ class OllamaDecoder:
 
     def __init__(self) -> None:
         self.server_timings: dict[str, float] = {}
+        self.in_runs = False
         self._rest = bytearray()  # the unfinished line
         self._rest_at = 0
         self._ended = False

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from splitsecond.events import Done, Event, Finish, Quiet, Token, TokenKind, ToolPart, Usage
+from splitsecond.events import Done, Event, Finish, Quiet, Token, TokenKind, TokenRun, ToolPart, Usage
 from splitsecond.service import Operation
 from splitsecond.wire.dialect import Decoder
 from splitsecond.wire.openai.embeddings import EmbeddingsDecoder
@@ -102,7 +102,10 @@ class OpenAIDecoder(StreamDecoder):
                 texts, end = self._template.run(data)
                 if texts:
                     index = self._template.index
-                    out.extend([Token(at, text, "text", index) for text in texts])
+                    if self.in_runs:
+                        out.append(TokenRun(at, list(map(len, texts))))
+                    else:
+                        out.extend([Token(at, text, "text", index) for text in texts])
                     self._chunks += len(texts)
                     self._tokens += len(texts)
                     self._closed_by_usage = False

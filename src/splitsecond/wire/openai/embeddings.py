@@ -41,6 +41,7 @@ class EmbeddingsDecoder:
 
     def __init__(self) -> None:
         self.server_timings: dict[str, float] = {}
+        self.in_runs = False
         self._body = bytearray()
         self._begun = False
         self._ended = False

@@ -78,7 +78,7 @@ class Template:
             return [], 0
         parts[0] = parts[0][len(begin) :]
         try:
-            texts = [part.decode() for part in parts]
+            texts = b"\n".join(parts).decode().split("\n")
         except UnicodeDecodeError:
             return [], 0
         return texts, len(data) - len(last) - len(begin)
