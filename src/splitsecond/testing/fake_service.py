@@ -11,8 +11,8 @@ By hand, as in a conversation: the test waits for the call, then says what happe
 By script, where there are many calls: `FakeService(script=lambda call: Script(ttft=0.2, tokens=10, tps=100))`.
 
 Steps follow one another: `after` counts seconds from the step before it (or from now, where that has passed). Every
-call keeps its deadline and its longest silence, and leaves exactly one observation, made by the same `Timeline` as a real one; and `closed_at`
-shows whether, and when, the caller was done with the reply.
+call keeps its deadline and its longest silence, and leaves exactly one observation, made by the same `Timeline` as a
+real one; and `closed_at` shows whether, and when, the caller was done with the reply.
 """
 
 import asyncio
