@@ -55,6 +55,12 @@ def problems(settings: Settings) -> Iterator[str]:
     for pattern in settings.seeds:
         if not glob.glob(pattern):
             yield f"seeds: there is no {pattern}."
+    for route, policy in settings.routes.items():
+        for target in targets(policy):
+            like = settings.about(target).like
+            model = target.partition("/")[2]
+            if like and (day := provider(like).model(model).retired):
+                yield f"routes.{route}: {target} is taken down by its provider on {day}. See: splitsecond models {like}"
     if not settings.routes:
         yield 'there are no routes: clients can only name targets, as "provider/model".'
 
