@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from splitsecond.errors import CallerFault, Overloaded, ProviderFault
+from splitsecond.errors import AllFailed, CallerFault, Overloaded, ProviderFault
 from splitsecond.events import Broken, Done, Event, Token, Usage
 from splitsecond.gateway.doors import DOORS, assembly, dialect_at, way
 from splitsecond.gateway.refusal import refusal
@@ -189,6 +189,13 @@ def test_refusals_in_anthropics_words(fault: Any, status: int, kind: str) -> Non
     assert json.loads(no.body)["type"] == "error"
     assert json.loads(no.body)["error"] == {"type": kind, "message": str(fault)}
     assert dict(no.headers).get(b"retry-after") == (b"1" if status == 529 else None)
+
+
+def test_a_target_without_words_for_the_request_does_not_decide_what_the_client_is_told() -> None:
+    unspoken = CallerFault("a conversation cannot be carried over", kind="not_translatable")
+    limited = ProviderFault("no", kind="http_429", phase="head", status=429)
+    assert refusal(AllFailed([unspoken, limited]), "anthropic").status == 429
+    assert refusal(AllFailed([unspoken, unspoken]), "anthropic").status == 400
 
 
 def test_doors() -> None:

@@ -38,6 +38,7 @@ REMEDIES: list[tuple[Fault, Remedy]] = [
     (bad_request(), "change"),
     (CallerFault("too large", kind="http_413", status=413), "change"),
     (too_long(), "elsewhere"),
+    (CallerFault("n 2 cannot be carried over", kind="not_translatable"), "elsewhere"),
     (reset(), "again"),
     (NetworkFault("closed", kind="closed", phase="head"), "again"),
     (status(500), "again"),

@@ -2,7 +2,7 @@
 
 The provider's refusal of *our* key or account is no fault of the client, who would look for it in its own key: 502.
 Of several failures the first target's decides, as that is the one the operator named first; one that was not asked,
-because it is down, comes after those that were.
+because it is down or its dialect has no words for the request, comes after those that were.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from splitsecond.clock import NS_PER_S
 from splitsecond.errors import AllFailed, CallerFault, Fault, Overloaded, ProviderFault, TimedOut
-from splitsecond.policy.remedy import ejected
+from splitsecond.policy.remedy import UNSPOKEN, ejected
 from splitsecond.service import Spoken
 from splitsecond.wire import anthropic, openai
 from splitsecond.wire.sse import encode_event
@@ -81,7 +81,7 @@ def decisive(fault: Fault) -> Fault:
     """Of several failures the one that decides what the client is told."""
     if not isinstance(fault, AllFailed):
         return fault
-    return next((cause for cause in fault.causes if not ejected(cause)), fault.causes[0])
+    return next((cause for cause in fault.causes if not (ejected(cause) or cause.kind == UNSPOKEN)), fault.causes[0])
 
 
 def _status(fault: Fault) -> int:

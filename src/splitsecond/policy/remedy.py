@@ -19,11 +19,13 @@ speaks a dialect without words for the request. So after a refusal of our own th
 
 TOO_LONG = "context_length_exceeded"
 """The kind of a refusal of a prompt that is longer than the target takes."""
+UNSPOKEN = "not_translatable"
+"""The kind of our own refusal to ask a target whose dialect has no words for the request."""
 
 _BY_KIND: Mapping[str, Remedy] = {
     TOO_LONG: "elsewhere",
     "ejected": "elsewhere",
-    "not_translatable": "elsewhere",
+    UNSPOKEN: "elsewhere",
     "reset": "again",
     "closed": "again",
     "truncated": "again",
