@@ -29,7 +29,7 @@ class ToolPart(Struct, frozen=True, gc=False):
 
 
 class Token(Struct, frozen=True, gc=False):
-    """Content-bearing: visible text, reasoning, refusal, a tool call's name or arguments, audio, an image, an embedding.
+    """Content-bearing: visible text, reasoning, a refusal, a tool call's name or arguments, audio, images, embeddings.
 
     One event may carry several tokens. `text` is what arrived (for "tool" the name, an argument fragment, or the one
     after the other; for "audio" the base64 data; for "image" a URL, mostly one that holds the data), `index` the choice
