@@ -1,0 +1,117 @@
+"""Providers that send any bytes at all: what a client of the gateway gets is a whole answer, or says it is none."""
+
+import json
+import re
+import tempfile
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.faults.world import World, play, profile
+from tests.gateway.visitor import Visitor
+
+
+def _event(data: bytes) -> bytes:
+    return b"data: " + data + b"\n\n"
+
+
+def _chunk(delta: bytes, reason: bytes = b"null") -> bytes:
+    return _event(b'{"id":"x","choices":[{"index":0,"delta":%b,"finish_reason":%b}]}' % (delta, reason))
+
+
+FINISH = _chunk(b"{}", b'"stop"')
+DONE = _event(b"[DONE]")
+USAGE = _event(b'{"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":2}}')
+ENDS = (FINISH, DONE, USAGE)
+"""What may end an answer: its reason, the end mark, or usage alone, which some send in the place of both."""
+ERROR = _event(b'{"error":{"message":"no"}}')
+PIECES = [
+    _chunk(b'{"role":"assistant","content":""}'),
+    _chunk(b'{"content":"a"}'),
+    _chunk(b'{"content":"b"}').replace(b"\n", b"\r\n"),
+    _chunk(b'{"content":"[DONE]"}'),
+    _chunk(b'{"tool_calls":[{"index":0,"id":"c","function":{"name":"f","arguments":"{}"}}]}'),
+    USAGE,
+    FINISH,
+    DONE,
+    ERROR,
+    b": a comment\n\n",
+    b"event: ping\ndata: {}\n\n",
+    b"data:\n\n",
+    b"\xef\xbb\xbf",
+    b"\r",
+    b"data: {\n\n",
+    b"data: [1]\n\n",
+    b'data: {"choices":null}\n\n',
+    b'data: {"choices":[{"index":0,"delta":{"content":5}}]}\n\n',
+    b"\xff\xfe\x00",
+    b"<html>",
+]
+WHOLE = json.dumps({"choices": [{"index": 0, "message": {"content": "a"}, "finish_reason": "stop"}]}).encode()
+bodies = st.lists(st.sampled_from(PIECES), max_size=8).map(b"".join)
+
+
+class Says:
+    """A provider that answers with `parts` of a body, and then ends it or cuts it off."""
+
+    def __init__(self, parts: list[bytes], kind: bytes, *, ends: bool) -> None:
+        self._parts = parts
+        self._kind = kind
+        self._ends = ends
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        headers = [(b"content-type", self._kind)]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        for part in self._parts:
+            await send({"type": "http.response.body", "body": part, "more_body": True})
+        if self._ends:
+            await send({"type": "http.response.body", "body": b""})
+        else:
+            scope["extensions"]["splitsecond"]["connection"].transport.close()
+            while (await receive())["type"] != "http.disconnect":
+                pass
+
+
+def _asked(provider: Says, *, stream: bool) -> Visitor:
+    found: list[Visitor] = []
+
+    async def story(world: World) -> None:
+        found.append(await world.ask(stream=stream))
+        await world.settled()
+
+    with tempfile.TemporaryDirectory() as folder:
+        play('deadline("a/m", total="30s")', Path(folder), story, a=provider, b=profile())
+    return found[0]
+
+
+def _looks_whole(visitor: Visitor) -> bool:
+    if visitor.headers["content-type"] == "application/json":
+        return visitor.status == 200
+    return visitor.body.endswith(DONE)
+
+
+@settings(max_examples=200)
+@given(bodies, st.lists(st.integers(0, 400), max_size=4), st.booleans(), st.booleans())
+def test_any_stream(body: bytes, cuts: list[int], ends: bool, stream: bool) -> None:
+    at = [0, *sorted(min(cut, len(body)) for cut in cuts), len(body)]
+    parts = [body[begin:end] for begin, end in pairwise(at) if end > begin]
+    visitor = _asked(Says(parts, b"text/event-stream", ends=ends), stream=stream)
+    if _looks_whole(visitor):
+        assert any(end in body for end in ENDS)
+        assert not re.search(rb'(?m)^data:.*"error"', visitor.body)
+    else:
+        *_, last = re.split(rb"\r\n\r\n|\n\n|\r\r", visitor.body.strip())
+        assert json.loads(last.removeprefix(b"data: "))["error"]["message"]
+
+
+@settings(max_examples=60)
+@given(st.integers(0, len(WHOLE)), st.booleans(), st.booleans())
+def test_any_part_of_a_whole_answer(length: int, ends: bool, stream: bool) -> None:
+    visitor = _asked(Says([WHOLE[:length]], b"application/json", ends=ends), stream=stream)
+    if length < len(WHOLE):
+        assert not _looks_whole(visitor)
+    elif ends:
+        assert _looks_whole(visitor)
