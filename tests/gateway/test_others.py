@@ -119,6 +119,38 @@ def test_what_is_unknown_of_a_message_is_kept() -> None:
     }
 
 
+JSON = st.recursive(
+    st.none() | st.integers(0, 2) | st.sampled_from(["message_start", "content_block_start", "text", "response"]),
+    lambda inner: (
+        st.lists(inner, max_size=2)
+        | st.dictionaries(
+            st.sampled_from(
+                ["type", "index", "delta", "content_block", "message", "usage", "text", "citation", "response"]
+            ),
+            inner,
+            max_size=5,
+        )
+    ),
+    max_leaves=10,
+)
+TYPES = st.sampled_from(
+    ["message_start", "content_block_start", "content_block_delta", "message_delta", "response.completed"]
+)
+
+
+@given(st.lists(st.tuples(TYPES, st.dictionaries(st.sampled_from(["index", "delta", "usage", "message"]), JSON))), JSON)
+def test_whatever_events_hold_they_are_put_together_or_refused(happened: list[Any], odd: Any) -> None:
+    for dialect in WIRES:
+        made = assembly(call(dialect))
+        for kind, fields in happened:
+            data = {"content_block": {"text": odd, "citations": odd}, "response": {"a": odd}, "index": 0, **fields}
+            made.feed(b"data: " + json.dumps({**data, "type": kind}).encode() + b"\n\n")
+        try:
+            assert isinstance(json.loads(made.answer()), dict)
+        except ProviderFault as fault:
+            assert fault.kind == "malformed"  # noqa: PT017 - either will do
+
+
 def test_a_response_without_its_last_event_is_none() -> None:
     made = assembly(call("responses"))
     made.feed(b'data: {"type":"response.created","response":{"id":"x"}}\n\n')

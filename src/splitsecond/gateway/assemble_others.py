@@ -36,7 +36,8 @@ class MessageAssembly(Assembly):
                 self.merged |= delta if isinstance(delta, dict) else {}
                 if isinstance(usage, dict):
                     said = {name: count for name, count in usage.items() if count is not None}
-                    self.merged["usage"] = (self.merged.get("usage") or {}) | said
+                    known = self.merged.get("usage")
+                    self.merged["usage"] = known | said if isinstance(known, dict) else said
 
     def fields(self) -> dict[str, Any]:
         for (index, name), texts in self._grown.items():
@@ -44,14 +45,16 @@ class MessageAssembly(Assembly):
             if name == "partial_json":
                 block["input"] = _object("".join(texts))
             else:
-                block[name] = (block.get(name) or "") + "".join(texts)
+                begun = block.get(name)
+                block[name] = (begun if isinstance(begun, str) else "") + "".join(texts)
         return {**self.merged, "content": [self._blocks[index] for index in sorted(self._blocks)]}
 
     def _grow(self, index: int, delta: dict[str, Any]) -> None:
         block = self._blocks.setdefault(index, {})
         for name, value in delta.items():
             if name == "citation":
-                block["citations"] = [*(block.get("citations") or ()), value]
+                known = block.get("citations")
+                block["citations"] = [*known, value] if isinstance(known, list) else [value]
             elif name != "type" and isinstance(value, str):
                 self._grown.setdefault((index, name), []).append(value)
             elif name != "type":
