@@ -12,6 +12,7 @@ from collections.abc import Callable
 _TRIES = 8
 """After so many events that did not fit it is given up: some servers put something new into every event."""
 _NOT_PLAIN = re.compile(r'["\\\x00-\x1f]')
+_NOT_PLAIN_BYTES = bytes(range(0x20)) + b'"\\'
 _fullmatch_plain = re.compile(rb'[^"\\\x00-\x1f]+').fullmatch
 _PROBE = "\x7f?"
 
@@ -66,22 +67,28 @@ class Template:
     def run(self, data: bytes) -> tuple[list[str], int]:
         """The texts of the events that `data` begins with, as far as they are like the one learned from, and their end.
 
-        At the speed of C for all of them together. The last one that fits is left to whoever takes the rest.
+        At the speed of C for all of them together: they are cut where they should be, and what that leaves out is put
+        back and compared.
         """
-        begin, end = b"data: " + self._before, self._after + b"\n\n"
+        begin, end = b"data: " + self._before, self._after
         if not self._before or not data.startswith(begin):
             return [], 0
-        parts = data.split(end + begin)
-        last = parts.pop()
+        events = data.split(b"\n\n")
+        while events and not (events[-1].startswith(begin) and events[-1].endswith(end)):
+            events.pop()
+        start, stop = len(begin), -len(end)
+        parts = [event[start:stop] for event in events]
+        run = begin + (end + b"\n\n" + begin).join(parts) + end + b"\n\n"
         joined = b"".join(parts)
-        if not parts or not _fullmatch_plain(joined, len(begin)) or b"" in parts or len(parts[0]) == len(begin):
+        if not parts or b"" in parts or not data.startswith(run):
             return [], 0
-        parts[0] = parts[0][len(begin) :]
+        if len(joined.translate(None, _NOT_PLAIN_BYTES)) < len(joined):
+            return [], 0
         try:
             texts = b"\n".join(parts).decode().split("\n")
         except UnicodeDecodeError:
             return [], 0
-        return texts, len(data) - len(last) - len(begin)
+        return texts, len(run)
 
 
 def _only_value(data: bytes, raw: bytes) -> int:
