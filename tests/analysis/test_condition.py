@@ -103,9 +103,10 @@ def test_what_servers_say_of_their_time_is_in_ms() -> None:
     made = of(
         request(1000.0, server_timings={"prompt_ms": 10.0, "prompt_n": 25.0, "prompt_per_token_ms": 0.4}),
         request(1200.0, server_timings={"prompt_time": 0.02, "queue_time": 0.001}),
-        request(1400.0),
+        request(1400.0, server_timings={"time_to_first_token": 0.1, "processing_ms": 214.0}),
+        request(1600.0),
     )
-    assert made.server_ms == {"prompt": 15.0, "queue": 1.0}
+    assert made.server_ms == {"prompt": 15.0, "queue": 1.0, "time_to_first_token": 100.0, "processing": 214.0}
 
 
 def test_every_source_of_token_counts_is_named() -> None:

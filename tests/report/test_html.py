@@ -199,6 +199,17 @@ def test_money_stands_wherever_speed_does_and_says_whose_the_price_is(invented: 
 
 
 @pytest.mark.usefixtures("no_bundle")
+def test_what_servers_say_of_their_time_stands_beside_ours(invented: Invented) -> None:
+    run, observations = invented
+    assert "theirs" not in Page(render(run, observations)).text
+    first, *others = run.conditions
+    said = [msgspec.structs.replace(first, server_ms={"queue": 3.0, "prompt_eval": 19.5}), *others]
+    text = Page(render(msgspec.structs.replace(run, conditions=said), observations)).text
+    assert "TTFT, oursE2E, oursqueue, theirsprompt eval, theirs" in text
+    assert "3.0019.5" in text
+
+
+@pytest.mark.usefixtures("no_bundle")
 def test_few_sentences_are_all_in_sight(invented: Invented) -> None:
     run, observations = invented
     assert "more findings" in Page(render(run, observations)).text

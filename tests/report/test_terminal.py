@@ -10,6 +10,7 @@ from tests.report.invented import invented_run, priced
 from splitsecond.analysis.compare import RunData, compare
 from splitsecond.analysis.findings import Run
 from splitsecond.catalog.price import Price
+from splitsecond.report import rows
 from splitsecond.report.terminal import comparison_table, run_table
 from splitsecond.timing.observation import Observation
 
@@ -43,6 +44,16 @@ def test_an_invalid_row_is_marked_and_its_reason_stands_beneath(invented: Invent
     lines = printed(run, width=200).splitlines()
     marked = next(i for i, line in enumerate(lines) if "replicate/meta-llama-3-70b INVALID" in line)
     assert "the client was too late" in " ".join(lines[marked + 1 :])
+
+
+def test_what_a_server_says_of_its_time_stands_beside_ours(invented: Invented) -> None:
+    run, _ = invented
+    first, *others = run.conditions
+    said = msgspec.structs.replace(first, server_ms={"queue": 3.0, "prompt_eval": 19.5})
+    text = printed(msgspec.structs.replace(run, conditions=[said, *others]), width=200)
+    ours = f"TTFT {rows.number(first.ttft_ms.p50)}, E2E {rows.number(first.e2e_ms.p50)}"
+    words = f"the server's own times, p50 in ms: queue 3.00, prompt eval 19.5; seen from here: {ours}."
+    assert f"{first.target}: {words}" in text
 
 
 def test_sentences_then_the_instrument_then_the_files(invented: Invented) -> None:

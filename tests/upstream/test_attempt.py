@@ -255,6 +255,23 @@ def test_what_the_provider_says_of_its_rate_limits_is_observed() -> None:
     play(act)
 
 
+@pytest.mark.parametrize(
+    ("said", "kept"), [("214", {"processing_ms": 214.0}), (" 7", {"processing_ms": 7.0}), ("-1", {}), ("soon", {})]
+)
+def test_the_time_that_the_provider_says_it_took_is_observed(said: str, kept: dict[str, float]) -> None:
+    async def act(stage: Stage) -> None:
+        waiting = stage.call()
+        exchange = await stage.client.exchange()
+        exchange.head(200, {"openai-processing-ms": said})
+        exchange.text("word")
+        exchange.finish()
+        exchange.end()
+        await (await waiting).aclose()
+        assert stage.only.server_timings == kept
+
+    play(act)
+
+
 @pytest.mark.parametrize("ending", ["end", "cut", "endless"])
 def test_an_error_answer_counts_however_it_ends(ending: str) -> None:
     async def act(stage: Stage) -> None:

@@ -23,8 +23,9 @@ from splitsecond.clock import NS_PER_MS, NS_PER_S
 from splitsecond.timing.instrument import InstrumentReading
 from splitsecond.timing.observation import Observation
 
-_SERVER_UNITS = {"_ms": 1.0, "_time": 1000.0, "_duration": 1e-6}
-"""How a server's own timings are named, and what makes milliseconds of them: llama.cpp; Groq (s); Ollama (ns)."""
+_SERVER_UNITS = {"_ms": 1.0, "_time": 1000.0, "_duration": 1e-6, "_to_first_token": 1000.0}
+"""How a server's own timings are named, and what makes milliseconds of them: llama.cpp; Groq (s); Ollama (ns);
+Replicate (s)."""
 
 
 def condition_findings(
@@ -162,14 +163,14 @@ def server_ms(ok: Sequence[Observation]) -> dict[str, float]:
     """What servers say of their own time: the median of each duration that they name, in ms.
 
     Their names carry the unit (llama.cpp's ``prompt_ms``; Groq's and Cerebras' ``prompt_time``, in seconds). What has
-    neither ending is a count or a rate, and paces per token are TPOT in other words; those stay in the observations.
+    no such ending is a count or a rate, and paces per token are TPOT in other words; those stay in the observations.
     """
     said: defaultdict[str, list[float]] = defaultdict(list)
     for o in ok:
         for name, value in o.server_timings.items():
             for ending, in_ms in _SERVER_UNITS.items():
                 if name.endswith(ending) and "_per_" not in name:
-                    said[name.removesuffix(ending)].append(value * in_ms)
+                    said[name if ending == "_to_first_token" else name.removesuffix(ending)].append(value * in_ms)
     return {name: float(np.median(values)) for name, values in said.items()}
 
 

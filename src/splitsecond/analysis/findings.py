@@ -80,6 +80,7 @@ class ConditionFindings(Struct, kw_only=True):
     counts were not all known. `usd_per_request` and `usd_per_million` share it out over the answers, and over all their
     tokens, input and output; `usd_per_million_output` over their output alone. `price`: by which, of which day, whose.
     `phases_ms`: where the time of a request goes, means that add up: dns, tcp, tls, network, provider, streaming.
+    `server_ms`: medians of the durations that the server itself states, by its own names for them.
     `invalid`: why the numbers of this row must not be trusted; `notes`: what a reader should know.
     """
 

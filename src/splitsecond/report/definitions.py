@@ -29,6 +29,11 @@ DEFINITIONS = {
         "Output tokens divided by everything from the moment the call came in until its end, connection and wait "
         "included; of requests that succeeded."
     ),
+    "The server's own times": (
+        "What a provider itself says of where a request's time went, by its own names: queue, prompt and completion "
+        "(Groq, Cerebras), load, prompt eval and eval (Ollama), prompt and predicted (llama.cpp), processing (OpenAI, "
+        "until its answer began). What lies between them and ours is the network and the way to the model."
+    ),
     "System tokens/s": (
         "Output tokens of all requests together that arrived in the steady window (while the asked number of "
         "requests was under way), divided by its length."

@@ -59,7 +59,8 @@ class Cell(Struct, frozen=True, kw_only=True):
 class Remark(Struct, frozen=True, kw_only=True):
     """What stands beneath a table about some of its rows: once, whatever the number of rows that it is true of.
 
-    `kind` is "invalid", "error" or "note". `who` names the rows; "" stands for every row of the table.
+    `kind` is "invalid", "error", "note" or "server" (its own account of its time). `who` names the rows; "" stands for
+    every row of the table.
     """
 
     kind: str
@@ -116,6 +117,7 @@ def remarks(level: Level) -> list[Remark]:
     said = [("invalid", reason, c) for c in level.conditions for reason in c.invalid]
     said += [("error", _errors_of(c, kind), c) for c in level.conditions for kind in c.error_kinds]
     said += [("note", note, c) for c in level.conditions for note in (*c.notes, *_too_few(c))]
+    said += [("server", server_words(c), c) for c in level.conditions if c.server_ms]
     found: dict[tuple[str, str], list[str]] = {}
     for kind, text, c in said:
         found.setdefault((kind, text), []).append(c.target)
@@ -138,6 +140,18 @@ def _too_few(condition: ConditionFindings) -> list[str]:
         needed |= spread.needs if spread.n else {}
     said = [f"{name} (needs {needed[name]})" for name in ("p50", "p95") if name in needed]
     return [f"too few requests for {listed(said)}."] if said else []
+
+
+def server_words(condition: ConditionFindings) -> str:
+    """What a server says of its own time, beside what was seen here."""
+    theirs = ", ".join(f"{server_step(name)} {number(ms)}" for name, ms in condition.server_ms.items())
+    ours = f"TTFT {number(condition.ttft_ms.p50)}, E2E {number(condition.e2e_ms.p50)}"
+    return f"the server's own times, p50 in ms: {theirs}; seen from here: {ours}."
+
+
+def server_step(name: str) -> str:
+    """A server's name for one of its times, for a person: "prompt_eval" becomes "prompt eval"."""
+    return printable(name.replace("_", " "))
 
 
 def open_loop(condition: Loaded) -> bool:

@@ -334,8 +334,25 @@ def _stages(run: Run, pictures: Pictures) -> Markup:
         "time where a connection was reused."
     )
     columns: list[Column] = [(label, _stage(stage)) for stage, label in STAGES.items()]
-    table = _condition_table(run, "Means of the stages, ms", columns)
-    return _plotted(run, pictures, "stages", "Where the time goes", text, *table)
+    tables = _condition_table(run, "Means of the stages, ms", columns) + _server_times(run)
+    return _plotted(run, pictures, "stages", "Where the time goes", text, *tables)
+
+
+def _server_times(run: Run) -> list[Markup]:
+    """The servers' own account of their time, beside ours; nothing where none gives one."""
+    names = dict.fromkeys(name for c in run.conditions for name in c.server_ms)
+    if not names:
+        return []
+    ours: list[Column] = [
+        ("TTFT, ours", _spread(lambda c: c.ttft_ms)),
+        ("E2E, ours", _spread(lambda c: c.e2e_ms)),
+    ]
+    theirs: list[Column] = [(f"{rows.server_step(name)}, theirs", _server_time(name)) for name in names]
+    return _condition_table(run, "What servers say of their own time, p50 in ms", [*ours, *theirs])
+
+
+def _server_time(name: str) -> Callable[[ConditionFindings], str]:
+    return lambda condition: number(condition.server_ms.get(name))
 
 
 def _stage(name: str) -> Callable[[ConditionFindings], str]:

@@ -26,7 +26,7 @@ from splitsecond.report.rows import MISSING, printable
 
 COLUMNS = (("TTFT", "ms"), ("TPS", "tokens/s"))
 PER_MILLION = "usd_per_million"
-LOOKS = {"invalid": "red", "error": "yellow", "note": "dim"}
+LOOKS = {"invalid": "red", "error": "yellow", "note": "dim", "server": "dim"}
 SHORTEST_NAME = 12
 MORE_THAN_ANY_CONSOLE = 10_000
 

@@ -32,6 +32,7 @@ from splitsecond.upstream.unread import FULL_BYTES, HELD_BYTES, Unread
 from splitsecond.wire.dialect import Decoder
 from splitsecond.wire.rate_limits import rate_limits
 from splitsecond.wire.retelling import Retelling
+from splitsecond.wire.server_times import PROCESSING_HEADER, processing_times
 
 LINGER_NS = NS_PER_S
 ERROR_BODY_BYTES = 65_536
@@ -132,6 +133,8 @@ class Attempt(Alarm):
         self._status, self._headers = status, headers
         self._timeline.head(at, status)
         self._timeline.limits = rate_limits(headers)
+        if PROCESSING_HEADER in headers:
+            self._decoder.server_timings.update(processing_times(headers))
         if not 200 <= status < 300:
             self._error_body = bytearray()
 
