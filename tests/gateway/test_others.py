@@ -1,19 +1,22 @@
 """Streams of Messages and Responses on their way through the gateway: in whole events, or put together."""
 
+import asyncio
 import json
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from splitsecond.errors import AllFailed, CallerFault, Overloaded, ProviderFault
+from splitsecond.errors import AllFailed, CallerFault, Fault, NetworkFault, Overloaded, ProviderFault
 from splitsecond.events import Broken, Done, Event, Token, Usage
+from splitsecond.gateway.counting import count_tokens
 from splitsecond.gateway.doors import DOORS, assembly, dialect_at, way
 from splitsecond.gateway.refusal import refusal
 from splitsecond.gateway.relay_others import EventRelay
 from splitsecond.service import Call, Spoken
+from splitsecond.upstream.target import Target
 from splitsecond.wire import anthropic, responses
 from splitsecond.wire.dialect import Answer, CalledTool
 
@@ -228,6 +231,38 @@ def test_a_target_without_words_for_the_request_does_not_decide_what_the_client_
     limited = ProviderFault("no", kind="http_429", phase="head", status=429)
     assert refusal(AllFailed([unspoken, limited]), "anthropic").status == 429
     assert refusal(AllFailed([unspoken, unspoken]), "anthropic").status == 400
+
+
+@pytest.mark.parametrize(
+    ("said", "estimated"),
+    [
+        (b'{"input_tokens":7}', False),
+        (ProviderFault("no", kind="http_529", phase="head", status=529), True),
+        (NetworkFault("no", kind="refused", phase="connect"), True),
+    ],
+)
+def test_a_count_that_nobody_gives_is_guessed_and_said_to_be(said: Any, estimated: bool) -> None:
+    class Counts:
+        async def count_tokens(self, call: Call, due_ns: int) -> bytes:
+            if isinstance(said, Fault):
+                raise said
+            return bytes(said)
+
+    asked = Call(id="1", body={"messages": [{"role": "user", "content": "four " * 100}]}, dialect="anthropic")
+    body, headers = asyncio.run(count_tokens(cast(Target, Counts()), asked))
+    assert bool(headers) == estimated
+    assert json.loads(body)["input_tokens"] == (132 if estimated else 7)
+
+
+def test_a_count_of_what_is_wrong_is_refused() -> None:
+    class Refuses:
+        async def count_tokens(self, call: Call, due_ns: int) -> bytes:
+            raise CallerFault("messages: wrong")
+
+    with pytest.raises(CallerFault, match="wrong"):
+        asyncio.run(count_tokens(cast(Target, Refuses()), call("anthropic")))
+    with pytest.raises(CallerFault, match="no messages"):
+        asyncio.run(count_tokens(None, call("anthropic")))
 
 
 def test_doors() -> None:

@@ -1,5 +1,6 @@
 """Policies that look at requests, with those of clients in every dialect: they see the same in all of them."""
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -7,18 +8,24 @@ import pytest
 from msgspec import Raw
 from tests.policy.branches import play
 
-from splitsecond.policy.by_complexity import complexity
-from splitsecond.policy.cache import _key
+from splitsecond.events import Done, Token
+from splitsecond.policy.by_complexity import by_complexity, complexity
+from splitsecond.policy.cache import _key, cache
 from splitsecond.policy.cap import cap
+from splitsecond.policy.cascade import cascade
+from splitsecond.policy.fallback import fallback
 from splitsecond.policy.judge import _asking
-from splitsecond.policy.pipeline import INSTRUCTION, _told
+from splitsecond.policy.pipeline import INSTRUCTION, _told, pipeline
 from splitsecond.policy.prompt import last_asked, messages, must_call, plain, wanted_effort, wanted_form
 from splitsecond.policy.prompt_size import input_tokens, most_output_tokens
+from splitsecond.policy.race import race
 from splitsecond.policy.sticky import conversation
-from splitsecond.service import Call, Spoken
+from splitsecond.service import Call, Service, Spoken
 from splitsecond.testing.fake_service import FakeService, Script
+from splitsecond.wire import anthropic, openai, responses
 
 DIALECTS: tuple[Spoken, ...] = ("openai", "anthropic", "responses")
+WIRES: dict[Spoken, Any] = {"openai": openai, "anthropic": anthropic, "responses": responses}
 PROVE = "Prove that it halts, and compare the complexity of both."
 
 
@@ -192,3 +199,36 @@ def test_what_is_kept_is_kept_for_those_who_ask_alike() -> None:
 def test_what_depends_on_more_than_the_request_is_not_kept(dialect: Spoken, more: dict[str, Any]) -> None:
     asking = asked(dialect, "hi", temperature=0, store=False, **more)
     assert _key(asking, sampled=True) is None
+
+
+POLICIES: list[Callable[[Service, Service], Service]] = [
+    lambda one, other: cache(one, sampled=True),
+    lambda one, other: cascade(one, other),
+    lambda one, other: cascade(one, other, judge=FakeService(script=lambda _: Script(tokens=1, texts=("yes",)))),
+    lambda one, other: pipeline(one, other),
+    lambda one, other: race(one, other),
+    lambda one, other: fallback(one, other),
+    lambda one, other: cap(by_complexity(simple=one, complex=other), max_tokens=9),
+]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("policy", POLICIES)
+def test_what_a_client_reads_is_in_its_own_dialect(
+    dialect: Spoken, policy: Callable[[Service, Service], Service]
+) -> None:
+    said = Script(tokens=3, texts=("It ", "snows", "."), input_tokens=5)
+    service = policy(FakeService(script=lambda _: said), FakeService(script=lambda _: Script(ttft=9)))
+
+    async def main() -> None:
+        for _ in range(2):  # of a cache the second is a hit
+            data = b""
+            async with await service(asked(dialect, "hi", store=False)) as reply:
+                while part := await reply.read():
+                    data += part
+            decoder = WIRES[dialect].decoder("chat")
+            events = [*decoder.feed(data, 1), *decoder.close(1)]
+            assert "".join(event.text for event in events if isinstance(event, Token)) == "It snows."
+            assert isinstance(events[-1], Done)
+
+    play(main)

@@ -29,6 +29,7 @@ from splitsecond.events import Broken, Done, Event, Finish, Token, Usage
 from splitsecond.service import Call
 from splitsecond.timing.observation import Observation
 from splitsecond.timing.timeline import Sending, Timeline
+from splitsecond.upstream.interpreter import retelling
 from splitsecond.wire.openai import StreamWriter
 
 Observer = Callable[[Observation], None]
@@ -66,6 +67,7 @@ class FakeCall:
         self._events: deque[Event] = deque()
         self._unread: deque[Event] = deque()  # of a watched call: read once as events, once as bytes
         self._writer = StreamWriter(call.operation, target, id=call.id, created=0)
+        self._retelling = None if call.dialect == "openai" else retelling(call, target)
         self._changed = asyncio.Event()
         self._steps: deque[tuple[int, Callable[[int], None]]] = deque()
         self._timer: asyncio.TimerHandle | None = None
@@ -174,7 +176,9 @@ class FakeCall:
         return events.popleft()
 
     def encoded(self, event: Event) -> bytes:
-        """`event` as an OpenAI stream has it; b"" where it has nothing."""
+        """`event` as a stream of the client's dialect has it; b"" where it has nothing."""
+        if self._retelling is not None:
+            return self._retelling.tell([event])
         match event:
             case Token():
                 return self._writer.token(event.text, event.kind, event.index)
