@@ -43,8 +43,8 @@ async def answers(scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "http.response.body", "body": b""})
 
 
-async def connected() -> tuple[Connection, Transport]:
-    config = uvicorn.Config(answers, lifespan="off", ws="none", log_config=None)
+async def connected(app: Any = answers) -> tuple[Connection, Transport]:
+    config = uvicorn.Config(app, lifespan="off", ws="none", log_config=None)
     config.load()
     connection, transport = Connection(config, ServerState(), {}), Transport()
     connection.connection_made(transport)
@@ -94,6 +94,93 @@ def test_a_long_body_is_no_long_head_and_the_next_request_is_served() -> None:
                 await asyncio.sleep(0)
             await asyncio.sleep(0.01)
         assert transport.written.count(b"HTTP/1.1 200 ") == 3
+        connection.connection_lost(None)
+
+    run_virtual(main())
+
+
+async def echoes(scope: Any, receive: Any, send: Any) -> None:
+    """Answers with the path and the body, after a moment."""
+    body, more = b"", True
+    while more:
+        message = await receive()
+        body, more = body + message["body"], message["more_body"]
+    await asyncio.sleep(1)
+    said = scope["path"].encode() + b"?" + scope["query_string"] + b" " + body
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % len(said))]})
+    await send({"type": "http.response.body", "body": said})
+
+
+def post(path: str, body: bytes, *headers: str) -> bytes:
+    lines = [f"POST {path} HTTP/1.1", "host: x", f"content-length: {len(body)}", *headers, "", ""]
+    return "\r\n".join(lines).encode() + body
+
+
+@pytest.mark.parametrize("size", [1, 30, 1000])
+def test_requests_that_come_before_the_answer_are_answered_in_order(size: int) -> None:
+    async def main() -> None:
+        connection, transport = await connected(echoes)
+        requests = post("/a%20b?c=d", b"one") + post("/e", b"") + post("/f", b"three")
+        for at in range(0, len(requests), size):
+            connection.data_received(requests[at : at + size])
+        await asyncio.sleep(5)
+        bodies = [part.partition(b"\r\n\r\n")[2] for part in transport.written.split(b"HTTP/1.1 200 OK")[1:]]
+        assert bodies == [b"/a b?c=d one", b"/e? ", b"/f? three"]
+        assert not transport.closed
+        connection.connection_lost(None)
+
+    run_virtual(main())
+
+
+def test_a_client_that_waits_for_a_word_gets_it_before_its_body_is_there() -> None:
+    async def main() -> None:
+        connection, transport = await connected(echoes)
+        request = post("/a", b"one", "expect: 100-continue")
+        connection.data_received(request[:-3])
+        await asyncio.sleep(2)
+        assert transport.written == b"HTTP/1.1 100 Continue\r\n\r\n"
+        connection.data_received(request[-3:])
+        await asyncio.sleep(2)
+        assert transport.written.endswith(b"/a? one")
+        connection.connection_lost(None)
+
+    run_virtual(main())
+
+
+def test_a_client_that_would_rather_speak_something_else_is_answered() -> None:
+    async def main() -> None:
+        connection, transport = await connected(echoes)
+        connection.data_received(post("/a", b"", "connection: upgrade", "upgrade: h2c"))
+        await asyncio.sleep(2)
+        assert transport.written.endswith(b"/a? ")
+        connection.connection_lost(None)
+
+    run_virtual(main())
+
+
+def test_a_connection_is_kept_while_it_is_used_and_closed_when_it_is_idle() -> None:
+    async def main() -> None:
+        connection, transport = await connected(echoes)
+        keep_s = connection.timeout_keep_alive
+        for _ in range(3):
+            connection.data_received(post("/a", b""))
+            await asyncio.sleep(1 + keep_s - 0.5)
+            assert not transport.closed
+        await asyncio.sleep(1)
+        assert transport.closed
+        assert transport.written.count(b"HTTP/1.1 200 ") == 3
+        connection.connection_lost(None)
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize("request_line", [b"GET", b"GET / HTTP/1.1 x", b"GET http://[ HTTP/1.1", b"\x16\x03\x01\x02"])
+def test_what_is_no_request_is_refused(request_line: bytes) -> None:
+    async def main() -> None:
+        connection, transport = await connected(echoes)
+        connection.data_received(request_line + b"\r\nhost: x\r\n\r\n")
+        assert transport.written.startswith(b"HTTP/1.1 400 ")
+        assert transport.closed
         connection.connection_lost(None)
 
     run_virtual(main())

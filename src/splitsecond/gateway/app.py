@@ -14,6 +14,7 @@ import asyncio
 import hashlib
 import ipaddress
 from collections.abc import Awaitable, Callable, Mapping
+from functools import lru_cache
 from random import Random
 from typing import Literal
 from urllib.parse import parse_qsl
@@ -320,6 +321,7 @@ def _is_loopback(peer: str) -> bool:
         return False
 
 
+@lru_cache(maxsize=1024)
 def _header_value(text: str) -> bytes:
     if text.isascii() and text.isprintable() and len(text) <= LONGEST_SAID:
         return text.encode()

@@ -9,12 +9,14 @@ not a request, and `Turn` is both ends of what the application sees.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 from urllib.parse import unquote
 
 import httptools
+from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from splitsecond.gateway.turn import Turn
@@ -33,6 +35,7 @@ class Connection(HttpToolsProtocol):
     """See the file. Bytes of a head are counted as they come, as the parser holds an unfinished line for ever."""
 
     cycle: Turn
+    pipeline: deque[tuple[Turn, ASGI3Application]]  # type: ignore[assignment] # of turns only
     scope: Any  # uvicorn's type has fields that no one here reads
     _in_head = True
     _begun = False  # the head that comes next, or a part of it, is there
@@ -101,7 +104,7 @@ class Connection(HttpToolsProtocol):
         before, turn = self.cycle, self._turn()
         self.cycle = turn
         if before is None or before.response_complete:
-            self._start_asgi_task(turn, self.app)
+            turn.start(self.app, self.loop)
         else:
             self.flow.pause_reading()
             self.pipeline.appendleft((turn, self.app))
@@ -130,6 +133,7 @@ class Connection(HttpToolsProtocol):
             keep_alive=version != "1.0" and parser.should_keep_alive(),
             expects=self.expect_100_continue,
             on_response=self.on_response_complete,
+            tasks=self.tasks,
             logger=self.logger,
         )
 
@@ -152,7 +156,7 @@ class Connection(HttpToolsProtocol):
         self.flow.resume_reading()
         if self.pipeline:
             turn, app = self.pipeline.pop()
-            self._start_asgi_task(turn, app)
+            turn.start(app, self.loop)
             return
         self._idle_since = self.loop.time()
         if self.timeout_keep_alive_task is None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Any
 
+from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
@@ -19,10 +20,7 @@ _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 class Turn(RequestResponseCycle):
-    """See the file. `run_asgi`, which calls the application, is uvicorn's; all that it needs is here.
-
-    `on_response` is called when the answer is complete.
-    """
+    """See the file. `on_response` is called when the answer is complete."""
 
     def __init__(
         self,
@@ -34,15 +32,19 @@ class Turn(RequestResponseCycle):
         keep_alive: bool,
         expects: bool,
         on_response: Callable[[], None],
+        tasks: set[asyncio.Task[None]],
         logger: Any,
     ) -> None:
-        """`headers` go with every answer. `expects`: the client waits for a word before it sends its body."""
+        """`headers` go with every answer. `tasks`: those of all requests. `expects`: the client waits for a word before
+        it sends its body.
+        """
         self.scope = scope
         self.transport = transport
         self.flow = flow
         self.logger = logger
         self.default_headers = headers
         self.on_response = on_response
+        self._tasks = tasks
         self.disconnected = False
         self.keep_alive = keep_alive
         self.waiting_for_100_continue = expects
@@ -55,6 +57,7 @@ class Turn(RequestResponseCycle):
         self._waiter: asyncio.Future[None] | None = None
         self._head = b""
         self._chunked = False
+        self._silent = scope["method"] == "HEAD"
 
     # What the connection tells.
 
@@ -85,6 +88,27 @@ class Turn(RequestResponseCycle):
         if not waiter.done():
             waiter.set_result(None)
 
+    def start(self, app: ASGI3Application, loop: asyncio.AbstractEventLoop) -> None:
+        """Has the application answer, in a task that stands among `tasks` until it has."""
+        self._tasks.add(loop.create_task(self.run_asgi(app)))
+
+    async def run_asgi(self, app: ASGI3Application) -> None:
+        """Has the application answer. Where it does not, the client is told so, or hung up on."""
+        try:
+            await app(self.scope, self.receive, self.send)
+            if not self.response_complete and not self.disconnected:
+                raise RuntimeError("the application has returned without an answer")
+        except BaseException as error:
+            self.logger.error("Exception in ASGI application\n", exc_info=error)
+            if self.response_started:
+                self.transport.close()
+            else:
+                await self.send_500_response()
+        finally:
+            task = asyncio.current_task()
+            if task is not None:
+                self._tasks.discard(task)
+
     # What the application calls.
 
     async def receive(self) -> Any:
@@ -92,14 +116,14 @@ class Turn(RequestResponseCycle):
         if self.waiting_for_100_continue and not self.transport.is_closing():
             self.transport.write(_CONTINUE)
             self.waiting_for_100_continue = False
-        while not (self._body or self._is_over) and (self.more_body or self._taken):
+        while not (self._body or self.disconnected or self.response_complete) and (self.more_body or self._taken):
             self.flow.resume_reading()
             self._waiter = asyncio.get_running_loop().create_future()
             try:
                 await self._waiter
             finally:
                 self._waiter = None
-        if self._is_over:
+        if self.disconnected or self.response_complete:
             return {"type": "http.disconnect"}
         body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
         self._body.clear()
@@ -153,11 +177,3 @@ class Turn(RequestResponseCycle):
             else:
                 self.keep_alive = False  # the end of the connection is the end of the body
         self._head = head + (b"\r\n\r\n" if self.keep_alive else b"\r\nconnection: close\r\n\r\n")
-
-    @property
-    def _is_over(self) -> bool:
-        return self.disconnected or self.response_complete
-
-    @property
-    def _silent(self) -> bool:
-        return self.scope["method"] == "HEAD"

@@ -183,11 +183,14 @@ class Observation(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
         None, not 0, below two tokens or when all arrived at once.
         """
-        n = self.streamed_tokens
-        if n is None or self.first_token_ns is None or self.last_token_ns is None:
+        if self.first_token_ns is None or self.last_token_ns is None:
             return None
-        tokens, span = n - self.first_event_tokens, self.last_token_ns - self.first_token_ns
-        return tokens * 1e9 / span if tokens >= 1 and span > 0 else None
+        span = self.last_token_ns - self.first_token_ns
+        n = self.streamed_tokens if span > 0 else None
+        if n is None:
+            return None
+        tokens = n - self.first_event_tokens
+        return tokens * 1e9 / span if tokens >= 1 else None
 
     @property
     def tpot_ns(self) -> float | None:

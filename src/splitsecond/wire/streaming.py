@@ -55,7 +55,7 @@ class StreamDecoder(ABC):
             if data.startswith(self.json_begins):
                 self._json = bytearray()
             else:
-                self._sse = SseDecoder()
+                self._begin_events()
         if self._json is not None:
             self._json += data
             self._json_at = at
@@ -76,7 +76,7 @@ class StreamDecoder(ABC):
             self._take_whole(bytes(self._json), at, out)
             return out
         if not self._begun:
-            self._sse = SseDecoder()
+            self._begin_events()
         cut = self._sse.unfinished
         for event in self._sse.rest():
             cut = event.data is not None and event.data.strip() != END_MARK and not is_json(event.data)
@@ -85,6 +85,10 @@ class StreamDecoder(ABC):
         if not self._ended:
             self._end(at, out, cut=cut)
         return out
+
+    def _begin_events(self) -> None:
+        """The body is a stream of events: makes what reads one."""
+        self._sse = SseDecoder()
 
     def _feed_events(self, data: bytes, at: int, out: list[Event]) -> None:
         for event in self._sse.feed(data):

@@ -32,7 +32,8 @@ _decode_chunk = msgspec.json.Decoder(Chunk).decode
 
 _MANY_BYTES = 1500
 """A read that long holds several events."""
-_FIRST = 4
+_FIRST = 3
+"""Events of a stream after which one has mostly been learned from: the role, the first token, and one more."""
 
 _Piece = tuple[TokenKind, str, ToolPart | None]
 
@@ -54,8 +55,11 @@ class OpenAIDecoder(StreamDecoder):
         self._finished: dict[int, str] = {}
         self._tally = UsageTally()
         self._calls = ToolCalls()
-        self._template = Template()
         self._closed_by_usage = False
+
+    def _begin_events(self) -> None:
+        super()._begin_events()
+        self._template = Template()
 
     def _plain_token(self, data: bytes, at: int) -> Token | None:
         """The token, where `data` is one whole event with nothing but the next piece of a text; else None.

@@ -87,6 +87,8 @@ def _sum(counts: Iterable[int | None]) -> int | None:
 
 def usage_times(shape: UsageShape) -> dict[str, float]:
     """The times, in seconds, that Groq keeps inside its usage."""
+    if shape.queue_time is shape.prompt_time is shape.completion_time is shape.total_time is None:
+        return {}
     return {name: value for name in _GROQ_TIMES if (value := getattr(shape, name)) is not None}
 
 
