@@ -34,6 +34,8 @@ class Alarm:
             self._timer = None
         elif self._list is not None:
             self._list.pop(self, None)
+            if not self._list:
+                self._list.clear()  # it keeps the room of all that it ever held, and lies here for minutes
             self._list = None
 
 
