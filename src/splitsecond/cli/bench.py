@@ -132,7 +132,7 @@ def bench(
     ] = None,
     max_cost: Annotated[
         float | None,
-        typer.Option(metavar="USD", help="Refuse a run that costs more, and stop at it.", rich_help_panel=MONEY),
+        typer.Option(metavar="USD", help="Stop when so much is spent; keep what was measured.", rich_help_panel=MONEY),
     ] = None,
     out: Annotated[
         Path | None,

@@ -136,7 +136,8 @@ def estimate_usd(plan: Plan, workload: Workload, *, input_tokens: int, prices: M
 def announce(plan: Plan, workload: Workload, allowance: Allowance, targets: Iterable[str], *, input_tokens: int) -> str:
     """What to say of money before the run starts; "" where it costs nothing.
 
-    Raises `CallerFault` where the plan would cost more than allowed, or where that cannot be told.
+    A plan that may cost more than allowed is begun: answers may be shorter than asked, and the `Meter` stops it. Raises
+    `CallerFault` where what it costs cannot be told.
     """
     most = allowance.most_usd
     if most is not None:
@@ -148,16 +149,11 @@ def announce(plan: Plan, workload: Workload, allowance: Allowance, targets: Iter
                 hint=f"Give it with --price {unknown[0]}=INPUT,OUTPUT in US dollars for a million tokens; 0,0 is free.",
             )
     about = estimate_usd(plan, workload, input_tokens=input_tokens, prices=allowance.prices)
-    if most is not None and about > most:
-        raise CallerFault(
-            f"this run may cost {usd(about)}, allowed are {usd(most)}",
-            kind="too_dear",
-            hint="Allow more with --max-cost, or ask for less with -n, -c or --output-tokens.",
-        )
     if not about:
         return ""
     requests = sum(condition.requests + condition.warmups for condition in plan.conditions)
-    return f"This run costs about {usd(about)} at most, for {counted_as(requests, 'request', 'requests')}."
+    stop = f" It stops when it has cost {usd(most)}, as --max-cost says." if most is not None and about > most else ""
+    return f"This run costs about {usd(about)} at most, for {counted_as(requests, 'request', 'requests')}.{stop}"
 
 
 def _called(target: str, prices: Mapping[str, Price]) -> list[str]:
