@@ -17,6 +17,7 @@ import msgspec
 from splitsecond.errors import CallerFault
 from splitsecond.service import Call
 from splitsecond.wire.anthropic import messages
+from splitsecond.wire.anthropic.foreign import without_foreign_thoughts
 from splitsecond.wire.chat_form import chat_fields, chat_messages, looked_up, output_limit, short
 from splitsecond.wire.dialect import STREAM_HEADERS, WHOLE_HEADERS, Encoded, Quirks
 from splitsecond.wire.translation import leave_out, not_translatable
@@ -81,10 +82,11 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
 def pass_on(call: Call, model: str, quirks: Quirks) -> Encoded:
     """`call`, whose body is Anthropic's already, as a request to `model`: its fields go through as they came.
 
-    So do the names of features that are not settled yet (``anthropic-beta``), if its hints hold some.
+    Only thoughts of other makers' models are taken out of the conversation (`foreign`). The names of features that are
+    not settled yet (``anthropic-beta``) go along, if its hints hold some.
     """
     streamed = quirks.streamed(call)
-    body = {**call.body, "model": model, "stream": streamed}
+    body = {**_own(call.body), "model": model, "stream": streamed}
     return _request(body, model, quirks, streamed, call.hints.get("betas", ""))
 
 
@@ -92,8 +94,14 @@ def count(call: Call, model: str) -> Encoded:
     """`call`, whose body is Anthropic's, as the question how many tokens of `model` it has."""
     betas = call.hints.get("betas", "")
     fresh = (("anthropic-beta", betas),) if betas else ()
-    body = msgspec.json.encode({**call.body, "model": model})
+    body = msgspec.json.encode({**_own(call.body), "model": model})
     return Encoded("/messages/count_tokens", (*WHOLE_HEADERS, _VERSION_HEADER), body, streamed=False, fresh=fresh)
+
+
+def _own(body: Mapping[str, Any]) -> Mapping[str, Any]:
+    if "messages" not in body:
+        return body
+    return {**body, "messages": without_foreign_thoughts(body["messages"])}
 
 
 def _request(body: dict[str, Any], model: str, quirks: Quirks, streamed: bool, betas: str = "") -> Encoded:

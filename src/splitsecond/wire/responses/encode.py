@@ -16,6 +16,7 @@ from splitsecond.service import Call
 from splitsecond.wire.chat_form import chat_fields, chat_messages, output_limit, short
 from splitsecond.wire.dialect import STREAM_HEADERS, WHOLE_HEADERS, Encoded, Quirks
 from splitsecond.wire.responses import items
+from splitsecond.wire.responses.foreign import without_foreign_items
 from splitsecond.wire.translation import leave_out, not_translatable
 
 _KNOWN = (
@@ -63,10 +64,15 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
 
 
 def pass_on(call: Call, model: str, quirks: Quirks) -> Encoded:
-    """`call`, whose body is the API's already, as a request to `model`: its fields go through as they came."""
+    """`call`, whose body is the API's already, as a request to `model`: its fields go through as they came.
+
+    Only what other makers' models left in the conversation is taken out (`foreign`).
+    """
     streamed = quirks.streamed(call)
     headers = STREAM_HEADERS if streamed else WHOLE_HEADERS
     body = {**call.body, "model": model, "stream": streamed}
+    if "input" in body:
+        body["input"] = without_foreign_items(body["input"])
     if not streamed:
         body.pop("stream_options", None)  # refused where there is no stream
     return Encoded("/responses", headers, msgspec.json.encode(body), streamed)

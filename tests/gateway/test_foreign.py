@@ -1,0 +1,73 @@
+"""A conversation that was answered elsewhere, told in a client's dialect, and goes on at a target that speaks that."""
+
+import json
+from typing import Any
+
+import pytest
+from msgspec import Raw
+
+from splitsecond.events import Done, Event, Finish, Token, ToolPart
+from splitsecond.gateway.assemble_others import MessageAssembly, ResponseAssembly
+from splitsecond.service import Call, Spoken
+from splitsecond.wire import anthropic, responses
+from splitsecond.wire.dialect import Quirks
+from splitsecond.wire.retelling import Retelling
+
+ANSWER: list[Event] = [
+    Token(1, "Hm.", "reasoning"),
+    Token(1, "Let me see."),
+    Token(1, 'f{"x":1}', "tool", tool=ToolPart(0, "call_1", "f")),
+    Finish(1, "tool_calls"),
+    Done(1, True),
+]
+
+
+def answered(assembly: Any, writer: Any) -> Any:
+    """What a client is told of `ANSWER`, put together."""
+    assembly.feed(Retelling(writer, "1" * 32, single=True).tell(ANSWER))
+    return json.loads(assembly.answer())
+
+
+def passed_on(dialect: Spoken, **fields: Any) -> Any:
+    """The fields of the request, as they reach the target."""
+    raw = {name: Raw(json.dumps(value).encode()) for name, value in fields.items()}
+    spoken = anthropic if dialect == "anthropic" else responses
+    return json.loads(spoken.pass_on(Call(id="1", body=raw, dialect=dialect), "m", Quirks()).body)
+
+
+def test_thoughts_that_anthropic_did_not_sign_do_not_reach_it() -> None:
+    message = answered(MessageAssembly(), anthropic.StreamWriter("chat", "m", id="msg_1", created=1))
+    thought, *said = message["content"]
+    assert thought["type"] == "thinking"
+    own = {"type": "thinking", "thinking": "Aha.", "signature": "xx"}
+    question = {"role": "user", "content": 'Why "signature":""?'}
+    turns = [question, {"role": "assistant", "content": [own, thought, *said]}, question]
+    turns += [{"role": "assistant", "content": [thought]}, question]
+    kept = passed_on("anthropic", messages=turns, max_tokens=5)["messages"]
+    assert kept == [question, {"role": "assistant", "content": [own, *said]}, question, question]
+    counted = anthropic.count(Call(id="1", body={"messages": Raw(json.dumps(turns).encode())}), "m")
+    assert json.loads(counted.body)["messages"] == kept
+
+
+def test_items_that_no_provider_of_responses_knows_lose_their_ids() -> None:
+    output = answered(ResponseAssembly(), responses.StreamWriter("chat", "m", id="resp_1", created=1))["output"]
+    assert [item["type"] for item in output] == ["reasoning", "message", "function_call"]
+    own = {"type": "reasoning", "id": "rs_68af", "summary": [], "encrypted_content": "xx"}
+    kept = passed_on("responses", input=[{"role": "user", "content": "hi"}, own, *output])["input"]
+    assert kept[:2] == [{"role": "user", "content": "hi"}, own]
+    assert [item["type"] for item in kept[2:]] == ["message", "function_call"]
+    assert not any("id" in item for item in kept[2:])
+    assert kept[3]["call_id"] == "call_1"
+
+
+@pytest.mark.parametrize("dialect", ["anthropic", "responses"])
+def test_all_else_goes_through_byte_for_byte(dialect: Spoken) -> None:
+    name = "messages" if dialect == "anthropic" else "input"
+    for text in (
+        b'[ {"role":"user", "content":"\\"signature\\":\\"\\" 1.50"} ]',
+        b'"id:rs_resp_"',
+        b'[{"signature":""]',
+    ):
+        spoken = anthropic if dialect == "anthropic" else responses
+        request = spoken.pass_on(Call(id="1", body={name: Raw(text)}, dialect=dialect), "m", Quirks())
+        assert text in request.body
