@@ -7,7 +7,7 @@ providers saw. It returns 1 where any of this does not hold:
   - each call has one record, each request that a provider saw is one attempt, and none stands there twice
   - no part of an answer looked like a whole one, no connection of a client was lost, nothing printed a traceback
   - nothing is under way, and every connection to a provider has ended once it was idle for long enough
-  - memory does not grow in the last two thirds of the time
+  - memory does not grow in the last two thirds of the time, the first three minutes left aside
 """
 
 import argparse
@@ -38,6 +38,8 @@ MINUTES = 10.0
 START_S = 20.0
 SAMPLE_S = 1.0
 SETTLE_S = 5.0
+WARM_S = 180.0
+"""Until then memory grows: deadlines stay on their lists until they have passed, after two minutes."""
 MOST_GROWTH_MB = 2.0
 """In two thirds of the time: what an allocator and a database's cache may still take."""
 SENT = "select id, outcome, resent from attempts where sent_ns is not null"
@@ -188,14 +190,15 @@ def _at_rest(
 
 
 def _growth(memory_mb: list[float]) -> Iterator[str]:
-    """Whether memory grew, by a line through the samples of the last two thirds."""
-    late = memory_mb[len(memory_mb) // 3 :]
-    slope, _ = statistics.linear_regression(range(len(late)), late)
-    growth_mb = slope * len(late)
+    """Whether memory grew, by a line through the samples of the last two thirds, or those after `WARM_S`."""
+    late = memory_mb[max(len(memory_mb) // 3, round(WARM_S / SAMPLE_S)) :]
+    growth_mb = 0.0
+    if len(late) > 1:
+        growth_mb = statistics.linear_regression(range(len(late)), late).slope * len(late)
     tenths = [memory_mb[len(memory_mb) * part // 10] for part in range(10)]
     print(
-        f"Memory, MB: {' '.join(f'{mb:.1f}' for mb in [*tenths, memory_mb[-1]])}; in the last two thirds "
-        f"{growth_mb:+.2f} by a line through the samples."
+        f"Memory, MB: {' '.join(f'{mb:.1f}' for mb in [*tenths, memory_mb[-1]])}; in the last {len(late)} samples "
+        f"{growth_mb:+.2f} by a line through them{'' if late else ' (too short a time to judge)'}."
     )
     if growth_mb > MOST_GROWTH_MB:
         yield f"memory grew by {growth_mb:.1f} MB"
