@@ -67,7 +67,7 @@ class Database:
             # Without these the driver asks None and each flag whether it knows another form of itself, which takes
             # longer than to bind and to store all values of a row.
             sqlite3.register_adapter(bool, int)
-            sqlite3.register_adapter(type(None), _nothing)
+            sqlite3.register_adapter(type(None), {}.get)  # type: ignore[arg-type] # of None it makes None
 
     @classmethod
     def open(cls, url: str) -> "Database":
@@ -110,10 +110,6 @@ class Database:
             if self._file:
                 _write_ahead(connection)  # last, as it changes the file: by here it is ours
                 self._inode = _inode(self._file)
-
-
-def _nothing(none: None) -> None:
-    return none
 
 
 def _tune(connection: Any, _: object) -> None:

@@ -39,47 +39,40 @@ class Sending(Struct, frozen=True):
     rtt_ns: int | None = None
 
 
-class Timeline:
-    """The moments of one attempt, while they happen. `observe` closes the book."""
+class Timeline(Struct, kw_only=True):
+    """The moments of one attempt, while they happen. `observe` closes the book.
 
-    __slots__ = (
-        "_body_bytes", "_call", "_done_marker", "_due_ns", "_events", "_finish_reason", "_first_answer_ns",
-        "_first_event_ns", "_head_ns", "_id", "_kernel_time", "_lag_max_ns", "_lag_sum_ns", "_lengths",
-        "_max_read_tokens", "_reads", "_so_far", "_start_ns", "_status", "_streamed", "_target", "_token_at",
-        "_usage", "broken", "ended_well", "has_token", "limits",
-    )  # fmt: skip
+    `attempt`, `call`, `target`, `due_ns`, `start_ns`, `streamed` are as in `Observation`. `has_token`: the first token
+    has arrived. `ended_well`, `broken`: what the stream said of its own end. `limits`: what its head said of those.
+    """
 
-    def __init__(
-        self, *, attempt: str, call: str, target: str, due_ns: int = 0, start_ns: int = 0, streamed: bool = True
-    ) -> None:
-        self._id = attempt
-        self._call = call
-        self._target = target
-        self._due_ns = due_ns
-        self._start_ns = start_ns
-        self._streamed = streamed
-        self._status = 0
-        self._head_ns: int | None = None
-        self._first_event_ns: int | None = None
-        self._first_answer_ns: int | None = None
-        self._token_at: list[int] = []
-        self._lengths: list[int] = []
-        self._so_far: list[int] = []
-        self._usage: Usage | None = None
-        self._finish_reason = ""
-        self._done_marker = False
-        self._events = 0
-        self._body_bytes = 0
-        self._reads = 0
-        self._lag_max_ns = 0
-        self._lag_sum_ns = 0
-        self._kernel_time = True
-        self._max_read_tokens = 0
-        self.broken: Fault | None = None
-        self.ended_well = False
-        self.has_token = False
-        """The first token has arrived."""
-        self.limits: RateLimits | None = None
+    attempt: str
+    call: str
+    target: str
+    due_ns: int = 0
+    start_ns: int = 0
+    streamed: bool = True
+    has_token: bool = False
+    ended_well: bool = False
+    broken: Fault | None = None
+    limits: RateLimits | None = None
+    _status: int = 0
+    _head_ns: int | None = None
+    _first_event_ns: int | None = None
+    _first_answer_ns: int | None = None
+    _token_at: list[int] = []
+    _lengths: list[int] = []
+    _so_far: list[int] = []
+    _usage: Usage | None = None
+    _finish_reason: str = ""
+    _done_marker: bool = False
+    _events: int = 0
+    _body_bytes: int = 0
+    _reads: int = 0
+    _lag_max_ns: int = 0
+    _lag_sum_ns: int = 0
+    _kernel_time: bool = True
+    _max_read_tokens: int = 0
 
     @property
     def last_activity_ns(self) -> int:
@@ -165,13 +158,13 @@ class Timeline:
         output_tokens, source = self._count()
         usage = self._usage
         return Observation(
-            id=self._id,
-            call=self._call,
-            target=self._target,
+            id=self.attempt,
+            call=self.call,
+            target=self.target,
             outcome=outcome,
             fault=record_fault(fault) if fault else None,
-            due_ns=self._due_ns,
-            start_ns=self._start_ns,
+            due_ns=self.due_ns,
+            start_ns=self.start_ns,
             dns_ns=sending.dns_ns,
             tcp_ns=sending.tcp_ns,
             tls_ns=sending.tls_ns,
@@ -188,7 +181,7 @@ class Timeline:
             token_at=self._token_at,
             token_lengths=self._lengths,
             tokens_so_far=self._so_far if len(self._so_far) == len(self._token_at) else [],
-            streamed=self._streamed,
+            streamed=self.streamed,
             status=self._status,
             finish_reason=self._finish_reason,
             done_marker=self._done_marker,
