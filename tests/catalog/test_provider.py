@@ -91,8 +91,10 @@ def test_a_region_that_does_not_exist_is_answered_with_those_that_do() -> None:
     with pytest.raises(CallerFault, match=r"has no region 'cm'.*Did you mean qwen-cn") as refused:
         provider("qwen-cm")
     assert refused.value.kind == "unknown_provider"
-    with pytest.raises(CallerFault, match="unknown provider 'groq-eu'"):
+    with pytest.raises(CallerFault, match=r"Groq has no regions, so none is 'eu'.*Did you mean groq"):
         provider("groq-eu")
+    with pytest.raises(CallerFault, match=r"unknown provider 'openai-respones'.*Did you mean openai-responses"):
+        provider("openai-respones")
 
 
 def test_a_file_that_is_wrong_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,8 +4,9 @@ import pytest
 from tests.cli.conftest import Split
 
 from splitsecond.catalog.provider import names, provider
-from splitsecond.cli.targets import with_near_model
+from splitsecond.cli.targets import advised
 from splitsecond.errors import ProviderFault
+from splitsecond.upstream.spec import TargetSpec
 
 
 @pytest.fixture
@@ -118,4 +119,15 @@ def test_a_model_that_the_provider_refuses_is_answered_with_the_nearest(
     target: str, kind: str, message: str, near: str
 ) -> None:
     fault = ProviderFault(message, kind=kind, phase="head", target=target, hint="Check the name.")
-    assert with_near_model(fault).hint.startswith(near)
+    assert advised(fault).hint.startswith(near)
+
+
+@pytest.mark.parametrize(("set_here", "named"), [((), "B_KEY"), (("OTHER",), "B_KEY"), (("C_KEY",), "C_KEY")])
+def test_a_key_that_the_provider_refuses_is_named_by_its_variable(
+    set_here: tuple[str, ...], named: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable in set_here:
+        monkeypatch.setenv(variable, "secret")
+    spec = TargetSpec(name="b/x", base_url="http://b.test", model="x", api_key_env=("B_KEY", "C_KEY"))
+    fault = ProviderFault("HTTP 401: no", kind="http_401", phase="head", target="b/x", hint="Check the API key.")
+    assert advised(fault, spec).hint == f"Check the API key. It is the one in {named}."

@@ -60,3 +60,9 @@ def test_a_key_under_another_name_is_pointed_out(environment: dict[str, str], hi
     with pytest.raises(CallerFault, match="no key: CO_API_KEY or COHERE_API_KEY is not set") as refused:
         from_catalog("cohere/command-a-03-2025", environment)
     assert refused.value.hint == hint
+
+
+def test_a_key_that_is_empty_is_said_to_be() -> None:
+    with pytest.raises(CallerFault, match="no key: GROQ_API_KEY is empty") as refused:
+        from_catalog("groq/x", {"GROQ_API_KEY": " "})
+    assert refused.value.hint == "export GROQ_API_KEY=..."

@@ -84,6 +84,8 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 _NOTHING = Model()
+MISSPELT = 0.85
+"""How like a name must be to one of the catalogue's to be taken for it."""
 
 
 def names() -> list[str]:
@@ -109,6 +111,10 @@ def provider(name: str) -> Provider:
             raise _unknown(
                 f"{found.title} has no region {region!r}", name, [f"{owner}-{each}" for each in found.regions]
             )
+    if owners and not difflib.get_close_matches(name, known, n=1, cutoff=MISSPELT):
+        owner = max(owners, key=len)
+        region = name.removeprefix(owner + "-")
+        raise _unknown(f"{_read(owner).title} has no regions, so none is {region!r}", name, known)
     raise _unknown(f"unknown provider {name!r}", name, known)
 
 

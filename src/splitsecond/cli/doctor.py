@@ -107,6 +107,7 @@ async def _try(spec: "TargetSpec") -> "tuple[list[Observation], str]":
     from contextlib import closing
 
     from splitsecond import clock
+    from splitsecond.cli.targets import advised
     from splitsecond.errors import Fault
     from splitsecond.service import Call
     from splitsecond.upstream.target import connect
@@ -121,7 +122,7 @@ async def _try(spec: "TargetSpec") -> "tuple[list[Observation], str]":
                 if not seen[-1].ok and seen[-1].fault is not None:
                     return seen, f"{spec.name}: {seen[-1].fault.message}. {seen[-1].fault.hint}".rstrip()
     except Fault as fault:
-        return seen, str(fault)
+        return seen, str(advised(fault, spec))
     return seen, ""
 
 

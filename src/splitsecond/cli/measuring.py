@@ -27,7 +27,7 @@ from splitsecond.catalog.price import Price
 from splitsecond.cli.machine import environment
 from splitsecond.cli.pricing import Allowance, CostReached, Meter, announce
 from splitsecond.cli.results import Output, cannot_write, check_json, show
-from splitsecond.cli.targets import with_near_model
+from splitsecond.cli.targets import advised
 from splitsecond.errors import CallerFault, Fault
 from splitsecond.load.conductor import Note, conduct
 from splitsecond.load.plan import Plan
@@ -207,7 +207,7 @@ def measure(
             if not screen.is_terminal:  # there, notes were shown as they came
                 for note in recorder.notes:
                     screen.print(Text(printable(note)), soft_wrap=True)
-            raise with_near_model(fault)
+            raise advised(fault, specs.get(fault.target))
         if isinstance(fault, CostReached):
             recorder.notes += _ended_early(plan, recorder.observations, "--max-cost was reached")
         run.asked["notes"] = recorder.notes

@@ -28,6 +28,7 @@ from splitsecond.transport.exchange import Origin
 from splitsecond.upstream.spec import TargetSpec, Timeouts, api_key, from_catalog
 from splitsecond.upstream.target import DIALECTS
 
+REFUSED_KEY = ("http_401", "http_403")
 _AUTH: Mapping[str, Auth] = {"anthropic": "x-api-key", "gemini": "x-goog-api-key"}
 """How the key is sent in each dialect whose makers do not send it as a bearer token."""
 
@@ -162,8 +163,14 @@ def _simulated(names: Sequence[str], processes: ExitStack, seed: int) -> dict[st
     }
 
 
-def with_near_model(fault: Fault) -> Fault:
-    """The same fault; where a provider does not know the model, with what may be meant in its hint."""
+def advised(fault: Fault, spec: TargetSpec | None = None) -> Fault:
+    """The same fault; where a provider refuses the key or does not know the model, with what to change in its hint.
+
+    `spec`: its target's.
+    """
+    if fault.kind in REFUSED_KEY and spec is not None and spec.api_key_env:
+        variable = next((name for name in spec.api_key_env if os.environ.get(name, "").strip()), spec.api_key_env[0])
+        fault.hint = f"{fault.hint} It is the one in {variable}.".strip()
     if fault.kind == "http_404" or (fault.kind == "http_400" and "model" in fault.message.lower()):
         day, near = instead_of(fault.target)
         retired = f"Its provider has {day} as the day on which it takes this model down. " if day else ""

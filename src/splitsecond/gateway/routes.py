@@ -4,6 +4,7 @@ All targets share one HTTP client, so routes to the same provider share its conn
 made for them is bounded.
 """
 
+import difflib
 import os
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -82,8 +83,9 @@ class Routes:
         if found is None:
             try:
                 found = self._built(TargetName(model))
-            except CallerFault:  # which of our keys and addresses are missing is not for clients
-                raise self._unknown(model, key) from None
+            except CallerFault as fault:  # which of our keys and addresses are missing is not for clients
+                mine = key is None and "/" in model  # without keys of clients, who asks is on this machine
+                raise self._unknown(model, key, str(fault) if mine else "") from None
             self._named[model] = found
             if len(self._named) > MOST_TARGETS:
                 self._named.popitem(last=False)
@@ -133,13 +135,16 @@ class Routes:
             raw=True,
         )
 
-    def _unknown(self, model: str, key: ClientKey | None) -> CallerFault:
+    def _unknown(self, model: str, key: ClientKey | None, why: str = "") -> CallerFault:
         routes = self.names(key)
+        near = difflib.get_close_matches(model[:LONGEST_MODEL], routes, n=1)
+        hint = f"Did you mean {near[0]}? " if near else ""
+        hint += f"Routes: {', '.join(routes)}." if routes else 'Name a target as "provider/model".'
         return CallerFault(
-            f"there is no model {model[:LONGEST_MODEL]!r} for you here",
+            f"there is no model {model[:LONGEST_MODEL]!r} for you here" + (f": {why}" if why else ""),
             kind="model_not_found",
             status=404,
-            hint=f"Routes: {', '.join(routes)}." if routes else 'Name a target as "provider/model".',
+            hint="" if why else hint,
         )
 
 

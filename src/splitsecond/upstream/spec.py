@@ -82,8 +82,9 @@ def api_key(spec: TargetSpec, environment: Mapping[str, str]) -> str | None:
                     hint="Was it pasted with a line break or a curly quote?",
                 )
             return value
+    given = any(variable in environment for variable in spec.api_key_env)
     raise CallerFault(
-        f"no key: {' or '.join(spec.api_key_env)} is not set",
+        f"no key: {' or '.join(spec.api_key_env)} is {'empty' if given else 'not set'}",
         kind="missing_key",
         target=spec.name,
         hint=_alike(spec.api_key_env, environment) + f"export {spec.api_key_env[0]}=...",
@@ -93,7 +94,8 @@ def api_key(spec: TargetSpec, environment: Mapping[str, str]) -> str | None:
 def _alike(variables: Sequence[str], environment: Mapping[str, str]) -> str:
     """Which variables that are set look like the key under another name; "" where none does."""
     owners = tuple({variable.partition("_")[0] + "_" for variable in variables})
-    near = sorted(name for name in environment if name.upper().startswith(owners) and _SECRET_NAME.search(name.upper()))
+    alike = (name for name in environment if name.upper().startswith(owners) and _SECRET_NAME.search(name.upper()))
+    near = sorted(name for name in alike if environment[name].strip())
     return f"{' and '.join(near)} {'is' if len(near) == 1 else 'are'} set: is it that? " if near else ""
 
 

@@ -1,0 +1,41 @@
+"""What clients are told of a model that is none."""
+
+import pytest
+from tests.gateway.test_settings import ENVIRONMENT, GOOD
+
+from splitsecond.errors import CallerFault
+from splitsecond.gateway.facts import TargetFacts
+from splitsecond.gateway.reading import read
+from splitsecond.gateway.routes import Routes
+from splitsecond.policy.standing import Standing
+from splitsecond.transport.client import Client
+
+OPEN = GOOD.replace("keys:\n  - {name: web, key: env:WEB_KEY, routes: [fast, groq/*]}\n", "")
+
+
+def refused(text: str, model: str) -> CallerFault:
+    settings = read(text, ENVIRONMENT)
+    routes = Routes(settings, lambda _: None, Client(), Standing(TargetFacts(settings).facts))
+    with pytest.raises(CallerFault, match=r"there is no model '.*' for you here") as found:
+        routes.service(model, settings.keys[0] if settings.keys else None)
+    assert (found.value.kind, found.value.status) == ("model_not_found", 404)
+    return found.value
+
+
+@pytest.mark.parametrize("text", [GOOD, OPEN])
+def test_the_nearest_route_is_named(text: str) -> None:
+    assert refused(text, "fats").hint == "Did you mean fast? Routes: fast."
+    assert refused(text, "something-else").hint == "Routes: fast."
+
+
+@pytest.mark.parametrize(
+    ("model", "why"),
+    [
+        ("openai/gpt-4o", "OPENAI_API_KEY is not set"),
+        ("grok/llama", "Did you mean groq"),
+        ("qwen-cm/qwen-plus", "Did you mean qwen-cn"),
+    ],
+)
+def test_what_is_missing_is_said_where_only_this_machine_asks(model: str, why: str) -> None:
+    assert why in str(refused(OPEN, model))
+    assert why not in str(refused(GOOD.replace("groq/*", '"*"'), model))
