@@ -61,7 +61,10 @@ class Fault(Exception):
 
 
 class CallerFault(Fault):
-    """The request cannot be served as it is: the caller must change it. `status` is the HTTP status to answer with."""
+    """The request cannot be served as it is: the caller must change it. `status` is the HTTP status to answer with.
+
+    `code` and `param` are the provider's own words for what is wrong, and for the field in which it is, "" for none.
+    """
 
     def __init__(
         self,
@@ -73,10 +76,14 @@ class CallerFault(Fault):
         hint: str = "",
         status: int = 400,
         excerpt: str = "",
+        code: str = "",
+        param: str = "",
     ) -> None:
         super().__init__(message, kind=kind, phase=phase, target=target, hint=hint)
         self.status = status
         self.excerpt = excerpt
+        self.code = code
+        self.param = param
 
 
 class ProviderFault(Fault):

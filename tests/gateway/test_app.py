@@ -13,12 +13,14 @@ from splitsecond.gateway.app import LONGEST_HINT
 from splitsecond.gateway.books import Books
 from splitsecond.gateway.settings import ClientKey
 from splitsecond.gateway.visit import PATIENCE_NS
+from splitsecond.policy.expression import build, parse
 from splitsecond.policy.limit import limit
 from splitsecond.policy.race import race
-from splitsecond.service import Call, Reply
+from splitsecond.service import Call, Reply, Service
 from splitsecond.store.served import Served
 from splitsecond.testing.fake_service import FakeService, Script
 from splitsecond.testing.virtual_time import START_NS, run_virtual
+from splitsecond.wire.openai.teller import teller
 
 MS = clock.NS_PER_MS
 KEY = "a-key-of-a-client-of-ours"
@@ -26,6 +28,16 @@ KEY = "a-key-of-a-client-of-ours"
 
 def fake(**script: Any) -> FakeService:
     return FakeService(script=lambda call: Script(**script))
+
+
+def counted(service: FakeService) -> Service:
+    """`service`, whose requests are counted as those of a real target."""
+
+    async def ask(call: Call) -> Reply:
+        call.notes.attempts += 1
+        return await service(call)
+
+    return ask
 
 
 def broken(**script: Any) -> FakeService:
@@ -180,6 +192,16 @@ def test_a_failure_has_its_status(fault: Fault, status: int, kind: str) -> None:
             assert error["message"]
             assert error["type"].endswith("_error")
             assert client.headers.get("retry-after") == ("1" if getattr(fault, "retry_after_ns", None) else None)
+
+    run_virtual(main())
+
+
+def test_a_clients_mistake_is_said_in_the_providers_words() -> None:
+    async def main() -> None:
+        code, param = "unsupported_value", "temperature"
+        fault = CallerFault("HTTP 400: no", kind="http_400", phase="head", code=code, param=param)
+        client = await visitor(fake(fault=fault)).asks(CHAT)
+        assert (client.json["error"]["code"], client.json["error"]["param"]) == (code, param)
 
     run_virtual(main())
 
@@ -380,6 +402,24 @@ def test_a_whole_answer_says_where_its_time_went() -> None:
         client = await visitor(service, books=books).asks(CHAT)
         timed = [value for name, value in client.sent[0]["headers"] if name == b"server-timing"]
         assert timed == [b"ttft;dur=200.000", b"connect;dur=0.000, upstream;dur=300.000"]
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize("well", [True, False])
+def test_a_whole_answer_that_another_target_gave_names_that_one(well: bool) -> None:
+    async def main() -> None:
+        cut = NetworkFault("cut", kind="truncated", phase="between tokens")
+        fakes = {
+            "a/x": FakeService(target="a/x", script=lambda call: Script(fault=cut, breaks_after=1)),
+            "b/x": FakeService(target="b/x", script=lambda call: Script(ttft=0.3, fault=None if well else cut)),
+        }
+        policy = build(parse('resume("a/x", "b/x")'), lambda name: counted(fakes[name]), teller=teller)
+        client = await visitor(policy).asks(CHAT)
+        assert client.status == (200 if well else 502)
+        assert client.headers["x-splitsecond-target"] == ("b/x" if well else "a/x")
+        assert client.headers["x-splitsecond-attempts"] == "2"
+        assert client.headers["server-timing"] == "ttft;dur=200.000"
 
     run_virtual(main())
 

@@ -84,6 +84,23 @@ def test_the_callers_faults(status: int) -> None:
 
 
 @pytest.mark.parametrize(
+    ("error", "code", "param"),
+    [
+        ({"message": "no", "code": "unsupported_value", "param": "temperature"}, "unsupported_value", "temperature"),
+        ({"message": "no", "code": None, "param": None}, "", ""),
+        ({"message": "no", "code": 400, "param": "messages[0].content"}, "", "messages[0].content"),
+        ({"message": "no", "code": "what\r\nof this", "param": "x" * 101}, "", ""),
+        ({"message": "too long", "code": "context_length_exceeded", "param": "messages"}, "", "messages"),
+        ("no", "", ""),
+    ],
+)
+def test_what_the_provider_calls_it(error: Any, code: str, param: str) -> None:
+    found = fault(400, json.dumps({"error": error}).encode())
+    assert isinstance(found, CallerFault)
+    assert (found.code, found.param) == (code, param)
+
+
+@pytest.mark.parametrize(
     ("status", "hint"), [(401, "key"), (402, "credit"), (403, "key"), (404, "model"), (429, "Rate"), (308, "base URL")]
 )
 def test_the_providers_faults_with_a_hint(status: int, hint: str) -> None:

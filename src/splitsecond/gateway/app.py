@@ -245,7 +245,7 @@ class Gateway:
             page.target = reply.target
             if not reply.empty:
                 page.first_token_ns = clock.now_ns()
-            headers = [*_said(visit, call), (b"x-splitsecond-target", _header_value(reply.target))]
+            headers = _head(visit, page)
             if call.stream:
                 await _stream(visit, page, reply, headers, way(call, reply.target, usage=request.usage))
             else:
@@ -267,19 +267,28 @@ async def _stream(visit: Visit, page: Page, reply: Reply, headers: Headers, rela
 
 
 async def _whole(visit: Visit, page: Page, reply: Reply, headers: Headers) -> None:
-    """One answer, when all of it has come."""
-    whole = assembly(page.call)
+    """One answer, when all of it has come. By then another target may have answered, where the first broke off."""
+    whole, body, attempts = assembly(page.call), b"", page.call.notes.attempts
     try:
         while data := await reply.read():
             whole.feed(data)
         body = whole.answer()
     except Fault as fault:
         page.fault = fault
-        await visit.refuse(refusal(fault, page.call.dialect), headers)
+    if page.call.notes.attempts != attempts:
+        page.target = reply.target
+        headers = _head(visit, page)
+    if page.fault is not None:
+        await visit.refuse(refusal(page.fault, page.call.dialect), headers)
         return
     if page.attempts:
         headers.append((b"server-timing", _timed(page.attempts[-1])))
     await visit.answer(200, body, headers)
+
+
+def _head(visit: Visit, page: Page) -> Headers:
+    """What the head of an answer says: of its call so far, and who answers."""
+    return [*_said(visit, page.call, page.first_token_ns), (b"x-splitsecond-target", _header_value(page.target))]
 
 
 def _timed(attempt: Observation) -> bytes:
@@ -289,10 +298,10 @@ def _timed(attempt: Observation) -> bytes:
     return b"connect;dur=%.3f, upstream;dur=%.3f" % (connect_ms, (attempt.end_ns - sent_ns) / clock.NS_PER_MS)
 
 
-def _said(visit: Visit, call: Call) -> Headers:
-    """What the head says of how the call went so far."""
+def _said(visit: Visit, call: Call, token_ns: int | None = None) -> Headers:
+    """What the head says of how the call went so far. `token_ns`: when its first token came, where one did."""
     notes = call.notes
-    waited_ms = (clock.now_ns() - visit.start_ns) / clock.NS_PER_MS
+    waited_ms = ((token_ns or clock.now_ns()) - visit.start_ns) / clock.NS_PER_MS
     headers = [
         (b"x-request-id", call.id.encode()),
         (b"x-splitsecond-attempts", b"%d" % notes.attempts),

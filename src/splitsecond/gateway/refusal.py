@@ -1,8 +1,9 @@
 """A `Fault` as an answer: status, headers, and body in the client's own format. One table decides.
 
 The provider's refusal of *our* key or account is no fault of the client, who would look for it in its own key: 502.
-Of several failures the first target's decides, as that is the one the operator named first; one that was not asked,
-because it is down or its dialect has no words for the request, comes after those that were.
+What is the client's is said with the provider's own code, and with the field that it names. Of several failures the
+first target's decides, as that is the one the operator named first; one that was not asked, because it is down or its
+dialect has no words for the request, comes after those that were.
 """
 
 from collections.abc import Mapping
@@ -74,7 +75,8 @@ def refusal(fault: Fault, dialect: Spoken = "openai") -> Refusal:
     if dialect == "anthropic":
         status = _ANTHROPIC_STATUS.get(status, status)
         return Refusal(status, headers, anthropic.error_body(status, str(fault)))
-    return Refusal(status, headers, openai.error_body(status, str(fault), kind, first.kind))
+    code, param = (first.code or first.kind, first.param) if isinstance(first, CallerFault) else (first.kind, "")
+    return Refusal(status, headers, openai.error_body(status, str(fault), kind, code, param or None))
 
 
 def decisive(fault: Fault) -> Fault:

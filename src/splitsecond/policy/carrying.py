@@ -232,12 +232,15 @@ class _Plain:
     """A story for a caller who wants either its events or its bytes."""
 
     def __init__(self, story: Story) -> None:
-        self.target = story.reply.target
         self.empty = False
         self._story = story
         self._events: deque[Event] = deque()
         self._over = False
         self._said_why = False
+
+    @property
+    def target(self) -> str:
+        return self._story.reply.target
 
     async def read(self) -> bytes:
         while not self._over:

@@ -26,6 +26,7 @@ _CONTEXT_WORDS = re.compile(
     re.IGNORECASE,
 )
 _KEY_WORDS = re.compile(r"api[ _]key", re.IGNORECASE)
+_WORD = re.compile(r"[\w.\[\]-]{1,100}", re.ASCII)
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)s")
 _LONGEST_WAIT_S = 24 * 3600.0
 
@@ -46,10 +47,15 @@ _CONTEXT_HINT = "Shorten the prompt, or ask for fewer output tokens."
 
 
 class Said(Struct, frozen=True):
-    """An error in the provider's words. `codes` holds what it calls the error, under "code", "type" or "status"."""
+    """An error in the provider's words. `codes` holds what it calls the error, under "code", "type" or "status".
+
+    `code` is the first of these alone, and `param` the request's field that it names; "" where it says no such word.
+    """
 
     message: str
     codes: tuple[str, ...] = ()
+    code: str = ""
+    param: str = ""
 
 
 def fault_from_response(
@@ -68,12 +74,18 @@ def fault_from_response(
     html = body.lstrip()[:1] == b"<"
     hint = HTML_HINT if html and status < 500 else _HINTS.get(status, "")
     if status in _CALLERS:
-        if _CONTEXT_CODES.intersection(said.codes) or _CONTEXT_WORDS.search(words):
+        too_long = bool(_CONTEXT_CODES.intersection(said.codes) or _CONTEXT_WORDS.search(words))
+        if too_long or not _KEY_WORDS.search(words):
             return CallerFault(
-                message, kind="context_length_exceeded", phase=phase, status=status, excerpt=shown, hint=_CONTEXT_HINT
+                message,
+                kind="context_length_exceeded" if too_long else f"http_{status}",
+                phase=phase,
+                status=status,
+                excerpt=shown,
+                hint=_CONTEXT_HINT if too_long else hint,
+                code="" if too_long else said.code,
+                param=said.param,
             )
-        if not _KEY_WORDS.search(words):
-            return CallerFault(message, kind=f"http_{status}", phase=phase, status=status, excerpt=shown, hint=hint)
         hint = _HINTS[401]
     lowered = {name.lower(): value for name, value in headers.items()}
     wait_s = _retry_after_s(lowered, now)
@@ -114,9 +126,9 @@ def _find_words(payload: Any) -> Said:
             return _find_words(first)
         case {"error": (str() | dict() | list()) as inner} if inner:
             said = _find_words(inner)
-            return Said(said.message, said.codes + _codes(payload))
+            return Said(said.message, said.codes + _codes(payload), said.code, said.param)
         case {"message": str(message)} if message:
-            return Said(excerpt(message), _codes(payload))
+            return Said(excerpt(message), _codes(payload), _word(payload, "code"), _word(payload, "param"))
         case {"base_resp": {"status_msg": str(message), **rest}}:
             return Said(excerpt(message), tuple(str(value) for value in rest.values()))
         case {"detail": (str() | list()) as inner}:
@@ -131,6 +143,12 @@ def _codes(payload: Any) -> tuple[str, ...]:
     if not isinstance(payload, dict):
         return ()
     return tuple(str(payload[name]) for name in ("code", "type", "status") if isinstance(payload.get(name), str | int))
+
+
+def _word(payload: dict[str, Any], name: str) -> str:
+    """What stands there, where it is a word and not a status or a sentence."""
+    value = payload.get(name)
+    return value if isinstance(value, str) and _WORD.fullmatch(value) else ""
 
 
 def _validation_said(entry: dict[str, Any]) -> str:
