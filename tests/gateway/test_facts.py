@@ -72,7 +72,7 @@ def test_what_an_attempt_costs(facts: TargetFacts) -> None:
 def test_what_policies_are_told(facts: TargetFacts) -> None:
     assert facts.facts("ours/x") == Facts(provider="ours", account="ours", region="eu", input_usd=1, output_usd=2)
     second = facts.facts("second/big")
-    assert (second.provider, second.account, second.context_tokens) == ("groq", "OURS", 1000)
+    assert (second.provider, second.account, second.context_tokens) == ("groq", "OURS at api.groq.com", 1000)
     model = provider("groq").default_model
     assert facts.facts(f"groq/{model}").context_tokens == provider("groq").model(model).context_tokens
 

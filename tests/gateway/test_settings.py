@@ -126,13 +126,23 @@ def test_a_region_of_the_catalogue_is_where_it_is_asked() -> None:
         assert settings.about(f"{name}/qwen-plus").region == region
 
 
+def test_a_key_that_several_servers_take_may_be_refused_by_one_alone() -> None:
+    text = "providers: {" + ", ".join(
+        f"{name}: {{base_url: 'http://{host}/{name}', api_key: env:OURS}}"
+        for name, host in (("a", "10.0.0.5:8000"), ("b", "10.0.0.6:8000"), ("c", "10.0.0.5:8000"))
+    )
+    settings = read(text + "}", {"OURS": "sk-1234567890"})
+    a, b, c = (settings.about(f"{name}/m").account for name in "abc")
+    assert a == c != b
+
+
 def test_what_is_said_of_targets() -> None:
     settings = read(EXAMPLE, ENVIRONMENT)
     ours = settings.about("ours/llama-3.3-70b")
     assert (ours.like, ours.account, ours.price) == ("", "ours", PriceGiven(per_hour_usd=2.69))
     second = settings.about("groq-2/x")
     assert (second.like, second.account, second.region) == ("groq", "second", "eu")
-    assert settings.about("groq/x").account == "GROQ_API_KEY"
+    assert settings.about("groq/x").account == "GROQ_API_KEY at api.groq.com"
     assert settings.about("vllm/x").like == "vllm"
     assert [settings.about(f"tuned/{model}").price for model in ("big", "small")] == [
         PriceGiven(input=2, output=3),

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
 from msgspec import Meta, Struct, structs
 
@@ -176,9 +177,11 @@ class Settings(Struct, frozen=True, kw_only=True):
         return self.spec(target), self.credential(target), self.about(target)
 
     def _account(self, name: str, target: str) -> str:
-        """The name of the key that is used: who takes the same key shares its limits and its refusals."""
-        held = (variable for variable in self.spec(target).api_key_env if self.environment.get(variable))
-        return next(held, name).removeprefix("env:")
+        """The name of the key that is used, and where. That one host refuses a key says nothing of another's mind: one
+        wrong server among several of one's own must not stop them all."""
+        spec = self.spec(target)
+        held = next((variable for variable in spec.api_key_env if self.environment.get(variable)), "")
+        return f"{held.removeprefix('env:')} at {urlsplit(spec.base_url).netloc}" if held else name
 
 
 def check_reach(settings: Settings) -> None:

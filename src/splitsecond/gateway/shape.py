@@ -42,9 +42,10 @@ class ProviderGiven(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     api_key: Annotated[str, Meta(description="Where our key is found: env:NAME or file:PATH.")] = ""
     auth: Annotated[Auth | None, Meta(description="How the key is sent.")] = None
     region: Annotated[str, Meta(description="Where it runs, such as eu or us-east.")] = ""
-    account: Annotated[str, Meta(description="Providers of one account share its rate limits; by default its key.")] = (
-        ""
-    )
+    account: Annotated[
+        str,
+        Meta(description="Where one provider of an account refuses its key, all do; by default: one key at one host."),
+    ] = ""
     headers: Annotated[
         dict[str, str], Meta(description="Sent with each request. Keys only as env:NAME or file:PATH.")
     ] = {}
