@@ -30,20 +30,28 @@ COMPOSER = Composer(Workload(run="r", system_words=2, user_words=2, output_token
 class Ran:
     """What a block left behind."""
 
-    def __init__(self, block: Block, script: Callable[[Call], Script], *, most_in_flight: int = 100) -> None:
+    def __init__(
+        self,
+        block: Block,
+        script: Callable[[Call], Script],
+        *,
+        most_in_flight: int = 100,
+        composer: Composer = COMPOSER,
+    ) -> None:
         self.observations: list[Observation] = []
         self.readings: list[InstrumentReading] = []
         self.ledger = Ledger(self.observations.append)
         self.fake = FakeService(target="t", script=script, observer=self.ledger.observed)
         self.block = block
         self.most_in_flight = most_in_flight
+        self.composer = composer
 
     async def run(self) -> str:
         with Pacer(asyncio.get_running_loop()) as pacer:
             return await run_block(
                 self.block,
                 self.fake,
-                COMPOSER,
+                self.composer,
                 self.ledger,
                 pacer,
                 self.readings.append,
@@ -70,6 +78,18 @@ def steady(call: Call) -> Script:
 def closed(concurrency: int, requests: int, warmups: int | None = None) -> Block:
     warmups = concurrency if warmups is None else warmups
     return Block(condition="c", target="t", requests=requests, warmups=warmups, concurrency=concurrency)
+
+
+@pytest.mark.parametrize("reuse", [False, True])
+def test_a_warm_cache_is_asked_for_with_each_request(reuse: bool) -> None:
+    asked: list[str] = []
+
+    def script(call: Call) -> Script:
+        asked.append(call.hints.get("prompt_cache", ""))
+        return steady(call)
+
+    run_virtual(Ran(closed(1, 2), script, composer=Composer(Workload(run="r", reuse_cache=reuse))).run())
+    assert asked == ["mark" if reuse else ""] * 3
 
 
 def test_closed_loop_starts_spread_over_the_first_ttft() -> None:

@@ -189,7 +189,8 @@ class _Run:
     def _expect(self, index: int, due_ns: int, body: dict[str, object]) -> Call:
         block = self._block
         role: Role = "warmup" if index < block.warmups else "measured"
-        call = Call(id=self._identity(index), body=body, due_ns=due_ns, start_ns=clock.now_ns())
+        hints = self._composer.hints
+        call = Call(id=self._identity(index), body=body, due_ns=due_ns, start_ns=clock.now_ns(), hints=hints)
         self._ledger.expect(call.id, condition=block.condition, target=block.target, role=role)
         return call
 

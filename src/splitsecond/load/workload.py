@@ -61,6 +61,8 @@ class Composer:
         words = Random(workload.seed).choices(WORDS, k=workload.system_words + workload.user_words)
         self._system = " ".join([SYSTEM, *words[: workload.system_words]])
         self._user = " ".join([USER, *words[workload.system_words :]])
+        self.hints: Mapping[str, str] = {"prompt_cache": "mark"} if workload.reuse_cache else {}
+        """What goes with each request: some providers cache a prompt only where they are asked to."""
 
     def body(self, call: str, number: int) -> dict[str, Any]:
         """The body of the request with the id `call`, the `number`th of its target."""

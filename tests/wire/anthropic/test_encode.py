@@ -326,3 +326,11 @@ def test_effort_is_a_word_for_newer_models(model: str) -> None:
 def test_a_native_budget_raises_the_limit_that_nobody_set() -> None:
     body = encoded(thinking={"type": "enabled", "budget_tokens": 10_000})
     assert body["max_tokens"] == 10_000 + DEFAULT_MAX_TOKENS
+
+
+def test_a_prompt_that_is_to_be_cached_is_marked_at_its_end() -> None:
+    said = [{"role": "system", "content": "s"}, {"role": "user", "content": [text("a"), text("b")]}]
+    call = Call(id="c", body={"messages": said}, hints={"prompt_cache": "mark"})
+    body = msgspec.json.decode(anthropic.encode(call, "claude-x", Quirks()).body)
+    assert body["messages"] == [{"role": "user", "content": [text("a"), text("b", cache_control=MARK)]}]
+    assert body["system"] == [text("s")]

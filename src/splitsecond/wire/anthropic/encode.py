@@ -57,6 +57,8 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
     system, body["messages"] = messages.translate(chat_messages(fields.pop("messages", []), "Anthropic"))
     if system:
         body["system"] = system
+    if call.hints.get("prompt_cache") == "mark":
+        messages.mark_end(body["messages"])
     leave_out(call, fields, "seed")
     _refuse_sampling(fields)
     if (stop := fields.pop("stop", None)) is not None:

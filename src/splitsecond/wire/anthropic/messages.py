@@ -45,6 +45,12 @@ def translate(messages: Sequence[Message]) -> tuple[Blocks, list[dict[str, Any]]
     return system, turns
 
 
+def mark_end(turns: Sequence[dict[str, Any]]) -> None:
+    """Marks the last block of the last turn, so that all up to it is cached. A mark that is there stays."""
+    if turns and (blocks := turns[-1]["content"]):
+        blocks[-1] = {"cache_control": {"type": "ephemeral"}, **blocks[-1]}
+
+
 def _blocks(message: Message, where: str) -> Blocks:
     blocks = _content(message.content, where)
     if message.role == "tool":
