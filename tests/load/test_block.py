@@ -65,8 +65,8 @@ class Ran:
         return sum(o.start_ns <= at < o.end_ns for o in self.observations)
 
 
-def run(block: Block, script: Callable[[Call], Script], **options: int) -> Ran:
-    ran = Ran(block, script, **options)
+def run(block: Block, script: Callable[[Call], Script], most_in_flight: int = 100) -> Ran:
+    ran = Ran(block, script, most_in_flight=most_in_flight)
     run_virtual(ran.run())
     return ran
 
