@@ -1,0 +1,68 @@
+"""Alarms ring at their moment, near or far, and not when they were silenced: in virtual time."""
+
+import asyncio
+
+import pytest
+
+from splitsecond import clock
+from splitsecond.alarms import Alarm, Alarms
+from splitsecond.testing.virtual_time import run_virtual
+
+MS = clock.NS_PER_MS
+
+
+class Bell(Alarm):
+    """Notes when it rang."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rang: list[int] = []
+
+    def ring(self) -> None:
+        self.rang.append(clock.now_ns())
+
+
+@pytest.mark.parametrize("after_ms", [0, 1, 100, 268, 269, 500, 1000, 60_000, 3_600_000])
+def test_it_rings_once_at_its_moment(after_ms: int) -> None:
+    async def main() -> None:
+        bell, now_ns = Bell(), clock.now_ns()
+        Alarms(asyncio.get_running_loop()).set(bell, now_ns + after_ms * MS, now_ns)
+        await asyncio.sleep(2 * after_ms / 1000 + 1)
+        assert [(rang_ns - now_ns) // MS for rang_ns in bell.rang] == [after_ms]
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize("after_ms", [1, 300, 60_000])
+@pytest.mark.parametrize("share", [0.0, 0.5, 0.999])
+def test_a_silenced_one_does_not_ring_and_can_be_set_again(after_ms: int, share: float) -> None:
+    async def main() -> None:
+        bell, alarms = Bell(), Alarms(asyncio.get_running_loop())
+        now_ns = clock.now_ns()
+        alarms.set(bell, now_ns + after_ms * MS, now_ns)
+        await asyncio.sleep(share * after_ms / 1000)
+        bell.silence()
+        bell.silence()
+        await asyncio.sleep(2 * after_ms / 1000)
+        assert bell.rang == []
+        now_ns = clock.now_ns()
+        alarms.set(bell, now_ns + after_ms * MS, now_ns)
+        await asyncio.sleep(2 * after_ms / 1000)
+        assert [(rang_ns - now_ns) // MS for rang_ns in bell.rang] == [after_ms]
+
+    run_virtual(main())
+
+
+def test_many_share_a_timer_and_each_rings_at_its_own_moment() -> None:
+    async def main() -> None:
+        alarms, now_ns = Alarms(asyncio.get_running_loop()), clock.now_ns()
+        bells = [Bell() for _ in range(100)]
+        for number, bell in enumerate(bells):
+            alarms.set(bell, now_ns + (5000 + number) * MS, now_ns)
+        for bell in bells[::2]:
+            bell.silence()
+        await asyncio.sleep(6)
+        assert not any(bell.rang for bell in bells[::2])
+        assert [(bell.rang[0] - now_ns) // MS for bell in bells[1::2]] == list(range(5001, 5100, 2))
+
+    run_virtual(main())
