@@ -55,6 +55,10 @@ def test_a_request() -> None:
         ({"tool_choice": "required"}, {"tool_choice": "REQUIRED"}),
         ({"tool_choice": "none"}, {"tool_choice": "NONE"}),
         ({"tool_choice": "NONE"}, {"tool_choice": "NONE"}),
+        (
+            {"tools": [tool(), tool(name="g")], "tool_choice": {"type": "function", "function": {"name": "g"}}},
+            {"tools": [tool(name="g")], "tool_choice": "REQUIRED"},
+        ),
         ({"response_format": {"type": "text"}}, {"response_format": {"type": "text"}}),
         (
             {"response_format": {"type": "json_object", "json_schema": SCHEMA}},
@@ -130,6 +134,7 @@ def test_messages(message: dict[str, Any], translated: dict[str, Any]) -> None:
         ({"n": 2}, "n 2"),
         ({"logprobs": True}, "logprobs true"),
         ({"tool_choice": {"type": "function", "function": {"name": "f"}}}, "tool_choice"),
+        ({"tool_choice": {"type": "function", "function": {"name": "f"}}, "tools": [{"function": "f"}]}, "the tool"),
         ({"tools": [tool(strict=True), tool()]}, "strict for some tools"),
         ({"tools": [{"type": "web_search"}]}, "the tool"),
         ({"response_format": {"type": "grammar"}}, "response_format"),

@@ -1,7 +1,7 @@
 """The client role, writing: a call in OpenAI's form to a request for ``/v2/chat``.
 
-Many fields are the same in both, others have another name. A tool choice that names a tool does not exist. Strictness
-is one word for all tools. Every field that is not OpenAI's goes through (``documents``, ``thinking``, ``safety_mode``,
+Many fields are the same in both, others have another name. A tool choice that names a tool does not exist: only that
+tool is offered, and a call required. Strictness is one word for all tools. Every field that is not OpenAI's goes through (``documents``, ``thinking``, ``safety_mode``,
 ``citation_options``), and wins over what was made of OpenAI's.
 """
 
@@ -39,9 +39,10 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
             body[own] = fields.pop(name)
     if (stop := fields.pop("stop", None)) is not None:
         body["stop_sequences"] = [stop] if isinstance(stop, str) else stop
+    _narrow(fields)
     if tools := fields.pop("tools", None):
         body |= _tools(tools)
-    hint = "Possible here: auto, none, required. To have one tool called, send only that one, and required."
+    hint = "Possible here: auto, none, required, and the name of one of the tools."
     if (choice := looked_up(fields, "tool_choice", _TOOL_CHOICES, "Cohere", hint)) is not None:
         body["tool_choice"] = choice
     if (wanted := fields.pop("response_format", None)) is not None:
@@ -93,6 +94,21 @@ def _call(call: ToolCall, where: str) -> dict[str, Any]:
         raise not_translatable(f"{where}.tool_calls of type {call.type!r}", "Cohere")
     function = {"name": call.function.name, "arguments": call.function.arguments or "{}"}
     return {"id": call.id, "type": "function", "function": function}
+
+
+def _narrow(fields: dict[str, Any]) -> None:
+    """Where the choice names one of the tools: offers it alone, and requires a call."""
+    match fields:
+        case {"tool_choice": {"type": "function", "function": {"name": str(name)}}, "tools": [*tools]}:
+            if named := [tool for tool in tools if _is_named(tool, name)]:
+                fields["tools"], fields["tool_choice"] = named, "required"
+
+
+def _is_named(tool: Any, name: str) -> bool:
+    match tool:
+        case {"function": {"name": str(own)}}:
+            return own == name
+    return False
 
 
 def _tools(tools: Any) -> dict[str, Any]:
