@@ -1,8 +1,8 @@
 """The client role, writing: a call in OpenAI's form to a request for ``/v2/chat``.
 
 Many fields are the same in both, others have another name. A tool choice that names a tool does not exist: only that
-tool is offered, and a call required. Strictness is one word for all tools. Every field that is not OpenAI's goes through (``documents``, ``thinking``, ``safety_mode``,
-``citation_options``), and wins over what was made of OpenAI's.
+tool is offered, and a call required. Strictness is one word for all tools. Every field that is not OpenAI's goes
+through (``documents``, ``thinking``, ``safety_mode``, ``citation_options``), and wins over what was made of OpenAI's.
 """
 
 from typing import Any
