@@ -5,7 +5,7 @@ from tests.cli.conftest import Split
 
 from splitsecond.catalog.provider import names, provider
 from splitsecond.cli.targets import advised
-from splitsecond.errors import ProviderFault
+from splitsecond.errors import CallerFault, ProviderFault
 from splitsecond.upstream.spec import TargetSpec
 
 
@@ -131,3 +131,5 @@ def test_a_key_that_the_provider_refuses_is_named_by_its_variable(
     spec = TargetSpec(name="b/x", base_url="http://b.test", model="x", api_key_env=("B_KEY", "C_KEY"))
     fault = ProviderFault("HTTP 401: no", kind="http_401", phase="head", target="b/x", hint="Check the API key.")
     assert advised(fault, spec).hint == f"Check the API key. It is the one in {named}."
+    gone = CallerFault("no access token from the credentials in [key]", kind="bad_key", target="b/x")
+    assert advised(gone, spec).hint == f"It is the one in {named}."

@@ -39,6 +39,7 @@ REMEDIES: list[tuple[Fault, Remedy]] = [
     (CallerFault("too large", kind="http_413", status=413), "change"),
     (too_long(), "elsewhere"),
     (CallerFault("n 2 cannot be carried over", kind="not_translatable"), "elsewhere"),
+    (CallerFault("no access token from the credentials", kind="bad_key"), "elsewhere"),
     (reset(), "again"),
     (NetworkFault("closed", kind="closed", phase="head"), "again"),
     (status(500), "again"),

@@ -28,7 +28,7 @@ from splitsecond.transport.exchange import Origin
 from splitsecond.upstream.spec import TargetSpec, Timeouts, api_key, from_catalog
 from splitsecond.upstream.target import DIALECTS
 
-REFUSED_KEY = ("http_401", "http_403")
+REFUSED_KEY = ("http_401", "http_403", "bad_key")
 _AUTH: Mapping[str, Auth] = {"anthropic": "x-api-key", "gemini": "x-goog-api-key"}
 """How the key is sent in each dialect whose makers do not send it as a bearer token."""
 

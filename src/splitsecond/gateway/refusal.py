@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from splitsecond.clock import NS_PER_S
 from splitsecond.errors import AllFailed, CallerFault, Fault, Overloaded, ProviderFault, TimedOut
-from splitsecond.policy.remedy import UNSPOKEN, ejected
+from splitsecond.policy.remedy import BAD_KEY, UNSPOKEN, ejected
 from splitsecond.service import Spoken
 from splitsecond.wire import anthropic, openai
 from splitsecond.wire.sse import encode_event
@@ -88,6 +88,8 @@ def decisive(fault: Fault) -> Fault:
 
 def _status(fault: Fault) -> int:
     match fault:
+        case CallerFault(kind=kind) if kind == BAD_KEY:
+            return BAD_GATEWAY
         case CallerFault():
             return fault.status if 400 <= fault.status < 500 else 400
         case ProviderFault():

@@ -21,10 +21,13 @@ TOO_LONG = "context_length_exceeded"
 """The kind of a refusal of a prompt that is longer than the target takes."""
 UNSPOKEN = "not_translatable"
 """The kind of our own refusal to ask a target whose dialect has no words for the request."""
+BAD_KEY = "bad_key"
+"""The kind of our own failure to have a key for the target: its file of credentials is gone, or makes no token."""
 
 _BY_KIND: Mapping[str, Remedy] = {
     TOO_LONG: "elsewhere",
     "ejected": "elsewhere",
+    BAD_KEY: "elsewhere",
     UNSPOKEN: "elsewhere",
     "reset": "again",
     "closed": "again",
