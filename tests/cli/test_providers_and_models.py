@@ -49,6 +49,21 @@ def test_a_key_that_is_not_enough_says_what_is_missing(split: Split, monkeypatch
 
 
 @pytest.mark.usefixtures("no_keys")
+def test_all_of_one_provider(split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
+    lines = dict(line.split("  ", 1) for line in split("providers", "minimax").out.splitlines())
+    facts = {name: fact.strip() for name, fact in lines.items()}
+    assert facts["address of minimax-cn"] == "https://api.minimaxi.com/v1"
+    assert facts["can be called"] == "no: MINIMAX_API_KEY is not set"
+    assert (facts["closing stops billing"], facts["errors in a 200"]) == ("no", "possible")
+    (openai,) = split("providers", "openai", "--json", "-").json
+    assert (openai["auth"], openai["prefill"]) == ("bearer", False)
+    assert openai["quirks"] == {"max_tokens_field": "max_completion_tokens"}
+    ended = split("providers", "grog")
+    assert (ended.code, "Did you mean groq?" in ended.words) == (2, True)
+
+
+@pytest.mark.usefixtures("no_keys")
 def test_the_table_fits_a_narrow_screen(split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("GROQ_API_KEY", "gsk-very-secret")

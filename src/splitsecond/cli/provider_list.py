@@ -1,6 +1,7 @@
 """The list of providers: what `splitsecond providers` shows of each, for a person and as JSON."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from msgspec import Struct
 from rich import box
@@ -11,6 +12,7 @@ from rich.text import Text
 from splitsecond.catalog.provider import Provider, fill_base_url
 from splitsecond.errors import CallerFault
 
+_SAYS: Mapping[bool | None, str] = {True: "yes", False: "no", None: "not known"}
 WIDE = 100
 """Columns of a screen that shows a model of each provider too."""
 
@@ -26,12 +28,18 @@ class ProviderEntry(Struct, frozen=True, kw_only=True):
     dialect: str
     base_url: str
     regions: list[str]
+    region_urls: dict[str, str]
+    auth: str
     key_names: list[str]
     key: str
     ready: bool
     why_not: str
     default_model: str
+    quirks: dict[str, Any]
+    billed_by_hour: bool
     closing_stops_billing: bool | None
+    prefill: bool | None
+    error_in_200: bool
     source: str
     checked: str
 
@@ -50,12 +58,18 @@ def entry_of(found: Provider, environment: Mapping[str, str]) -> ProviderEntry:
         dialect=found.dialect,
         base_url=found.base_url,
         regions=sorted(found.regions),
+        region_urls={name: region.base_url for name, region in sorted(found.regions.items())},
+        auth=found.auth,
         key_names=list(found.api_key_env),
         key=key,
         ready=not why_not,
         why_not=why_not,
         default_model=found.default_model,
+        quirks=found.quirks,
+        billed_by_hour=found.billed_by_hour,
         closing_stops_billing=found.closing_stops_billing,
+        prefill=found.prefill,
+        error_in_200=found.error_in_200,
         source=found.source,
         checked=found.checked,
     )
@@ -84,6 +98,31 @@ def show(found: Sequence[ProviderEntry]) -> None:
         console.print(line, style="dim", markup=False, highlight=False, soft_wrap=True)
 
 
+def show_one(entry: ProviderEntry) -> None:
+    """Prints all that the catalogue says of a provider."""
+    facts = {
+        "name": f"{entry.name}, {entry.title}",
+        "address": entry.base_url,
+        **{f"address of {entry.name}-{region}": url for region, url in entry.region_urls.items()},
+        "dialect": entry.dialect,
+        "key": " or ".join(entry.key_names) or "takes none",
+        "sent as": entry.auth if entry.key_names else "",
+        "can be called": "yes" if entry.ready else f"no: {entry.why_not}",
+        "a model": entry.default_model,
+        "departs from its dialect": ", ".join(f"{name} = {value}" for name, value in entry.quirks.items()),
+        "billed by the hour": "yes" if entry.billed_by_hour else "",
+        "closing stops billing": _SAYS[entry.closing_stops_billing],
+        "goes on from a beginning": _SAYS[entry.prefill],
+        "errors in a 200": "possible" if entry.error_in_200 else "",
+        "source": entry.source + (f", checked {entry.checked}" if entry.checked else ""),
+    }
+    width = max(map(len, facts))
+    console = Console()
+    for name, fact in facts.items():
+        if fact:
+            console.print(f"{name:{width}}  {fact}", markup=False, highlight=False, soft_wrap=True)
+
+
 def _notes(found: Sequence[ProviderEntry]) -> Iterator[str]:
     ready = [entry.name for entry in found if entry.key and entry.ready]
     yield f"Keys are here for: {', '.join(ready) or 'none of them'}."
@@ -92,7 +131,7 @@ def _notes(found: Sequence[ProviderEntry]) -> Iterator[str]:
             yield f"{entry.name}: {entry.key} is set, but {entry.why_not}."
     regions = [f"{entry.name}-{'|'.join(entry.regions)}" for entry in found if entry.regions]
     yield f"A target is PROVIDER/MODEL. Those with regions of their own: {', '.join(regions)}."
-    yield "For models and prices: splitsecond models PROVIDER"
+    yield "All of one: splitsecond providers PROVIDER. Its models and prices: splitsecond models PROVIDER"
 
 
 def _key(entry: ProviderEntry) -> Text:
