@@ -6,6 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 from tests.gateway.conftest import KEY, Served
 from tests.gateway.test_history import run
 from tests.gateway.visitor import CHAT, visits
@@ -15,6 +16,7 @@ from splitsecond.errors import CallerFault
 from splitsecond.gateway.reading import read
 from splitsecond.gateway.server import Server, Worker
 from splitsecond.gateway.settings import Settings
+from splitsecond.policy.expression import parse
 from splitsecond.store.log import Log
 
 AS_WEB = {"authorization": f"Bearer {KEY}"}
@@ -45,6 +47,7 @@ providers:
 FAST = "routes: {fast: {policy: '\"sim/quick\"'}}\n"
 DOWN = FAST.replace("sim", "down")
 FASTEST = 'routes: {fast: {policy: \'fastest("down/quick", "sim/quick")\'}}\n'
+OTHER = {"other": parse('"sim/quick"')}
 LIMITED = "keys: [{name: web, key: env:WEB_KEY, usd_per_day: 0.02}]\n"
 LOGGED = "log: sqlite:///log.db\n"
 
@@ -86,6 +89,37 @@ async def cache_of(worker: Worker) -> str:
     visitor = await visits(worker.gateway).asks(CHAT)
     assert visitor.status == 200
     return visitor.headers["x-splitsecond-cache"]
+
+
+@pytest.mark.parametrize(
+    ("headers", "said"),
+    [
+        ({"x-splitsecond-fault": "401"}, "http_401"),  # the same once more: it is tried again
+        ({"x-splitsecond-fault": "400"}, "simulated"),
+        ({}, None),
+    ],
+)
+def test_a_refused_key_is_tried_again_when_it_is_sent_in_another_way(
+    configured: Configured, headers: dict[str, str], said: str | None
+) -> None:
+    found = configured(DOWN)
+
+    def with_headers(headers: dict[str, str]) -> Settings:
+        down = structs.replace(found.providers["down"], headers=headers)
+        return structs.replace(found, providers={**found.providers, "down": down})
+
+    async def main(worker: Worker) -> None:
+        async def code() -> str | None:
+            answer = (await visits(worker.gateway).asks(CHAT)).json
+            return answer["error"]["code"] if "error" in answer else None
+
+        assert [await code(), await code()] == ["http_401", "ejected"]
+        worker.take(structs.replace(with_headers({"x-splitsecond-fault": "401"}), routes=dict(found.routes) | OTHER))
+        assert await code() == "ejected"  # of all that has changed nothing is about that target
+        worker.take(structs.replace(with_headers(headers), routes=dict(found.routes) | OTHER))
+        assert await code() == said
+
+    play(with_headers({"x-splitsecond-fault": "401"}), main)
 
 
 def test_settings_that_cannot_be_built_change_nothing(configured: Configured) -> None:

@@ -65,7 +65,10 @@ def kept(wanted: Settings, running: Settings) -> tuple[Settings, list[str]]:
 
 
 class Watch:
-    """Gives new settings to `take`, which may refuse them with a `CallerFault`. `running`: those in force."""
+    """Gives new settings to `take`, which may refuse them with a `CallerFault`. `running`: those in force.
+
+    At SIGHUP `take` is given those that are there, also where they are the same.
+    """
 
     def __init__(self, source: Source, running: Settings, take: Take) -> None:
         self.running = running
@@ -106,7 +109,7 @@ class Watch:
             wanted = await asyncio.to_thread(self._source.load)  # so that no answer waits for the reading
             found, waiting = kept(wanted, self.running)
             changed = found != self.running
-            if changed:
+            if changed or asked:
                 await self._take(found)
         except CallerFault as fault:
             if asked or str(fault) != self._wrong:

@@ -38,6 +38,7 @@ from splitsecond.policy.expression import targets
 from splitsecond.policy.standing import Standing
 from splitsecond.timing.observation import Observation
 from splitsecond.transport.client import Client
+from splitsecond.upstream.spec import TargetSpec
 
 if TYPE_CHECKING:
     from splitsecond.store.reading import Tokens
@@ -95,11 +96,13 @@ class Worker:
         """Serves by other settings from the next request on. Raises `CallerFault`, and nothing has changed.
 
         Requests under way end as they began. Connections are kept, and are used again where the provider is the same.
+        The same settings once more (SIGHUP) say that something has changed elsewhere: refused keys are tried again.
         """
         tried(settings)
         before, self._settings = self._settings, settings
         self._facts = TargetFacts(settings, self._facts)
-        self._standing.renew(self._facts.facts, lambda target: _key(before, target) != _key(settings, target))
+        again = before == settings
+        self._standing.renew(self._facts.facts, lambda target: again or _way(before, target) != _way(settings, target))
         self._allowance = Allowance(settings.keys, self._facts.cost_usd, tally=self._tally)
         self._routes = Routes(settings, self._observe, self._client, self._standing, self._routes)
         self._serve()
@@ -296,9 +299,9 @@ async def _serve(source: Source, settings: Settings, listening: socket.socket) -
         watching.cancel()
 
 
-def _key(settings: Settings, target: str) -> str:
-    """The key that `target` is asked with; "" for none, and where it cannot be asked any more."""
+def _way(settings: Settings, target: str) -> tuple[TargetSpec, str] | None:
+    """How `target` is asked, and with which key; None where it cannot be asked any more."""
     try:
-        return settings.credential(target)
+        return settings.spec(target), settings.credential(target)
     except CallerFault:
-        return ""
+        return None
