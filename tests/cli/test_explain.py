@@ -32,6 +32,22 @@ def test_without_a_gateway_it_says_what_a_new_one_would_do(split: Split, tmp_pat
     assert "100%  other/m" in hard.out
 
 
+def test_what_a_target_costs(split: Split) -> None:
+    Path("splitsecond.yaml").write_text("""
+providers:
+  rented: {base_url: "http://127.0.0.1:9/v1", price: {per_hour_usd: 2.69}}
+  sold: {base_url: "http://127.0.0.1:9/v1", price: {input: 1, output: 2}}
+  other: {base_url: "http://127.0.0.1:9/v1"}
+routes: {all: {policy: 'fallback("rented/m", "sold/m", "other/m")'}}
+""")
+    shown = [line for line in split("explain", "all").out.splitlines() if "under way" in line]
+    assert [line.split("speed unknown, ")[1] for line in shown] == [
+        "$2.69 an hour",
+        "$1 in and $2 out for a million tokens",
+        "price unknown",
+    ]
+
+
 def test_a_running_gateway_says_what_it_has_seen(split: Split, tmp_path: Path) -> None:
     Path("splitsecond.yaml").write_text(SETTINGS.format(keys=[]))
     with gateway(tmp_path) as process:

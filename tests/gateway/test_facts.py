@@ -32,6 +32,11 @@ def test_the_configuration_says_what_things_cost(facts: TargetFacts) -> None:
     assert facts.price("groq/x") is None
 
 
+def test_what_is_paid_by_the_hour_costs_nothing_more_for_a_call(facts: TargetFacts) -> None:
+    hourly = facts.facts("hourly/x")
+    assert (hourly.input_usd, hourly.output_usd, hourly.per_hour_usd) == (0, 0, 2.69)
+
+
 def test_the_list_says_it_where_the_configuration_does_not(facts: TargetFacts) -> None:
     facts.learn({"groq/x": LISTED, "groq/big": LISTED})
     assert facts.price("groq/x") == LISTED

@@ -147,8 +147,10 @@ def _figures(each: "TargetExplained") -> list[str]:
         figures.append(f"{stands.requests_left} requests left")
     if facts.input_usd is None or facts.output_usd is None:
         figures.append("price unknown")
-    else:
+    elif facts.per_hour_usd is None or facts.input_usd or facts.output_usd:
         figures.append(f"${facts.input_usd:g} in and ${facts.output_usd:g} out for a million tokens")
+    if facts.per_hour_usd is not None:
+        figures.append(f"${facts.per_hour_usd:g} an hour")
     return figures
 
 

@@ -82,6 +82,7 @@ class TargetFacts:
             input_usd=price.input_usd if price else None,
             cached_usd=price.cached_usd if price else None,
             output_usd=price.output_usd if price else None,
+            per_hour_usd=price.per_hour_usd if price else None,
             closing_stops_billing=entry.closing_stops_billing if entry else None,
             prefill=bool(entry and entry.continues(model)),
         )

@@ -5,7 +5,7 @@ answers have lately, each at the price of its target. The cheapest is asked whos
 measured here, keeps the limit: `within` names a use (edge 100 ms, translation 200, voice 300, completion 500, chat
 3000, batch 10000), `ttft="300ms"` says it as a time; of both the shorter counts. Where none keeps it, the one with the
 shortest p95 is asked. Without a limit it is simply the cheapest that is well. A target without a known price comes
-last, and the note of the choice says so.
+last, and the note of the choice says so. A machine that is paid by the hour costs nothing more for a call.
 
 Cheaper ones that were never measured, or not lately, are tried now and then: up to one call in fifty, and ten from the
 start, so that a new target is known soon. Where no branch keeps the limit, one that was never measured may.
