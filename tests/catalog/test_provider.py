@@ -91,7 +91,7 @@ def test_a_region_that_does_not_exist_is_answered_with_those_that_do() -> None:
     with pytest.raises(CallerFault, match=r"has no region 'cm'.*Did you mean qwen-cn") as refused:
         provider("qwen-cm")
     assert refused.value.kind == "unknown_provider"
-    with pytest.raises(CallerFault, match=r"Groq has no regions, so none is 'eu'.*Did you mean groq"):
+    with pytest.raises(CallerFault, match=r"no regions of Groq, so none called 'eu'.*Did you mean groq"):
         provider("groq-eu")
     with pytest.raises(CallerFault, match=r"unknown provider 'openai-respones'.*Did you mean openai-responses"):
         provider("openai-respones")

@@ -114,7 +114,7 @@ def provider(name: str) -> Provider:
     if owners and not difflib.get_close_matches(name, known, n=1, cutoff=MISSPELT):
         owner = max(owners, key=len)
         region = name.removeprefix(owner + "-")
-        raise _unknown(f"{_read(owner).title} has no regions, so none is {region!r}", name, known)
+        raise _unknown(f"the catalogue has no regions of {_read(owner).title}, so none called {region!r}", name, known)
     raise _unknown(f"unknown provider {name!r}", name, known)
 
 
