@@ -10,6 +10,7 @@ from splitsecond.events import Done, Event, Finish, Quiet, Token, ToolPart, Usag
 from splitsecond.policy.told import MOST_WAITING, Appended, Differs, Retold, Told, appended
 
 DONE = Done(0, marker=True)
+SIGNED, OTHER = Quiet(0, "signature", "of one"), Quiet(0, "signature", "of another")
 
 
 def text(*parts: str, index: int = 0) -> list[Event]:
@@ -51,7 +52,16 @@ AGAIN: list[tuple[list[Event], list[Event], list[Event]]] = [
     (
         [*text("a"), Usage(0, 1, 2)],
         [*text("ab"), Usage(0, 5, 6), DONE],
-        [*text("b"), DONE],
+        [*text("b"), Usage(0, 5, 6), DONE],
+    ),
+    ([*text("a"), Finish(0, "stop"), Usage(0, 1, 2)], [*text("a"), *ended()[:1], Usage(0, 5, 6), DONE], [DONE]),
+    ([*thought("a"), SIGNED], [*thought("a"), OTHER, *text("b"), DONE], [*text("b"), DONE]),
+    ([*thought("a"), SIGNED, *text("b")], [*thought("a"), OTHER, *text("bc"), DONE], [*text("c"), DONE]),
+    (thought("a"), [*thought("a"), OTHER, DONE], [OTHER, DONE]),
+    (
+        [*thought("a"), SIGNED],
+        [*thought("a"), *text("b"), *thought("c"), OTHER, DONE],
+        [*text("b"), *thought("c"), OTHER, DONE],
     ),
     (text("a"), [*text("ab"), Usage(0, 1, 1), Usage(0, 5, 6), DONE], [*text("b"), Usage(0, 5, 6), DONE]),
     (
@@ -86,6 +96,7 @@ DIFFERENT: list[tuple[list[Event], list[Event], str]] = [
     ([*thought("a"), *text("b")], [*thought("aa"), *text("b")], "after 0 characters of reasoning"),
     ([*thought("a"), *text("b")], [*thought("a", "a"), *text("b")], "after 1 characters of reasoning"),
     ([*text("a"), Finish(0, "stop")], text("ab"), "it goes on where the first had ended"),
+    ([*thought("a"), SIGNED], thought("ab"), "goes on where the first was signed"),
     (tool("f", "{}"), tool("g", "{}"), "another tool is called"),
     (tool("f", "x"), tool("fx", ""), "another tool is called"),
     (tool("f", "x"), tool("f", "x", number=1), "tool in the place of tool"),

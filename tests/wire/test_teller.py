@@ -96,7 +96,6 @@ def test_only_what_is_told_in_chunks() -> None:
     assert teller(Call(id="c", body={})) is not None
     assert teller(Call(id="c", body={}, operation="completions")) is not None
     assert teller(Call(id="c", body={}, operation="embeddings")) is None
-    assert teller(Call(id="c", body={}, dialect="anthropic")) is None
 
 
 @given(st.binary(max_size=200), st.integers(1, 20))

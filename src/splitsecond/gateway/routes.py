@@ -22,9 +22,9 @@ from splitsecond.policy.standing import Standing
 from splitsecond.service import Service
 from splitsecond.transport.client import Client
 from splitsecond.upstream.attempt import Observer
+from splitsecond.upstream.interpreter import teller
 from splitsecond.upstream.target import Target, connect
 from splitsecond.wire.openai.logprobs import without_logprobs
-from splitsecond.wire.openai.teller import teller
 
 MOST_TARGETS = 1024
 """Targets that clients named themselves, and that are kept ready."""

@@ -43,7 +43,10 @@ class Told:
         self.tokens = 0
         """About how many: as the provider counts them, or one an event."""
         self.nothing = True
+        self.signed = False
+        """What came last of it is a signature, or a thought that is hidden."""
         self.usage = False
+        """The last counts were."""
         self.over = False
         self._compared = True
 
@@ -55,14 +58,17 @@ class Told:
             elif isinstance(event, Finish):
                 self.finished.add(event.index)
             elif isinstance(event, Usage):
-                self.usage = True
+                self.usage = bool(self.finished)  # before that they were only those so far
             elif isinstance(event, Done):
                 self.over = True
+            elif isinstance(event, Quiet) and event.data:
+                self.signed = True
 
     def _add(self, token: Token) -> None:
         self.nothing = False
         if not token.text:
             return
+        self.signed = False
         self.tokens = token.tokens_so_far or self.tokens + 1
         if token.kind not in _COMPARED or (token.kind == "tool" and token.tool is None) or token.logprobs is not None:
             self._compared = False
@@ -99,6 +105,7 @@ class Retold:
         self._choices = {index: _Choice(runs) for index, runs in told.runs.items()}
         self._finished = set(told.finished)
         self._counted = told.usage
+        self._signed = told.signed
         self._usage: Usage | None = None
         self._waiting: list[Event] = []
         self._size = 0
@@ -119,6 +126,8 @@ class Retold:
                 self._usage = event
             elif isinstance(event, Done):
                 self._take_end(event)
+            elif isinstance(event, Quiet) and event.data:
+                self._take_signature(event)
         if not self.caught_up:
             return []
         new, self._waiting = self._waiting, []
@@ -136,6 +145,9 @@ class Retold:
             return
         if token.index in self._finished:
             raise Differs("it goes on where the first had ended")
+        if self._signed and token.kind == "reasoning":
+            raise Differs("a thought goes on where the first was signed")
+        self._signed = False
         self._size += len(new.text)
         if self._size > MOST_WAITING and not self.caught_up:
             raise Differs("one of its choices lags far behind another")
@@ -148,6 +160,11 @@ class Retold:
         if finish.index not in self._finished:
             self._finished.add(finish.index)
             self._waiting.append(finish)
+
+    def _take_signature(self, signature: Quiet) -> None:
+        """The client has those of the first for what it was told; new is one of what it was not."""
+        if self.caught_up and not self._signed:
+            self._waiting.append(signature)
 
     def _take_end(self, done: Done) -> None:
         self.ended()
@@ -182,7 +199,7 @@ class Appended:
                 self._usage = self._whole(event)
             elif isinstance(event, Done):
                 new.extend([event] if self._usage is None else [self._usage, event])
-            elif not isinstance(event, Quiet):
+            elif not isinstance(event, Quiet) or event.data:
                 new.append(event)
         return new
 

@@ -12,8 +12,12 @@ import msgspec
 from splitsecond import clock
 from splitsecond.service import Call, Operation, Spoken
 from splitsecond.wire import anthropic, openai, responses
+from splitsecond.wire.anthropic.teller import teller as message_teller
 from splitsecond.wire.dialect import Encoded, Quirks, Writer
+from splitsecond.wire.openai.teller import teller as chunk_teller
+from splitsecond.wire.responses.teller import teller as response_teller
 from splitsecond.wire.retelling import Retelling
+from splitsecond.wire.telling import EventTeller
 
 
 class Encode(Protocol):
@@ -37,6 +41,11 @@ _WRITERS: Mapping[Spoken, tuple[_Made, str]] = {
     "responses": (responses.StreamWriter, "resp_"),
 }
 """Who tells an answer in a client's dialect, and how its id begins there."""
+_TELLERS: Mapping[Spoken, Callable[[Call], EventTeller | None]] = {
+    "openai": chunk_teller,
+    "anthropic": message_teller,
+    "responses": response_teller,
+}
 
 
 def request(call: Call, dialect: str, encode: Encode, model: str, quirks: Quirks) -> Encoded:
@@ -62,6 +71,14 @@ def retelling(call: Call, model: str) -> Retelling:
     created = int(clock.wall_time().timestamp())
     writer = made(call.operation, model, id=f"{prefix}{identity}", created=created)
     return Retelling(writer, identity, single=call.dialect != "openai")
+
+
+def teller(call: Call) -> EventTeller | None:
+    """Who tells the answer to `call` on, in its client's dialect, where another target carries it on.
+
+    None: nobody can.
+    """
+    return _TELLERS[call.dialect](call)
 
 
 def _without_thoughts(chat: Call) -> Call:

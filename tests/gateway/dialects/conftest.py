@@ -23,6 +23,10 @@ PATHS |= {"replicate": "/v1"}
 TARGETS = {dialect: f"sim-{dialect}/quick-model" for dialect in DIALECTS}
 TARGETS["replicate"] = "sim-replicate/simulated/quick-model"
 FAULTS = {"cut": "cut; after=3", "error": "error_event; after=2", "limited": "429; retry_after=3", "down": "500"}
+CARRIED_ON = [
+    (first, then) for first in ("openai", "anthropic", "responses") for then in ("openai", "anthropic", "responses")
+]
+"""There is a route for each, "FIRST-then-THEN", whose first target's answers break and are carried on by the other."""
 WITH_TOOLS = [dialect for dialect in DIALECTS if dialect not in ("ollama", "replicate")]
 """Those to which one may say that a tool must be called."""
 
@@ -64,6 +68,11 @@ def _configuration(simulated: Providers, noted: str) -> str:
     ]
     both = f'{TARGETS["replicate"]}", "{TARGETS["gemini"]}'
     lines += ["routes:", f"  either: {{policy: 'fallback(\"{both}\")'}}"]
+    for first, then in CARRIED_ON:  # each breaks too seldom to be left out
+        name, header = f"{first}-then-{then}", f'headers: {{x-splitsecond-fault: "{FAULTS["cut"]}"}}'
+        place = f"{{base_url: '{quick}{PATHS[first]}', dialect: {first}, {header}}}"
+        lines.insert(lines.index("providers:") + 1, f"  {name}: {place}")
+        lines.append(f'  {name}: {{policy: \'fallback("{name}/quick-model", "{TARGETS[then]}")\', resume: replay}}')
     return "\n".join(lines)
 
 

@@ -57,9 +57,24 @@ class StreamWriter:
     def __init__(self, operation: Operation, model: str, *, id: str, created: int) -> None:  # noqa: A002
         self._message = _message(id, model)
         self._block = -1
+        self._open = False
         self._kind: TokenKind | None = None
         self._around = (b"", b"")
         self._reason: str | None = None
+
+    def resume(self, blocks: int, kind: TokenKind | None, *, is_open: bool) -> None:
+        """Goes on with an answer of which somebody else has told the beginning, with so many blocks.
+
+        `is_open`: the last one has not ended; `kind`: tokens of that kind are deltas of it, None for no kind.
+        """
+        self._block, self._open, self._kind = blocks - 1, is_open, kind
+        if kind is not None:
+            self._around = self._frame(kind)
+
+    @property
+    def kind(self) -> TokenKind | None:
+        """Of which kind the tokens of the open block are; None: no block is open, or one for none."""
+        return self._kind
 
     def opening(self, index: int = 0, input_tokens: int = 0) -> bytes:
         """The message begins. `input_tokens`: as far as they are known by now."""
@@ -101,17 +116,21 @@ class StreamWriter:
 
     def _begin(self, kind: TokenKind, block: dict[str, Any]) -> bytes:
         ended = self._end_block()
-        self._kind = kind
+        self._open, self._kind = True, kind
         self._block += 1
-        delta = _event("content_block_delta", index=self._block, delta=_BLOCKS[kind][1])
-        before, _, after = delta.rpartition(_MARK)
-        self._around = before, after
+        self._around = self._frame(kind)
         return ended + _event("content_block_start", index=self._block, content_block=block)
 
+    def _frame(self, kind: TokenKind) -> tuple[bytes, bytes]:
+        """What stands before and after the text of a delta of the block."""
+        delta = _event("content_block_delta", index=self._block, delta=_BLOCKS[kind][1])
+        before, _, after = delta.rpartition(_MARK)
+        return before, after
+
     def _end_block(self) -> bytes:
-        if self._kind is None:
+        if not self._open:
             return b""
-        self._kind = None
+        self._open, self._kind = False, None
         return _event("content_block_stop", index=self._block)
 
 

@@ -19,11 +19,15 @@ from splitsecond.wire.sse import encode_event
 
 _json = msgspec.json.Encoder().encode
 
-_INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
-"""OpenAI's words of a chat for why an answer is no longer; whatever else ended it, it is complete."""
+_INCOMPLETE = {
+    "length": "max_output_tokens",
+    "max_output_tokens": "max_output_tokens",
+    "content_filter": "content_filter",
+}
+"""Why an answer is no longer, in OpenAI's words of a chat, or the API's own; whatever else ended it, it is complete."""
 
 
-class _Growing(Struct, frozen=True):
+class Growing(Struct, frozen=True):
     """How an item of one kind grows. `field` holds what its deltas add up to.
 
     Where that stands in a part of the item: `part` is the part's type, `parts` the item's field with its parts, `place`
@@ -38,10 +42,10 @@ class _Growing(Struct, frozen=True):
     around: str = "response.content_part"
 
 
-_KINDS: Mapping[TokenKind, _Growing] = {
-    "text": _Growing("response.output_text", "text", "output_text"),
-    "refusal": _Growing("response.refusal", "refusal", "refusal"),
-    "reasoning": _Growing(
+_KINDS: Mapping[TokenKind, Growing] = {
+    "text": Growing("response.output_text", "text", "output_text"),
+    "refusal": Growing("response.refusal", "refusal", "refusal"),
+    "reasoning": Growing(
         "response.reasoning_summary_text",
         "text",
         "summary_text",
@@ -49,8 +53,31 @@ _KINDS: Mapping[TokenKind, _Growing] = {
         "summary_index",
         "response.reasoning_summary_part",
     ),
-    "tool": _Growing("response.function_call_arguments", "arguments"),
+    "tool": Growing("response.function_call_arguments", "arguments"),
 }
+GROWING: Sequence[tuple[TokenKind, Growing]] = (
+    *_KINDS.items(),
+    ("reasoning", Growing("response.reasoning_text", "text", "reasoning_text")),
+)
+"""All the ways in which an item grows. The last is that of models that show what they think, not a summary of it."""
+
+
+class Begun(Struct):
+    """An answer as far as somebody else has told it. `head` is that of its first event, `sequence` the next number.
+
+    The last of `items` has not ended where `is_open`. `grows`: how deltas of `kind` go into it; None: it has no part
+    that has not ended. `place`: the number of that part; `texts`: what its deltas were; `said`: no more of them come.
+    """
+
+    head: dict[str, Any] = {}
+    sequence: int = 0
+    items: list[dict[str, Any]] = []
+    is_open: bool = False
+    kind: TokenKind | None = None
+    grows: Growing | None = None
+    place: int = 0
+    texts: list[str] = []
+    said: bool = False
 
 
 class StreamWriter:
@@ -62,13 +89,22 @@ class StreamWriter:
 
     def __init__(self, operation: Operation, model: str, *, id: str, created: int) -> None:  # noqa: A002
         self._head = _head(id, model, created)
-        self._sequence = 0
-        self._items: list[dict[str, Any]] = []  # the last one is open where `_kind` says of which kind it is
-        self._kind: TokenKind | None = None
-        self._texts: list[str] = []
+        self._begun = Begun()
         self._before = b""
         self._reason = "stop"
         self._usage: Usage | None = None
+
+    def resume(self, begun: Begun) -> None:
+        """Goes on with an answer that somebody else has begun."""
+        self._head |= begun.head
+        self._begun = begun
+        if begun.grows is not None:
+            self._before = self._delta(begun.grows)
+
+    @property
+    def kind(self) -> TokenKind | None:
+        """Of which kind the tokens of the open item are; None: no item is open, or one that takes no more."""
+        return None if self._begun.said else self._begun.kind
 
     def opening(self, index: int = 0) -> bytes:
         """The answer begins; nothing of it is known yet."""
@@ -86,10 +122,9 @@ class StreamWriter:
         if kind == "image":
             ended = self._ended_item()
             return ended + self._add(_image_item(self._id("ig"), text)) + self._done_item()
-        begun = b"" if kind == self._kind else self._begun(kind)
-        self._texts.append(text)
-        self._sequence += 1
-        return begun + self._before + _json(text) + b',"sequence_number":%d}\n\n' % (self._sequence - 1)
+        begun = b"" if kind == self.kind else self._begin(kind)
+        self._begun.texts.append(text)
+        return begun + self._before + _json(text) + b',"sequence_number":%d}\n\n' % self._number()
 
     def tool_call(self, name: str, call_id: str, index: int = 0) -> bytes:
         """A tool call begins: its name."""
@@ -110,7 +145,7 @@ class StreamWriter:
 
     def done(self) -> bytes:
         """The last event."""
-        response = {**self._head, **_end(self._reason, self._usage), "output": self._items}
+        response = {**self._head, **_end(self._reason, self._usage), "output": self._begun.items}
         return self._event(f"response.{response['status']}", response=response)
 
     def error(self, message: str, type: str, code: str | int | None = None) -> bytes:  # noqa: A002
@@ -118,61 +153,83 @@ class StreamWriter:
         return self._event("error", code=str(code or type), message=message, param=None)
 
     def _id(self, prefix: str) -> str:
-        return f"{prefix}_{self._head['id']}_{len(self._items)}"
+        return f"{prefix}_{self._head['id']}_{len(self._begun.items)}"
+
+    def _number(self) -> int:
+        """The running number of the next event."""
+        self._begun.sequence += 1
+        return self._begun.sequence - 1
 
     def _event(self, name: str, **fields: Any) -> bytes:
-        self._sequence += 1
-        return encode_event(_json({"type": name, **fields, "sequence_number": self._sequence - 1}), name)
+        return encode_event(_json({"type": name, **fields, "sequence_number": self._number()}), name)
 
     def _add(self, item: dict[str, Any]) -> bytes:
         """An item begins."""
-        self._items.append(item)
-        return self._event("response.output_item.added", output_index=len(self._items) - 1, item=item)
+        items = self._begun.items
+        items.append(item)
+        return self._event("response.output_item.added", output_index=len(items) - 1, item=item)
 
     def _done_item(self) -> bytes:
-        return self._event("response.output_item.done", output_index=len(self._items) - 1, item=self._items[-1])
+        items = self._begun.items
+        return self._event("response.output_item.done", output_index=len(items) - 1, item=items[-1])
 
-    def _begun(self, kind: TokenKind) -> bytes:
-        """The end of the item that was open, and the beginning of one that tokens of `kind` are deltas of."""
-        grows = _KINDS[kind]
-        ended = self._ended_item()
-        if kind == "reasoning":
-            item: dict[str, Any] = {"id": self._id("rs"), "type": "reasoning", "summary": []}
+    def _begin(self, kind: TokenKind) -> bytes:
+        """The beginning of a part that tokens of `kind` are deltas of: in the item that is open and has none, if there
+        is one, else in one of its own."""
+        grows, begun = _KINDS[kind], self._begun
+        name = "reasoning" if kind == "reasoning" else "message"
+        place, added = 0, b""
+        if begun.is_open and begun.grows is None and begun.items[-1].get("type") == name:
+            place = len(begun.items[-1].get(grows.parts) or ())
         else:
-            item = {"id": self._id("msg"), "type": "message", "role": "assistant", "content": []}
-        added = self._add({**item, "status": "in_progress"})
-        self._open(kind)
-        return ended + added + self._part(f"{grows.around}.added", grows, "")
+            added = self._ended_item()
+            if kind == "reasoning":
+                item: dict[str, Any] = {"id": self._id("rs"), "type": name, "summary": []}
+            else:
+                item = {"id": self._id("msg"), "type": name, "role": "assistant", "content": []}
+            added += self._add({**item, "status": "in_progress"})
+        self._open(kind, place)
+        return added + self._part(f"{grows.around}.added", grows, "")
 
-    def _open(self, kind: TokenKind) -> None:
-        """Makes ready for deltas of `kind`, of the last item."""
-        self._kind = kind
-        self._texts.clear()
-        grows = _KINDS[kind]
+    def _open(self, kind: TokenKind, place: int = 0) -> None:
+        """Makes ready for deltas of `kind`, of the part `place` of the last item."""
+        begun, grows = self._begun, _KINDS[kind]
+        begun.is_open, begun.kind, begun.grows, begun.place, begun.said = True, kind, grows, place, False
+        begun.texts.clear()
+        self._before = self._delta(grows)
+
+    def _delta(self, grows: Growing) -> bytes:
+        """What stands before the text of a delta."""
         name = f"{grows.deltas}.delta"
-        fields = _json({"type": name, **self._where(grows), **_logprobs(kind)})
-        self._before = b"event: " + name.encode() + b"\ndata: " + fields[:-1] + b',"delta":'
+        fields = _json({"type": name, **self._where(grows), **_logprobs(grows)})
+        return b"event: " + name.encode() + b"\ndata: " + fields[:-1] + b',"delta":'
 
-    def _where(self, grows: _Growing) -> dict[str, Any]:
-        place = {grows.place: 0} if grows.part else {}
-        return {"item_id": self._items[-1]["id"], "output_index": len(self._items) - 1, **place}
+    def _where(self, grows: Growing) -> dict[str, Any]:
+        items = self._begun.items
+        place = {grows.place: self._begun.place} if grows.part else {}
+        return {"item_id": items[-1].get("id"), "output_index": len(items) - 1, **place}
 
-    def _part(self, name: str, grows: _Growing, text: str) -> bytes:
+    def _part(self, name: str, grows: Growing, text: str) -> bytes:
         return self._event(name, **self._where(grows), part=_part_of(grows, text))
 
     def _ended_item(self) -> bytes:
         """The end of the item that is open, with all that it came to; no bytes where none is."""
-        kind, self._kind = self._kind, None
-        if kind is None:
+        begun = self._begun
+        if not begun.is_open:
             return b""
-        grows, text, item = _KINDS[kind], "".join(self._texts), self._items[-1]
-        ended = self._event(f"{grows.deltas}.done", **self._where(grows), **{grows.field: text}, **_logprobs(kind))
-        if grows.part:
-            ended += self._part(f"{grows.around}.done", grows, text)
-            grown: dict[str, Any] = {grows.parts: [_part_of(grows, text)]}
-        else:
-            grown = {grows.field: text}
-        self._items[-1] = {**item, **grown, "status": "completed"}
+        ended, grows, item = b"", begun.grows, begun.items[-1]
+        if grows is not None:
+            text = "".join(begun.texts)
+            if not begun.said:
+                fields = {grows.field: text, **_logprobs(grows)}
+                ended = self._event(f"{grows.deltas}.done", **self._where(grows), **fields)
+            if grows.part:
+                ended += self._part(f"{grows.around}.done", grows, text)
+                item = {**item, grows.parts: [*(item.get(grows.parts) or ()), _part_of(grows, text)]}
+            else:
+                item = {**item, grows.field: text}
+        begun.items[-1] = {**item, "status": "completed"}
+        begun.is_open, begun.kind, begun.grows = False, None, None
         return ended + self._done_item()
 
 
@@ -231,12 +288,12 @@ def _end(reason: str, usage: Usage | None) -> dict[str, Any]:
     }
 
 
-def _logprobs(kind: TokenKind) -> dict[str, Any]:
+def _logprobs(grows: Growing) -> dict[str, Any]:
     """A field that events of text must have."""
-    return {"logprobs": []} if kind == "text" else {}
+    return {"logprobs": []} if grows.part == "output_text" else {}
 
 
-def _part_of(grows: _Growing, text: str) -> dict[str, Any]:
+def _part_of(grows: Growing, text: str) -> dict[str, Any]:
     annotations: dict[str, Any] = {"annotations": [], "logprobs": []} if grows.part == "output_text" else {}
     return {"type": grows.part, grows.field: text, **annotations}
 

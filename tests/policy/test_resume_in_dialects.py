@@ -1,0 +1,347 @@
+"""Answers carried on for clients of Anthropic's Messages and of Responses: one message, one row of parts, one end."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.policy.branches import play
+from tests.policy.test_resume import CUT, Heard, Stream, chunked, hear
+from tests.policy.test_told import pieces
+
+from splitsecond.events import Done, Event, Finish, Token, ToolPart, Usage
+from splitsecond.policy.expression import build, parse
+from splitsecond.policy.facts import Facts
+from splitsecond.policy.standing import Standing
+from splitsecond.service import Call, Service, Spoken
+from splitsecond.upstream.interpreter import retelling, teller
+
+DIALECTS: list[Spoken] = ["anthropic", "responses"]
+BOTH = 'resume("a", "b")'
+BODIES: dict[str, dict[str, Any]] = {
+    "anthropic": {"messages": [{"role": "user", "content": "Tell me."}], "max_tokens": 100},
+    "responses": {"input": "Tell me."},
+}
+Part = tuple[str, str, str]
+"""Its kind, the name of the tool that is called, and its text."""
+
+
+def asked(dialect: Spoken, identity: str = "req-1", **fields: Any) -> Call:
+    return Call(id=identity, dialect=dialect, body=BODIES[dialect] | fields)
+
+
+def tokens(parts: Sequence[Part], data: st.DataObject | None = None) -> list[Event]:
+    """The parts in tokens, of any lengths where `data` says them."""
+    events: list[Event] = []
+    calls = 0
+    for kind, name, text in parts:
+        cut = [text] if data is None else pieces(text, data)
+        if kind == "tool":
+            events.append(Token(0, name, "tool", tool=ToolPart(calls, f"id_{calls}", name)))
+            events += [Token(0, piece, "tool", tool=ToolPart(calls)) for piece in cut]
+            calls += 1
+        else:
+            events += [Token(0, piece, "reasoning" if kind == "reasoning" else "text") for piece in cut]
+    return events
+
+
+def stream(dialect: Spoken, name: str, said: Sequence[Event], reason: str = "stop") -> bytes:
+    end: list[Event] = [Finish(0, reason), Usage(0, 11, 22), Done(0, marker=True)]
+    return retelling(asked(dialect, name), name).tell([*said, *end])
+
+
+def begun(data: bytes, *, newline: bytes = b"\n") -> int:
+    """How many bytes of it have come when there is a reply: those up to the end of the first token's event."""
+    first = min(at for mark in (b"_delta", b".delta", b"tool_use", b"function_call") if (at := data.find(mark)) > 0)
+    return data.index(newline * 2, first) + 2 * len(newline)
+
+
+class Read:
+    """What a client makes of a stream, strictly: `parts` as far as they came, `over` where the answer ended."""
+
+    def __init__(self, dialect: Spoken, data: bytes) -> None:
+        self.parts: list[list[str]] = []
+        self.ids: set[str] = set()
+        self.signatures: list[str] = []
+        self.over = False
+        self.reason = ""
+        self.output_tokens = 0
+        self._open = False
+        self._count = 0
+        for block in filter(None, data.replace(b"\r\n", b"\n").split(b"\n\n")):
+            line = next(line for line in block.split(b"\n") if line.startswith(b"data: "))
+            event = json.loads(line.removeprefix(b"data: "))
+            assert not self.over
+            (self._message if dialect == "anthropic" else self._response)(event)
+            self._count += 1
+
+    def _message(self, event: dict[str, Any]) -> None:
+        match event["type"]:
+            case "message_start":
+                assert self._count == 0
+                self.ids.add(event["message"]["id"])
+            case "content_block_start":
+                assert not self._open
+                assert event["index"] == len(self.parts)
+                block = event["content_block"]
+                kinds = {"thinking": "reasoning", "tool_use": "tool", "redacted_thinking": "hidden", "text": "text"}
+                kind = kinds[block["type"]]
+                self.parts.append([kind, block.get("name", ""), ""])
+                self._open = True
+            case "content_block_delta" if "signature" in event["delta"]:
+                assert self.parts[-1][0] == "reasoning"
+                self.signatures.append(event["delta"]["signature"])
+            case "content_block_delta":
+                assert self._open
+                assert event["index"] == len(self.parts) - 1
+                delta = event["delta"]
+                kind = {"text_delta": "text", "thinking_delta": "reasoning", "input_json_delta": "tool"}[delta["type"]]
+                assert kind == self.parts[-1][0]
+                self.parts[-1][2] += next(delta[name] for name in ("text", "thinking", "partial_json") if name in delta)
+            case "content_block_stop":
+                assert self._open
+                assert event["index"] == len(self.parts) - 1
+                self._open = False
+            case "message_delta":
+                assert not self.reason
+                self.reason = event["delta"]["stop_reason"]
+                self.output_tokens = event["usage"]["output_tokens"]
+            case "message_stop":
+                assert not self._open
+                assert self.reason
+                self.over = True
+
+    def _response(self, event: dict[str, Any]) -> None:
+        assert event["sequence_number"] == self._count
+        kind = event["type"]
+        if "output_index" in event:
+            assert event["output_index"] == len(self.parts) - (kind != "response.output_item.added")
+        match kind:
+            case "response.created":
+                assert self._count == 0
+                self.ids.add(event["response"]["id"])
+            case "response.output_item.added":
+                assert not self._open
+                item = event["item"]
+                kinds = {"function_call": "tool", "reasoning": "reasoning", "message": "text"}
+                self.parts.append([kinds[item["type"]], item.get("name", ""), ""])
+                self.item, self._open = item["id"], True
+            case "response.output_item.done":
+                assert self._open
+                assert self.parts[-1] == self._part(event["item"])
+                assert event["item"]["id"] == self.item
+                self._open = False
+            case "response.completed" | "response.incomplete":
+                assert not self._open
+                assert [self._part(item) for item in event["response"]["output"]] == self.parts
+                self.ids.add(event["response"]["id"])
+                self.over = True
+                self.reason = event["response"]["status"]
+                self.output_tokens = event["response"]["usage"]["output_tokens"]
+            case _ if kind.endswith(".delta"):
+                assert self._open
+                assert event["item_id"] == self.item
+                self.parts[-1][2] += event["delta"]
+            case _ if kind.endswith("text.done"):
+                assert event["text"] == self.parts[-1][2]
+            case _ if kind.endswith("arguments.done"):
+                assert event["arguments"] == self.parts[-1][2]
+
+    @staticmethod
+    def _part(item: dict[str, Any]) -> list[str]:
+        match item:
+            case {"type": "function_call"}:
+                return ["tool", item["name"], item["arguments"]]
+            case {"type": "reasoning"}:
+                return ["reasoning", "", "".join(part["text"] for part in item["summary"])]
+        return ["text", "", "".join(part["text"] for part in item["content"])]
+
+    def is_whole(self, parts: Sequence[Part]) -> bool:
+        return self.over and self.parts == [list(part) for part in parts]
+
+    def begins(self, parts: Sequence[Part]) -> bool:
+        """Whether it is a beginning of `parts`, and has no end."""
+        if self.over or len(self.parts) > len(parts):
+            return False
+        pairs = zip(self.parts, parts, strict=False)
+        *before, last = [(list(whole), part) for part, whole in pairs] or [([], [])]
+        return all(whole == part for whole, part in before) and (
+            not last[1] or (last[0][:2] == last[1][:2] and last[0][2].startswith(last[1][2]))
+        )
+
+
+def carried(
+    call: Call, *targets: Stream, policy: str = 'resume("a", "b", "c")', facts: dict[str, Facts] | None = None
+) -> Heard:
+    """What the client of `call` hears of a policy over `targets`."""
+    by_name: dict[str, Service] = {target.target: target for target in targets}
+    heard = Heard()
+
+    async def main() -> None:
+        nonlocal heard
+        service = build(parse(policy), by_name.__getitem__, Standing(facts or {}), teller=teller)
+        heard = await hear(service, call)
+
+    play(main)
+    return heard
+
+
+TEXTS = st.text(min_size=1, max_size=8) | st.text("ab", min_size=1, max_size=8)
+ANSWERS = st.lists(
+    st.tuples(st.sampled_from(["text", "reasoning"]), st.just(""), TEXTS)
+    | st.tuples(st.just("tool"), st.sampled_from(["f", "go"]), TEXTS),
+    min_size=1,
+    max_size=4,
+).map(lambda parts: [part for n, part in enumerate(parts) if part[0] == "tool" or n == 0 or part[0] != parts[n - 1][0]])
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@given(parts=ANSWERS, data=st.data())
+def test_all_of_it_is_told_once_wherever_it_broke(dialect: Spoken, parts: list[Part], data: st.DataObject) -> None:
+    """Cut at any byte, told on in any tokens by any of the two that come after, of which one may break too."""
+    newline = data.draw(st.sampled_from([b"\n", b"\r\n"]))
+    first = stream(dialect, "a", tokens(parts, data)).replace(b"\n", newline)
+    cut = data.draw(st.integers(begun(first, newline=newline), first.rindex(b"event: ")))
+    again = stream(dialect, "b", tokens(parts, data), "length")
+    until = data.draw(st.none() | st.integers(1, len(again)))
+    last = stream(dialect, "c", tokens(parts, data), "length")
+    heard = carried(
+        asked(dialect),
+        Stream("a", chunked(first[:cut], data), CUT),
+        Stream("b", chunked(again[:until], data), CUT if until else None),
+        Stream("c", chunked(last, data)),
+    )
+    assert heard.fault is None
+    read = Read(dialect, heard.data)
+    assert read.is_whole(parts)
+    assert len(read.ids) == 1
+    assert read.output_tokens == 22
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@given(parts=ANSWERS, others=st.tuples(ANSWERS, ANSWERS), data=st.data())
+def test_else_it_is_a_beginning_and_an_error(
+    dialect: Spoken, parts: list[Part], others: tuple[list[Part], list[Part]], data: st.DataObject
+) -> None:
+    first = stream(dialect, "a", tokens(parts, data))
+    cut = data.draw(st.integers(begun(first), len(first)))
+    targets = [Stream("a", chunked(first[:cut], data), CUT)]
+    for name, other in zip("bc", others, strict=True):
+        sent = stream(dialect, name, tokens(other, data))
+        until = data.draw(st.none() | st.integers(1, len(sent)))
+        targets.append(Stream(name, chunked(sent[:until], data), CUT if until else None))
+    heard = carried(asked(dialect), *targets)
+    read = Read(dialect, heard.data)
+    if heard.fault is None:
+        assert any(read.is_whole(answer) for answer in (parts, *others))
+        assert len(read.ids) == 1
+    else:
+        assert heard.fault is CUT
+        assert any(read.begins(answer) for answer in (parts, *others))
+
+
+WHOLE: list[Part] = [
+    ("reasoning", "", "Hm."),
+    ("text", "", "Once upon"),
+    ("hidden", "", ""),
+    ("tool", "f", '{"a":1}'),
+]
+
+
+def signed(name: str, *, until: str = "") -> bytes:
+    """An answer as Anthropic itself gives it, with a thought that `name` signed, and one that is hidden.
+
+    It is cut before the event with `until` in it.
+    """
+    deltas: list[tuple[str, dict[str, Any], list[dict[str, Any]]]] = [
+        ("thinking", {"thinking": "", "signature": ""}, [{"type": "thinking_delta", "thinking": "Hm."}]),
+        ("text", {"text": ""}, [{"type": "text_delta", "text": "Once "}, {"type": "text_delta", "text": "upon"}]),
+        ("redacted_thinking", {"data": "aGlkZGVu"}, []),
+        ("tool_use", {"id": "t", "name": "f", "input": {}}, [{"type": "input_json_delta", "partial_json": '{"a":1}'}]),
+    ]
+    deltas[0][2].append({"type": "signature_delta", "signature": name})
+    events: list[dict[str, Any]] = [{"type": "message_start", "message": {"id": name, "usage": {"input_tokens": 3}}}]
+    for index, (kind, block, said) in enumerate(deltas):
+        events.append({"type": "content_block_start", "index": index, "content_block": {"type": kind, **block}})
+        events += [{"type": "content_block_delta", "index": index, "delta": delta} for delta in said]
+        events.append({"type": "content_block_stop", "index": index})
+    events.append({"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 9}})
+    events.append({"type": "message_stop"})
+    lines = [f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events]
+    kept = next((at for at, line in enumerate(lines) if until and until in line), len(lines))
+    return "".join(lines[:kept]).encode()
+
+
+@pytest.mark.parametrize("until", ['"tool_use"', "partial_json", '"index": 3}', "message_delta", "message_stop"])
+def test_thoughts_that_were_told_keep_their_signature(until: str) -> None:
+    heard = carried(
+        asked("anthropic"), Stream("a", [signed("a", until=until)], CUT), Stream("b", [signed("b")]), policy=BOTH
+    )
+    read = Read("anthropic", heard.data)
+    assert heard.fault is None
+    assert read.is_whole(WHOLE)
+    assert (read.signatures, read.reason, read.output_tokens) == (["a"], "tool_use", 9)
+
+
+@pytest.mark.parametrize("until", ["signature_delta", '"Once "', '"upon"', '"redacted_thinking"'])
+def test_a_thought_that_is_signed_or_hidden_is_not_told_on(until: str) -> None:
+    heard = carried(
+        asked("anthropic"), Stream("a", [signed("a", until=until)], CUT), Stream("b", [signed("b")]), policy=BOTH
+    )
+    read = Read("anthropic", heard.data)
+    assert heard.fault is CUT
+    assert read.begins(WHOLE)
+    assert "b" not in read.signatures
+    assert b"hidden" not in heard.data
+
+
+@pytest.mark.parametrize("until", ["signature_delta", '"index": 0}', '"Once "'])
+def test_a_thought_is_not_signed_by_who_does_not_sign(until: str) -> None:
+    """What was told of it stays as it is, also without a signature; what was signed does not grow."""
+    for thought, is_whole in (("Hm.", True), ("Hm. Well.", until == "signature_delta")):
+        again: list[Part] = [("reasoning", "", thought), ("text", "", "Once"), ("text", "", " more")]
+        first = Stream("a", [signed("a", until=until)], CUT)
+        heard = carried(asked("anthropic"), first, Stream("b", [stream("anthropic", "b", tokens(again))]), policy=BOTH)
+        read = Read("anthropic", heard.data)
+        assert (heard.fault is None) == is_whole
+        assert read.is_whole([again[0], ("text", "", "Once more")]) == is_whole
+
+
+@pytest.mark.parametrize(
+    ("dialect", "fields"),
+    [
+        ("anthropic", {"tools": [{"name": "f"}, {"type": "web_search_20250305", "name": "web_search"}]}),
+        ("responses", {"tools": [{"type": "function", "name": "f"}, {"type": "web_search"}]}),
+        ("responses", {"tools": [{"type": "custom", "name": "f"}]}),
+        ("responses", {"tools": "all"}),
+        ("responses", {"include": ["message.output_text.logprobs"]}),
+        ("responses", {"top_logprobs": 2}),
+    ],
+)
+def test_what_only_its_provider_can_tell_breaks_as_it_is(dialect: Spoken, fields: dict[str, Any]) -> None:
+    first = stream(dialect, "a", tokens(WHOLE[1:2]))
+    cut = Stream("a", [first[: begun(first)]], CUT)
+    heard = carried(asked(dialect, **fields), cut, Stream("b", [first]), policy=BOTH)
+    assert heard.fault is CUT
+    assert heard.data == first[: begun(first)]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_tools_that_the_client_answers_are_told(dialect: Spoken) -> None:
+    tools = [{"name": "f"}, {"type": "custom", "name": "g"}] if dialect == "anthropic" else [{"type": "function"}]
+    first = stream(dialect, "a", tokens(WHOLE[-1:]))
+    cut = Stream("a", [first[: begun(first)]], CUT)
+    raw = msgspec.Raw(msgspec.json.encode(tools))
+    heard = carried(asked(dialect, tools=raw), cut, Stream("b", [first]), policy=BOTH)
+    assert Read(dialect, heard.data).is_whole(WHOLE[-1:])
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_an_answer_that_nobody_watches_come_is_asked_for_anew(dialect: Spoken) -> None:
+    first, again = stream(dialect, "a", tokens(WHOLE[1:2])), stream(dialect, "b", tokens([("text", "", "Else")]))
+    whole = msgspec.structs.replace(asked(dialect), stream=False)
+    heard = carried(whole, Stream("a", [first[: begun(first)]], CUT), Stream("b", [again]), policy=BOTH)
+    assert heard.data == again
