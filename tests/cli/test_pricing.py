@@ -7,6 +7,7 @@ from tests.cli.conftest import Split
 
 from splitsecond.catalog.price import Price
 from splitsecond.cli.pricing import Allowance, CostReached, Meter, announce, estimate_usd, find_prices
+from splitsecond.clock import NS_PER_S
 from splitsecond.errors import CallerFault
 from splitsecond.load.plan import Load, Plan, make_plan
 from splitsecond.load.workload import Workload
@@ -103,6 +104,15 @@ def test_the_meter_stops_a_run_once() -> None:
         meter.add(request(outcome="cancelled", input_tokens=None, output_tokens=0))
     meter.add(request(input_tokens=400, output_tokens=200))
     assert meter.spent_usd == pytest.approx(2.0)
+
+
+def test_a_machine_by_the_hour_costs_as_long_as_it_is_asked() -> None:
+    meter = Meter(Allowance(prices={"a/x": Price(per_hour_usd=3600)}, most_usd=2.5))
+    for start_s, end_s in ((10, 11), (10, 12), (10, 11.5)):
+        meter.add(request(start_ns=start_s * NS_PER_S, end_ns=round(end_s * NS_PER_S)))
+    assert meter.spent_usd == pytest.approx(2.0)
+    with pytest.raises(CostReached, match=r"it had cost \$3.00, allowed were \$2.50"):
+        meter.add(request(start_ns=12 * NS_PER_S, end_ns=13 * NS_PER_S))
 
 
 def test_without_a_limit_the_meter_only_counts() -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from splitsecond import clock
-from splitsecond.analysis.cost import cost_usd, usd
+from splitsecond.analysis.cost import S_PER_HOUR, cost_usd, usd
 from splitsecond.analysis.wording import ENGINE, SIMULATED, counted_as, listed
 from splitsecond.catalog.price import Price
 from splitsecond.catalog.prices import prices
@@ -38,25 +38,23 @@ class Allowance(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Meter:
-    """Counts the money while a run goes on."""
+    """Counts the money while a run goes on. A machine that is paid by the hour costs from its first request on."""
 
     def __init__(self, allowance: Allowance) -> None:
         self._allowance = allowance
         self._prompts: dict[str, int] = {}
+        self._until_ns: dict[str, int] = {}  # until when a machine has been counted
         self._stopped = False
         self.spent_usd = 0.0
 
     def add(self, o: Observation) -> None:
         """One attempt has ended. Raises `CostReached` once, when the run has cost more than allowed."""
         price = self._allowance.prices.get(o.target)
-        if price is None or not price.by_token:
+        if price is None:
             return
-        if o.input_tokens is not None:
-            self._prompts[o.target] = o.input_tokens
-        cost = cost_usd(o, price)
-        if cost is None:
-            cost = price.cost_usd(input_tokens=self._prompts.get(o.target, 0), output_tokens=o.output_tokens or 0)
-        self.spent_usd += cost
+        self.spent_usd += self._by_hour(o, price.per_hour_usd or 0.0)
+        if price.by_token:
+            self.spent_usd += self._by_token(o, price)
         most = self._allowance.most_usd
         if most is not None and self.spent_usd > most and not self._stopped:
             self._stopped = True
@@ -67,6 +65,20 @@ class Meter:
                 phase="queue",
                 hint="Allow more with --max-cost, or ask for less with -n, -c or --output-tokens.",
             )
+
+    def _by_token(self, o: Observation, price: Price) -> float:
+        if o.input_tokens is not None:
+            self._prompts[o.target] = o.input_tokens
+        cost = cost_usd(o, price)
+        if cost is None:
+            cost = price.cost_usd(input_tokens=self._prompts.get(o.target, 0), output_tokens=o.output_tokens or 0)
+        return cost
+
+    def _by_hour(self, o: Observation, usd: float) -> float:
+        """What the machine of `o` cost since it was last counted."""
+        until_ns = self._until_ns.get(o.target, o.start_ns)
+        self._until_ns[o.target] = max(until_ns, o.end_ns)
+        return usd * (self._until_ns[o.target] - until_ns) / (S_PER_HOUR * clock.NS_PER_S)
 
 
 def find_prices(targets: Iterable[str], per_token: Sequence[str], per_hour: Sequence[str]) -> dict[str, Price]:
