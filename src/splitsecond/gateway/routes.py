@@ -85,7 +85,7 @@ class Routes:
                 found = self._built(TargetName(model))
             except CallerFault as fault:  # which of our keys and addresses are missing is not for clients
                 mine = key is None and "/" in model  # without keys of clients, who asks is on this machine
-                raise self._unknown(model, key, str(fault) if mine else "") from None
+                raise self._unknown(model, key, fault if mine else None) from None
             self._named[model] = found
             if len(self._named) > MOST_TARGETS:
                 self._named.popitem(last=False)
@@ -135,16 +135,16 @@ class Routes:
             raw=True,
         )
 
-    def _unknown(self, model: str, key: ClientKey | None, why: str = "") -> CallerFault:
+    def _unknown(self, model: str, key: ClientKey | None, why: CallerFault | None = None) -> CallerFault:
         routes = self.names(key)
         near = difflib.get_close_matches(model[:LONGEST_MODEL], routes, n=1)
         hint = f"Did you mean {near[0]}? " if near else ""
         hint += f"Routes: {', '.join(routes)}." if routes else 'Name a target as "provider/model".'
         return CallerFault(
-            f"there is no model {model[:LONGEST_MODEL]!r} for you here" + (f": {why}" if why else ""),
+            f"there is no model {model[:LONGEST_MODEL]!r} for you here" + (f": {why.message}" if why else ""),
             kind="model_not_found",
             status=404,
-            hint="" if why else hint,
+            hint=why.hint if why else hint,
         )
 
 
