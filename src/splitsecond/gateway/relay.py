@@ -56,7 +56,8 @@ class Relay:
         end = end_of_events(data, max(0, len(self._tail) - 3))
         whole, self._tail = (data, b"") if end == len(data) else (data[:end], data[end:])
         if whole:
-            self._done = whole.rstrip().endswith(_MARK) and _DONE.search(whole[-32:]) is not None
+            tail = whole[-32:]
+            self._done = tail.rstrip().endswith(_MARK) and _DONE.search(tail) is not None
             if not self._usage and whole.rfind(_COUNTED) >= 0:  # for bytes this is faster than `in`
                 return _without_usage(whole)
         return whole

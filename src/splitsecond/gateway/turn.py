@@ -146,11 +146,12 @@ class Turn(RequestResponseCycle):
         more = message.get("more_body", False)
         if self._silent:
             body = b""
-        elif self._chunked:
-            body = b"%x\r\n%b\r\n" % (len(body), body) if body else b""
-            if not more:
-                body += b"0\r\n\r\n"
-        if data := self._head + body:
+        end = b"" if more or self._silent or not self._chunked else b"0\r\n\r\n"
+        if body and self._chunked:
+            data = b"".join((self._head, b"%x\r\n" % len(body), body, b"\r\n", end))
+        else:
+            data = b"".join((self._head, body, end))
+        if data:
             self.transport.write(data)
         self._head = b""
         if not more:

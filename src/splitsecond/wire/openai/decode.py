@@ -129,6 +129,9 @@ class OpenAIDecoder(StreamDecoder):
             if event.name in _HEARTBEATS:
                 out.append(Quiet(at, "ping"))
                 return
+        if data == END_MARK:  # that it is no JSON need not be found out by trying
+            self._end(at, out, marker=True)
+            return
         if self._tokens and (token := self._text_token(data, 0, len(data), at)) is not None:
             out.append(token)
             return
