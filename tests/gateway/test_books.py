@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from msgspec import Struct
+from msgspec import Raw, Struct, structs
 from tests.gateway.visitor import CHAT, STREAM, Visitor, visitor
 
 from splitsecond.errors import NetworkFault, ProviderFault
@@ -19,10 +19,13 @@ from splitsecond.service import Call, Reply, Service
 from splitsecond.store.served import Served
 from splitsecond.testing.fake_service import FakeService, Script
 from splitsecond.testing.virtual_time import run_virtual
-from splitsecond.timing.observation import Observation
+from splitsecond.timing.observation import FaultRecord, Observation
 
 DOWN = ProviderFault("down", kind="http_500", phase="head", status=500)
 CUT = NetworkFault("cut", kind="reset", phase="between tokens")
+
+RESET = FaultRecord(type="NetworkFault", kind="reset", phase="head", message="")
+SILENT = FaultRecord(type="TimedOut", kind="timeout_head", phase="head", message="")
 
 
 class Case(Struct):
@@ -150,6 +153,27 @@ def test_an_attempt_that_ends_after_the_call_is_waited_for() -> None:
     kept.books.flush()
     assert len(kept.records) == 1
     assert charged == [("web", "req-2.1"), ("web", "req-2.2")]
+
+
+@pytest.mark.parametrize(
+    ("known", "charged"),
+    [
+        ({"input_tokens": 7, "output_tokens": 3}, (7, 3)),
+        ({"input_tokens": None, "output_tokens": 3}, (10, 3)),
+        ({"input_tokens": None, "output_tokens": None, "outcome": "cancelled"}, (10, 0)),
+        ({"input_tokens": None, "output_tokens": None, "sent_ns": None}, (None, None)),
+        ({"input_tokens": None, "output_tokens": None, "fault": RESET, "first_token_ns": None}, (None, None)),
+        ({"input_tokens": None, "output_tokens": None, "fault": SILENT, "first_token_ns": None}, (10, 0)),
+        ({"input_tokens": None, "output_tokens": 1, "fault": RESET, "first_token_ns": 5}, (10, 1)),
+    ],
+)
+def test_who_leaves_before_the_count_pays_for_the_prompt(known: dict[str, Any], charged: Any) -> None:
+    counts: list[tuple[int | None, int | None]] = []
+    books = Books(charge=lambda client, attempt: counts.append((attempt.input_tokens, attempt.output_tokens)))
+    asked = structs.replace(call(1), body={"messages": Raw(b'"' + b"a" * 38 + b'"')})
+    books.open(asked, "fast")
+    books.observe(structs.replace(observation(asked, 1), **{"sent_ns": 1} | known))
+    assert counts == [charged]
 
 
 def test_what_never_comes_is_not_waited_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,7 @@ from splitsecond.gateway.discretion import discreet
 from splitsecond.gateway.refusal import decisive
 from splitsecond.gateway.visit import LEFT
 from splitsecond.policy.account import account
+from splitsecond.policy.prompt_size import input_tokens
 from splitsecond.service import Call
 from splitsecond.store.served import Served
 from splitsecond.timing.observation import Observation, Outcome
@@ -51,7 +52,7 @@ class Page(Struct, kw_only=True):
 
 class Books:
     """The calls under way. Each of `keeps` gets the record of each when it is over; `charge` a client and its
-    attempt."""
+    attempt, with its tokens guessed where they are not known."""
 
     def __init__(self, *keeps: Keep, charge: Callable[[str, Observation], None] | None = None) -> None:
         self._keeps = keeps
@@ -73,7 +74,7 @@ class Books:
                 return
         page.attempts.append(discreet(attempt, page.call.body))
         if self._charge is not None:
-            self._charge(page.call.client, attempt)
+            self._charge(page.call.client, counted(attempt, page.call))
         if page.end_ns and self._is_whole(page):
             del self._waiting[attempt.call]
             self._write(page)
@@ -104,6 +105,20 @@ class Books:
         record = served(page)
         for keep in self._keeps:
             keep(record)
+
+
+def counted(attempt: Observation, call: Call) -> Observation:
+    """`attempt`, with a guess where its tokens were not counted to us: it was closed early, or nobody counts there.
+
+    Else a client that leaves before the count, which comes last, would have its prompts for nothing.
+    """
+    if attempt.input_tokens is not None and attempt.output_tokens is not None:
+        return attempt
+    failed = attempt.fault is not None and attempt.fault.type != "TimedOut" and attempt.first_token_ns is None
+    if attempt.sent_ns is None or failed:
+        return attempt  # it came to nothing, which nobody bills
+    given = input_tokens(call) if attempt.input_tokens is None else attempt.input_tokens
+    return msgspec.structs.replace(attempt, input_tokens=given, output_tokens=attempt.output_tokens or 0)
 
 
 def served(page: Page) -> Served:
