@@ -201,6 +201,16 @@ def test_who_may_read_them(given: str, peer: str, routes: Any, presented: bool, 
     run_virtual(main())
 
 
+@pytest.mark.parametrize("header", ["forwarded", "via", "x-forwarded-for", "x-real-ip"])
+@pytest.mark.parametrize("path", ["/metrics", "/explain"])
+def test_who_comes_through_a_proxy_of_this_machine_is_not_of_it(path: str, header: str) -> None:
+    async def main() -> None:
+        client = await visitor(FakeService(), key("*")).asks(b"", path=path, method="GET", headers={header: "8.8.8.8"})
+        assert client.status == 401
+
+    run_virtual(main())
+
+
 def test_what_is_served_is_what_is_counted() -> None:
     async def main() -> None:
         metrics = Metrics()

@@ -55,6 +55,8 @@ _HINTS = (
 )
 """Headers by which a client says more than its request does, and what policies call it."""
 _HINTING = frozenset(name for name, _ in _HINTS)
+_FORWARDED = frozenset({b"forwarded", b"via", b"x-forwarded-for", b"x-real-ip"})
+"""Headers with which a proxy says that it asks for another."""
 
 
 class Gateway:
@@ -62,8 +64,8 @@ class Gateway:
 
     `books` keep what becomes of each call, and must be told of each attempt; `allowance`: what keys may use. `cors`:
     the origins whose pages may ask. `metrics_for`: who may read ``/metrics`` and ``/explain``: "loopback" is whoever
-    comes from this machine (a proxy on it makes all its clients look so) or has a key for all routes, "key" the latter
-    only.
+    comes from this machine or has a key for all routes, "key" the latter only: a proxy on this machine that does not say
+    for whom it asks makes all its clients look as if they came from here.
     """
 
     def __init__(
@@ -179,7 +181,7 @@ class Gateway:
         """Raises `CallerFault` where this is none of the client's business."""
         if self._metrics_for == "off":
             raise CallerFault(f"there is no {visit.path!r} here", kind="not_found", status=404)
-        if self._metrics_for == "key" or not _is_loopback(visit.peer):
+        if self._metrics_for == "key" or not _is_loopback(visit.peer) or not _FORWARDED.isdisjoint(visit.headers):
             key = self._key(visit)
             if key is None or "*" not in key.routes:
                 words = "this takes a key for all routes"
