@@ -64,8 +64,8 @@ class Gateway:
 
     `books` keep what becomes of each call, and must be told of each attempt; `allowance`: what keys may use. `cors`:
     the origins whose pages may ask. `metrics_for`: who may read ``/metrics`` and ``/explain``: "loopback" is whoever
-    comes from this machine or has a key for all routes, "key" the latter only: a proxy on this machine that does not say
-    for whom it asks makes all its clients look as if they came from here.
+    comes from this machine or has a key for all routes, "key" the latter only. A proxy on this machine that does not
+    say for whom it asks makes all its clients look as if they came from here.
     """
 
     def __init__(
