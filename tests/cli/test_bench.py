@@ -44,7 +44,7 @@ def test_the_findings_as_json(kept_run: Path, simulated: Running) -> None:
         assert row["requests_per_s"] > 0
         assert row["cost_usd"] is None
         assert (row["token_source"], row["output_tokens"]) == ("usage", 20)
-        assert row["input_tokens"] == pytest.approx(64, rel=0.02)
+        assert row["input_tokens"] == pytest.approx(64, abs=4)  # by the run's id, seven words of a prompt differ
         assert row["goodput"]["limits"] == {"ttft": 1000.0}
         assert row["instrument"]["lag_p50_ms"] is not None
 
