@@ -56,7 +56,7 @@ class Routes:
         self._named: OrderedDict[str, Service] = OrderedDict()
         self._wished: OrderedDict[tuple[str, Wishes], Service] = OrderedDict()
         self._routes: Mapping[str, Service] = {
-            name: (before and before.same(name, settings)) or self._built(self._resumed(name, expression))
+            name: (before and before.same(name, settings)) or self._route(name, expression)
             for name, expression in settings.routes.items()
         }
 
@@ -120,6 +120,15 @@ class Routes:
         """`expression`, carried on as its `route` says."""
         resume = self._settings.resumes.get(route)
         return expression if resume is None else resumed(expression, resume.how, resume.stall_ns)
+
+    def _route(self, name: str, expression: Expression) -> Service:
+        """The service of a route. Raises `CallerFault` that says which one cannot be built."""
+        try:
+            return self._built(self._resumed(name, expression))
+        except CallerFault as fault:
+            file = f"{self._settings.source}: " if self._settings.source else ""
+            fault.message = f"{file}routes.{name}.policy: {fault.message}"
+            raise
 
     def _built(self, expression: Expression) -> Service:
         return build(expression, self._target, self._standing, without_logprobs=without_logprobs, teller=teller)
