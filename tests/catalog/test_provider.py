@@ -128,6 +128,8 @@ def test_a_model_may_differ_from_its_provider() -> None:
     anthropic = provider("anthropic")
     assert anthropic.continues("claude-haiku-4-5") is True
     assert anthropic.continues("claude-opus-4-6") is False
+    assert provider("mistral").continues("any") == "prefix"
+    assert provider("qwen-cn").continues("any") == "partial"
     assert provider("cerebras").continues("gpt-oss-120b") is None
 
 

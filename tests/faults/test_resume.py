@@ -1,6 +1,7 @@
 """An answer that breaks in the middle, through the whole gateway: its client gets all of it, once, as if from one."""
 
 import json
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,25 @@ def test_a_client_sees_one_whole_answer(policy: str, fault: str, tmp_path: Path)
     world = play(policy, tmp_path, story, a=profile(BREAKS[fault]), b=profile())
     assert [record.fault for record in world.requests("a")] == [BREAKS[fault].kind] * 2
     assert len(world.requests("b")) == 2
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_the_log_shows_who_broke_and_who_carried_on(stream: bool, tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        visitor = await world.ask(stream=stream)
+        assert visitor.status == 200
+        await world.settled()
+
+    cut = PlannedFault(kind="cut", after=9)
+    world = play(POLICIES[0], tmp_path, story, a=profile(cut), b=profile())
+    log = sqlite3.connect(world.database)
+    try:
+        calls = log.execute("SELECT outcome, fault, status, target FROM calls").fetchall()
+        attempts = log.execute("SELECT target, role, outcome, fault FROM attempts ORDER BY n").fetchall()
+    finally:
+        log.close()
+    assert calls == [("ok", "", 200, "a/m" if stream else "b/m")]  # whose headers a stream had been given
+    assert attempts == [("a/m", "loser", "failed", "truncated"), ("b/m", "winner", "ok", "")]
 
 
 def test_another_answer_is_not_put_in_its_place(tmp_path: Path) -> None:

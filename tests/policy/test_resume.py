@@ -322,10 +322,11 @@ def test_the_rest_is_asked_for() -> None:
     assert (told.heard.usage.input_tokens, told.heard.usage.output_tokens) == (18, 4)
 
 
-def test_the_message_is_marked_where_that_is_wanted() -> None:
-    facts = {"b": Facts(prefill=True, prefix=True)}
+@pytest.mark.parametrize("mark", ["prefix", "partial"])
+def test_the_message_is_marked_where_that_is_wanted(mark: str) -> None:
+    facts = {"b": Facts(prefill=True, mark=mark)}
     told = Told('fallback("a", "b", resume="prefill")', facts=facts, a=breaks(2), b=tells("a ", "time."))
-    assert told.sent("b")["messages"][-1] == {"role": "assistant", "content": "Once upon", "prefix": True}
+    assert told.sent("b")["messages"][-1] == {"role": "assistant", "content": "Once upon", mark: True}
     assert (told.heard.text, told.heard.well) == (WHOLE, True)
 
 

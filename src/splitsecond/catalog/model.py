@@ -3,10 +3,16 @@ public list of prices lacks. Any other model of the provider can be called just 
 """
 
 import math
+from typing import Literal
 
 from msgspec import Struct
 
 from splitsecond.catalog.price import Price
+
+Prefill = Literal["plain", "prefix", "partial"] | bool
+"""How one is given the beginning of an answer to go on from: as a last message of the assistant's, "plain", or with a
+field of that name in it, which is true. False: not at all; true is "plain".
+"""
 
 
 class Speed(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -52,6 +58,6 @@ class Model(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     context_tokens: int | None = None
     same_as: str = ""
     retired: str = ""
-    prefill: bool | None = None
+    prefill: Prefill | None = None
     price: Price | None = None
     speeds: tuple[Speed, ...] = ()

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from splitsecond.catalog.model import Model
+from splitsecond.catalog.model import Model, Prefill
 from splitsecond.errors import CallerFault
 
 Auth = Literal["bearer", "x-api-key", "api-key", "x-goog-api-key", "google"]
@@ -43,7 +43,7 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     `prices`: its name in the public list of prices; "": the list has not this provider.
     `billed_by_hour`: one rents the machine, so that a token's price depends on how busy it is.
     `closing_stops_billing`: whether an answer that is closed early is billed only as far as it came; None: not known.
-    `prefill`: whether it goes on from the beginning of an answer; None: not known.
+    `prefill`: whether it goes on from the beginning of an answer, and how it is told of that; None: not known.
     `error_in_200`: it may report an error in an answer of status 200.
     `regions`: its other places by name. `models`: what is known of some of its models, by their names.
     `checked`: the day on which address and names were last checked against `source`; "": not on its own pages.
@@ -62,7 +62,7 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     prices: str = ""
     billed_by_hour: bool = False
     closing_stops_billing: bool | None = None
-    prefill: bool | None = None
+    prefill: Prefill | None = None
     error_in_200: bool = False
     regions: dict[str, Region] = {}
     models: dict[str, Model] = {}
@@ -73,8 +73,8 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         """What is known of a model; an empty one where nothing is."""
         return self.models.get(name, _NOTHING)
 
-    def continues(self, model: str) -> bool | None:
-        """Whether a model goes on from the beginning of an answer; None: not known."""
+    def continues(self, model: str) -> Prefill | None:
+        """Whether, and how, a model goes on from the beginning of an answer; None: not known."""
         own = self.model(model).prefill
         return self.prefill if own is None else own
 

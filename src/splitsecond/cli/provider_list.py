@@ -9,10 +9,18 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from splitsecond.catalog.model import Prefill
 from splitsecond.catalog.provider import Provider, fill_base_url
 from splitsecond.errors import CallerFault
 
-_SAYS: Mapping[bool | None, str] = {True: "yes", False: "no", None: "not known"}
+_SAYS: Mapping[bool | str | None, str] = {
+    True: "yes",
+    False: "no",
+    None: "not known",
+    "plain": "yes",
+    "prefix": 'yes, marked with "prefix": true',
+    "partial": 'yes, marked with "partial": true',
+}
 WIDE = 100
 """Columns of a screen that shows a model of each provider too."""
 
@@ -38,7 +46,7 @@ class ProviderEntry(Struct, frozen=True, kw_only=True):
     quirks: dict[str, Any]
     billed_by_hour: bool
     closing_stops_billing: bool | None
-    prefill: bool | None
+    prefill: Prefill | None
     error_in_200: bool
     source: str
     checked: str

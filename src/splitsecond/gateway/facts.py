@@ -74,6 +74,7 @@ class TargetFacts:
         model = split_target(target)[1]
         about, price = self._about(target), self.price(target)
         entry = self._entry(about.like)
+        prefill = about.prefill if about.prefill is not None else entry and entry.continues(model)
         return Facts(
             provider=about.like or split_target(target)[0],
             account=about.account,
@@ -84,7 +85,8 @@ class TargetFacts:
             output_usd=price.output_usd if price else None,
             per_hour_usd=price.per_hour_usd if price else None,
             closing_stops_billing=entry.closing_stops_billing if entry else None,
-            prefill=bool(entry and entry.continues(model)),
+            prefill=bool(prefill),
+            mark=prefill if isinstance(prefill, str) and prefill != "plain" else "",
         )
 
     def _about(self, target: str) -> Known:

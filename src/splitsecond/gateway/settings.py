@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Meta, Struct, structs
 
+from splitsecond.catalog.model import Prefill
 from splitsecond.catalog.provider import Provider, fill_base_url, split_target
 from splitsecond.catalog.provider import provider as read_provider
 from splitsecond.errors import CallerFault
@@ -73,13 +74,15 @@ class ModelGiven(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class Known(Struct, frozen=True, kw_only=True):
     """What the configuration says of a provider beside where it is. `like`: its entry in the catalogue; "": none.
 
-    `account`: whose key, "" for one that no other provider shares.
+    `account`: whose key, "" for one that no other provider shares. `prefill`: as in the catalogue, whose word counts
+    where it is None.
     """
 
     like: str = ""
     region: str = ""
     account: str = ""
     price: PriceGiven | None = None
+    prefill: Prefill | None = None
     models: Mapping[str, ModelGiven] = {}
 
     def context_tokens(self, model: str) -> int | None:

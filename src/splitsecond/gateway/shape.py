@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
+from splitsecond.catalog.model import Prefill
 from splitsecond.catalog.provider import Auth
 from splitsecond.gateway.settings import Listen, ModelGiven, PriceGiven
 
@@ -54,6 +55,13 @@ class ProviderGiven(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     stream: Annotated[
         bool, Meta(description="false: answers that a client wants whole are asked for whole, not as a stream.")
     ] = True
+    prefill: Annotated[
+        Prefill | None,
+        Meta(
+            description="Whether it goes on from the beginning of an answer, given as a last message of the "
+            'assistant\'s: plain, or marked with "prefix": true or "partial": true; false: it does not.'
+        ),
+    ] = None
     price: PriceGiven | None = None
     models: dict[str, ModelGiven] = {}
 

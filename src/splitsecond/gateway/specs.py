@@ -51,7 +51,14 @@ def known(name: str, given: ProviderGiven) -> Known:
     """What else the entry says of the provider."""
     entry = catalogue_entry(name, given)
     region = given.region or entry.region
-    return Known(like=entry.name, region=region, account=given.account, price=given.price, models=given.models)
+    return Known(
+        like=entry.name,
+        region=region,
+        account=given.account,
+        price=given.price,
+        prefill=given.prefill,
+        models=given.models,
+    )
 
 
 def catalogue_entry(name: str, given: ProviderGiven) -> Provider:

@@ -185,8 +185,8 @@ class Story:
         self._tries -= 1
         told, notes = self._told, self._call.notes
         before, prefill = len(notes.asked), self._plan.how == "prefill" and not told.nothing
-        prefix = self._plan.standing.facts(able[0]).prefix
-        call = prefilled(self._call, told, prefix=prefix) if prefill else self._call
+        mark = self._plan.standing.facts(able[0]).mark
+        call = prefilled(self._call, told, mark=mark) if prefill else self._call
         hearing = self._plan.teller(self._call)
         if call is None or hearing is None:
             notes.barred.extend(able)

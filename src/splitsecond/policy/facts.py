@@ -14,8 +14,8 @@ class Facts(Struct, frozen=True, kw_only=True):
     `context_tokens`: the longest prompt and answer together. Prices are US dollars for a million tokens; `cached_usd`
     is that of input tokens from the provider's prompt cache. A machine that is paid by the hour (`per_hour_usd`) costs
     nothing more for another call. `closing_stops_billing`: what it would have said after it
-    was closed is not paid for. `prefill`: it goes on from the beginning of an answer; `prefix`: where the message that
-    holds it is marked as such.
+    was closed is not paid for. `prefill`: it goes on from the beginning of an answer; `mark`: the field that is true in
+    the message that holds it, "" for none.
     """
 
     provider: str = ""
@@ -28,4 +28,4 @@ class Facts(Struct, frozen=True, kw_only=True):
     per_hour_usd: float | None = None
     closing_stops_billing: bool | None = None
     prefill: bool = False
-    prefix: bool = False
+    mark: str = ""

@@ -11,6 +11,8 @@ from splitsecond.policy.standing import Standing
 from splitsecond.policy.told import Told
 from splitsecond.service import Call
 
+_OTHER_FORMS = ("tools", "functions", "output_config", "output_format")
+"""Fields that may make an answer something else than a text, in OpenAI's dialect or Anthropic's."""
 _LIMITS = ("max_completion_tokens", "max_tokens")
 _decode_raw = msgspec.json.Decoder(list[Raw]).decode
 
@@ -18,16 +20,16 @@ _decode_raw = msgspec.json.Decoder(list[Raw]).decode
 def can_go_on(names: Sequence[str], standing: Standing) -> list[str]:
     """Those of the targets that go on from the beginning of an answer, and are all told of it in the same way."""
     able = [name for name in names if standing.facts(name).prefill]
-    return [name for name in able if standing.facts(name).prefix == standing.facts(able[0]).prefix]
+    return [name for name in able if standing.facts(name).mark == standing.facts(able[0]).mark]
 
 
-def prefilled(call: Call, told: Told, *, prefix: bool) -> Call | None:
-    """`call` for the rest of an answer of which so much was `told`. `prefix`: the message that holds it is marked.
+def prefilled(call: Call, told: Told, *, mark: str = "") -> Call | None:
+    """`call` for the rest of an answer of which so much was `told`. `mark`: the field that marks the message with it.
 
-    None: that cannot be asked for.
+    None: that cannot be asked for. Marks are of OpenAI's messages; Responses have none at all.
     """
     text = (told.text or "").rstrip()
-    if not text or not _is_plain(call):
+    if not text or not _is_plain(call) or (mark and call.dialect != "openai"):
         return None
     messages = call.body.get("messages")
     try:
@@ -35,8 +37,8 @@ def prefilled(call: Call, told: Told, *, prefix: bool) -> Call | None:
     except (ValueError, TypeError, RecursionError):
         return None
     begun: dict[str, Any] = {"role": "assistant", "content": text}
-    if prefix:
-        begun["prefix"] = True
+    if mark:
+        begun[mark] = True
     said.append(Raw(msgspec.json.encode(begun)))
     left = _left(call, told.tokens)
     if left is None:
@@ -49,7 +51,7 @@ def _is_plain(call: Call) -> bool:
     if call.operation != "chat" or plain(call, "n") not in (None, 1):
         return False
     form = plain(call, "response_format")
-    return form in (None, {"type": "text"}) and not plain(call, "tools") and not plain(call, "functions")
+    return form in (None, {"type": "text"}) and not any(plain(call, name) for name in _OTHER_FORMS)
 
 
 def _left(call: Call, tokens: int) -> dict[str, int] | None:
