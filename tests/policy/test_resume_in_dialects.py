@@ -16,7 +16,7 @@ from splitsecond.events import Done, Event, Finish, Token, ToolPart, Usage
 from splitsecond.policy.expression import build, parse
 from splitsecond.policy.facts import Facts
 from splitsecond.policy.standing import Standing
-from splitsecond.service import Call, Service, Spoken
+from splitsecond.service import Call, Reply, Service, Spoken
 from splitsecond.upstream.interpreter import retelling, teller
 
 DIALECTS: list[Spoken] = ["anthropic", "responses"]
@@ -345,3 +345,39 @@ def test_an_answer_that_nobody_watches_come_is_asked_for_anew(dialect: Spoken) -
     whole = msgspec.structs.replace(asked(dialect), stream=False)
     heard = carried(whole, Stream("a", [first[: begun(first)]], CUT), Stream("b", [again]), policy=BOTH)
     assert heard.data == again
+
+
+class Noted(Stream):
+    """A target that notes what it is asked."""
+
+    calls: list[Call]
+
+    async def __call__(self, call: Call) -> Reply:
+        self.calls = [call]
+        return self
+
+
+@pytest.mark.parametrize(
+    ("dialect", "facts", "fields", "is_asked"),
+    [
+        ("anthropic", Facts(prefill=True), {}, True),
+        ("anthropic", Facts(prefill=True, mark="prefix"), {}, False),
+        ("anthropic", Facts(prefill=True), {"output_config": {"format": {}}}, False),
+        ("anthropic", Facts(), {}, False),
+        ("responses", Facts(prefill=True), {}, False),
+    ],
+)
+def test_by_prefill(dialect: Spoken, facts: Facts, fields: dict[str, Any], is_asked: bool) -> None:
+    first = stream(dialect, "a", [Token(0, "Once "), Token(0, "upon")])
+    cut = Stream("a", [first[: begun(first)]], CUT)
+    rest = Noted("b", [stream(dialect, "b", [Token(0, " a time")])])
+    policy = 'resume("a", "b", how="prefill")'
+    heard = carried(asked(dialect, **fields), cut, rest, policy=policy, facts={"b": facts})
+    assert hasattr(rest, "calls") == is_asked
+    if is_asked:
+        assert Read(dialect, heard.data).is_whole([("text", "", "Once a time")])
+        sent = json.loads(msgspec.json.encode(rest.calls[0].body))
+        assert sent["messages"][1:] == [{"role": "assistant", "content": "Once"}]
+        assert sent["max_tokens"] == 99
+    else:
+        assert heard.fault is CUT

@@ -19,7 +19,9 @@ or thoughts.
 
 Neither is done for audio and pictures, nor where log-probabilities were asked for. Where nobody can carry on, the
 client gets the error that broke the answer, whatever those who were asked after it said. There is one end, never a
-second and never a made-up one. The client goes on to see the id and the model of the first target.
+second and never a made-up one. The client goes on to see the id and the model of the first target, in its own dialect,
+with parts and events numbered on. Not told from the middle on are thoughts that come signed or hidden, and whatever
+tools that the provider uses itself would put into the answer. Who asks for Responses is served by replay alone.
 
 An answer that was not wanted as a stream is held back until it is whole, so one that breaks is simply asked for anew.
 
@@ -32,8 +34,8 @@ When it hurts. By replay, where models do not repeat themselves: then it is paid
 By prefill, where the other model is worse, or writes in another tone.
 
 Where it stands. Around the policies that choose, inside `deadline`, `limit`, `cap` and `cache`. The usage that the
-client is told is by replay the second target's; by prefill that and what had been said before. A client of another
-dialect than OpenAI's, and a bench, get the break as it is.
+client is told is by replay the second target's; by prefill that and what had been said before. A bench gets
+the break as it is.
 """
 
 from collections.abc import Sequence

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import Raw
 
-from splitsecond.errors import CallerFault
+from splitsecond.errors import CallerFault, ProviderFault
 from splitsecond.events import Broken, Done, Event, Finish, Quiet, Token, TokenKind, Usage
 from splitsecond.wire.dialect import Decoder, Writer
 from splitsecond.wire.sse import SseDecoder
@@ -84,6 +84,7 @@ class PartsTeller(EventTeller):
         self._writer: PartsWriter | None = None
         self._calls = 0
         self._is_sure = True
+        self._said: TokenKind | None = None  # of which kind the last token was that came, until one is told
         self._finished = False
 
     @abstractmethod
@@ -103,10 +104,18 @@ class PartsTeller(EventTeller):
             for event in self._events.feed(data):
                 if event.data is not None:
                     self.note(event.data)
-        return super().hear(data, at)
+        events = super().hear(data, at)
+        for said in events:
+            if isinstance(said, Token):
+                self._said = said.kind
+        return events
 
     def tell(self, event: Event) -> bytes:
-        """`event`, as one more of this answer's. Raises `CallerFault` for what cannot be told from the middle on."""
+        """`event`, as one more of this answer's.
+
+        Raises `CallerFault` for what cannot be told from the middle on, and `ProviderFault` where the first thing that
+        is to be told belongs to a part that has ended: then the answers differ, and another one may still be told.
+        """
         writer = self._writer
         if writer is None:
             if not self._is_sure:
@@ -131,6 +140,10 @@ class PartsTeller(EventTeller):
         part = token.tool
         if token.kind not in self.kinds or (token.kind == "tool" and part is None):
             raise _untellable(f"a part of kind {token.kind}")
+        if token.kind == self._said != writer.kind and not (part and part.name):
+            words = f"it does not say the same again: {token.kind} goes on where the first had ended it"
+            raise ProviderFault(words, kind="differs", phase="between tokens", status=200)
+        self._said = None
         if part is None:
             return writer.token(token.text, token.kind)
         begun = b""
