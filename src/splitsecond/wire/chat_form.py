@@ -17,24 +17,32 @@ from splitsecond.wire.translation import leave_out, not_translatable, plain_fiel
 
 _OURS = ("model", "stream", "stream_options")
 """Fields that are ours to say to a provider."""
-_DROPPED = (
-    "user", "metadata", "store", "safety_identifier", "prompt_cache_key", "prompt_cache_retention", "prediction",
-    "service_tier",
-)  # fmt: skip
-"""What changes nothing in the answer."""
+_DROPPED: Mapping[str, tuple[Any, ...]] = {
+    "user": (),
+    "metadata": (),
+    "store": (),
+    "safety_identifier": (),
+    "prompt_cache_key": (),
+    "prompt_cache_retention": (),
+    "prediction": (),
+    "service_tier": (),
+    "verbosity": ("medium",),
+    "parallel_tool_calls": (True,),
+}
+"""What changes nothing in the answer, or only its manner, and the values that need not be spoken of. Agents send the
+last two with every request: who asks for one tool call at a time may be given several, and is told that the wish was
+left out."""
 
 _REFUSED: Mapping[str, tuple[Any, ...]] = {
     "n": (1,),
     "logprobs": (False,),
     "top_logprobs": (0,),
     "logit_bias": ({},),
-    "parallel_tool_calls": (True,),
     "modalities": (["text"],),
     "audio": (),
     "functions": ([],),
     "function_call": ("auto", "none"),
     "web_search_options": (),
-    "verbosity": ("medium",),
 }
 """What would change the answer, and the values that would not."""
 
@@ -93,8 +101,10 @@ def chat_fields(call: Call, dialect: str, *, known: Collection[str] = ()) -> dic
     fields = plain_fields(call)
     for name in _OURS:
         fields.pop(name, None)
-    for name in _DROPPED:
+    for name, usual in _DROPPED.items():
         if name not in known:
+            if fields.get(name) in usual:
+                del fields[name]
             leave_out(call, fields, name)
     for name, harmless in _REFUSED.items():
         if name in fields and name not in known and (value := fields.pop(name)) not in harmless:

@@ -294,7 +294,6 @@ def says(**body: Any) -> str:
     [
         ({"logprobs": True}, "logprobs true cannot be carried over to Gemini"),
         ({"logit_bias": {"1": -100}}, 'logit_bias {"1":-100}'),
-        ({"parallel_tool_calls": False}, "parallel_tool_calls false"),
         ({"modalities": ["text", "audio"]}, 'modalities ["text","audio"]'),
         ({"functions": [FUNCTION]}, "functions [{"),
         ({"web_search_options": {}}, "web_search_options {}"),

@@ -133,7 +133,6 @@ def test_a_result_is_named_by_the_call_that_it_answers() -> None:
         ({"n": 2}, "n 2"),
         ({"logprobs": True}, "logprobs true"),
         ({"logit_bias": {"5": 1}}, "logit_bias"),
-        ({"parallel_tool_calls": False}, "parallel_tool_calls"),
         ({"tools": [TOOL], "tool_choice": "required"}, 'tool_choice "required"'),
         ({"tool_choice": {"type": "function", "function": {"name": "now"}}}, "tool_choice"),
         ({"response_format": {"type": "grammar"}}, "response_format"),
@@ -202,3 +201,13 @@ def test_other_refusals_are_read_as_everyones() -> None:
     busy = ollama.fault_from_response(503, {"Retry-After": "2"}, b'{"error":"server busy, please try again"}')
     assert isinstance(busy, ProviderFault)
     assert (busy.kind, busy.retry_after_ns) == ("http_503", 2_000_000_000)
+
+
+def test_what_changes_only_the_manner_of_an_answer_is_left_out_and_named() -> None:
+    call = Call(id="c", body={"messages": [{"role": "user", "content": "Hi"}], "verbosity": "low"})
+    usual = Call(id="c", body={**call.body, "verbosity": "medium", "parallel_tool_calls": True})
+    single = Call(id="c", body={**call.body, "parallel_tool_calls": False})
+    for each in (call, usual, single):
+        ollama.encode(each, "m", Quirks())
+    assert (call.notes.dropped, usual.notes.dropped) == (["verbosity"], [])
+    assert single.notes.dropped == ["verbosity", "parallel_tool_calls"]
