@@ -272,7 +272,7 @@ def test_an_answer_that_follows_another_is_read_as_if_it_stood_alone(before: str
     taken(first, [WHOLE[before][0]])
     assert first.keep_alive
     second, (wire, body) = first.followed_by("POST"), WHOLE[after]
-    assert not (second.answered or second.complete or second.status or second.headers)
+    assert (second.answered, second.complete, second.status, second.headers) == (False, False, 0, {})
     assert taken(second, [wire[:cut], wire[cut:]]) == body
     alone = Answer("POST")
     taken(alone, [wire])
