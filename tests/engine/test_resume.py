@@ -9,9 +9,10 @@ import pytest
 
 from splitsecond.errors import Fault, NetworkFault
 from splitsecond.events import Event, Finish, Token
-from splitsecond.policy.expression import build, parse
-from splitsecond.policy.facts import Facts
-from splitsecond.policy.standing import Standing
+from splitsecond.policy.building import build
+from splitsecond.policy.expression import parse
+from splitsecond.policy.targets.facts import Facts
+from splitsecond.policy.targets.standing import Standing
 from splitsecond.service import Call, Reply, Service
 from splitsecond.testing.engine import EngineProcess
 from splitsecond.upstream.spec import TargetSpec

@@ -9,7 +9,7 @@ from tests.faults.test_faults_and_policies import AT_THE_HEAD, DEADLINE_S, FAULT
 from tests.faults.world import World, play, profile
 
 from splitsecond import clock
-from splitsecond.policy.expression import POLICIES
+from splitsecond.policy.forms import POLICIES
 
 SECONDS = 600
 PER_S = 1

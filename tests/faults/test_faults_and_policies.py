@@ -17,7 +17,8 @@ from tests.faults.world import INPUT_TOKENS, TEXT, TOKENS, World, play, profile
 from tests.gateway.visitor import Visitor
 
 from splitsecond import clock
-from splitsecond.policy.expression import POLICIES, parse
+from splitsecond.policy.expression import parse
+from splitsecond.policy.forms import POLICIES
 from splitsecond.simulator.faults import FaultKind, PlannedFault
 
 DEADLINE_S = 30.0

@@ -19,8 +19,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from splitsecond import clock
-from splitsecond.gateway.reading import read
-from splitsecond.gateway.server import Worker
+from splitsecond.gateway.configuration.reading import read
+from splitsecond.gateway.process.server import Worker
 from splitsecond.pacing import Pacer
 from splitsecond.simulator.app import SimulatedProvider
 from splitsecond.simulator.connection import Connection

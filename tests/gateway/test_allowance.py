@@ -8,11 +8,11 @@ import pytest
 from tests.gateway.visitor import CHAT, visitor
 
 from splitsecond import clock
-from splitsecond.gateway.allowance import DAY_S, Allowance
-from splitsecond.gateway.books import Books
+from splitsecond.gateway.configuration.settings import ClientKey
+from splitsecond.gateway.records.allowance import DAY_S, Allowance
+from splitsecond.gateway.records.books import Books
+from splitsecond.gateway.records.tally import Tally
 from splitsecond.gateway.refusal import LimitReached
-from splitsecond.gateway.settings import ClientKey
-from splitsecond.gateway.tally import Tally
 from splitsecond.policy.race import race
 from splitsecond.testing.fake_service import FakeService, Script
 from splitsecond.testing.virtual_time import run_virtual

@@ -10,10 +10,11 @@ from tests.gateway.visitor import CHAT, STREAM, OneRoute, scope, visitor, visits
 from splitsecond import clock
 from splitsecond.errors import AllFailed, CallerFault, Fault, NetworkFault, Overloaded, ProviderFault, TimedOut
 from splitsecond.gateway.app import LONGEST_HINT
-from splitsecond.gateway.books import Books
-from splitsecond.gateway.settings import ClientKey
+from splitsecond.gateway.configuration.settings import ClientKey
+from splitsecond.gateway.records.books import Books
 from splitsecond.gateway.visit import PATIENCE_NS
-from splitsecond.policy.expression import build, parse
+from splitsecond.policy.building import build
+from splitsecond.policy.expression import parse
 from splitsecond.policy.limit import limit
 from splitsecond.policy.race import race
 from splitsecond.service import Call, Reply, Service

@@ -9,8 +9,8 @@ from msgspec import Raw, Struct, structs
 from tests.gateway.visitor import CHAT, STREAM, Visitor, visitor
 
 from splitsecond.errors import NetworkFault, ProviderFault
-from splitsecond.gateway import books as books_room
-from splitsecond.gateway.books import Books
+from splitsecond.gateway.records import books as books_room
+from splitsecond.gateway.records.books import Books
 from splitsecond.policy.fallback import fallback
 from splitsecond.policy.hedge import hedge
 from splitsecond.policy.limit import limit

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from tests.gateway.test_settings import ENVIRONMENT, EXAMPLE, KEY
 
-from splitsecond.gateway.checkup import checkup, problems
-from splitsecond.gateway.reading import read
+from splitsecond.gateway.configuration.checkup import checkup, problems
+from splitsecond.gateway.configuration.reading import read
 
 
 def test_all_of_the_example(tmp_path: Path) -> None:

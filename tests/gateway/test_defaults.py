@@ -1,7 +1,7 @@
 """A gateway without configuration: which providers are taken, and what is said where there is none."""
 
 from splitsecond.catalog.provider import provider
-from splitsecond.gateway.defaults import ROUTE, found, unconfigured
+from splitsecond.gateway.configuration.defaults import ROUTE, found, unconfigured
 from splitsecond.policy.expression import targets
 
 GROQ = f"groq/{provider('groq').default_model}"

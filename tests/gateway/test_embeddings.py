@@ -6,10 +6,12 @@ import pytest
 from tests.gateway.visitor import visitor
 from tests.upstream.scripted_client import ScriptedExchange
 
-from splitsecond.gateway.books import Books
-from splitsecond.policy.expression import POLICIES, build, parse
-from splitsecond.policy.facts import Facts
-from splitsecond.policy.standing import Standing
+from splitsecond.gateway.records.books import Books
+from splitsecond.policy.building import build
+from splitsecond.policy.expression import parse
+from splitsecond.policy.forms import POLICIES
+from splitsecond.policy.targets.facts import Facts
+from splitsecond.policy.targets.standing import Standing
 from splitsecond.service import Service
 from splitsecond.store.served import Served
 from splitsecond.testing.virtual_time import run_virtual

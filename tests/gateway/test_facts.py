@@ -6,9 +6,9 @@ from tests.policy.attempts import answered
 
 from splitsecond.catalog.price import Price, Tier
 from splitsecond.catalog.provider import provider
+from splitsecond.gateway.configuration.reading import read
 from splitsecond.gateway.facts import TargetFacts
-from splitsecond.gateway.reading import read
-from splitsecond.policy.facts import Facts
+from splitsecond.policy.targets.facts import Facts
 
 TEXT = """
 providers:

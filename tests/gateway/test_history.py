@@ -10,8 +10,8 @@ from tests.policy.attempts import answered
 from splitsecond import clock
 from splitsecond.catalog.price import Price
 from splitsecond.errors import CallerFault
-from splitsecond.gateway.history import history, of_run, opened, spent_usd
-from splitsecond.gateway.settings import LogGiven
+from splitsecond.gateway.configuration.settings import LogGiven
+from splitsecond.gateway.records.history import history, of_run, opened, spent_usd
 from splitsecond.store.folder import RunFolder
 from splitsecond.store.log import Log, Tokens
 from splitsecond.store.served import Served

@@ -13,11 +13,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.gateway.visitor import CHAT, STREAM, visitor, visits
 
 from splitsecond.errors import ProviderFault
-from splitsecond.gateway import metrics as metrics_room
-from splitsecond.gateway.books import Books
-from splitsecond.gateway.exposition import exposed
-from splitsecond.gateway.metrics import BUCKETS_S, Metrics
-from splitsecond.gateway.settings import ClientKey
+from splitsecond.gateway.configuration.settings import ClientKey
+from splitsecond.gateway.records import metrics as metrics_room
+from splitsecond.gateway.records.books import Books
+from splitsecond.gateway.records.exposition import exposed
+from splitsecond.gateway.records.metrics import BUCKETS_S, Metrics
 from splitsecond.policy.race import race
 from splitsecond.store.served import Served
 from splitsecond.testing.fake_service import FakeService, Script
@@ -110,7 +110,7 @@ def test_clients_cannot_make_labels_without_end(monkeypatch: pytest.MonkeyPatch)
 OTHER = """
 import sys, time
 from pathlib import Path
-from splitsecond.gateway.metrics import Metrics
+from splitsecond.gateway.records.metrics import Metrics
 metrics = Metrics(folder=Path(sys.argv[1]), available=lambda: {"a/x": False})
 metrics.in_flight = 5
 metrics.counts.requests["fast", "web", 200] = 40

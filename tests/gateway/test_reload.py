@@ -18,9 +18,9 @@ from tests.gateway.test_served import ASK
 
 from splitsecond import clock
 from splitsecond.errors import CallerFault
-from splitsecond.gateway.reading import read
-from splitsecond.gateway.reload import Source, Stamp, Watch, kept
-from splitsecond.gateway.settings import Settings
+from splitsecond.gateway.configuration.reading import read
+from splitsecond.gateway.configuration.settings import Settings
+from splitsecond.gateway.process.reload import Source, Stamp, Watch, kept
 
 KEYS = "keys: [{name: web, key: env:WEB_KEY}]\n"
 ROUTE = "providers: {{sim: {{base_url: {url}}}}}\nroutes: {{{name}: {{policy: '\"sim/quick\"'}}}}\n"
@@ -173,7 +173,7 @@ def test_the_command_line_goes_on_standing_in_the_place_of_the_file(tmp_path: Pa
 
 
 def test_nothing_is_read_again_while_nothing_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("splitsecond.gateway.reload.LOOK_S", 0.001)
+    monkeypatch.setattr("splitsecond.gateway.process.reload.LOOK_S", 0.001)
     file, secret = tmp_path / "splitsecond.yaml", tmp_path / "key"
     file.write_text("keys: [{name: web, key: 'file:key'}]")
     secret.write_text(KEY)

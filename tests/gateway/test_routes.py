@@ -4,10 +4,10 @@ import pytest
 from tests.gateway.test_settings import ENVIRONMENT, GOOD
 
 from splitsecond.errors import CallerFault
+from splitsecond.gateway.configuration.reading import read
 from splitsecond.gateway.facts import TargetFacts
-from splitsecond.gateway.reading import read
 from splitsecond.gateway.routes import Routes
-from splitsecond.policy.standing import Standing
+from splitsecond.policy.targets.standing import Standing
 from splitsecond.transport.client import Client
 
 OPEN = GOOD.replace("keys:\n  - {name: web, key: env:WEB_KEY, routes: [fast, groq/*]}\n", "")

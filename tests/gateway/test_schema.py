@@ -7,8 +7,8 @@ import pytest
 import yaml
 from tests.gateway.test_settings import EXAMPLE, GOOD
 
-from splitsecond.gateway.schema import DRAFT, schema
-from splitsecond.gateway.shape import File
+from splitsecond.gateway.configuration.schema import DRAFT, schema
+from splitsecond.gateway.configuration.shape import File
 
 
 def checked(text: str) -> None:

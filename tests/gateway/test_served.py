@@ -23,7 +23,7 @@ from openai.types.chat import (
 from tests.gateway.conftest import KEY, Served, gateway, heard, ready
 
 from splitsecond import clock
-from splitsecond.gateway.schema import schema_text
+from splitsecond.gateway.configuration.schema import schema_text
 
 ASK: list[ChatCompletionMessageParam] = [{"role": "user", "content": "hi"}]
 TOOL: ChatCompletionToolParam = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}

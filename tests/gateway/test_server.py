@@ -13,9 +13,9 @@ from tests.gateway.visitor import CHAT, visits
 
 from splitsecond import clock
 from splitsecond.errors import CallerFault
-from splitsecond.gateway.reading import read
-from splitsecond.gateway.server import Server, Worker
-from splitsecond.gateway.settings import Settings
+from splitsecond.gateway.configuration.reading import read
+from splitsecond.gateway.configuration.settings import Settings
+from splitsecond.gateway.process.server import Server, Worker
 from splitsecond.policy.expression import parse
 from splitsecond.store.log import Log
 

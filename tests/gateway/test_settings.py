@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from splitsecond import clock
 from splitsecond.catalog.provider import provider
 from splitsecond.errors import CallerFault
-from splitsecond.gateway.reading import load, read
-from splitsecond.gateway.server import tried
-from splitsecond.gateway.settings import Listen, LogGiven, PriceGiven, Resume, Settings, check_reach
-from splitsecond.gateway.shape import File
+from splitsecond.gateway.configuration.reading import load, read
+from splitsecond.gateway.configuration.settings import Listen, LogGiven, PriceGiven, Resume, Settings, check_reach
+from splitsecond.gateway.configuration.shape import File
+from splitsecond.gateway.process.server import tried
 
 KEY = "0123456789abcdef-web"
 ENVIRONMENT = {"WEB_KEY": KEY, "OTHER_KEY": KEY + "2", "SHORT": "abc", "OURS": "sk-ours-1234", "GROQ_API_KEY": "gsk-1"}

@@ -13,8 +13,8 @@ from tests.gateway.visitor import OneRoute
 from splitsecond.events import Event
 from splitsecond.gateway import visit
 from splitsecond.gateway.app import Gateway
-from splitsecond.gateway.books import Books
 from splitsecond.gateway.connection import Connection
+from splitsecond.gateway.records.books import Books
 from splitsecond.service import Call, Reply
 from splitsecond.store.served import Served
 

@@ -15,9 +15,9 @@ from tests.gateway.test_reload import answer, endless, models, refuses, replaced
 from tests.gateway.test_served import ASK
 
 from splitsecond.errors import CallerFault
-from splitsecond.gateway.ports import bound, url
-from splitsecond.gateway.settings import Settings
-from splitsecond.gateway.supervisor import frame, framed
+from splitsecond.gateway.configuration.settings import Settings
+from splitsecond.gateway.process.ports import bound, url
+from splitsecond.gateway.process.supervisor import frame, framed
 from splitsecond.policy.expression import parse
 
 

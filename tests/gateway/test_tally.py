@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from splitsecond.gateway.tally import MOST_NAMES, Tally
+from splitsecond.gateway.records.tally import MOST_NAMES, Tally
 
 WORKERS = 3
 steps = st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 4)), max_size=60)

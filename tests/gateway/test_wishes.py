@@ -11,8 +11,9 @@ from msgspec import Raw
 from splitsecond.errors import CallerFault
 from splitsecond.gateway import asked
 from splitsecond.gateway.wishes import Wishes, read, wished
-from splitsecond.policy.expression import build, parse, targets
-from splitsecond.policy.facts import Facts
+from splitsecond.policy.building import build
+from splitsecond.policy.expression import parse, targets
+from splitsecond.policy.targets.facts import Facts
 from splitsecond.testing.fake_service import FakeService
 
 ROUTE = 'fallback("groq/llama", "together/llama", "azure-eu/llama")'

@@ -10,8 +10,8 @@ from msgspec import Struct
 from splitsecond import clock
 from splitsecond.errors import CallerFault
 from splitsecond.gateway.app import Gateway
+from splitsecond.gateway.configuration.settings import ClientKey
 from splitsecond.gateway.connection import LINE
-from splitsecond.gateway.settings import ClientKey
 from splitsecond.gateway.wishes import Wishes
 from splitsecond.service import Service
 

@@ -10,10 +10,11 @@ from msgspec import Raw
 from tests.policy.branches import a_call, play, scripted
 
 from splitsecond.errors import CallerFault
+from splitsecond.policy.building import build
 from splitsecond.policy.by_complexity import LEVELS, by_complexity, complexity
 from splitsecond.policy.by_task import by_task
 from splitsecond.policy.cap import cap
-from splitsecond.policy.expression import build, parse
+from splitsecond.policy.expression import parse
 from splitsecond.service import Call, Service
 from splitsecond.testing.fake_service import FakeService, Script
 

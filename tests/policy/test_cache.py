@@ -15,8 +15,8 @@ from tests.policy.test_cascade import read_all, shown
 
 from splitsecond.errors import CallerFault, NetworkFault, ProviderFault, TimedOut
 from splitsecond.events import Done, Token
+from splitsecond.policy.answers.recording import Piece
 from splitsecond.policy.cache import PIECE_BYTES, Cache, _joined, _key, cache
-from splitsecond.policy.recording import Piece
 from splitsecond.policy.settings import flag, memory
 from splitsecond.service import Call, Operation, Service
 from splitsecond.testing.fake_service import FakeService, Script

@@ -11,9 +11,9 @@ from splitsecond import clock
 from splitsecond.clock import NS_PER_MS
 from splitsecond.errors import AllFailed, CallerFault, Fault, NetworkFault
 from splitsecond.events import Event, Finish, Token
-from splitsecond.policy.acceptance import Answer, acceptance
+from splitsecond.policy.answers.acceptance import Answer, acceptance
+from splitsecond.policy.answers.judge import ANSWER_CHARACTERS, QUESTION_CHARACTERS
 from splitsecond.policy.cascade import cascade
-from splitsecond.policy.judge import ANSWER_CHARACTERS, QUESTION_CHARACTERS
 from splitsecond.service import Call, Reply, Service
 from splitsecond.testing.fake_service import FakeService, Script
 

@@ -6,10 +6,11 @@ from tests.policy.branches import a_call, ask, play
 from tests.policy.traffic import Sent, changing, shares, steady, traffic
 
 from splitsecond.errors import CallerFault
+from splitsecond.policy.building import build
 from splitsecond.policy.cheapest import cheapest
-from splitsecond.policy.expression import build, parse
-from splitsecond.policy.facts import Facts
-from splitsecond.policy.standing import Standing
+from splitsecond.policy.expression import parse
+from splitsecond.policy.targets.facts import Facts
+from splitsecond.policy.targets.standing import Standing
 from splitsecond.service import Call
 from splitsecond.testing.fake_service import FakeService, Script
 

@@ -9,15 +9,15 @@ from msgspec import Raw
 from tests.policy.branches import play
 
 from splitsecond.events import Done, Token
+from splitsecond.policy.answers.judge import _asking
 from splitsecond.policy.by_complexity import by_complexity, complexity
 from splitsecond.policy.cache import _key, cache
 from splitsecond.policy.cap import cap
 from splitsecond.policy.cascade import cascade
+from splitsecond.policy.choosing.prompt_size import input_tokens, most_output_tokens
 from splitsecond.policy.fallback import fallback
-from splitsecond.policy.judge import _asking
 from splitsecond.policy.pipeline import INSTRUCTION, _told, pipeline
 from splitsecond.policy.prompt import last_asked, messages, must_call, plain, wanted_effort, wanted_form
-from splitsecond.policy.prompt_size import input_tokens, most_output_tokens
 from splitsecond.policy.race import race
 from splitsecond.policy.sticky import conversation
 from splitsecond.service import Call, Service, Spoken

@@ -22,7 +22,8 @@ from splitsecond import clock
 from splitsecond.clock import NS_PER_MS
 from splitsecond.errors import Fault, NetworkFault
 from splitsecond.events import Broken, Done
-from splitsecond.policy.expression import Expression, build
+from splitsecond.policy.building import build
+from splitsecond.policy.expression import Expression
 from splitsecond.service import Service
 from splitsecond.testing.fake_service import Script
 from splitsecond.wire.openai.teller import teller

@@ -3,7 +3,9 @@
 import pytest
 from tests.policy.test_expression import in_region
 
-from splitsecond.policy.expression import POLICIES, build, parse
+from splitsecond.policy.building import build
+from splitsecond.policy.expression import parse
+from splitsecond.policy.forms import POLICIES
 from splitsecond.testing.conformance import Subject, check_service
 from splitsecond.testing.fake_service import FakeService, Script
 from splitsecond.wire.openai.teller import teller

@@ -12,8 +12,8 @@ from tests.policy.branches import refused, silent, status
 
 from splitsecond import clock
 from splitsecond.clock import NS_PER_MS, NS_PER_S
-from splitsecond.policy.estimate import Estimate
-from splitsecond.policy.samples import FLOOR, HALF_LIFE_NS, REMEMBERED, RUN, Curve, Sample, slope
+from splitsecond.policy.targets.estimate import Estimate
+from splitsecond.policy.targets.samples import FLOOR, HALF_LIFE_NS, REMEMBERED, RUN, Curve, Sample, slope
 
 
 class Time:

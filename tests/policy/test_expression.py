@@ -5,19 +5,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from splitsecond.errors import CallerFault
-from splitsecond.policy.acceptance import acceptance
-from splitsecond.policy.expression import (
-    DEEPEST,
-    LONGEST,
-    POLICIES,
-    Expression,
-    Rule,
-    TargetName,
-    build,
-    parse,
-    targets,
-)
-from splitsecond.policy.facts import Facts
+from splitsecond.policy.answers.acceptance import acceptance
+from splitsecond.policy.building import build
+from splitsecond.policy.expression import DEEPEST, LONGEST, Expression, Rule, TargetName, parse, targets
+from splitsecond.policy.forms import POLICIES
 from splitsecond.policy.pipeline import early_start
 from splitsecond.policy.resume import way
 from splitsecond.policy.settings import (
@@ -36,7 +27,8 @@ from splitsecond.policy.settings import (
     spending,
     use,
 )
-from splitsecond.policy.standing import Standing
+from splitsecond.policy.targets.facts import Facts
+from splitsecond.policy.targets.standing import Standing
 from splitsecond.service import Service
 from splitsecond.testing.fake_service import FakeService
 from splitsecond.timing.uses import USES

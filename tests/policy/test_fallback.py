@@ -19,12 +19,13 @@ from tests.policy.branches import (
 )
 
 from splitsecond.errors import AllFailed, CallerFault, Fault, NetworkFault, ProviderFault, TimedOut
-from splitsecond.policy.expression import build, parse
-from splitsecond.policy.facts import Facts
+from splitsecond.policy.building import build
+from splitsecond.policy.expression import parse
 from splitsecond.policy.fallback import fallback
 from splitsecond.policy.race import race
 from splitsecond.policy.remedy import Remedy, remedy, retry_after_ns
-from splitsecond.policy.standing import Standing
+from splitsecond.policy.targets.facts import Facts
+from splitsecond.policy.targets.standing import Standing
 from splitsecond.testing.fake_service import FakeService, Script
 
 GOOD = Script(ttft=0.2)

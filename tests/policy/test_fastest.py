@@ -9,9 +9,10 @@ from tests.policy.branches import a_call, ask, play, reset, scripted
 from tests.policy.traffic import changing, scattered, shares, steady, traffic
 
 from splitsecond.errors import AllFailed, Fault, Overloaded, ProviderFault
-from splitsecond.policy.expression import Rule, TargetName, build, parse
+from splitsecond.policy.building import build
+from splitsecond.policy.expression import Rule, TargetName, parse
 from splitsecond.policy.fastest import fastest
-from splitsecond.policy.standing import Standing
+from splitsecond.policy.targets.standing import Standing
 from splitsecond.service import Call, Reply
 from splitsecond.testing.fake_service import FakeService, Script
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from splitsecond.clock import NS_PER_S
-from splitsecond.policy.health import (
+from splitsecond.policy.targets.health import (
     FIRST_OPEN_NS,
     IN_A_ROW,
     LONGEST_ASKED_NS,

@@ -13,11 +13,12 @@ from tests.policy.branches import SILENT, a_call, ask, fails, play, refused, res
 
 from splitsecond.errors import AllFailed, CallerFault, TimedOut
 from splitsecond.policy.budget import MOST_SAVED, Budget
-from splitsecond.policy.expression import build, parse
-from splitsecond.policy.facts import Facts
+from splitsecond.policy.building import build
+from splitsecond.policy.expression import parse
 from splitsecond.policy.hedge import hedge
 from splitsecond.policy.latency import REMEMBERED, Latencies, survival_quantile
-from splitsecond.policy.standing import Standing
+from splitsecond.policy.targets.facts import Facts
+from splitsecond.policy.targets.standing import Standing
 from splitsecond.service import Service
 from splitsecond.testing.fake_service import FakeService, Script
 

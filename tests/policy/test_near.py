@@ -5,9 +5,10 @@ from tests.policy.branches import a_call, play
 from tests.policy.traffic import shares, steady, traffic
 
 from splitsecond.errors import CallerFault
-from splitsecond.policy.expression import build, parse
-from splitsecond.policy.facts import Facts
-from splitsecond.policy.standing import Standing
+from splitsecond.policy.building import build
+from splitsecond.policy.expression import parse
+from splitsecond.policy.targets.facts import Facts
+from splitsecond.policy.targets.standing import Standing
 from splitsecond.service import Call
 from splitsecond.testing.fake_service import FakeService, Script
 

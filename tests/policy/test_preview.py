@@ -2,9 +2,9 @@
 
 from splitsecond.clock import NS_PER_MS, NS_PER_S
 from splitsecond.policy.expression import parse
-from splitsecond.policy.facts import Facts
 from splitsecond.policy.preview import Choice, preview, sample
-from splitsecond.policy.standing import Standing
+from splitsecond.policy.targets.facts import Facts
+from splitsecond.policy.targets.standing import Standing
 from splitsecond.testing.virtual_time import run_virtual
 from splitsecond.timing.observation import FaultRecord, Observation
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from splitsecond.policy.prompt_size import (
+from splitsecond.policy.choosing.prompt_size import (
     PICTURE_TOKENS,
     USUAL_OUTPUT_TOKENS,
     input_tokens,

@@ -2,7 +2,7 @@
 
 from splitsecond.clock import NS_PER_S
 from splitsecond.events import RateLimits
-from splitsecond.policy.quota import LONGEST_NS, UNSAID_RESET_NS, Quota
+from splitsecond.policy.targets.quota import LONGEST_NS, UNSAID_RESET_NS, Quota
 
 NOW = 100 * NS_PER_S
 IN_A_MINUTE = RateLimits(requests_left=3, requests_reset_ns=60 * NS_PER_S)

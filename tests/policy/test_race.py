@@ -13,11 +13,12 @@ from tests.policy.branches import SILENT, a_call, ask, bad_request, fails, play,
 from splitsecond import clock
 from splitsecond.errors import AllFailed
 from splitsecond.events import Event
-from splitsecond.policy.expression import build, parse
-from splitsecond.policy.facts import Facts
+from splitsecond.policy.building import build
+from splitsecond.policy.expression import parse
 from splitsecond.policy.race import race
 from splitsecond.policy.spending import SAVED_S, Account
-from splitsecond.policy.standing import Standing
+from splitsecond.policy.targets.facts import Facts
+from splitsecond.policy.targets.standing import Standing
 from splitsecond.service import Call, Reply
 from splitsecond.testing.fake_service import FakeService, Script
 

@@ -3,8 +3,8 @@
 from tests.policy.attempts import answered, failed
 from tests.policy.branches import status
 
-from splitsecond.policy.facts import Facts
-from splitsecond.policy.standing import Standing
+from splitsecond.policy.targets.facts import Facts
+from splitsecond.policy.targets.standing import Standing
 
 ACCOUNTS = {"a/x": Facts(account="a"), "a/y": Facts(account="a"), "b/x": Facts(account="b"), "c/x": Facts()}
 

@@ -17,10 +17,11 @@ from splitsecond import clock
 from splitsecond.clock import NS_PER_MS
 from splitsecond.errors import Fault, ProviderFault, TimedOut
 from splitsecond.events import Broken, Done, Event, Finish, Token, Usage
-from splitsecond.policy.carrying import MOST_UNHEARD
-from splitsecond.policy.expression import build, parse
-from splitsecond.policy.facts import Facts
-from splitsecond.policy.standing import Standing
+from splitsecond.policy.answers.carrying import MOST_UNHEARD
+from splitsecond.policy.building import build
+from splitsecond.policy.expression import parse
+from splitsecond.policy.targets.facts import Facts
+from splitsecond.policy.targets.standing import Standing
 from splitsecond.service import Call, Reply, Service
 from splitsecond.testing.fake_service import FakeService, Script
 from splitsecond.wire.openai import StreamWriter, decoder

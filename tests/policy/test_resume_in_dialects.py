@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -12,10 +13,12 @@ from tests.policy.branches import play
 from tests.policy.test_resume import CUT, Heard, Stream, chunked, hear
 from tests.policy.test_told import pieces
 
+from splitsecond.errors import CallerFault, ProviderFault
 from splitsecond.events import Done, Event, Finish, Token, ToolPart, Usage
-from splitsecond.policy.expression import build, parse
-from splitsecond.policy.facts import Facts
-from splitsecond.policy.standing import Standing
+from splitsecond.policy.building import build
+from splitsecond.policy.expression import parse
+from splitsecond.policy.targets.facts import Facts
+from splitsecond.policy.targets.standing import Standing
 from splitsecond.service import Call, Reply, Service, Spoken
 from splitsecond.upstream.interpreter import retelling, teller
 
@@ -381,3 +384,88 @@ def test_by_prefill(dialect: Spoken, facts: Facts, fields: dict[str, Any], is_as
         assert sent["max_tokens"] == 99
     else:
         assert heard.fault is CUT
+
+
+def responses_stream(name: str) -> list[bytes]:
+    """An answer as some servers give it: thoughts that are shown, in two parts, and a message of two parts."""
+    items: list[tuple[dict[str, Any], str, str, list[str]]] = [
+        ({"type": "reasoning"}, "summary", "summary_text", ["Hm.", "Well."]),
+        ({"type": "reasoning"}, "content", "reasoning_text", ["So."]),
+        ({"type": "message", "role": "assistant"}, "content", "output_text", ["Once ", "upon"]),
+    ]
+    names = {"summary_text": "reasoning_summary_text", "reasoning_text": "reasoning_text", "output_text": "output_text"}
+    events: list[dict[str, Any]] = [{"type": "response.created", "response": {"id": name, "status": "in_progress"}}]
+    output = []
+    for index, (item, field, kind, texts) in enumerate(items):
+        item = {"id": f"{name}{index}", **item}
+        events.append({"type": "response.output_item.added", "item": {**item, field: []}, "output_index": index})
+        around = "response.reasoning_summary_part" if field == "summary" else "response.content_part"
+        for number, text in enumerate(texts):
+            at = {"item_id": item["id"], "output_index": index, f"{field}_index": number}
+            deltas = f"response.{names[kind]}"
+            events += [
+                {"type": f"{around}.added", "part": {"type": kind, "text": ""}, **at},
+                {"type": f"{deltas}.delta", "delta": text[:1], **at},
+                {"type": f"{deltas}.delta", "delta": text[1:], **at},
+                {"type": f"{deltas}.done", "text": text, **at},
+                {"type": f"{around}.done", "part": {"type": kind, "text": text}, **at},
+            ]
+        output.append({**item, field: [{"type": kind, "text": text} for text in texts], "status": "completed"})
+        events.append({"type": "response.output_item.done", "item": output[-1], "output_index": index})
+    last = {"id": name, "status": "completed", "output": output, "usage": {"input_tokens": 1, "output_tokens": 9}}
+    events.append({"type": "response.completed", "response": last})
+    return [
+        f"event: {event['type']}\ndata: {json.dumps({**event, 'sequence_number': number})}\n\n".encode()
+        for number, event in enumerate(events)
+    ]
+
+
+@pytest.mark.parametrize("cut", range(4, len(responses_stream("a"))))
+def test_parts_of_items_are_told_on_wherever_they_broke(cut: int) -> None:
+    first, again = responses_stream("a"), responses_stream("b")
+    heard = carried(asked("responses"), Stream("a", first[:cut], CUT), Stream("b", [b"".join(again)]), policy=BOTH)
+    said = [json.loads(event.split(b"\ndata: ")[1]) for event in heard.data.split(b"\n\n") if event]
+    assert [event["sequence_number"] for event in said] == list(range(len(said)))
+    told = "".join(event["delta"] for event in said if event["type"].endswith(".delta"))
+    whole = "Hm.Well.So.Once upon"
+    assert whole.startswith(told)
+    if heard.fault is None:
+        assert told == whole
+        response = said[-1]["response"]
+        assert (response["id"], response["status"]) == ("a", "completed")
+        texts = [part["text"] for item in response["output"] for part in item.get("summary", item.get("content"))]
+        assert "".join(texts) == whole
+    else:  # a part that has ended does not go on, and nobody knows that another of its kind was to come
+        assert heard.fault is CUT
+        assert first[cut - 1].split(b"\n")[0].endswith(b".done")
+
+
+SMALL = st.none() | st.booleans() | st.integers() | st.text(max_size=3) | st.just("text") | st.just("message")
+FLAT = SMALL | st.lists(SMALL, max_size=2)
+JSON = FLAT | st.dictionaries(st.sampled_from(["type", "index", "text", "content", "summary", "id"]), FLAT, max_size=3)
+EVENTS = {
+    "anthropic": ["message_start", "content_block_start", "content_block_delta", "content_block_stop", "message_delta"],
+    "responses": [
+        "response.created",
+        "response.output_item.added",
+        "response.output_item.done",
+        "response.content_part.added",
+        "response.content_part.done",
+        "response.output_text.delta",
+        "response.output_text.done",
+    ],
+}
+FIELDS = ["index", "output_index", "content_index", "sequence_number", "item", "part", "delta", "content_block"]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@given(data=st.data())
+def test_whatever_was_told_it_goes_on_or_says_that_it_cannot(dialect: Spoken, data: st.DataObject) -> None:
+    telling = teller(asked(dialect))
+    assert telling is not None
+    for kind in data.draw(st.lists(st.sampled_from(EVENTS[dialect]), max_size=6)):
+        event = {"type": kind, **data.draw(st.dictionaries(st.sampled_from(FIELDS), JSON, max_size=4))}
+        telling.hear(telling.whole(b"data: " + msgspec.json.encode(event) + b"\n\n"), 0)
+    events: list[Event] = [Token(0, "a"), Finish(0, "stop"), Usage(0, 1, 2), Done(0, marker=True)]
+    with suppress(CallerFault, ProviderFault):
+        assert b"".join(map(telling.tell, events)).endswith(b"\n\n")

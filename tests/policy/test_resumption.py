@@ -6,8 +6,9 @@ from tests.policy.test_expression import expressions, in_region, made
 
 from splitsecond.clock import NS_PER_MS, NS_PER_S
 from splitsecond.errors import CallerFault
-from splitsecond.policy.expression import Expression, build, parse, targets
-from splitsecond.policy.resumption import resumed
+from splitsecond.policy.answers.resumption import resumed
+from splitsecond.policy.building import build
+from splitsecond.policy.expression import Expression, parse, targets
 from splitsecond.testing.fake_service import FakeService
 
 PLACES = [

@@ -28,11 +28,12 @@ from splitsecond import clock
 from splitsecond.clock import NS_PER_S
 from splitsecond.errors import AllFailed, CallerFault, Fault, Overloaded, ProviderFault
 from splitsecond.events import RateLimits
-from splitsecond.policy.expression import build, parse, targets
-from splitsecond.policy.facts import Facts
+from splitsecond.policy.building import build
+from splitsecond.policy.expression import parse, targets
 from splitsecond.policy.remedy import ejected, retry_after_ns
-from splitsecond.policy.stand import KEY_AGAIN_NS
-from splitsecond.policy.standing import MOST_STANDS, Standing
+from splitsecond.policy.targets.facts import Facts
+from splitsecond.policy.targets.stand import KEY_AGAIN_NS
+from splitsecond.policy.targets.standing import MOST_STANDS, Standing
 from splitsecond.service import Call, Reply, Service
 from splitsecond.testing.fake_service import FakeService, Script
 

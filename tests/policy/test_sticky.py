@@ -12,9 +12,10 @@ from msgspec import Raw
 from tests.policy.branches import ask, play
 from tests.policy.test_fastest import Down
 
-from splitsecond.policy.expression import build, parse
-from splitsecond.policy.standing import Standing
+from splitsecond.policy.building import build
+from splitsecond.policy.expression import parse
 from splitsecond.policy.sticky import Sticky, conversation, sticky
+from splitsecond.policy.targets.standing import Standing
 from splitsecond.service import Call
 from splitsecond.testing.fake_service import FakeService, Script
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from splitsecond.events import Done, Event, Finish, Quiet, Token, ToolPart, Usage
-from splitsecond.policy.told import MOST_WAITING, Appended, Differs, Retold, Told, appended
+from splitsecond.policy.answers.told import MOST_WAITING, Appended, Differs, Retold, Told, appended
 
 DONE = Done(0, marker=True)
 SIGNED, OTHER = Quiet(0, "signature", "of one"), Quiet(0, "signature", "of another")

@@ -6,7 +6,7 @@ from tests.policy.branches import bad_request, full, refused, reset, silent, sta
 
 from splitsecond.clock import NS_PER_S
 from splitsecond.errors import Fault, NetworkFault, Phase, ProviderFault, TimedOut
-from splitsecond.policy.verdict import Verdict, verdict
+from splitsecond.policy.targets.verdict import Verdict, verdict
 from splitsecond.timing.observation import Observation
 from splitsecond.wire.refusals import fault_from_response
 

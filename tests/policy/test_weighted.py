@@ -7,7 +7,7 @@ from tests.policy.branches import ask, play
 from tests.policy.test_fastest import Down, Unwell
 
 from splitsecond.errors import CallerFault
-from splitsecond.policy.standing import Standing
+from splitsecond.policy.targets.standing import Standing
 from splitsecond.policy.weighted import weighted
 from splitsecond.service import Service
 from splitsecond.testing.fake_service import FakeService, Script

@@ -10,9 +10,10 @@ from tests.policy.branches import a_call, play
 
 from splitsecond import clock
 from splitsecond.errors import Fault
-from splitsecond.policy.expression import build, parse
-from splitsecond.policy.facts import Facts
-from splitsecond.policy.standing import Standing
+from splitsecond.policy.building import build
+from splitsecond.policy.expression import parse
+from splitsecond.policy.targets.facts import Facts
+from splitsecond.policy.targets.standing import Standing
 from splitsecond.service import Call, Service
 from splitsecond.testing.fake_service import FakeService, Script
 

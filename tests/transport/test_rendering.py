@@ -12,7 +12,15 @@ ORIGIN = Origin("http", "api.example.com", 8000)
 
 
 def test_a_post() -> None:
-    request = Request("POST", "/v1/chat?x=1", (("Authorization", " Bearer k "), ("X-\x41", "é"),), b"{}")
+    request = Request(
+        "POST",
+        "/v1/chat?x=1",
+        (
+            ("Authorization", " Bearer k "),
+            ("X-\x41", "é"),
+        ),
+        b"{}",
+    )
     assert rendered(request, ORIGIN) == (
         b"POST /v1/chat?x=1 HTTP/1.1\r\nHost: api.example.com:8000\r\nAuthorization: Bearer k\r\nX-A: \xe9\r\n"
         b"Accept-Encoding: identity\r\nContent-Length: 2\r\n\r\n{}"
@@ -25,7 +33,14 @@ def test_a_get_says_no_length_and_an_empty_post_says_zero() -> None:
 
 
 def test_host_and_accept_encoding_may_be_given() -> None:
-    request = Request("GET", "/", (("HOST", "other"), ("Accept-encoding", "gzip"),))
+    request = Request(
+        "GET",
+        "/",
+        (
+            ("HOST", "other"),
+            ("Accept-encoding", "gzip"),
+        ),
+    )
     assert rendered(request, ORIGIN) == b"GET / HTTP/1.1\r\nHOST: other\r\nAccept-encoding: gzip\r\n\r\n"
 
 

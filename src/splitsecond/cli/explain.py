@@ -17,8 +17,8 @@ from splitsecond.errors import CallerFault
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from splitsecond.gateway.configuration.settings import Settings
     from splitsecond.gateway.explain import Explained, TargetExplained
-    from splitsecond.gateway.settings import Settings
 
 WAIT_S = 5.0
 
@@ -49,7 +49,7 @@ def explain(
 
     from splitsecond.cli.results import check_json, write_json
     from splitsecond.gateway.explain import PROMPT, by_history
-    from splitsecond.gateway.reload import Source, say
+    from splitsecond.gateway.process.reload import Source, say
 
     check_json(json)
     settings = Source(config or (DEFAULT if DEFAULT.exists() else None), os.environ, {}).load()
@@ -111,7 +111,7 @@ def _message(said: str) -> str:
 
 
 def _show(found: "Explained", console: "Console") -> None:
-    from splitsecond.gateway.checkup import tree
+    from splitsecond.gateway.configuration.checkup import tree
     from splitsecond.policy.expression import parse
 
     def say(line: str = "", style: str = "") -> None:

@@ -37,20 +37,20 @@ def serve(
     is put in force while it runs.
     """
     if schema:
-        from splitsecond.gateway.schema import schema_text
+        from splitsecond.gateway.configuration.schema import schema_text
 
         typer.echo(schema_text())
         return
-    from splitsecond.gateway import server, supervisor
-    from splitsecond.gateway.defaults import found
-    from splitsecond.gateway.reload import Source, say
+    from splitsecond.gateway.configuration.defaults import found
+    from splitsecond.gateway.process import server, supervisor
+    from splitsecond.gateway.process.reload import Source, say
 
     asked = {"host": host, "port": port, "workers": workers}
     path = file or (DEFAULT if DEFAULT.exists() else None)
     source = Source(path, os.environ, {name: value for name, value in asked.items() if value is not None})
     settings = source.load()
     if check:
-        from splitsecond.gateway.checkup import checkup
+        from splitsecond.gateway.configuration.checkup import checkup
 
         server.tried(settings)
         typer.echo("\n".join(checkup(settings)))

@@ -10,9 +10,9 @@ import msgspec
 import uvloop
 
 from splitsecond.errors import CallerFault
-from splitsecond.gateway.server import Seat, Server, Worker, served
-from splitsecond.gateway.settings import Settings
-from splitsecond.gateway.supervisor import framed
+from splitsecond.gateway.configuration.settings import Settings
+from splitsecond.gateway.process.server import Seat, Server, Worker, served
+from splitsecond.gateway.process.supervisor import framed
 
 _STDIN = 0
 _CHUNK = 65536

@@ -25,18 +25,18 @@ from splitsecond import clock
 from splitsecond.alarms import Alarms
 from splitsecond.errors import CallerFault, Fault
 from splitsecond.gateway import asked
-from splitsecond.gateway.allowance import Allowance
 from splitsecond.gateway.asked import Asked
-from splitsecond.gateway.books import Books, Page
+from splitsecond.gateway.configuration.settings import ClientKey
 from splitsecond.gateway.counting import count_tokens
 from splitsecond.gateway.doors import DOORS, Door, Way, assembly, dialect_at, way
 from splitsecond.gateway.explain import PROMPT
-from splitsecond.gateway.exposition import CONTENT_TYPE, exposed
-from splitsecond.gateway.metrics import Metrics
 from splitsecond.gateway.origins import Origins, stranger
+from splitsecond.gateway.records.allowance import Allowance
+from splitsecond.gateway.records.books import Books, Page
+from splitsecond.gateway.records.exposition import CONTENT_TYPE, exposed
+from splitsecond.gateway.records.metrics import Metrics
 from splitsecond.gateway.refusal import Headers, refusal
 from splitsecond.gateway.routes import Model, Routes
-from splitsecond.gateway.settings import ClientKey
 from splitsecond.gateway.visit import Left, Receive, Scope, Send, Visit
 from splitsecond.service import Call, Reply, Service
 from splitsecond.timing.observation import Observation

@@ -10,7 +10,7 @@ import msgspec
 from splitsecond import clock
 from splitsecond.errors import CallerFault, Fault
 from splitsecond.gateway.refusal import Headers
-from splitsecond.policy.prompt_size import input_tokens
+from splitsecond.policy.choosing.prompt_size import input_tokens
 from splitsecond.service import Call
 from splitsecond.upstream.target import Target
 

@@ -9,14 +9,14 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from splitsecond.errors import CallerFault
+from splitsecond.gateway.configuration.settings import Settings
 from splitsecond.gateway.facts import TargetFacts
-from splitsecond.gateway.history import history, opened
-from splitsecond.gateway.settings import Settings
+from splitsecond.gateway.records.history import history, opened
 from splitsecond.policy.expression import Expression, TargetName, targets
-from splitsecond.policy.facts import Facts
 from splitsecond.policy.preview import Choice, preview, sample
-from splitsecond.policy.stand import Described
-from splitsecond.policy.standing import Standing
+from splitsecond.policy.targets.facts import Facts
+from splitsecond.policy.targets.stand import Described
+from splitsecond.policy.targets.standing import Standing
 
 PROMPT = "Which is faster, light or sound? Answer in one sentence."
 CALLS = 100

@@ -14,8 +14,8 @@ from splitsecond.catalog.price import Price
 from splitsecond.catalog.prices import prices
 from splitsecond.catalog.provider import Provider, split_target
 from splitsecond.errors import CallerFault
-from splitsecond.gateway.settings import Known, PriceGiven, Settings, provider
-from splitsecond.policy.facts import Facts
+from splitsecond.gateway.configuration.settings import Known, PriceGiven, Settings, provider
+from splitsecond.policy.targets.facts import Facts
 from splitsecond.timing.observation import Observation
 
 Listed = dict[str, Price | None]

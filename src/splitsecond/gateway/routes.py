@@ -13,12 +13,13 @@ from itertools import count
 import msgspec
 
 from splitsecond.errors import CallerFault
+from splitsecond.gateway.configuration.settings import ClientKey, Settings
 from splitsecond.gateway.explain import Explained, explained
-from splitsecond.gateway.settings import ClientKey, Settings
 from splitsecond.gateway.wishes import Wishes, wished
-from splitsecond.policy.expression import Expression, TargetName, build, targets
-from splitsecond.policy.resumption import resumed
-from splitsecond.policy.standing import Standing
+from splitsecond.policy.answers.resumption import resumed
+from splitsecond.policy.building import build
+from splitsecond.policy.expression import Expression, TargetName, targets
+from splitsecond.policy.targets.standing import Standing
 from splitsecond.service import Service
 from splitsecond.transport.client import Client
 from splitsecond.upstream.attempt import Observer

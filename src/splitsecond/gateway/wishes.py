@@ -16,8 +16,9 @@ import msgspec
 from msgspec import Struct
 
 from splitsecond.errors import CallerFault
-from splitsecond.policy.expression import POLICIES, Expression, Rule, TargetName, targets
-from splitsecond.policy.facts import Facts
+from splitsecond.policy.expression import Expression, Rule, TargetName, targets
+from splitsecond.policy.forms import POLICIES
+from splitsecond.policy.targets.facts import Facts
 
 Sort = Literal["price", "throughput", "latency"]
 

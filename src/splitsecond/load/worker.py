@@ -43,9 +43,10 @@ from splitsecond.load.messages import (
 )
 from splitsecond.load.workload import Composer, Workload
 from splitsecond.pacing import Pacer
-from splitsecond.policy.expression import Expression, build, parse
-from splitsecond.policy.facts import Facts
-from splitsecond.policy.standing import Standing
+from splitsecond.policy.building import build
+from splitsecond.policy.expression import Expression, parse
+from splitsecond.policy.targets.facts import Facts
+from splitsecond.policy.targets.standing import Standing
 from splitsecond.service import Service
 from splitsecond.timing.observation import Observation
 from splitsecond.timing.timeline import record_fault

@@ -18,8 +18,8 @@ Where it stands. Outside of all else: each branch has its own policy.
 """
 
 from splitsecond.errors import CallerFault
+from splitsecond.policy.choosing.prompt_size import most_output_tokens, raw_bytes
 from splitsecond.policy.prompt import LONGEST_BYTES, last_asked, messages, plain, wanted_effort, wanted_form
-from splitsecond.policy.prompt_size import most_output_tokens, raw_bytes
 from splitsecond.policy.settings import setting_text_of, written
 from splitsecond.service import Call, Reply, Service
 

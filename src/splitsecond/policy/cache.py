@@ -36,8 +36,8 @@ from msgspec import Raw, Struct
 from splitsecond import clock
 from splitsecond.errors import Fault
 from splitsecond.events import Done, Event
-from splitsecond.policy.flight import Flight
-from splitsecond.policy.recording import Kept, Piece, Recording
+from splitsecond.policy.answers.flight import Flight
+from splitsecond.policy.answers.recording import Kept, Piece, Recording
 from splitsecond.policy.settings import duration, memory, written
 from splitsecond.service import Call, Reply, Service
 

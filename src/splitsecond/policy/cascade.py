@@ -31,10 +31,10 @@ import msgspec
 
 from splitsecond import clock
 from splitsecond.errors import Fault
-from splitsecond.policy.acceptance import Answer, acceptance, wants_logprobs
-from splitsecond.policy.judge import approves
+from splitsecond.policy.answers.acceptance import Answer, acceptance, wants_logprobs
+from splitsecond.policy.answers.judge import approves
+from splitsecond.policy.answers.recording import Recording
 from splitsecond.policy.prompt import plain
-from splitsecond.policy.recording import Recording
 from splitsecond.policy.remedy import all_failed, answered, check_time, remedy
 from splitsecond.policy.settings import duration, written
 from splitsecond.service import Call, Reply, Service

@@ -24,15 +24,15 @@ from collections.abc import Iterator, Sequence
 from math import inf
 
 from splitsecond import clock
-from splitsecond.policy.branch import Branch, Choice, ask_in_turn, branches, in_order
-from splitsecond.policy.exploring import Exploring
-from splitsecond.policy.facts import Facts
-from splitsecond.policy.glance import Glance, about
-from splitsecond.policy.prompt_size import input_tokens, output_tokens
+from splitsecond.policy.choosing.branch import Branch, Choice, ask_in_turn, branches, in_order
+from splitsecond.policy.choosing.exploring import Exploring
+from splitsecond.policy.choosing.glance import Glance, about
+from splitsecond.policy.choosing.prompt_size import input_tokens, output_tokens
+from splitsecond.policy.choosing.speed import Speeds
 from splitsecond.policy.race import Race
 from splitsecond.policy.settings import duration, use, written
-from splitsecond.policy.speed import Speeds
-from splitsecond.policy.standing import Standing
+from splitsecond.policy.targets.facts import Facts
+from splitsecond.policy.targets.standing import Standing
 from splitsecond.service import Call, Reply, Service
 from splitsecond.timing.uses import USES
 

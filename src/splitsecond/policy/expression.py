@@ -3,71 +3,32 @@
     fallback(race("a/x", "b/x"), hedge("c/x", "d/x", extra_load=0.05), ttft="2s")
 
 The text is read by Python's own parser into a tree of three things: names, calls and literals. Nothing is evaluated:
-what is neither of these is refused, with its place, what was expected there, and the nearest names. The tree is a
-value: it can be compared, sent to another process as its text, and printed; ``parse(repr(x)) == x``.
-
-`POLICIES` is the one list of what can be written. A new policy is a file and a line there.
+what is neither of these is refused, with its place, what was expected there, and the nearest names (`forms`). The tree
+is a value: it can be compared, sent to another process as its text, and printed; ``parse(repr(x)) == x``. `building`
+makes services of it.
 """
 
 import ast
 import difflib
 import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from msgspec import Struct
 
 from splitsecond.errors import CallerFault
-from splitsecond.policy.acceptance import acceptance
-from splitsecond.policy.budget import MOST_SAVED, Budget, Counted
-from splitsecond.policy.by_complexity import LEVELS, by_complexity
-from splitsecond.policy.by_task import by_task
-from splitsecond.policy.cache import cache
-from splitsecond.policy.cap import cap
-from splitsecond.policy.carrying import MakeTeller
-from splitsecond.policy.cascade import Trim, cascade
-from splitsecond.policy.cheapest import cheapest
-from splitsecond.policy.deadline import deadline
-from splitsecond.policy.fallback import SECOND_TRIES, fallback
-from splitsecond.policy.fastest import fastest
-from splitsecond.policy.hedge import EXTRA_LOAD as HEDGED
-from splitsecond.policy.hedge import hedge
-from splitsecond.policy.limit import limit
-from splitsecond.policy.near import inside, near
-from splitsecond.policy.pipeline import early_start, pipeline
-from splitsecond.policy.race import race
-from splitsecond.policy.resume import resume, way
-from splitsecond.policy.retry import EXTRA_LOAD as RETRIED
-from splitsecond.policy.retry import retry
+from splitsecond.policy.forms import POLICIES, Form
 from splitsecond.policy.settings import (
     Setting,
-    count,
-    duration,
-    figure,
-    flag,
-    length,
-    memory,
-    quantile,
-    region,
     setting_text,
-    share,
-    shares,
-    spending,
-    use,
     written,
 )
-from splitsecond.policy.standing import Standing
-from splitsecond.policy.sticky import sticky
-from splitsecond.policy.weighted import weighted
-from splitsecond.service import Service
 
 LONGEST = 4000
 """Characters."""
 DEEPEST = 8
 """Policies inside each other. What is deeper was made by mistake, or to do harm."""
-
-Reader = Callable[[str, object], object]
 
 
 class TargetName(Struct, frozen=True):
@@ -102,190 +63,6 @@ class Rule(Struct, frozen=True):
 Expression = TargetName | Rule
 
 
-class Form(Struct, frozen=True, kw_only=True):
-    """How a policy is written: what makes it, how many branches, which settings, and which of those it must have.
-
-    `least` and `most` count the branches without a name. `named`: the branches that may be given by name; None: any
-    name that is no setting's. `needs`: one of these settings or named branches at least.
-    `alternatives`: any of its branches may answer any call, so that one which is down can be left out. `reaches`: which
-    targets those are, of the branches with given names of targets; None: all. `steps_in`: only its first branch
-    may, and any of the others where that has not been enough.
-    `live`: `make` gets ``standing=``, the `Standing` of all targets, and ``names=``, for each branch without a name the
-    names of the targets in it. `trims`: `make` gets ``without_logprobs=``, if `build` was given one.
-    `extra`: it sends extra requests, after this share of its calls (or its ``extra_load``), and this many more; `make`
-    gets ``budget=``, which all of an expression draw on. `tells`: `make` gets ``teller=``, as `build` was given it.
-    """
-
-    make: Callable[..., Service]
-    example: str
-    least: int
-    most: int | None = None
-    named: tuple[str, ...] | None = ()
-    settings: Mapping[str, Reader] = {}
-    needs: tuple[str, ...] = ()
-    alternatives: bool = False
-    reaches: Callable[..., list[str]] | None = None
-    live: bool = False
-    trims: bool = False
-    extra: tuple[float, int] | None = None
-    tells: bool = False
-    steps_in: bool = False
-
-
-POLICIES: Mapping[str, Form] = {
-    "race": Form(
-        alternatives=True,
-        live=True,
-        make=race,
-        example='race("a/x", "b/x")',
-        least=2,
-        settings={"spend": spending},
-    ),
-    "hedge": Form(
-        alternatives=True,
-        live=True,
-        extra=(HEDGED, 0),
-        make=hedge,
-        example='hedge("a/x", "b/x", extra_load=0.05)',
-        least=2,
-        most=2,
-        settings={"extra_load": share},
-    ),
-    "fallback": Form(
-        alternatives=True,
-        live=True,
-        tells=True,
-        extra=(SECOND_TRIES, MOST_SAVED),
-        make=fallback,
-        example='fallback("a/x", "b/x", ttft="2s")',
-        least=2,
-        settings={"ttft": duration, "stall": duration, "resume": way},
-    ),
-    "resume": Form(
-        steps_in=True,
-        live=True,
-        tells=True,
-        make=resume,
-        example='resume("a/x", "b/x", how="replay", stall="10s")',
-        least=1,
-        settings={"how": way, "stall": duration},
-    ),
-    "deadline": Form(
-        make=deadline,
-        example='deadline("a/x", total="10s", ttft="2s")',
-        least=1,
-        most=1,
-        settings={"total": duration, "ttft": duration},
-        needs=("total", "ttft"),
-    ),
-    "retry": Form(
-        extra=(RETRIED, MOST_SAVED),
-        make=retry,
-        example='retry("a/x", times=2, extra_load=0.1)',
-        least=1,
-        most=1,
-        settings={"times": count, "extra_load": share},
-    ),
-    "limit": Form(
-        make=limit,
-        example='limit("a/x", concurrency=8, queue=0)',
-        least=1,
-        most=1,
-        settings={"concurrency": count, "queue": length},
-        needs=("concurrency",),
-    ),
-    "fastest": Form(
-        alternatives=True,
-        live=True,
-        make=fastest,
-        example='fastest("a/x", "b/x", by="total", at=0.5)',
-        least=2,
-        settings={"by": figure, "at": quantile},
-    ),
-    "cheapest": Form(
-        alternatives=True,
-        live=True,
-        make=cheapest,
-        example='cheapest("a/x", "b/x", within="voice")',
-        least=2,
-        settings={"within": use, "ttft": duration},
-    ),
-    "weighted": Form(
-        alternatives=True,
-        live=True,
-        make=weighted,
-        example='weighted("a/x", "b/x", weights="3,1")',
-        least=2,
-        settings={"weights": shares},
-    ),
-    "sticky": Form(
-        alternatives=True,
-        live=True,
-        make=sticky,
-        example='sticky("a/x", "b/x", ttl="10m")',
-        least=2,
-        settings={"ttl": duration},
-    ),
-    "near": Form(
-        alternatives=True,
-        reaches=inside,
-        live=True,
-        make=near,
-        example='near("a/x", "b/x", region="eu")',
-        least=1,
-        settings={"region": region},
-        needs=("region",),
-    ),
-    # here the policies that look into requests and answers begin
-    "cascade": Form(
-        trims=True,
-        make=cascade,
-        example='cascade("a/small", "a/large", accept="json", hold="5s")',
-        least=2,
-        most=2,
-        named=("judge",),
-        settings={"accept": acceptance, "hold": duration},
-    ),
-    "pipeline": Form(
-        make=pipeline,
-        example='pipeline("a/fast", "a/slow", early="300ms")',
-        least=2,
-        most=2,
-        settings={"early": early_start},
-    ),
-    "by_complexity": Form(
-        make=by_complexity,
-        example='by_complexity(simple="a/small", complex="a/large")',
-        least=0,
-        most=0,
-        named=LEVELS,
-        needs=LEVELS,
-    ),
-    "by_task": Form(
-        make=by_task,
-        example='by_task(code="a/x", default="b/x")',
-        least=0,
-        most=0,
-        named=None,
-    ),
-    "cap": Form(
-        make=cap,
-        example='cap("a/x", max_tokens=500)',
-        least=1,
-        most=1,
-        settings={"max_tokens": count},
-        needs=("max_tokens",),
-    ),
-    "cache": Form(
-        make=cache,
-        example='cache("a/x", ttl="10m", size="64MB", sampled=True)',
-        least=1,
-        most=1,
-        settings={"ttl": duration, "size": memory, "sampled": flag},
-    ),
-}
-
-
 def parse(text: str) -> Expression:
     """The tree that `text` describes. Raises `CallerFault` with the place of what is wrong, counted in characters."""
     if len(text) > LONGEST:
@@ -301,82 +78,6 @@ def parse(text: str) -> Expression:
     except (ValueError, RecursionError, MemoryError):  # characters that are none, or nesting without end
         raise _bad("this cannot be read", begin + 1) from None
     return _Reading(line, begin).expression(tree.body, 1)
-
-
-def build(
-    expression: Expression,
-    target: Callable[[str], Service],
-    standing: Standing | None = None,
-    *,
-    without_logprobs: Trim | None = None,
-    teller: MakeTeller | None = None,
-    guarded: bool = True,
-) -> Service:
-    """The service that `expression` describes; `target` gives the service of each name, and is asked once for each.
-
-    `standing`: how the targets stand, which the policies choose by and each attempt is guarded by. It must be told of
-    each observation. None: nothing is guarded, and policies that choose by it begin with nothing known.
-    `without_logprobs` takes log-probabilities that only a policy asked for out of an answer's bytes.
-    `teller` makes it possible to carry on an answer that broke; None: none is.
-    `guarded` False: `standing` is only chosen by.
-    """
-    services = {name: target(name) for name in targets(expression)}
-    known = standing or Standing()
-    budget = _budget(expression)
-
-    def made(part: Expression, others: frozenset[str]) -> Service:
-        if isinstance(part, TargetName):
-            service = services[part.name]
-            if standing is None or not guarded:
-                return service
-            return standing.guard(part.name, service, others | {part.name})
-        form = POLICIES[part.policy]
-        if form.alternatives:
-            given = others | _reached(part, known)
-        else:
-            given = others if len(part.parts) == 1 or form.steps_in else frozenset[str]()
-        later = given.union(*(_reached(branch, known) for branch in part.branches[1:])) if form.steps_in else given
-        more: dict[str, object] = {"standing": known, "names": list(map(targets, part.branches))} if form.live else {}
-        if form.trims:
-            more["without_logprobs"] = without_logprobs
-        if form.extra is not None:
-            more["budget"] = budget
-        if form.tells:
-            more["teller"] = teller
-        named = {name: made(branch, given) for name, branch in part.named}
-        branches = [made(branch, given if n == 0 else later) for n, branch in enumerate(part.branches)]
-        return form.make(*branches, **named, **dict(part.settings), **more)
-
-    service = made(expression, frozenset())
-    return service if budget is None else Counted(service, budget)
-
-
-def _budget(expression: Expression) -> Budget | None:
-    """For the extra requests of all policies in `expression`: as much as the most generous may send alone."""
-    found = list(_extras(expression))
-    if not found:
-        return None
-    return Budget(max(share for share, _ in found), reserve=max(reserve for _, reserve in found))
-
-
-def _extras(expression: Expression) -> Iterator[tuple[float, int]]:
-    if isinstance(expression, TargetName):
-        return
-    extra = POLICIES[expression.policy].extra
-    if extra is not None:
-        yield share("extra_load", dict(expression.settings).get("extra_load", extra[0])), extra[1]
-    for branch in expression.parts:
-        yield from _extras(branch)
-
-
-def _reached(part: Expression, standing: Standing) -> frozenset[str]:
-    """The targets of `part` that a call may go to."""
-    if isinstance(part, TargetName):
-        return frozenset({part.name})
-    form = POLICIES[part.policy]
-    if form.reaches is not None:
-        return frozenset(form.reaches(list(map(targets, part.branches)), standing, **dict(part.settings)))
-    return frozenset[str]().union(*(_reached(branch, standing) for branch in part.parts))
 
 
 def targets(expression: Expression) -> list[str]:

@@ -34,14 +34,14 @@ from collections.abc import Iterable, Sequence
 
 from splitsecond import clock
 from splitsecond.errors import AllFailed, Fault
-from splitsecond.policy.branch import Branch, branches
+from splitsecond.policy.answers.carrying import MakeTeller
 from splitsecond.policy.budget import MOST_SAVED, Budget
-from splitsecond.policy.carrying import MakeTeller
+from splitsecond.policy.choosing.branch import Branch, branches
 from splitsecond.policy.deadline import Deadline
 from splitsecond.policy.remedy import TOO_LONG, all_failed, answered, check_time, remedy
 from splitsecond.policy.resume import carried_on, way, with_stall
 from splitsecond.policy.settings import duration, written
-from splitsecond.policy.standing import Standing
+from splitsecond.policy.targets.standing import Standing
 from splitsecond.service import Call, Reply, Service
 
 SECOND_TRIES = 0.1

@@ -27,11 +27,11 @@ their best.
 
 from collections.abc import Iterator, Sequence
 
-from splitsecond.policy.branch import Branch, Choice, ask_in_turn, branches, in_order
+from splitsecond.policy.choosing.branch import Branch, Choice, ask_in_turn, branches, in_order
+from splitsecond.policy.choosing.speed import Speeds
 from splitsecond.policy.race import Race
 from splitsecond.policy.settings import figure, quantile, written
-from splitsecond.policy.speed import Speeds
-from splitsecond.policy.standing import Standing
+from splitsecond.policy.targets.standing import Standing
 from splitsecond.service import Call, Reply, Service
 
 

@@ -37,14 +37,14 @@ from collections.abc import Sequence
 
 from splitsecond import clock
 from splitsecond.errors import CallerFault, Fault, TimedOut
-from splitsecond.policy.branch import Branch, branches
 from splitsecond.policy.budget import Budget
+from splitsecond.policy.choosing.branch import Branch, branches
+from splitsecond.policy.choosing.prompt_size import input_tokens
 from splitsecond.policy.contest import Contest
 from splitsecond.policy.latency import Latencies
-from splitsecond.policy.prompt_size import input_tokens
 from splitsecond.policy.remedy import ejected
 from splitsecond.policy.settings import share, written
-from splitsecond.policy.standing import Standing
+from splitsecond.policy.targets.standing import Standing
 from splitsecond.service import Call, Reply, Service
 
 EXTRA_LOAD = 0.05

@@ -21,11 +21,11 @@ Regions are those of the catalogue and the configuration; where none is known th
 from collections.abc import Iterable, Sequence
 
 from splitsecond.errors import CallerFault
-from splitsecond.policy.branch import Branch, ask_in_turn, branches
+from splitsecond.policy.choosing.branch import Branch, ask_in_turn, branches
 from splitsecond.policy.fastest import Fastest
 from splitsecond.policy.settings import region as checked
 from splitsecond.policy.settings import setting_text_of, written
-from splitsecond.policy.standing import Standing
+from splitsecond.policy.targets.standing import Standing
 from splitsecond.service import Call, Reply, Service
 
 

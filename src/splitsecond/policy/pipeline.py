@@ -30,9 +30,9 @@ import msgspec
 from splitsecond import clock
 from splitsecond.errors import Fault, Phase, ProviderFault
 from splitsecond.events import Token
+from splitsecond.policy.answers.recording import Piece, Recording
 from splitsecond.policy.contest import Contest
 from splitsecond.policy.prompt import must_call, plain, told, wanted_form
-from splitsecond.policy.recording import Piece, Recording
 from splitsecond.policy.remedy import answered, check_time
 from splitsecond.policy.settings import Setting, duration, written
 from splitsecond.service import Call, Reply, Service

@@ -13,8 +13,9 @@ from msgspec import Struct
 
 from splitsecond import clock
 from splitsecond.errors import Fault, Overloaded
-from splitsecond.policy.expression import Expression, build, targets
-from splitsecond.policy.standing import Standing
+from splitsecond.policy.building import build
+from splitsecond.policy.expression import Expression, targets
+from splitsecond.policy.targets.standing import Standing
 from splitsecond.service import Call, Notes, Reply, Service
 
 TURNS = 64

@@ -30,13 +30,13 @@ branch has its own.
 from collections.abc import Sequence
 
 from splitsecond import clock
-from splitsecond.policy.branch import Branch, ask_in_turn, branches, in_order
+from splitsecond.policy.choosing.branch import Branch, ask_in_turn, branches, in_order
+from splitsecond.policy.choosing.prompt_size import input_tokens, output_tokens
 from splitsecond.policy.contest import Contest
-from splitsecond.policy.facts import Facts
-from splitsecond.policy.prompt_size import input_tokens, output_tokens
 from splitsecond.policy.settings import spending, written
 from splitsecond.policy.spending import Account
-from splitsecond.policy.standing import Standing
+from splitsecond.policy.targets.facts import Facts
+from splitsecond.policy.targets.standing import Standing
 from splitsecond.service import Call, Reply, Service
 
 

@@ -42,10 +42,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-from splitsecond.policy.branch import Branch, branches
-from splitsecond.policy.carrying import How, MakeTeller, Plan, Story, reply_of
+from splitsecond.policy.answers.carrying import How, MakeTeller, Plan, Story, reply_of
+from splitsecond.policy.choosing.branch import Branch, branches
 from splitsecond.policy.settings import duration, one_of, written
-from splitsecond.policy.standing import Standing
+from splitsecond.policy.targets.standing import Standing
 from splitsecond.service import Call, Reply, Service
 
 

@@ -29,10 +29,10 @@ import msgspec
 from msgspec import Raw, Struct
 
 from splitsecond import clock
-from splitsecond.policy.branch import Branch, Choice, ask_in_turn, branches, in_order
-from splitsecond.policy.prompt_size import raw_bytes
+from splitsecond.policy.choosing.branch import Branch, Choice, ask_in_turn, branches, in_order
+from splitsecond.policy.choosing.prompt_size import raw_bytes
 from splitsecond.policy.settings import duration, written
-from splitsecond.policy.standing import Standing
+from splitsecond.policy.targets.standing import Standing
 from splitsecond.service import Call, Reply, Service
 
 REMEMBERED = 10_000

@@ -19,9 +19,9 @@ worker process counts for itself.
 from collections.abc import Iterator, Sequence
 
 from splitsecond.errors import CallerFault
-from splitsecond.policy.branch import Branch, Choice, ask_in_turn, branches, in_order
+from splitsecond.policy.choosing.branch import Branch, Choice, ask_in_turn, branches, in_order
 from splitsecond.policy.settings import shares, written
-from splitsecond.policy.standing import Standing
+from splitsecond.policy.targets.standing import Standing
 from splitsecond.service import Call, Reply, Service
 
 

@@ -84,15 +84,27 @@ class PartsTeller(EventTeller):
         self._writer: PartsWriter | None = None
         self._calls = 0
         self._is_sure = True
-        self._said: TokenKind | None = None  # of which kind the last token was that came, until one is told
+        self._said: TokenKind | None = None  # of which kind the last token was that came
+        self._ended: TokenKind | None = None
         self._finished = False
 
     @abstractmethod
     def note(self, data: bytes) -> None:
         """One more event of the answer as it came: where the answer is after that.
 
-        Counts `_calls`, the tool calls that have begun, and clears `_is_sure` where it does not understand.
+        Counts `_calls`, the tool calls that have begun, and clears `_is_sure` where it does not understand. Says where
+        a part `_begins` and `_ends`.
         """
+
+    def _begins(self, kind: TokenKind | None) -> None:
+        """A part of that kind begins; of one that has ended before it nothing more comes but there."""
+        if kind == self._ended:
+            self._ended = None
+
+    def _ends(self, kind: TokenKind | None) -> None:
+        """The open part ends, which is of that kind."""
+        if kind is not None:
+            self._ended = kind
 
     @abstractmethod
     def resumed(self) -> PartsWriter:
@@ -140,10 +152,10 @@ class PartsTeller(EventTeller):
         part = token.tool
         if token.kind not in self.kinds or (token.kind == "tool" and part is None):
             raise _untellable(f"a part of kind {token.kind}")
-        if token.kind == self._said != writer.kind and not (part and part.name):
+        if token.kind == self._ended == self._said and not (part and part.name):
             words = f"it does not say the same again: {token.kind} goes on where the first had ended it"
             raise ProviderFault(words, kind="differs", phase="between tokens", status=200)
-        self._said = None
+        self._ended = None
         if part is None:
             return writer.token(token.text, token.kind)
         begun = b""

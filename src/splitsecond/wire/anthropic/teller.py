@@ -58,10 +58,12 @@ class MessageTeller(PartsTeller):
             self._is_sure = False
             return
         if bound.type == "content_block_stop":
+            self._ends(_KINDS.get(self._open))
             self._open = ""
         elif bound.type == "content_block_start" and bound.content_block is not None:
             self._blocks = bound.index + 1 if isinstance(bound.index, int) else self._blocks + 1
             self._open = bound.content_block.type or "unknown"
+            self._begins(_KINDS.get(self._open))
             self._calls += self._open == "tool_use"
 
     def resumed(self) -> StreamWriter:

@@ -71,6 +71,7 @@ class ResponseTeller(PartsTeller):
             self._take_delta(happening)
         elif happening.type in _ENDS:
             begun.said = True
+            self._ends(begun.kind)
         elif happening.item is not None:
             self._take_item(happening.item, happening)
         elif happening.part is not None:
@@ -84,6 +85,7 @@ class ResponseTeller(PartsTeller):
 
     def _take_item(self, item: dict[str, Any], happening: _Happening) -> None:
         begun = self._begun
+        self._ends(begun.kind)
         begun.kind, begun.grows = None, None
         if begun.is_open and happening.type == "response.output_item.done":
             begun.items[-1], begun.is_open = item, False
@@ -91,6 +93,7 @@ class ResponseTeller(PartsTeller):
         self._is_sure &= not begun.is_open and happening.output_index in (None, len(begun.items))
         begun.items.append(item)
         begun.is_open = happening.type == "response.output_item.added"
+        self._begins("reasoning" if item.get("type") == "reasoning" else "text")
         if item.get("type") == "function_call":
             self._calls += 1
             if begun.is_open:
@@ -105,6 +108,7 @@ class ResponseTeller(PartsTeller):
         else:
             item, parts = begun.items[-1], _DELTAS[deltas][1].parts
             begun.items[-1] = {**item, parts: [*(item.get(parts) or ()), part]}
+            self._ends(begun.kind)
             begun.kind, begun.grows = None, None
 
     def _take_delta(self, happening: _Happening) -> None:
@@ -121,6 +125,7 @@ class ResponseTeller(PartsTeller):
         """From here on `deltas` go into the part that `happening` names, of the last item."""
         begun = self._begun
         begun.kind, begun.grows = _DELTAS[deltas]
+        self._begins(begun.kind)
         begun.place, begun.texts, begun.said = _place(happening, begun.grows), [], False
 
 

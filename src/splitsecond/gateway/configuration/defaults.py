@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from splitsecond.catalog.provider import Provider, fill_base_url, names, provider
 from splitsecond.errors import CallerFault
-from splitsecond.gateway.settings import Settings
+from splitsecond.gateway.configuration.settings import Settings
 from splitsecond.policy.expression import Expression, Rule, TargetName
 
 ROUTE = "default"

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from random import Random
 
 from splitsecond import clock
-from splitsecond.policy.samples import Sample, Samples
+from splitsecond.policy.targets.samples import Sample, Samples
 from splitsecond.timing.observation import Observation
 
 LEAST_SPREAD = 0.1

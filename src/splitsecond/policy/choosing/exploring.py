@@ -7,8 +7,8 @@ price that is known. Ten such calls are there from the start, for a cold start.
 from collections.abc import Iterable
 
 from splitsecond import clock
-from splitsecond.policy.branch import Branch
 from splitsecond.policy.budget import MOST_SAVED, Budget
+from splitsecond.policy.choosing.branch import Branch
 
 SHARE = 0.02
 """Of the calls, at most. At ten calls a second that is one in `NOT_LATELY_NS`, and enough to see in half a minute that

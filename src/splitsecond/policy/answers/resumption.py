@@ -9,8 +9,9 @@ carried on at.
 import msgspec
 
 from splitsecond.clock import NS_PER_MS
-from splitsecond.policy.carrying import How
-from splitsecond.policy.expression import POLICIES, Expression, Rule, targets
+from splitsecond.policy.answers.carrying import How
+from splitsecond.policy.expression import Expression, Rule, targets
+from splitsecond.policy.forms import POLICIES
 from splitsecond.policy.settings import Setting
 
 

@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 
 from splitsecond.catalog.provider import names
 from splitsecond.errors import CallerFault
-from splitsecond.gateway.reload import counted, summary
-from splitsecond.gateway.settings import ClientKey, PriceGiven, Settings, provider
+from splitsecond.gateway.configuration.settings import ClientKey, PriceGiven, Settings, provider
+from splitsecond.gateway.process.reload import counted, summary
 from splitsecond.policy.expression import Expression, TargetName, targets
 from splitsecond.policy.settings import setting_text
 from splitsecond.store.database import check_url

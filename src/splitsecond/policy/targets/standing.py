@@ -19,10 +19,10 @@ from collections.abc import Callable, Iterable, Mapping
 from random import Random
 
 from splitsecond import clock
-from splitsecond.policy.estimate import Estimate
-from splitsecond.policy.facts import Facts
-from splitsecond.policy.guard import Guard
-from splitsecond.policy.stand import Described, Key, Stand
+from splitsecond.policy.targets.estimate import Estimate
+from splitsecond.policy.targets.facts import Facts
+from splitsecond.policy.targets.guard import Guard
+from splitsecond.policy.targets.stand import Described, Key, Stand
 from splitsecond.service import Service
 from splitsecond.timing.observation import Observation
 

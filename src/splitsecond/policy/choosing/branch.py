@@ -10,9 +10,9 @@ from math import sqrt
 
 from splitsecond import clock
 from splitsecond.errors import AllFailed, Fault
-from splitsecond.policy.estimate import Estimate
 from splitsecond.policy.remedy import all_failed, remedy
-from splitsecond.policy.standing import Standing
+from splitsecond.policy.targets.estimate import Estimate
+from splitsecond.policy.targets.standing import Standing
 from splitsecond.service import Call, Reply, Service
 
 FAILING_CALLS = 32

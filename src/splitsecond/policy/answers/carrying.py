@@ -15,14 +15,14 @@ from msgspec import Struct
 from splitsecond import clock
 from splitsecond.errors import CallerFault, Fault, Overloaded
 from splitsecond.events import Broken, Event
-from splitsecond.policy.branch import Branch
+from splitsecond.policy.answers.prefill import can_go_on, prefilled
+from splitsecond.policy.answers.recording import MOST_BYTES, Piece, Recording
+from splitsecond.policy.answers.told import Appended, Retold, Told, appended
+from splitsecond.policy.choosing.branch import Branch
 from splitsecond.policy.deadline import Deadline
-from splitsecond.policy.prefill import can_go_on, prefilled
 from splitsecond.policy.prompt import plain
-from splitsecond.policy.recording import MOST_BYTES, Piece, Recording
 from splitsecond.policy.remedy import answered, check_time
-from splitsecond.policy.standing import Standing
-from splitsecond.policy.told import Appended, Retold, Told, appended
+from splitsecond.policy.targets.standing import Standing
 from splitsecond.service import Call, Reply, Service
 
 How = Literal["replay", "prefill"]

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from splitsecond.gateway.mistakes import bad
+from splitsecond.gateway.configuration.mistakes import bad
 
 
 class Secrets:

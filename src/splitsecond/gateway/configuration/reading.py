@@ -15,11 +15,11 @@ from msgspec import structs
 
 from splitsecond.catalog.provider import names
 from splitsecond.errors import CallerFault
-from splitsecond.gateway import specs
-from splitsecond.gateway.mistakes import bad, meant, shaped
-from splitsecond.gateway.secrets import Secrets, is_reference
-from splitsecond.gateway.settings import ClientKey, Listen, LogGiven, Resume, Settings
-from splitsecond.gateway.shape import File, KeyGiven, LogAsked, ProviderGiven, RouteGiven
+from splitsecond.gateway.configuration import specs
+from splitsecond.gateway.configuration.mistakes import bad, meant, shaped
+from splitsecond.gateway.configuration.secrets import Secrets, is_reference
+from splitsecond.gateway.configuration.settings import ClientKey, Listen, LogGiven, Resume, Settings
+from splitsecond.gateway.configuration.shape import File, KeyGiven, LogAsked, ProviderGiven, RouteGiven
 from splitsecond.policy.expression import Expression, parse, targets
 from splitsecond.policy.settings import duration
 

@@ -22,20 +22,20 @@ from msgspec import Struct
 
 from splitsecond import clock
 from splitsecond.errors import CallerFault
-from splitsecond.gateway.allowance import Allowance
 from splitsecond.gateway.app import Gateway
-from splitsecond.gateway.books import Books
+from splitsecond.gateway.configuration.settings import Settings
 from splitsecond.gateway.connection import Connection
 from splitsecond.gateway.facts import TargetFacts
-from splitsecond.gateway.history import history, opened, spent_usd
-from splitsecond.gateway.metrics import Metrics
-from splitsecond.gateway.ports import BACKLOG, bound, url
-from splitsecond.gateway.reload import Source, Watch, on_hangup, say
+from splitsecond.gateway.process.ports import BACKLOG, bound, url
+from splitsecond.gateway.process.reload import Source, Watch, on_hangup, say
+from splitsecond.gateway.records.allowance import Allowance
+from splitsecond.gateway.records.books import Books
+from splitsecond.gateway.records.history import history, opened, spent_usd
+from splitsecond.gateway.records.metrics import Metrics
+from splitsecond.gateway.records.tally import Tally
 from splitsecond.gateway.routes import Routes
-from splitsecond.gateway.settings import Settings
-from splitsecond.gateway.tally import Tally
 from splitsecond.policy.expression import targets
-from splitsecond.policy.standing import Standing
+from splitsecond.policy.targets.standing import Standing
 from splitsecond.timing.observation import Observation
 from splitsecond.transport.client import Client
 from splitsecond.upstream.spec import TargetSpec

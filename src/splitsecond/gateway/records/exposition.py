@@ -8,7 +8,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
-from splitsecond.gateway.metrics import BUCKETS_S, Histogram, Metrics
+from splitsecond.gateway.records.metrics import BUCKETS_S, Histogram, Metrics
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST.encode()
 

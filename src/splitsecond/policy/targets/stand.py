@@ -9,11 +9,11 @@ from typing import Literal
 from msgspec import Struct
 
 from splitsecond.clock import NS_PER_S
-from splitsecond.policy.estimate import Estimate
-from splitsecond.policy.facts import Facts
-from splitsecond.policy.health import Health
-from splitsecond.policy.quota import Quota
-from splitsecond.policy.verdict import Verdict, verdict
+from splitsecond.policy.targets.estimate import Estimate
+from splitsecond.policy.targets.facts import Facts
+from splitsecond.policy.targets.health import Health
+from splitsecond.policy.targets.quota import Quota
+from splitsecond.policy.targets.verdict import Verdict, verdict
 from splitsecond.timing.observation import Observation
 
 NEVER_NS = 1 << 62

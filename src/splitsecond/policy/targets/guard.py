@@ -6,7 +6,7 @@ from random import Random
 
 from splitsecond import clock
 from splitsecond.errors import Overloaded
-from splitsecond.policy.stand import NEVER_NS, Stand
+from splitsecond.policy.targets.stand import NEVER_NS, Stand
 from splitsecond.service import Call, Notes, Reply, Service
 
 

@@ -13,9 +13,9 @@ it is over, so the last calls of a day's allowance can cost more than what was l
 from collections.abc import Callable, Iterable, Mapping
 
 from splitsecond import clock
+from splitsecond.gateway.configuration.settings import ClientKey
+from splitsecond.gateway.records.tally import Tally
 from splitsecond.gateway.refusal import QUOTA, Headers, LimitReached
-from splitsecond.gateway.settings import ClientKey
-from splitsecond.gateway.tally import Tally
 from splitsecond.timing.observation import Observation
 
 MINUTE_NS = 60 * clock.NS_PER_S

@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
+from splitsecond.policy.answers.told import Told
 from splitsecond.policy.prompt import plain
-from splitsecond.policy.standing import Standing
-from splitsecond.policy.told import Told
+from splitsecond.policy.targets.standing import Standing
 from splitsecond.service import Call
 
 _OTHER_FORMS = ("tools", "functions", "output_config", "output_format")

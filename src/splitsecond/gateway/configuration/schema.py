@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from splitsecond.gateway.shape import File
+from splitsecond.gateway.configuration.shape import File
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 

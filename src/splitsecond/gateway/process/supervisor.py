@@ -21,10 +21,10 @@ import msgspec
 
 from splitsecond import clock
 from splitsecond.errors import CallerFault, Fault
-from splitsecond.gateway.ports import bound, url
-from splitsecond.gateway.reload import Source, Watch, on_hangup, say
-from splitsecond.gateway.server import DRAIN_S, Seat, tried
-from splitsecond.gateway.settings import Settings
+from splitsecond.gateway.configuration.settings import Settings
+from splitsecond.gateway.process.ports import bound, url
+from splitsecond.gateway.process.reload import Source, Watch, on_hangup, say
+from splitsecond.gateway.process.server import DRAIN_S, Seat, tried
 
 START_S = 30.0
 """How long a worker may take until it answers."""

@@ -17,12 +17,12 @@ from collections.abc import Sequence
 from math import inf
 
 from splitsecond import clock
-from splitsecond.policy.branch import Branch
-from splitsecond.policy.estimate import Estimate
-from splitsecond.policy.exploring import Exploring
-from splitsecond.policy.glance import Glance, about
-from splitsecond.policy.prompt_size import input_tokens, output_tokens
-from splitsecond.policy.standing import Standing
+from splitsecond.policy.choosing.branch import Branch
+from splitsecond.policy.choosing.exploring import Exploring
+from splitsecond.policy.choosing.glance import Glance, about
+from splitsecond.policy.choosing.prompt_size import input_tokens, output_tokens
+from splitsecond.policy.targets.estimate import Estimate
+from splitsecond.policy.targets.standing import Standing
 from splitsecond.service import Call
 
 NEARLY = 1.1

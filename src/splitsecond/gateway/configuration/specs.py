@@ -7,10 +7,10 @@ import msgspec
 
 from splitsecond.catalog.provider import Auth, Provider, fill_base_url, names, provider
 from splitsecond.errors import CallerFault
-from splitsecond.gateway.mistakes import bad, meant
-from splitsecond.gateway.secrets import Secrets, is_reference
-from splitsecond.gateway.settings import Known
-from splitsecond.gateway.shape import ProviderGiven, TimeoutsGiven
+from splitsecond.gateway.configuration.mistakes import bad, meant
+from splitsecond.gateway.configuration.secrets import Secrets, is_reference
+from splitsecond.gateway.configuration.settings import Known
+from splitsecond.gateway.configuration.shape import ProviderGiven, TimeoutsGiven
 from splitsecond.policy.settings import duration
 from splitsecond.transport.exchange import Origin
 from splitsecond.upstream.spec import TargetSpec, Timeouts

@@ -18,7 +18,7 @@ from splitsecond.gateway.discretion import discreet
 from splitsecond.gateway.refusal import decisive
 from splitsecond.gateway.visit import LEFT
 from splitsecond.policy.account import account
-from splitsecond.policy.prompt_size import input_tokens
+from splitsecond.policy.choosing.prompt_size import input_tokens
 from splitsecond.service import Call
 from splitsecond.store.served import Served
 from splitsecond.timing.observation import Observation, Outcome

@@ -13,7 +13,7 @@ import asyncio
 
 from splitsecond import clock
 from splitsecond.errors import Fault, TimedOut
-from splitsecond.policy.recording import Recording
+from splitsecond.policy.answers.recording import Recording
 from splitsecond.service import Call, Reply
 
 

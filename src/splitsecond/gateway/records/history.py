@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from splitsecond import clock
 from splitsecond.catalog.price import Price
 from splitsecond.errors import CallerFault
-from splitsecond.gateway.settings import LogGiven
+from splitsecond.gateway.configuration.settings import LogGiven
 from splitsecond.store.folder import seeds
 from splitsecond.timing.observation import Observation
 

@@ -16,9 +16,9 @@ from typing import Any
 from msgspec import Struct, structs
 
 from splitsecond.errors import CallerFault
-from splitsecond.gateway.defaults import unconfigured
-from splitsecond.gateway.reading import load
-from splitsecond.gateway.settings import Settings, check_reach
+from splitsecond.gateway.configuration.defaults import unconfigured
+from splitsecond.gateway.configuration.reading import load
+from splitsecond.gateway.configuration.settings import Settings, check_reach
 
 LOOK_S = 0.5
 AT_START = ("host", "port", "workers")

@@ -1,0 +1,1 @@
+"""The processes of the gateway: one worker or several, reload, signals."""

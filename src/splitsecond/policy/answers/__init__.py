@@ -1,0 +1,1 @@
+"""Answers that are looked into, kept, or carried on."""

@@ -1,0 +1,1 @@
+"""What the policies that choose among branches have in common."""
