@@ -162,14 +162,18 @@ class Read:
                 return ["reasoning", "", "".join(part["text"] for part in item["summary"])]
         return ["text", "", "".join(part["text"] for part in item["content"])]
 
+    def _said(self) -> list[list[str]]:
+        """The parts that say something: who broke off may have begun one that the other has not."""
+        return [part for part in self.parts if part[2] or part[0] in ("tool", "hidden")]
+
     def is_whole(self, parts: Sequence[Part]) -> bool:
-        return self.over and self.parts == [list(part) for part in parts]
+        return self.over and self._said() == [list(part) for part in parts]
 
     def begins(self, parts: Sequence[Part]) -> bool:
         """Whether it is a beginning of `parts`, and has no end."""
-        if self.over or len(self.parts) > len(parts):
+        if self.over or len(said := self._said()) > len(parts):
             return False
-        pairs = zip(self.parts, parts, strict=False)
+        pairs = zip(said, parts, strict=False)
         *before, last = [(list(whole), part) for part, whole in pairs] or [([], [])]
         return all(whole == part for whole, part in before) and (
             not last[1] or (last[0][:2] == last[1][:2] and last[0][2].startswith(last[1][2]))
