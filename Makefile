@@ -14,7 +14,7 @@ demo: $(VENV)/.runs
 	@$(BIN)/splitsecond demo
 
 test: lint
-	@$(BIN)/pytest -q
+	@$(BIN)/pytest -q -n auto --maxprocesses 8
 
 lint: $(VENV)/.develops
 	@$(BIN)/ruff check --quiet

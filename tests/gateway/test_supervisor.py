@@ -185,5 +185,5 @@ def test_a_worker_that_cannot_be_built_says_why() -> None:
             command, input=frame(settings), capture_output=True, pass_fds=(listening.fileno(),), timeout=30
         )
     assert ended.returncode == 2
-    assert ended.stdout.startswith(b"REFUSED no key for openai: OPENAI_API_KEY is not set")
+    assert ended.stdout.startswith(b"REFUSED routes.any.policy: no key for openai: OPENAI_API_KEY is not set")
     assert ended.stderr == b""
