@@ -6,32 +6,16 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import vl_convert
-from msgspec import Struct
 
 from splitsecond.analysis.findings import Run
 from splitsecond.report import series
+from splitsecond.report.picture import Picture
 from splitsecond.report.theme import LIGHT, vega_config
 from splitsecond.timing.observation import Observation
 
 PNG_WIDTH, PNG_SCALE = 860, 2
-
-
-class Picture(Struct, frozen=True, kw_only=True):
-    """One plot. `section` is where in the report it belongs, `description` says in words what a reader would see.
-
-    `legend` is what its colours stand for: "targets", "stages", "steps". `height` is in pixels.
-    """
-
-    name: str
-    section: str
-    title: str
-    description: str
-    height: int
-    legend: str
-    spec: dict[str, Any]
 
 
 def charts(run: Run, observations: Iterable[Observation]) -> dict[str, Picture]:

@@ -16,7 +16,7 @@ import altair as alt
 from splitsecond.analysis.findings import ConditionFindings, Run
 from splitsecond.analysis.spread import Floats
 from splitsecond.report import rows, series
-from splitsecond.report.pictures import Picture
+from splitsecond.report.picture import Picture
 from splitsecond.report.series import STAGES, Samples
 
 ECDF_HEIGHT, LOAD_HEIGHT, ROW_HEIGHT, AXIS_HEIGHT = 260, 300, 18, 56

@@ -13,7 +13,7 @@ from splitsecond.analysis.wording import counted_as, listed
 from splitsecond.report import rows
 from splitsecond.report.definitions import DEFINITIONS
 from splitsecond.report.markup import Markup, joined, tag
-from splitsecond.report.pictures import Picture
+from splitsecond.report.picture import Picture
 from splitsecond.report.rows import MISSING, number
 from splitsecond.report.series import STAGES, STEPS
 from splitsecond.report.theme import LIGHT, SHAPES
