@@ -33,6 +33,7 @@ class CutReply:
         self._reading = decoder("chat")
         self.target = "a/m"
         self.empty = reply.empty
+        self.token_ns = reply.token_ns
 
     async def read(self) -> bytes:
         data = b"" if self._after <= 0 else await self._reply.read()

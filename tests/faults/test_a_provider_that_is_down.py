@@ -1,15 +1,24 @@
 """A provider that is down is left alone: how often it is asked in ten minutes while another can answer."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from tests.faults.test_faults_and_policies import AT_THE_HEAD, DEADLINE_S, FAULTS, GOES_ON, HARMLESS, POLICY
+from tests.faults.test_faults_and_policies import (
+    AT_THE_HEAD,
+    DEADLINE_S,
+    FAULTS,
+    FOR_EVER_S,
+    GOES_ON,
+    HARMLESS,
+    POLICY,
+)
 from tests.faults.world import World, play, profile
 
 from splitsecond import clock
 from splitsecond.policy.forms import POLICIES
+from splitsecond.simulator.faults import PlannedFault
 
 SECONDS = 600
 PER_S = 1
@@ -21,27 +30,40 @@ TO_FIND_OUT = 9
 """Requests to a provider that fails at once: five until it is down, and four to see whether it still is."""
 TOKENS = 4
 DOWN = [name for name in FAULTS if name not in (*HARMLESS, "http 400")]
+IN_SECONDS: Mapping[str, tuple[int, PlannedFault]] = {
+    "stall after seconds": (500, PlannedFault(kind="stall", after=450, seconds=FOR_EVER_S)),
+    "cut after seconds": (500, PlannedFault(kind="cut", after=450)),
+}
+"""How many tokens an answer has, at 100 a second, and what befalls it when it has gone well for longer than a probe."""
 ALTERNATIVES = [name for name, form in POLICIES.items() if form.alternatives]
 SEEN_BY_A_RACE = AT_THE_HEAD
 """A race asks all of its targets each time, and closes who loses: of one that is slow, or breaks off later than the
 other begins, it learns nothing."""
 
 
-def pairs() -> Iterator[tuple[str, str]]:
-    """Every fault under one policy, and a few of every sort under the others."""
+LATE = "20s"
+"""Until a silence within an answer is called one; by then a target that gave a first token has long looked well."""
+
+
+def pairs() -> Iterator[tuple[str, str, str]]:
+    """Every fault under one policy, and a few of every sort under the others; each with the silence that is borne."""
     for policy in ALTERNATIVES:
         for fault in DOWN if policy == "fallback" else ("http", "slow_first_token", "cut"):
             if policy != "race" or fault in SEEN_BY_A_RACE:
-                yield policy, fault
+                yield policy, fault, "2s"
+        if policy != "race":
+            yield policy, "stall", LATE
+    yield "fallback", "stall after seconds", LATE
+    yield "fallback", "cut after seconds", "2s"
 
 
-@pytest.mark.parametrize(("policy", "fault"), list(pairs()))
-def test_it_is_left_alone(policy: str, fault: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("policy", "fault", "stall"), list(pairs()))
+def test_it_is_left_alone(policy: str, fault: str, stall: str, tmp_path: Path) -> None:
     unserved: list[int] = []
 
     async def visit(world: World) -> None:
         began_ns = clock.now_ns()
-        visitor = await world.ask(max_tokens=TOKENS, user=f"user {world.asked}")
+        visitor = await world.ask(max_tokens=tokens, user=f"user {world.asked}")
         if b"[DONE]" not in visitor.body:
             unserved.append(began_ns)
 
@@ -51,8 +73,9 @@ def test_it_is_left_alone(policy: str, fault: str, tmp_path: Path) -> None:
                 group.create_task(visit(world))
                 await asyncio.sleep(1 / PER_S)
 
-    down, well = profile(FAULTS[fault], tokens=TOKENS), profile(tokens=TOKENS)
-    world = play(f'deadline({POLICY[policy]}, total="30s")', tmp_path, story, stall="2s", a=down, b=well)
+    tokens, planned = IN_SECONDS.get(fault) or (TOKENS, FAULTS[fault])
+    down, well = profile(planned, tokens=tokens), profile(tokens=tokens)
+    world = play(f'deadline({POLICY[policy]}, total="30s")', tmp_path, story, stall=stall, a=down, b=well)
     asked = [record.arrived_ns for record in world.requests("a")]
     at = sorted(world.simulated["a"].connected_ns if fault == "refused" else asked)
     assert at, "nobody asked it"

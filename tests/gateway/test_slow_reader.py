@@ -29,6 +29,7 @@ class Endless:
 
     target = "a/x"
     empty = False
+    token_ns = 0
 
     def __init__(self) -> None:
         self.closed = asyncio.Event()

@@ -11,6 +11,7 @@ from splitsecond.clock import NS_PER_S
 from splitsecond.policy.targets.health import (
     FIRST_OPEN_NS,
     IN_A_ROW,
+    LEAST_RAMP,
     LONGEST_ASKED_NS,
     LONGEST_COOL_NS,
     LONGEST_OPEN_NS,
@@ -216,6 +217,22 @@ def test_traffic_comes_back_over_the_time_it_was_gone(watched: Watched) -> None:
     assert shares == pytest.approx([0.1, 0.25, 0.5, 0.75, 1])
     assert watched.health.state == "closed"
     assert not watched.health.troubled
+
+
+def test_an_answer_that_goes_on_lets_a_tenth_come_back_and_one_that_has_ended_the_rest(watched: Watched) -> None:
+    watched.fails(IN_A_ROW)
+    watched.until_probe()
+    watched.health.probe = "c"
+    watched.health.lasted(watched.now_ns, watched.now_ns)
+    assert not watched.is_down()
+    watched.passes(60)
+    assert watched.health.share(watched.now_ns) == LEAST_RAMP
+    watched.answers(RAMP_ANSWERS, ago_s=120)  # these began before it was down
+    assert watched.health.share(watched.now_ns) == LEAST_RAMP
+    watched.answers(ago_s=60)
+    watched.passes(RAMP_NS / NS_PER_S)
+    assert watched.health.share(watched.now_ns) == 1
+    assert watched.health.state == "closed"
 
 
 def test_or_with_so_many_answers(watched: Watched) -> None:

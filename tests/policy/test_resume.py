@@ -382,6 +382,7 @@ class Stream:
     def __init__(self, name: str, chunks: Sequence[bytes], fault: Fault | None = None) -> None:
         self.target = name
         self.empty = False
+        self.token_ns = 0
         self._chunks = list(chunks)
         self._fault = fault
 

@@ -123,6 +123,10 @@ class Held:
     def empty(self) -> bool:
         return self._reply.empty
 
+    @property
+    def token_ns(self) -> int:
+        return self._reply.token_ns
+
     def __aiter__(self) -> Self:
         return self
 

@@ -137,6 +137,11 @@ class FakeCall:
         """The stream ended well without a token."""
         return self._timeline.ended_well and not self._timeline.has_token
 
+    @property
+    def token_ns(self) -> int:
+        """When its latest token came, 0 before the first."""
+        return self._timeline.last_activity_ns
+
     async def answered(self) -> None:
         """Returns when the first token has arrived or the stream ended well; raises the `Fault` otherwise."""
         while not self._timeline.has_token and self.observation is None:
@@ -284,6 +289,10 @@ class FakeReply:
     @property
     def empty(self) -> bool:
         return self._fake.empty
+
+    @property
+    def token_ns(self) -> int:
+        return self._fake.token_ns
 
     def __aiter__(self) -> Self:
         return self

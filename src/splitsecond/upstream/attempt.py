@@ -260,6 +260,7 @@ class Attempt(Alarm):
         self._fault = fault or self._timeline.broken
         if exchange is not None:
             exchange.close()
+            self._exchange = None  # it holds us: that would be a cycle for each request
         self._observer(self.observation)
         self._wake()
 
@@ -338,9 +339,10 @@ class Attempt(Alarm):
 
     def under_way(self, exchange: Exchange) -> None:
         """Transport has written the first byte; from here on deadlines run."""
-        self._exchange = exchange
         if self.observation is not None:  # it failed within the write
             exchange.close()
+            return
+        self._exchange = exchange
         self._watch()
 
     def abandon(self, fault: Fault | None, at: int) -> None:
@@ -365,6 +367,10 @@ class Attempt(Alarm):
     @property
     def empty(self) -> bool:
         return self._complete and self._fault is None and not self._timeline.has_token
+
+    @property
+    def token_ns(self) -> int:
+        return self._timeline.last_activity_ns
 
     def __aiter__(self) -> Self:
         return self

@@ -242,6 +242,10 @@ class _Plain:
     def target(self) -> str:
         return self._story.reply.target
 
+    @property
+    def token_ns(self) -> int:
+        return self._story.reply.token_ns
+
     async def read(self) -> bytes:
         while not self._over:
             piece, self._over = await self._story.next(heard=False)

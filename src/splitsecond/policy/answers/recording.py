@@ -64,6 +64,11 @@ class Recording:
         return self.over and self.broken is None and not self._forgotten
 
     @property
+    def token_ns(self) -> int:
+        """When its latest token arrived, which may not have been read."""
+        return self._reply.token_ns
+
+    @property
     def from_the_first(self) -> bool:
         """The first piece is still here, so that another reader may join."""
         return not self._forgotten
@@ -181,6 +186,8 @@ class Kept:
     broken = None
     over = True
     empty = False
+    token_ns = 0
+    """All of it came before it was asked for."""
 
     def __init__(self, target: str, pieces: Sequence[Piece]) -> None:
         self.target = target
@@ -247,6 +254,10 @@ class Playback:
     @property
     def empty(self) -> bool:
         return self._recording.empty
+
+    @property
+    def token_ns(self) -> int:
+        return self._recording.token_ns
 
     @property
     def _broken(self) -> Broken | None:

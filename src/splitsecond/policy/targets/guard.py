@@ -39,10 +39,7 @@ class Guard:
             if isinstance(left, asyncio.CancelledError) and _too_late(call):
                 stand.overdue(clock.now_ns(), now_ns)
             raise
-        replied_ns = clock.now_ns()
-        stand.replied(call.id, call.stream, replied_ns)
-        if stand.health.troubled and not reply.empty:
-            stand.health.answered(replied_ns, now_ns)
+        stand.replied(call.id, call.stream, reply, clock.now_ns())
         return reply
 
     def _check(self, call: Call, stand: Stand, now_ns: int) -> None:

@@ -1,7 +1,7 @@
 """Whether one target is well: a circuit breaker that comes back carefully.
 
-    closed --failures--> open --time--> half-open: one probe --token--> ramp --time or answers--> closed
-                          ^------------------- failure -------------------------'
+    closed --failures--> open --time--> half-open: one probe --good--> ramp --time or answers--> closed
+                          ^------------------- failure ------------------------'
 
 What opens it: 5 failures in a row, or half of at least 10 in 30 seconds (a target that fails every second request
 never fails five times in a row). A target that asks us to come later is left alone until then; one that does not say
@@ -9,11 +9,13 @@ when, for a second, then two, and so on. One that does not serve the model is le
 served it: then that was about the request.
 
 How long it stays open: 5 seconds, twice as long each time the probe fails, at most 5 minutes; give or take a fifth, so
-that several gateways do not come back together. Then one request is let through, and no second one before it has its
-first token. Traffic comes back over as long as the target was open, at most 10 seconds, as a service that has just
-started is slow and the crowd would knock it over again.
+that several gateways do not come back together. Then one request is let through, and no second one before it was good.
+A first token is not enough: some targets begin every answer and end none. Its answer must have ended well, or have
+brought tokens for 3 seconds, as a long one must not keep a target away that is well. Then a tenth of the traffic comes
+back, and from the first answer that has ended well the rest of it, over as long as the target was open, at most 10
+seconds, as a service that has just started is slow and the crowd would knock it over again.
 
-A request that began before the opening says nothing of the time after it. One that began after it and got a token does,
+A request that began before the opening says nothing of the time after it. One that began after it and was good does,
 whether it was the probe or was let through because nothing else was left.
 
 Times are passed in, so that this can be tested as a table.
@@ -37,6 +39,8 @@ LONGEST_COOL_NS = 60 * NS_PER_S
 LONGEST_ASKED_NS = 3600 * NS_PER_S
 """Some ask us to wait until tomorrow. A probe each hour costs nothing, and finds out where that was wrong."""
 JUST_SERVED_NS = 60 * NS_PER_S
+LASTS_NS = 3 * NS_PER_S
+"""So long a probe must have brought tokens where its answer has not ended."""
 RAMP_NS = 10 * NS_PER_S
 RAMP_ANSWERS = 20
 LEAST_RAMP = 0.1
@@ -65,7 +69,8 @@ class Health:
         self._opened_ns = 0
         self._open_for_ns = 0
         self._opened = self._cooled = 0  # how often in a row
-        self._ramp_ns = 0
+        self._ramp_ns: int | None = None
+        """When the first answer since has ended well; None: none has."""
         self._ramp_answers = 0
         self._in_a_row = 0
         self._good_ns = -JUST_SERVED_NS
@@ -79,19 +84,25 @@ class Health:
     # What happened. Of an attempt that has ended `released` is said first.
 
     def answered(self, now_ns: int, began_ns: int) -> None:
-        """A request that began at `began_ns` got its first token, or the end of its answer."""
+        """The answer to a request that began at `began_ns` has ended well."""
+        self.lasted(now_ns, began_ns)
         if self.state == "open":
-            if began_ns < self._opened_ns or (self._told and now_ns < self.until_ns):
-                return
-            self.state, self.probe = "ramp", ""
-            self._ramp_ns, self._ramp_answers = now_ns, 0
+            return
         self._count(self._good, now_ns)
         self._in_a_row = 0
         self._good_ns = now_ns
-        if self.state == "ramp":
+        if self.state == "ramp" and began_ns >= self._opened_ns:
+            if self._ramp_ns is None:
+                self._ramp_ns = now_ns
             self._ramp_answers += 1
             if self._ramp_answers >= RAMP_ANSWERS:
                 self._close()
+
+    def lasted(self, now_ns: int, began_ns: int) -> None:
+        """The answer to a request that began at `began_ns` has brought tokens for `LASTS_NS`, or has ended well."""
+        if self.state == "open" and began_ns >= self._opened_ns and not self.told(now_ns):
+            self.state, self.probe = "ramp", ""
+            self._ramp_ns, self._ramp_answers = None, 0
 
     def failed(self, now_ns: int, began_ns: int, reason: str) -> None:
         """A request that began at `began_ns` failed as others would."""
@@ -157,6 +168,8 @@ class Health:
         """Of its traffic, how much it should have: less than all only where it comes back."""
         if self.state != "ramp":
             return 1.0
+        if self._ramp_ns is None:
+            return LEAST_RAMP
         ramp_ns = max(min(self._open_for_ns, RAMP_NS), 1)
         part = (now_ns - self._ramp_ns) / ramp_ns
         if part < 1:

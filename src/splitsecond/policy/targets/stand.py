@@ -4,16 +4,17 @@
 """
 
 from random import Random
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from msgspec import Struct
 
 from splitsecond.clock import NS_PER_S
 from splitsecond.policy.targets.estimate import Estimate
 from splitsecond.policy.targets.facts import Facts
-from splitsecond.policy.targets.health import Health
+from splitsecond.policy.targets.health import LASTS_NS, Health
 from splitsecond.policy.targets.quota import Quota
 from splitsecond.policy.targets.verdict import Verdict, verdict
+from splitsecond.service import Reply
 from splitsecond.timing.observation import Observation
 
 NEVER_NS = 1 << 62
@@ -51,6 +52,15 @@ class Key:
         self.reason = reason
 
 
+class Probe(NamedTuple):
+    """The request that finds out whether a target is well, once its answer has begun."""
+
+    reply: Reply
+    call: str
+    began_ns: int
+    first_ns: int
+
+
 class Described(Struct, frozen=True, kw_only=True):
     """How a target stands, for people and for metrics. Times in ns, None where nothing is known.
 
@@ -76,7 +86,8 @@ class Stand:
     """Of one target."""
 
     __slots__ = (
-        "_last_resort_ns", "estimates", "facts", "health", "key", "name", "number", "quota", "under_way", "waiting",
+        "_last_resort_ns", "_probe", "estimates", "facts", "health", "key", "name", "number", "quota", "under_way",
+        "waiting",
     )  # fmt: skip
 
     def __init__(self, name: str, facts: Facts, key: Key, chance: Random) -> None:
@@ -92,6 +103,7 @@ class Stand:
         self.waiting: dict[bool, dict[str, int]] = {True: {}, False: {}}
         """Since when each call waits for its first token, streamed or not; the first to begin first."""
         self._last_resort_ns = -LAST_RESORT_NS
+        self._probe: Probe | None = None
 
     def begun(self, call: str, stream: bool, now_ns: int) -> None:
         """An attempt for `call` goes to the target."""
@@ -99,12 +111,14 @@ class Stand:
         self.under_way[call] = self.number
         self.waiting[self._mode(stream)][call] = now_ns
 
-    def replied(self, call: str, stream: bool, now_ns: int) -> None:
-        """Its first token has come."""
+    def replied(self, call: str, stream: bool, reply: Reply, now_ns: int) -> None:
+        """The first token of `reply` has come."""
         began_ns = self._waits_no_more(call, stream)
         estimate = self.estimates.get(self._mode(stream))
         if estimate is not None and began_ns is not None:
             estimate.waited(now_ns - began_ns, now_ns)
+        if self.health.probe == call and began_ns is not None and not reply.empty:
+            self._probe = Probe(reply, call, began_ns, now_ns)
 
     def left(self, call: str, stream: bool) -> None:
         """It failed, or was given up. Where it left an observation this has been said."""
@@ -165,9 +179,20 @@ class Stand:
         key_ns = self.key.until_ns
         if key_ns > now_ns:
             return key_ns
-        if self.health.down(now_ns):
+        if self._down(now_ns):
             return self.health.until_ns
         return 0 if self.quota is None else self.quota.short_until_ns(now_ns, self.number)
+
+    def _down(self, now_ns: int) -> bool:
+        """Whether it is down. An answer to its probe that goes on long enough is noticed here, when somebody asks."""
+        probe = self._probe
+        if probe is not None:
+            if self.health.probe != probe.call:
+                self._probe = None
+            elif probe.reply.token_ns - probe.first_ns >= LASTS_NS:
+                self._probe = None
+                self.health.lasted(now_ns, probe.began_ns)
+        return self.health.down(now_ns)
 
     def barred(self, now_ns: int) -> bool:
         """Whether it must not be asked even where nothing else is left."""
