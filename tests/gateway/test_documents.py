@@ -11,13 +11,8 @@ from splitsecond.policy.expression import parse
 from splitsecond.policy.forms import POLICIES
 
 ROOT = Path(__file__).parents[2]
-ENVIRONMENT = {
-    name: "a-key-that-is-long-enough"
-    for name in (
-        "WEB_KEY", "GROQ_API_KEY", "CEREBRAS_API_KEY", "TOGETHER_API_KEY", "DEEPINFRA_API_KEY", "OPENAI_API_KEY",
-        "ANTHROPIC_API_KEY",
-    )
-}  # fmt: skip
+KEYS = ("WEB_KEY", *(f"{name}_API_KEY" for name in "GROQ CEREBRAS TOGETHER DEEPINFRA OPENAI ANTHROPIC".split()))
+ENVIRONMENT = dict.fromkeys(KEYS, "a-key-that-is-long-enough")
 
 
 @pytest.mark.parametrize("document", ["README.md", "docs/gateway.md"])
