@@ -11,7 +11,8 @@ from splitsecond.policy.expression import parse
 from splitsecond.policy.forms import POLICIES
 
 ROOT = Path(__file__).parents[2]
-KEYS = ("WEB_KEY", *(f"{name}_API_KEY" for name in "GROQ CEREBRAS TOGETHER DEEPINFRA OPENAI ANTHROPIC".split()))
+PROVIDERS = ("GROQ", "CEREBRAS", "TOGETHER", "DEEPINFRA", "OPENAI", "ANTHROPIC")
+KEYS = ("WEB_KEY", *(f"{name}_API_KEY" for name in PROVIDERS))
 ENVIRONMENT = dict.fromkeys(KEYS, "a-key-that-is-long-enough")
 
 
