@@ -51,6 +51,15 @@ def record(*attempts: Observation, **fields: Any) -> Served:
     return Served(**{**given, "status": 200, "target": "a/x", "attempts": attempts, **fields})
 
 
+def test_what_attempts_cost_is_summed_by_client_and_target_where_it_is_known() -> None:
+    metrics = Metrics(cost=lambda attempt: None if attempt.target == "b/x" else 0.25 * (attempt.output_tokens or 0))
+    for _ in range(2):
+        metrics.took(record(attempt(output_tokens=2), attempt("b/x", role="loser")))
+    found = samples(exposed(metrics))
+    assert value(found, "cost_usd_total", client="web", target="a/x") == 1.0
+    assert value(found, "cost_usd_total", client="web", target="b/x") is None
+
+
 def test_a_call_is_counted_once_with_its_attempts() -> None:
     metrics = Metrics(available=lambda: {"a/x": True, "b/x": False}, dropped=lambda: 3)
     metrics.in_flight = 2

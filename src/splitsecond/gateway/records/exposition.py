@@ -46,6 +46,10 @@ class _Collected(Collector):
         tokens = [((target, "input"), n) for target, n in counts.input_tokens.items()]
         tokens += [((target, "output"), n) for target, n in counts.output_tokens.items()]
         yield _counter("tokens", "Tokens, as targets count them.", ("target", "direction"), tokens)
+        yield _counter(
+            "cost_usd", "What attempts cost by the token, in US dollars, as far as prices are known; losers too.",
+            ("client", "target"), counts.cost_usd.items(),
+        )  # fmt: skip
         yield _histogram(
             "target_ttft_seconds", "From a request's first byte to a target to the first token.", "target",
             counts.target_ttft,

@@ -23,6 +23,7 @@ from msgspec import Struct
 
 from splitsecond.clock import NS_PER_S
 from splitsecond.store.served import Served
+from splitsecond.timing.observation import Observation
 
 K = TypeVar("K")
 
@@ -63,7 +64,8 @@ class Process(Struct, frozen=True):
 
 
 class Counts(Struct):
-    """What is counted; keys are the labels. `lost`: attempts that another was faster than, by target."""
+    """What is counted; keys are the labels. `lost`: attempts that another was faster than, by target. `cost_usd`: of all
+    attempts whose price is known, by client and target."""
 
     requests: dict[tuple[str, str, int], int] = {}
     attempts: dict[tuple[str, str, str], int] = {}
@@ -71,12 +73,13 @@ class Counts(Struct):
     cached: dict[tuple[str, str], int] = {}
     input_tokens: dict[str, int] = {}
     output_tokens: dict[str, int] = {}
+    cost_usd: dict[tuple[str, str], float] = {}
     target_ttft: dict[str, Histogram] = {}
     route_ttft: dict[str, Histogram] = {}
 
     def merge(self, other: "Counts") -> None:
         """All of `other` too."""
-        for name in ("requests", "attempts", "lost", "cached", "input_tokens", "output_tokens"):
+        for name in ("requests", "attempts", "lost", "cached", "input_tokens", "output_tokens", "cost_usd"):
             mine = getattr(self, name)
             for label, number in getattr(other, name).items():
                 _count(mine, label, number)
@@ -94,7 +97,8 @@ class _File(Struct):
 class Metrics:
     """The counters of one process. `folder`: where those that share the port leave theirs; None: it is alone.
 
-    `available`: of each target, whether it is asked. `dropped`: how many records the log has lost.
+    `available`: of each target, whether it is asked. `dropped`: how many records the log has lost. `cost`: what an
+    attempt cost in US dollars, None where that is not known.
     """
 
     def __init__(
@@ -103,12 +107,14 @@ class Metrics:
         folder: Path | None = None,
         available: Callable[[], Mapping[str, bool]] | None = None,
         dropped: Callable[[], int] | None = None,
+        cost: Callable[[Observation], float | None] | None = None,
     ) -> None:
         self.counts = Counts()
         self.in_flight = 0
         self._folder = folder
         self._available = available
         self._dropped = dropped
+        self._cost = cost
         self._timer: asyncio.TimerHandle | None = None
         self._targets: dict[str, str] = {}
 
@@ -133,6 +139,8 @@ class Metrics:
                 _count(counts.input_tokens, target, attempt.input_tokens)
             if attempt.output_tokens:
                 _count(counts.output_tokens, target, attempt.output_tokens)
+            if self._cost is not None and (usd := self._cost(attempt)):
+                counts.cost_usd[record.client, target] = counts.cost_usd.get((record.client, target), 0.0) + usd
         self._changed()
 
     def refused(self, status: int, client: str = "") -> None:
