@@ -1,6 +1,8 @@
 """Alarms ring at their moment, near or far, and not when they were silenced: in virtual time."""
 
 import asyncio
+import gc
+from random import Random
 
 import pytest
 
@@ -66,3 +68,33 @@ def test_many_share_a_timer_and_each_rings_at_its_own_moment() -> None:
         assert [(bell.rang[0] - now_ns) // MS for bell in bells[1::2]] == list(range(5001, 5100, 2))
 
     run_virtual(main())
+
+
+def test_they_ring_in_order_in_whatever_order_they_were_set() -> None:
+    async def main() -> None:
+        alarms, now_ns = Alarms(asyncio.get_running_loop()), clock.now_ns()
+        bells = {after_ms: Bell() for after_ms in range(0, 60_000, 150)}
+        for after_ms in Random(1).sample(list(bells), len(bells)):
+            alarms.set(bells[after_ms], now_ns + after_ms * MS, now_ns)
+        await asyncio.sleep(61)
+        assert {after_ms: [(ns - now_ns) // MS for ns in bell.rang] for after_ms, bell in bells.items()} == {
+            after_ms: [after_ms] for after_ms in bells
+        }
+
+    run_virtual(main())
+
+
+def test_what_is_far_away_takes_one_timer_for_all() -> None:
+    async def main() -> None:
+        alarms, now_ns = Alarms(asyncio.get_running_loop()), clock.now_ns()
+        before = len(_timers())
+        for second in reversed(range(1, 120)):
+            alarms.set(Bell(), now_ns + second * clock.NS_PER_S, now_ns)
+        assert len(_timers()) == before + 1
+
+    run_virtual(main())
+
+
+def _timers() -> list[asyncio.TimerHandle]:
+    """Those that wait in any loop."""
+    return [each for each in gc.get_objects() if isinstance(each, asyncio.TimerHandle) and not each.cancelled()]

@@ -3,10 +3,12 @@
 A request has one after another: for its body, for the head of the answer, for the first token, for the next. To set a
 timer of the event loop for each and to cancel it again costs more than all else that is done about them. So a deadline
 that is still far away only stands on a list, with all others of its quarter of a second; when that begins, whoever
-still stands there gets a timer of its own, which is as exact as the loop's.
+still stands there gets a timer of its own, which is as exact as the loop's. All lists share one timer, for the first
+of them: with two minutes of them for each of a dozen targets, a timer for each list would be megabytes.
 """
 
 import asyncio
+from heapq import heappop, heappush
 
 from splitsecond import clock
 
@@ -45,6 +47,8 @@ class Alarms:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._lists: dict[int, dict[Alarm, int]] = {}
+        self._spans: list[int] = []  # those of the lists, as a heap
+        self._timer: asyncio.TimerHandle | None = None
 
     def set(self, alarm: Alarm, due_ns: int, now_ns: int) -> None:
         """`alarm`, which is not set, rings at `due_ns`."""
@@ -55,14 +59,25 @@ class Alarms:
         listed = self._lists.get(span)
         if listed is None:
             listed = self._lists[span] = {}
-            self._loop.call_at((span << _SPAN_BITS) / clock.NS_PER_S, self._begin, span)
+            heappush(self._spans, span)
+            if self._spans[0] == span:
+                self._await_first()
         listed[alarm] = due_ns
         alarm._list = listed
 
-    def _begin(self, span: int) -> None:
-        for alarm, due_ns in self._lists.pop(span).items():
+    def _await_first(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_at((self._spans[0] << _SPAN_BITS) / clock.NS_PER_S, self._begin)
+
+    def _begin(self) -> None:
+        """The span of the first list begins."""
+        self._timer = None
+        for alarm, due_ns in self._lists.pop(heappop(self._spans)).items():
             alarm._list = None
             self._start(alarm, due_ns)
+        if self._spans:
+            self._await_first()
 
     def _start(self, alarm: Alarm, due_ns: int) -> None:
         alarm._timer = self._loop.call_at(due_ns / clock.NS_PER_S, self._ring, alarm)

@@ -7,7 +7,7 @@ whoever makes one from provider bytes passes an `excerpt` that is bounded and pr
 """
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, Self
 
 Phase = Literal[
     "queue",
@@ -49,6 +49,13 @@ class Fault(Exception):
         self.phase: Phase = phase
         self.target = target
         self.hint = hint
+
+    def kept(self) -> Self:
+        """This fault, for whoever keeps it: without the frames that it came through.
+
+        Among them is the keeper's own as a rule, and what is kept there: a cycle, which takes all that hangs on it.
+        """
+        return self.with_traceback(None)
 
     def __str__(self) -> str:
         where = f"{self.target}: " if self.target else ""
@@ -130,7 +137,7 @@ class Overloaded(Fault):
     """We refuse the call ourselves, at once, and nothing is sent. Phase is "queue".
 
     Kind "overloaded": a limit is reached. Kind "ejected": the target is down, or asked us to wait. `status` is the HTTP
-    status to answer with: 429 where it is the provider's rate limit that is used up.
+    status to answer with: 429 where it is the provider's rate limit that is used up, 502 where it refused our key.
     """
 
     def __init__(

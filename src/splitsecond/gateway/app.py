@@ -240,7 +240,7 @@ class Gateway:
         try:
             reply = await service(call)
         except Fault as fault:
-            page.fault = fault
+            page.fault = fault.kept()
             await visit.refuse(refusal(fault, call.dialect), _said(visit, call))
             return
         async with reply:
@@ -263,7 +263,7 @@ async def _stream(visit: Visit, page: Page, reply: Reply, headers: Headers, rela
                 await visit.send(whole)
         last = relay.rest()
     except Fault as fault:
-        page.fault = fault
+        page.fault = fault.kept()
         last = relay.broken(refusal(fault, page.call.dialect))
     await visit.send(last, last=True)
 
@@ -276,7 +276,7 @@ async def _whole(visit: Visit, page: Page, reply: Reply, headers: Headers) -> No
             whole.feed(data)
         body = whole.answer()
     except Fault as fault:
-        page.fault = fault
+        page.fault = fault.kept()
     if page.call.notes.attempts != attempts:
         page.target = reply.target
         headers = _head(visit, page)

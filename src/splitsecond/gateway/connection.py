@@ -60,6 +60,8 @@ class Connection(HttpToolsProtocol):
         self.connections.discard(self)
         if self.cycle is not None:
             self.cycle.lost()
+        self.pipeline.clear()
+        self.cycle = None  # type: ignore[assignment] # turns hold us: a cycle, as that of the parser
         self.flow.resume_writing()
         self.transport.close()
         self.parser = None  # type: ignore[assignment] # as uvicorn does, to cut a cycle

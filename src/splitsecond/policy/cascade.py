@@ -102,7 +102,7 @@ class Cascade:
         except Fault as fault:
             if remedy(fault) == "change" and not self._adds(call):
                 raise
-            failed, why = fault, f"it failed: {fault.kind}"
+            failed, why = fault.kept(), f"it failed: {fault.kind}"
         self._count(call, escalated=True, why=f"the small model's answer was not accepted, {why}")
         try:
             check_time(call, clock.now_ns(), self._large)
@@ -110,7 +110,7 @@ class Cascade:
         except Fault as fault:
             if failed is None:
                 raise
-            raise all_failed([failed, fault]) from None
+            raise all_failed([failed, fault.kept()]) from None
 
     async def _accepted(self, call: Call) -> Reply | str:
         """The small model's answer; or why it is not accepted. Raises the `Fault` by which it failed."""

@@ -54,13 +54,13 @@ class Contest:
         if self._winner is not None:
             return self._winner
         faults = [self._faults[place] for place in sorted(self._faults)]
-        raise faults[0] if len(self._entrants) == 1 else all_failed(faults)
+        raise faults[0] if len(faults) == 1 else all_failed(faults)
 
     async def _attempt(self, service: Service, place: int) -> None:
         try:
             reply = await answered(service, self._call)
         except Fault as fault:
-            self._faults[place] = fault
+            self._faults[place] = fault.kept()
             return
         if self._winner is not None:
             await reply.aclose()
@@ -84,4 +84,7 @@ class Contest:
                 await self._winner.aclose()
             if isinstance(failure, BaseExceptionGroup):  # a bug in a service: show it as it is
                 raise failure.exceptions[0] from None
+            failure.__traceback__ = None  # of the group's frame, which keeps it: a cycle
             raise
+        finally:
+            self._entrants.clear()  # a cancelled task holds the frame in which it was, and that holds us

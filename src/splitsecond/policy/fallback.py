@@ -109,7 +109,7 @@ class Fallback:
                 check_time(call, clock.now_ns(), branch.service)
                 return await step(call)
             except Fault as fault:
-                causes.append(fault)
+                causes.append(fault.kept())
                 if remedy(fault) == "change":
                     raise
                 longer_than = max(longer_than, self._too_long_for(fault, branch))
@@ -148,11 +148,11 @@ class _Twice:
         except Fault as fault:
             if remedy(fault) != "again" or not self._budget.withdraw():
                 raise
-            first = fault
+            first = fault.kept()
         try:
             check_time(call, clock.now_ns(), self._branch)
             return await answered(self._branch, call)
         except Fault as fault:
             if remedy(fault) == "change":
                 raise
-            raise all_failed([first, fault]) from None
+            raise all_failed([first, fault.kept()]) from None

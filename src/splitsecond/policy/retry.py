@@ -75,7 +75,7 @@ class Retry:
             try:
                 return await self._service(call)
             except Fault as fault:
-                causes.append(fault)
+                causes.append(fault.kept())
                 wait_ns = self._wait_ns(call, causes)
                 if wait_ns is None:
                     if len(causes) == 1 or remedy(fault) == "change":

@@ -99,7 +99,7 @@ class Story:
                 if self._told.over:
                     return Piece(b"", ()), True
                 if not await self._carry_on(fault):
-                    self.broken = Broken(clock.now_ns(), self._fault or fault)
+                    self.broken = Broken(clock.now_ns(), self._fault or fault.kept())
                     return Piece(b"", ()), True
                 continue
             if self._held is not None:
@@ -155,7 +155,7 @@ class Story:
     async def _carry_on(self, fault: Fault) -> bool:
         """Whether another target carries the answer on; then it is the reply."""
         if self._fault is None:
-            self._fault = fault
+            self._fault = fault.kept()
         await self.reply.aclose()
         if fault.phase == "total" or fault.kind in _HOPELESS or isinstance(fault, CallerFault | Overloaded):
             return False

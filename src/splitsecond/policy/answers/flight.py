@@ -71,4 +71,5 @@ class Flight:
         """One of those aboard is done."""
         self.aboard -= 1
         if not self.aboard and self._recording is not None:
-            await self._recording.close()
+            recording, self._recording = self._recording, None  # which holds us
+            await recording.close()

@@ -110,7 +110,7 @@ class Recording:
         try:
             data = await self._reply.read()
         except Fault as fault:
-            self.broken = Broken(clock.now_ns(), fault)
+            self.broken = Broken(clock.now_ns(), fault.kept())
         events = []
         for event in self._reply.arrived():
             if isinstance(event, Broken):
@@ -276,7 +276,7 @@ class Playback:
             words = "the deadline for the whole call passed, in an answer that is shared with another call"
             self._late = Broken(clock.now_ns(), TimedOut(words, phase="total", target=self.target))
         except Overloaded as behind:
-            self._late = Broken(clock.now_ns(), behind)
+            self._late = Broken(clock.now_ns(), behind.kept())
         return None
 
     def __aiter__(self) -> Self:

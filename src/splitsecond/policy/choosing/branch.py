@@ -117,7 +117,7 @@ async def ask_in_turn(call: Call, choices: Iterable[Choice]) -> Reply:
             if not _ejected(fault):
                 branch.ended(clock.now_ns(), failed=remedy(fault) != "change")
                 raise
-            refusals.append(fault)
+            refusals.append(fault.kept())
         else:
             branch.ended(clock.now_ns(), failed=False)
             return reply

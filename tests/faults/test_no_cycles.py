@@ -1,0 +1,62 @@
+"""A call leaves nothing for the garbage collector, however it went: all of it is freed when it is over.
+
+Cycles would be found only when there are many. A worker would then hold megabytes of calls that are long over, and
+stop for tens of milliseconds to look for them.
+"""
+
+import gc
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from tests.faults.test_faults_and_policies import FOR_EVER_S, POLICY
+from tests.faults.world import World, play, profile
+
+from splitsecond.simulator.faults import PlannedFault
+
+CALLS = 24
+OURS = tuple(
+    f"splitsecond.{room}" for room in ("gateway", "policy", "upstream", "transport", "timing", "service", "errors")
+)
+FAULTS = (
+    PlannedFault(kind="http", status=500, every=3),
+    PlannedFault(kind="cut", after=3, every=4),
+    PlannedFault(kind="error_event", after=3, every=5),
+    PlannedFault(kind="slow_first_token", seconds=FOR_EVER_S, every=7),
+    PlannedFault(kind="stall", after=3, seconds=FOR_EVER_S, every=11),
+    PlannedFault(kind="reset", every=13),
+)
+
+
+@pytest.mark.parametrize("faults", [(), FAULTS], ids=["well", "ill"])
+@pytest.mark.parametrize("policy", POLICY)
+def test_calls_leave_no_garbage(policy: str, faults: tuple[PlannedFault, ...], tmp_path: Path) -> None:
+    found: Counter[str] = Counter()
+
+    async def story(world: World) -> None:
+        await calls(world)  # what is made once is made
+        gc.collect()
+        gc.freeze()
+        gc.disable()
+        try:
+            await calls(world)
+            gc.set_debug(gc.DEBUG_SAVEALL)
+            gc.collect()
+            found.update(f"{type(each).__module__}.{type(each).__name__}" for each in gc.garbage)
+        finally:
+            gc.set_debug(0)
+            gc.garbage.clear()
+            gc.enable()
+            gc.unfreeze()
+
+    play(f'deadline({POLICY[policy]}, total="30s")', tmp_path, story, a=profile(*faults), b=profile(*faults))
+    assert {name: count for name, count in found.items() if name.startswith(OURS)} == {}
+
+
+async def calls(world: World) -> None:
+    """Of every sort; some clients leave."""
+    for number in range(CALLS):
+        await world.ask(
+            stream=number % 3 != 0, leaves_after_s=(0.04, 0.09, 0.4)[number // 4 % 3] if number % 4 == 3 else None
+        )
+    await world.settled()
