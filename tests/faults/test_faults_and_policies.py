@@ -112,7 +112,8 @@ async def asked(world: World, **how: Any) -> Visitor:
 
 
 def _check(visitor: Visitor, fault: str) -> None:
-    """The client has a whole answer, or is told that there is none."""
+    """The client has a whole answer, or is told that there is none; and never where the provider is."""
+    assert b"127.0.0.1" not in visitor.body
     if visitor.headers["content-type"].startswith("text/event-stream"):
         assert visitor.status == 200
         _check_stream(visitor.body, fault)

@@ -216,7 +216,7 @@ def test_the_number_of_the_last_event() -> None:
         (Overloaded("no", retry_after_ns=10**9), 529, "overloaded_error"),
         (ProviderFault("no", kind="http_429", phase="head", status=429), 429, "rate_limit_error"),
         (ProviderFault("no", kind="http_401", phase="head", status=401), 502, "api_error"),
-        (CallerFault("no credentials", kind="bad_key"), 502, "api_error"),
+        (CallerFault("the gateway has no key for it", kind="bad_key"), 502, "api_error"),
     ],
 )
 def test_refusals_in_anthropics_words(fault: Any, status: int, kind: str) -> None:

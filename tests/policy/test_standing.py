@@ -468,6 +468,7 @@ def test_also_where_nothing_else_is_left() -> None:
         fault = (await world.ask()).fault
         assert isinstance(fault, Overloaded)
         assert "key was refused (http_401)" in str(fault)
+        assert fault.status == 502
         assert fault.hint == "Change the key in the configuration."
         assert fault.retry_after_ns is None
         assert world.asked("a/x") == 1

@@ -4,14 +4,17 @@ The provider's refusal of *our* key or account is no fault of the client, who wo
 What is the client's is said with the provider's own code, and with the field that it names. Of several failures the
 first target's decides, as that is the one the operator named first; one that was not asked, because it is down or its
 dialect has no words for the request, comes after those that were.
+
+Where our targets are is nothing that a client needs to know: addresses and files stay in the fault, which the
+observation keeps.
 """
 
 from collections.abc import Mapping
 
 from msgspec import Struct
 
-from splitsecond.clock import NS_PER_S
-from splitsecond.errors import AllFailed, CallerFault, Fault, Overloaded, ProviderFault, TimedOut
+from splitsecond.clock import NS_PER_MS, NS_PER_S
+from splitsecond.errors import AllFailed, CallerFault, Fault, NetworkFault, Overloaded, ProviderFault, TimedOut
 from splitsecond.policy.remedy import BAD_KEY, UNSPOKEN, ejected
 from splitsecond.service import Spoken
 from splitsecond.wire import anthropic, openai
@@ -34,6 +37,20 @@ _TYPES: Mapping[int, str] = {
 }
 _ANTHROPIC_STATUS: Mapping[int, int] = {503: 529}
 """Its own word for too much to do."""
+_NETWORK: Mapping[str, str] = {
+    "refused": "the connection was refused",
+    "dns": "its host name was not found",
+    "reset": "the connection broke",
+    "closed": "the connection was closed",
+    "truncated": "the connection was closed before the end of the answer",
+    "certificate": "its certificate is not trusted",
+    "tls": "no TLS connection came about",
+    "proxy": "the proxy on the way refused",
+    "file_limit": "the gateway has too many open files",
+    "token_unreachable": "no access token could be had",
+}
+"""What a client is told of a failure of the network, by its kind."""
+_CONNECTING = frozenset({"dns", "connect", "tls"})
 _WAITED_FOR = frozenset({429, 503})
 
 
@@ -74,9 +91,26 @@ def refusal(fault: Fault, dialect: Spoken = "openai") -> Refusal:
         kind = QUOTA
     if dialect == "anthropic":
         status = _ANTHROPIC_STATUS.get(status, status)
-        return Refusal(status, headers, anthropic.error_body(status, str(fault)))
+        return Refusal(status, headers, anthropic.error_body(status, str(shown(fault))))
     code, param = (first.code or first.kind, first.param) if isinstance(first, CallerFault) else (first.kind, "")
-    return Refusal(status, headers, openai.error_body(status, str(fault), kind, code, param or None))
+    return Refusal(status, headers, openai.error_body(status, str(shown(fault)), kind, code, param or None))
+
+
+def shown(fault: Fault) -> Fault:
+    """`fault` without addresses, ports and files of ours: the target's name and the kind say enough."""
+    match fault:
+        case AllFailed():
+            return AllFailed([shown(cause) for cause in fault.causes], target=fault.target)
+        case NetworkFault():
+            words = _NETWORK.get(fault.kind, "it cannot be reached")
+            return NetworkFault(words, kind=fault.kind, phase=fault.phase, target=fault.target)
+        case TimedOut() if fault.phase in _CONNECTING:
+            words = f"no connection in {fault.after_ns // NS_PER_MS} ms"
+            return TimedOut(words, kind=fault.kind, phase=fault.phase, target=fault.target, after_ns=fault.after_ns)
+        case CallerFault(kind=kind) if kind == BAD_KEY:
+            return CallerFault("the gateway has no key for it", kind=kind, phase=fault.phase, target=fault.target)
+        case _:
+            return fault
 
 
 def decisive(fault: Fault) -> Fault:

@@ -53,7 +53,7 @@ class Guard:
                 kind="ejected",
                 target=self._name,
                 retry_after_ns=None if until_ns in (0, NEVER_NS) else max(until_ns - now_ns, 0),
-                status=429 if stand.rate_limited(now_ns) else 503,
+                status=502 if stand.locked(now_ns) else 429 if stand.rate_limited(now_ns) else 503,
                 hint="Change the key in the configuration." if until_ns == NEVER_NS else "",
             )
         stand.taken(call.id, now_ns)

@@ -196,11 +196,15 @@ class Stand:
 
     def barred(self, now_ns: int) -> bool:
         """Whether it must not be asked even where nothing else is left."""
-        return self.key.until_ns > now_ns or self.health.told(now_ns)
+        return self.locked(now_ns) or self.health.told(now_ns)
+
+    def locked(self, now_ns: int) -> bool:
+        """Whether the provider refused our key or account."""
+        return self.key.until_ns > now_ns
 
     def rate_limited(self, now_ns: int) -> bool:
         """Whether that is why it may not be asked."""
-        if self.key.until_ns > now_ns:
+        if self.locked(now_ns):
             return False
         if self.health.down(now_ns):
             return self.health.reason.endswith(RATE_LIMITED)
@@ -228,7 +232,7 @@ class Stand:
         if until_ns == NEVER_NS:
             return f"its key was refused ({self.key.reason}), which only the configuration can change"
         again = f"for {max(until_ns - now_ns, 0) / NS_PER_S:.1f} s"
-        if self.key.until_ns > now_ns:
+        if self.locked(now_ns):
             return f"its key or account was refused ({self.key.reason}), {again}"
         if self.health.down(now_ns):
             return f"down ({self.health.reason}), {again if until_ns > now_ns else 'one request is trying it'}"
@@ -254,7 +258,7 @@ class Stand:
         )
 
     def _word(self, now_ns: int, until_ns: int) -> Word:
-        if self.key.until_ns > now_ns:
+        if self.locked(now_ns):
             return "locked"
         if self.health.state == "open":
             return "probing" if self.health.probe and now_ns >= self.health.until_ns else "down"
