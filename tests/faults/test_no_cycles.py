@@ -4,13 +4,12 @@ Cycles would be found only when there are many. A worker would then hold megabyt
 stop for tens of milliseconds to look for them.
 """
 
-import gc
-from collections import Counter
 from pathlib import Path
 
 import pytest
 from tests.faults.test_faults_and_policies import FOR_EVER_S, POLICY
 from tests.faults.world import World, play, profile
+from tests.garbage import garbage
 
 from splitsecond.simulator.faults import PlannedFault
 
@@ -31,26 +30,16 @@ FAULTS = (
 @pytest.mark.parametrize("faults", [(), FAULTS], ids=["well", "ill"])
 @pytest.mark.parametrize("policy", POLICY)
 def test_calls_leave_no_garbage(policy: str, faults: tuple[PlannedFault, ...], tmp_path: Path) -> None:
-    found: Counter[str] = Counter()
+    found: list[str] = []
 
     async def story(world: World) -> None:
         await calls(world)  # what is made once is made
-        gc.collect()
-        gc.freeze()
-        gc.disable()
-        try:
+        with garbage() as left:
             await calls(world)
-            gc.set_debug(gc.DEBUG_SAVEALL)
-            gc.collect()
-            found.update(f"{type(each).__module__}.{type(each).__name__}" for each in gc.garbage)
-        finally:
-            gc.set_debug(0)
-            gc.garbage.clear()
-            gc.enable()
-            gc.unfreeze()
+        found.extend(name for name in left if name.startswith(OURS))
 
     play(f'deadline({POLICY[policy]}, total="30s")', tmp_path, story, a=profile(*faults), b=profile(*faults))
-    assert {name: count for name, count in found.items() if name.startswith(OURS)} == {}
+    assert found == []
 
 
 async def calls(world: World) -> None:

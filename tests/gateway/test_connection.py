@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import uvicorn
+from tests.garbage import garbage
 from uvicorn.server import ServerState
 
 from splitsecond.gateway.connection import HEAD_S, MAX_HEAD_BYTES, Connection
@@ -182,5 +183,24 @@ def test_what_is_no_request_is_refused(request_line: bytes) -> None:
         assert transport.written.startswith(b"HTTP/1.1 400 ")
         assert transport.closed
         connection.connection_lost(None)
+
+    run_virtual(main())
+
+
+def test_a_connection_that_is_lost_leaves_no_garbage() -> None:
+    async def lives_and_ends(left: bytes) -> None:
+        connection, transport = await connected()
+        connection.data_received(post("/a", b"one"))
+        await asyncio.sleep(1)
+        assert transport.written.startswith(b"HTTP/1.1 200 ")
+        connection.data_received(left)
+        connection.connection_lost(None)
+        await asyncio.sleep(1)
+
+    async def main() -> None:
+        with garbage() as found:
+            for left in (b"", post("/a", b"two"), post("/a", b"two") * 2, post("/a", b"two")[:-1]):
+                await lives_and_ends(left)
+        assert {name: count for name, count in found.items() if name.startswith("splitsecond")} == {}
 
     run_virtual(main())

@@ -36,7 +36,6 @@ class Connection(HttpToolsProtocol):
 
     cycle: Turn
     pipeline: deque[tuple[Turn, ASGI3Application]]  # type: ignore[assignment] # of turns only
-    scope: Any  # uvicorn's type has fields that no one here reads
     _in_head = True
     _begun = False  # the head that comes next, or a part of it, is there
     _head_bytes = 0
@@ -116,7 +115,7 @@ class Connection(HttpToolsProtocol):
         parser = self.parser
         version = parser.get_http_version()
         path, raw_path, query = _located(self.url)
-        self.scope = {
+        scope = {
             "type": "http",
             "http_version": version,
             "method": parser.get_method().decode("ascii"),
@@ -128,7 +127,7 @@ class Connection(HttpToolsProtocol):
             "extensions": {LINE: self},
         }
         return Turn(
-            self.scope,
+            scope,
             self.transport,
             self.flow,
             self.server_state.default_headers,
