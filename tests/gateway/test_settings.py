@@ -16,6 +16,7 @@ from splitsecond.gateway.configuration.reading import load, read
 from splitsecond.gateway.configuration.settings import Listen, LogGiven, PriceGiven, Resume, Settings, check_reach
 from splitsecond.gateway.configuration.shape import File
 from splitsecond.gateway.process.server import tried
+from splitsecond.upstream.spec import Timeouts
 
 KEY = "0123456789abcdef-web"
 ENVIRONMENT = {"WEB_KEY": KEY, "OTHER_KEY": KEY + "2", "SHORT": "abc", "OURS": "sk-ours-1234", "GROQ_API_KEY": "gsk-1"}
@@ -48,6 +49,14 @@ def test_a_whole_configuration() -> None:
     assert settings.environment[spec.api_key_env[0]] == "sk-ours-1234"
     assert KEY not in repr(settings.keys)
     assert list(settings.routes) == ["fast"]
+
+
+def test_how_long_is_waited_where_nothing_is_said() -> None:
+    text = "providers: {x: {base_url: 'http://x'}, y: {base_url: 'http://y', timeouts: {head: 120s}}}"
+    settings = read(text, {"GROQ_API_KEY": "gsk-1234567890"})
+    usual = Timeouts(connect_ms=5_000, head_ms=60_000, first_token_ms=60_000, stall_ms=30_000, total_ms=None)
+    assert settings.spec("x/m").timeouts == settings.spec("groq/m").timeouts == usual
+    assert settings.spec("y/m").timeouts == msgspec.structs.replace(usual, head_ms=120_000)
 
 
 EXAMPLE = """

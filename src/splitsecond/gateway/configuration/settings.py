@@ -17,11 +17,14 @@ from splitsecond.catalog.provider import Provider, fill_base_url, split_target
 from splitsecond.catalog.provider import provider as read_provider
 from splitsecond.errors import CallerFault
 from splitsecond.policy.expression import Expression
-from splitsecond.upstream.spec import TargetSpec
+from splitsecond.upstream.spec import TargetSpec, Timeouts
 
 provider = lru_cache(maxsize=256)(read_provider)
 """The entry of the catalogue, whose file is read once: targets are asked for by name while requests wait."""
 
+TIMEOUTS = Timeouts(connect_ms=5_000, head_ms=60_000, first_token_ms=60_000, stall_ms=30_000)
+"""How long a target is waited for where nothing is said: somebody waits here, and others could answer. The instrument's
+own are longer, as it wants to see how slow a provider is."""
 Usd = Annotated[float, Meta(ge=0)]
 
 
@@ -208,4 +211,5 @@ def catalogued(found: Provider, environment: Mapping[str, str]) -> TargetSpec:
         auth=found.auth,
         headers=found.headers,
         quirks=found.quirks,
+        timeouts=TIMEOUTS,
     )

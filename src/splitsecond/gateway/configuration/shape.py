@@ -27,11 +27,13 @@ class KeyGiven(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class TimeoutsGiven(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How long each phase of an attempt may take."""
 
-    connect: Duration | None = None
-    head: Duration | None = None
-    first_token: Duration | None = None
-    stall: Annotated[Duration | None, Meta(description="The longest silence between two tokens.")] = None
-    total: Duration | None = None
+    connect: Annotated[Duration | None, Meta(description="Name, TCP and TLS together; 5s if not given.")] = None
+    head: Annotated[Duration | None, Meta(description="From the request to the status; 60s if not given.")] = None
+    first_token: Annotated[Duration | None, Meta(description="From the request on; 60s if not given.")] = None
+    stall: Annotated[Duration | None, Meta(description="The longest silence between two tokens; 30s if not given.")] = (
+        None
+    )
+    total: Annotated[Duration | None, Meta(description="All of it; no limit if not given.")] = None
 
 
 class ProviderGiven(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

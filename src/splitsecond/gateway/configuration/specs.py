@@ -9,7 +9,7 @@ from splitsecond.catalog.provider import Auth, Provider, fill_base_url, names, p
 from splitsecond.errors import CallerFault
 from splitsecond.gateway.configuration.mistakes import bad, meant
 from splitsecond.gateway.configuration.secrets import Secrets, is_reference
-from splitsecond.gateway.configuration.settings import Known
+from splitsecond.gateway.configuration.settings import TIMEOUTS, Known
 from splitsecond.gateway.configuration.shape import ProviderGiven, TimeoutsGiven
 from splitsecond.policy.settings import duration
 from splitsecond.transport.exchange import Origin
@@ -122,4 +122,4 @@ def _timeouts(place: str, given: TimeoutsGiven) -> Timeouts:
         found = {f"{name}_ms": max(1, duration(name, value) // 1_000_000) for name, value in said.items()}
     except CallerFault as fault:
         raise bad(place, fault.message) from None
-    return msgspec.structs.replace(Timeouts(), **found)
+    return msgspec.structs.replace(TIMEOUTS, **found)
