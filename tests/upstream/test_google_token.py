@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from tests.upstream.scripted_client import ScriptedClient
 
 from splitsecond import clock
-from splitsecond.errors import CallerFault, NetworkFault
+from splitsecond.errors import CallerFault, NetworkFault, ProviderFault
 from splitsecond.service import Call
 from splitsecond.testing.virtual_time import run_virtual
 from splitsecond.upstream.google_token import GoogleToken
@@ -155,6 +155,30 @@ def test_a_token_service_that_is_away(credentials: str, service: TokenService) -
     path.write_text(path.read_text().replace(service.url, "http://127.0.0.1:9/token"))
     with pytest.raises(NetworkFault, match="Google could not be reached"):
         values(GoogleToken(credentials))
+
+
+def test_a_token_that_a_provider_repeats_is_not_shown(credentials: str, service: TokenService) -> None:
+    async def main() -> None:
+        client = ScriptedClient()
+        spec = TargetSpec(name="v/m", base_url="http://x.test", model="m", auth="google", api_key_env=("FILE",))
+        target = connect(spec, lambda _: None, environment={"FILE": credentials}, client=client.as_client())
+        begin, wall = clock.now_ns(), round(clock.wall_time().timestamp() * clock.NS_PER_S)
+        for hour in range(5):
+            with clock.using(partial(int, begin + hour * 3600 * clock.NS_PER_S), lambda: wall):
+                waiting = asyncio.get_running_loop().create_task(target(Call(id="c", body={"messages": []})))
+                exchange = await client.exchange()
+                ((_, sent),) = (each for each in client.sent[-1][1].fresh if each[0] == "authorization")
+                assert sent == f"Bearer token-{hour + 1}"
+                exchange.head(401)
+                exchange.body(f"no {sent} here, nor token-{hour}".encode())
+                exchange.end()
+                with pytest.raises(ProviderFault) as caught:
+                    await waiting
+                said = str(caught.value) + caught.value.excerpt
+                assert "no Bearer [key] here" in said
+                assert "token-" not in said.replace("token-0", "")
+
+    asyncio.run(main())
 
 
 def test_a_target_sends_the_token_and_never_shows_it() -> None:

@@ -91,6 +91,7 @@ class Target:
         self._alarms: Alarms | None = None
         self._raw = raw
         self._secrets = secrets(spec, key)
+        self._lasting = len(self._secrets)
         self._token = GoogleToken(key) if key is not None and spec.auth == "google" else None
         self._headers = {
             "content-type": "application/json",
@@ -155,8 +156,11 @@ class Target:
         origin = self._origin
         try:
             if self._token is not None:
-                token = ("authorization", f"Bearer {await self._token.value()}")
-                request = msgspec.structs.replace(request, fresh=(*request.fresh, token))
+                token = await self._token.value()
+                if token not in self._secrets:
+                    self._conceal(token)
+                bearer = ("authorization", f"Bearer {token}")
+                request = msgspec.structs.replace(request, fresh=(*request.fresh, bearer))
             if encoded.follow is not None:
                 origin, request = await self._followed(encoded.follow, request, attempt, connect_deadline_ns)
             exchange = await self._client.send(origin, request, attempt, connect_deadline_ns=connect_deadline_ns)
@@ -186,6 +190,10 @@ class Target:
             fault = self._dialect.fault_from_response(prelude.status, prelude.headers, bytes(prelude.body))
             raise own(fault, self._spec.name, self._secrets)
         return bytes(prelude.body)
+
+    def _conceal(self, token: str) -> None:
+        """Google's tokens change each hour. Of attempts under way one may still repeat the token before."""
+        self._secrets[self._lasting :] = [*self._secrets[self._lasting :][-1:], token]
 
     def _retelling(self, call: Call) -> Retelling | None:
         """Who tells the answer's bytes in the dialect of `call`; None where they are in it already, or nobody reads."""
