@@ -148,7 +148,8 @@ def _figures(each: "TargetExplained") -> list[str]:
     if facts.input_usd is None or facts.output_usd is None:
         figures.append("price unknown")
     elif facts.per_hour_usd is None or facts.input_usd or facts.output_usd:
-        figures.append(f"${facts.input_usd:g} in and ${facts.output_usd:g} out for a million tokens")
+        day = f" ({facts.priced})" if facts.priced else ""
+        figures.append(f"${facts.input_usd:g} in and ${facts.output_usd:g} out for a million tokens{day}")
     if facts.per_hour_usd is not None:
         figures.append(f"${facts.per_hour_usd:g} an hour")
     return figures

@@ -84,6 +84,7 @@ class TargetFacts:
             cached_usd=price.cached_usd if price else None,
             output_usd=price.output_usd if price else None,
             per_hour_usd=price.per_hour_usd if price else None,
+            priced=price.as_of if price else "",
             closing_stops_billing=entry.closing_stops_billing if entry else None,
             prefill=bool(prefill),
             mark=prefill if isinstance(prefill, str) and prefill != "plain" else "",

@@ -11,11 +11,11 @@ class Facts(Struct, frozen=True, kw_only=True):
 
     `provider`: two targets of one provider share what makes it slow. `account`: whose key; targets of one account share
     its rate limits and its refusals. `region`: where it runs ("eu", "us-east"); "" may be anywhere.
-    `context_tokens`: the longest prompt and answer together. Prices are US dollars for a million tokens; `cached_usd`
-    is that of input tokens from the provider's prompt cache. A machine that is paid by the hour (`per_hour_usd`) costs
-    nothing more for another call. `closing_stops_billing`: what it would have said after it
-    was closed is not paid for. `prefill`: it goes on from the beginning of an answer; `mark`: the field that is true in
-    the message that holds it, "" for none.
+    `context_tokens`: the longest prompt and answer together. Prices are US dollars for a million tokens, and `priced`
+    the day on which they held; `cached_usd` is that of input tokens from the provider's prompt cache. A machine that is
+    paid by the hour (`per_hour_usd`) costs nothing more for another call. `closing_stops_billing`: what it would have
+    said after it was closed is not paid for. `prefill`: it goes on from the beginning of an answer; `mark`: the field
+    that is true in the message that holds it, "" for none.
     """
 
     provider: str = ""
@@ -26,6 +26,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     cached_usd: float | None = None
     output_usd: float | None = None
     per_hour_usd: float | None = None
+    priced: str = ""
     closing_stops_billing: bool | None = None
     prefill: bool = False
     mark: str = ""
