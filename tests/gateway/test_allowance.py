@@ -1,19 +1,25 @@
 """What a key may use: by the minute, by the day, in several workers, and how a client is told."""
 
+import asyncio
 import hashlib
+import json
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from tests.gateway.visitor import CHAT, visitor
+from tests.gateway.visitor import CHAT, STREAM, Visitor, visitor
 
 from splitsecond import clock
+from splitsecond.errors import ProviderFault
 from splitsecond.gateway.configuration.settings import ClientKey
 from splitsecond.gateway.records.allowance import DAY_S, Allowance
 from splitsecond.gateway.records.books import Books
 from splitsecond.gateway.records.tally import Tally
 from splitsecond.gateway.refusal import LimitReached
+from splitsecond.policy.choosing.prompt_size import USUAL_OUTPUT_TOKENS
 from splitsecond.policy.race import race
+from splitsecond.service import Call, Operation
 from splitsecond.testing.fake_service import FakeService, Script
 from splitsecond.testing.virtual_time import run_virtual
 from splitsecond.timing.observation import Observation
@@ -173,3 +179,100 @@ def test_losers_are_paid_for_and_an_empty_purse_is_told() -> None:
         assert int(refused.headers["retry-after"]) <= DAY_S
 
     run_virtual(main())
+
+
+Visits = Callable[[], Visitor]
+AS_WEB = {"authorization": f"Bearer {KEY}"}
+TEN = Script(tokens=10, ttft=1)
+
+
+def purse(usd: float, script: Script) -> tuple[Allowance, Visits]:
+    """A key with so much for a day, whose calls cost a cent for each token that they may have: what is left of it, and
+    how it visits."""
+    key = client_key(usd=usd)
+    allowance = Allowance([key], lambda attempt: (attempt.output_tokens or 0) / 100)
+    books = Books(charge=allowance.charge)
+    service = FakeService(script=lambda call: script, observer=books.observe)
+    return allowance, lambda: visitor(service, key, allowance=allowance, books=books)
+
+
+def test_many_calls_at_once_do_not_pass_a_limit_in_money() -> None:
+    async def main() -> None:
+        allowance, visits = purse(0.35, TEN)
+        visitors = [visits() for _ in range(20)]
+        async with asyncio.TaskGroup() as group:
+            for each in visitors:
+                group.create_task(each.asks(CHAT | {"max_tokens": 10}, headers=AS_WEB))
+        assert [each.status for each in visitors] == [200] * 4 + [429] * 16
+        assert allowance.spent_usd("web") == pytest.approx(0.4)
+        refused = visitors[-1]
+        assert refused.json["error"]["code"] == "rate_limit_exceeded"  # not for the day
+        assert refused.headers["retry-after"] == "1"
+        assert (await visits().asks(CHAT, headers=AS_WEB)).json["error"]["code"] == "insufficient_quota"
+
+    run_virtual(main())
+
+
+def test_what_was_set_aside_and_not_used_may_be_used_after_it() -> None:
+    async def main() -> None:
+        allowance, visits = purse(0.35, TEN)
+        dear = CHAT | {"max_tokens": 1000}
+        for _ in range(3):
+            assert (await visits().asks(dear, headers=AS_WEB)).status == 200
+        assert allowance.held_usd("web") == 0
+        assert allowance.spent_usd("web") == pytest.approx(0.3)
+
+    run_virtual(main())
+
+
+FAULT = ProviderFault("down", kind="http_500", phase="head", status=500)
+
+
+@pytest.mark.parametrize("body", [CHAT, STREAM], ids=["whole", "streamed"])
+@pytest.mark.parametrize("leaves_s", [None, 0.5, 1.05], ids=str)
+@pytest.mark.parametrize("script", [TEN, Script(fault=FAULT), Script(fault=FAULT, breaks_after=3, ttft=1)], ids=str)
+def test_it_is_given_back_once_however_the_call_ends(
+    body: dict[str, Any], leaves_s: float | None, script: Script
+) -> None:
+    async def main() -> None:
+        allowance, visits = purse(9.0, script)
+        for _ in range(3):
+            client = visits()
+            if leaves_s is not None:
+                asyncio.get_running_loop().call_later(leaves_s, client.line.close)
+            task = asyncio.create_task(client.asks(body | {"max_tokens": 100}, headers=AS_WEB))
+            await asyncio.sleep(0.1)
+            assert allowance.held_usd("web") == pytest.approx(1.0)
+            await task
+            await asyncio.sleep(3)
+            assert allowance.held_usd("web") == 0
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize(
+    ("operation", "fields", "tokens"),
+    [
+        ("chat", {"max_tokens": 500}, 500),
+        ("chat", {"max_completion_tokens": 7, "messages": []}, 7),
+        ("chat", {}, USUAL_OUTPUT_TOKENS),
+        ("embeddings", {"input": "x"}, 0),
+    ],
+)
+def test_what_a_call_may_cost_is_that_of_its_dearest_target(
+    operation: Operation, fields: dict[str, Any], tokens: int
+) -> None:
+    prices = {"a/x": 1.0, "b/x": 3.0}
+
+    def price(attempt: Observation) -> float | None:
+        assert attempt.input_tokens == max(len(json.dumps(fields.get("messages", fields.get("input", "")))) // 4, 1)
+        usd = prices.get(attempt.target)
+        return None if usd is None else usd * (1 + (attempt.output_tokens or 0))
+
+    allowance = Allowance([limited(usd=1.0)], price)
+    release = allowance.reserve(Call(id="c", operation=operation, client="web", body=fields), ["a/x", "b/x", "c/x"])
+    assert release is not None
+    assert allowance.held_usd("web") == pytest.approx(3.0 * (1 + tokens))
+    release()
+    assert allowance.held_usd("web") == 0
+    assert allowance.reserve(Call(id="c", operation=operation, client="web", body=fields), ["c/x"]) is None

@@ -148,6 +148,18 @@ def test_a_limit_in_money_holds_and_outlives_a_restart(configured: Configured) -
     play(configured(DOWN + LIMITED + LOGGED), spent)
 
 
+def test_a_limit_in_money_holds_for_many_calls_at_once(configured: Configured) -> None:
+    async def main(worker: Worker) -> None:
+        visitors = [visits(worker.gateway) for _ in range(5)]
+        async with asyncio.TaskGroup() as group:
+            for each in visitors:
+                group.create_task(each.asks(CHAT, headers=AS_WEB))
+        assert [each.status for each in visitors] == [200, 429, 429, 429, 429]
+        assert "its calls under way may cost" in visitors[1].json["error"]["message"]
+
+    play(configured(FAST + LIMITED), main)
+
+
 def test_it_says_that_it_is_not_ready_as_soon_as_it_is_told_to_end(configured: Configured) -> None:
     async def ask(worker: Worker) -> None:
         server = Server(worker.gateway, lambda: None)

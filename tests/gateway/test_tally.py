@@ -59,6 +59,18 @@ def test_money_is_of_its_day(workers: list[Tally]) -> None:
     assert workers[2].spent_usd("web", 101) == pytest.approx(1.0)
 
 
+def test_what_is_set_aside_is_given_back_also_where_a_worker_dies(tmp_path: Path) -> None:
+    one, two = (Tally(tmp_path / "tally", workers=2, number=number) for number in (0, 1))
+    one.hold("web", 0.3)
+    two.hold("web", 0.1)
+    two.hold("other", 1.0)
+    assert one.held_usd("web") == two.held_usd("web") == pytest.approx(0.4)
+    one.hold("web", -0.3)
+    assert two.held_usd("web") == pytest.approx(0.1)
+    assert Tally(tmp_path / "tally", workers=2, number=1).held_usd("web") == 0
+    assert two.spent_usd("web", 100) == 0
+
+
 def test_what_was_spent_before_counts_once(workers: list[Tally]) -> None:
     workers[0].carry_over("web", 100, 3.0)
     workers[0].spend("web", 100, 1.0)

@@ -30,6 +30,9 @@ class OneRoute:
             raise CallerFault("no such model", kind="model_not_found", status=404)
         return self._service
 
+    def asked_for(self, model: str) -> list[str]:
+        return ["fake/model"]
+
 
 class Line:
     """Stands for the client's connection. `close`: the client leaves. `aborted`: the gateway did."""

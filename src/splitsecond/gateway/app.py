@@ -227,13 +227,19 @@ class Gateway:
             body, headers = await count_tokens(self._routes.counting(request.model), call)
             await visit.answer(200, body, [*_said(visit, call), *headers])
             return
-        page = self._books.open(call, request.model)
+        page = self._books.open(call, request.model, self._reserve(call, request.model))
         self._metrics.in_flight += 1
         try:
             await self._serve(visit, request, page, service)
         finally:
             self._metrics.in_flight -= 1
             self._books.close(page, visit.status, complete=visit.complete)
+
+    def _reserve(self, call: Call, model: str) -> Callable[[], None] | None:
+        """Sets money aside, where the client may not spend more than so much."""
+        if self._allowance is None or not self._allowance.counts(call.client):
+            return None
+        return self._allowance.reserve(call, self._routes.asked_for(model))
 
     async def _serve(self, visit: Visit, request: Asked, page: Page, service: Service) -> None:
         call = page.call

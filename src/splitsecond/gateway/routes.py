@@ -7,7 +7,7 @@ made for them is bounded.
 import difflib
 import os
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import count
 
 import msgspec
@@ -92,10 +92,13 @@ class Routes:
                 self._named.popitem(last=False)
         return found
 
+    def asked_for(self, model: str) -> Sequence[str]:
+        """The targets that may be asked for `model`."""
+        return targets(self._settings.routes.get(model) or TargetName(model))
+
     def counting(self, model: str) -> Target | None:
         """The first target of `model` whose provider counts tokens for others: that is Anthropic itself."""
-        expression = self._settings.routes.get(model) or TargetName(model)
-        specs = map(self._settings.spec, targets(expression))
+        specs = map(self._settings.spec, self.asked_for(model))
         found = (spec.name for spec in specs if spec.dialect == "anthropic" and not spec.quirks.get("on_vertex"))
         first = next(found, None)
         return None if first is None else self._target(first)

@@ -6,20 +6,27 @@ attempts end, those that lost a race included, by the price that the owner of th
 What is refused counts for nothing.
 
 Several workers share a `Tally`. Between the look at all counts and the addition to one's own another worker may have
-let its own request in, so that a limit can be passed by as many requests as there are workers. A call is charged when
-it is over, so the last calls of a day's allowance can cost more than what was left of it.
+let its own request in, so that a limit can be passed by as many requests as there are workers. What a call may cost is
+set aside while it is under way: its prompt, and the longest answer that it allows or else a usual one, at the dearest
+of its targets whose price is known. It is charged as its attempts end, and then what was set aside is given back. A
+call is let in as long as anything is left, so the last one of a day's allowance can cost more than that.
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 
 from splitsecond import clock
 from splitsecond.gateway.configuration.settings import ClientKey
 from splitsecond.gateway.records.tally import Tally
 from splitsecond.gateway.refusal import QUOTA, Headers, LimitReached
+from splitsecond.policy.choosing.prompt_size import input_tokens, longest_output
+from splitsecond.service import Call
 from splitsecond.timing.observation import Observation
 
 MINUTE_NS = 60 * clock.NS_PER_S
 DAY_S = 24 * 3600
+HELD_NS = clock.NS_PER_S
+"""After how long a client may come again where its own calls hold all that is left."""
 
 Price = Callable[[Observation], float | None]
 """What an attempt cost, in US dollars. None: not known; then it counts as nothing."""
@@ -41,20 +48,28 @@ class Allowance:
 
     def admit(self, key: ClientKey) -> Headers:
         """Counts one request of `key`. Returns the headers that say what is left; raises `LimitReached`."""
-        if (usd := key.usd_per_day) is not None and (spent := self.spent_usd(key.name)) >= usd:
-            left_ns = DAY_S * clock.NS_PER_S - _since_midnight_ns()
-            raise LimitReached(
-                f"the key {key.name!r} has spent its {usd:g} USD of today ({spent:.4f})",
-                kind=QUOTA,
-                retry_after_ns=left_ns,
-                hint="It may go on at midnight UTC.",
-            )
+        if key.usd_per_day is not None:
+            self._check_money(key.name, key.usd_per_day)
         limit = key.requests_per_minute
         return [] if limit is None else self._admit_request(key.name, limit)
 
     def counts(self, client: str) -> bool:
         """Whether what `client` spends is counted."""
         return client in self._counted
+
+    def reserve(self, call: Call, targets: Iterable[str]) -> Callable[[], None] | None:
+        """Sets aside what `call` may cost at one of `targets`. Returns what gives that back, to be called once."""
+        tokens_in, tokens_out = input_tokens(call), longest_output(call)
+        usd = 0.0
+        for target in targets:
+            attempt = Observation(
+                id=call.id, call=call.id, target=target, sent_ns=0, input_tokens=tokens_in, output_tokens=tokens_out
+            )
+            usd = max(usd, self._price(attempt) or 0.0)
+        if not usd:
+            return None
+        self._tally.hold(call.client, usd)
+        return partial(self._tally.hold, call.client, -usd)
 
     def charge(self, client: str, attempt: Observation) -> None:
         """Counts what `attempt` cost `client`."""
@@ -64,6 +79,29 @@ class Allowance:
     def spent_usd(self, client: str) -> float:
         """What `client` has spent today, in all workers. 0 for a key without a limit, which nobody counts."""
         return self._tally.spent_usd(client, today())
+
+    def held_usd(self, client: str) -> float:
+        """What is set aside for calls of `client` that are under way, in all workers."""
+        return self._tally.held_usd(client)
+
+    def _check_money(self, name: str, limit: float) -> None:
+        spent = self.spent_usd(name)
+        if spent >= limit:
+            raise LimitReached(
+                f"the key {name!r} has spent its {limit:g} USD of today ({spent:.4f})",
+                kind=QUOTA,
+                retry_after_ns=DAY_S * clock.NS_PER_S - _since_midnight_ns(),
+                hint="It may go on at midnight UTC.",
+            )
+        held = self.held_usd(name)
+        if spent + held >= limit:
+            raise LimitReached(
+                f"the key {name!r} has {limit:g} USD for today: {spent:.4f} are spent, and its calls under way may "
+                f"cost {held:.4f}",
+                kind="rate_limit_exceeded",
+                retry_after_ns=HELD_NS,
+                hint="Wait until some of them have ended.",
+            )
 
     def _admit_request(self, name: str, limit: int) -> Headers:
         minute, into_ns = divmod(clock.now_ns(), MINUTE_NS)

@@ -35,6 +35,7 @@ Keep = Callable[[Served], None]
 class Page(Struct, kw_only=True):
     """One call, while it is served. Whoever serves it fills in what becomes of it.
 
+    `release`: to be called when all of it is over; it gives back what was set aside for it.
     `target`: who answers, "" while nobody does. `fault`: what the client was told, or would have been. `complete`: it
     was told all that there was to tell.
     """
@@ -48,6 +49,7 @@ class Page(Struct, kw_only=True):
     complete: bool = False
     end_ns: int = 0
     attempts: list[Observation] = []
+    release: Callable[[], None] | None = None
 
 
 class Books:
@@ -60,9 +62,9 @@ class Books:
         self._open: dict[str, Page] = {}
         self._waiting: OrderedDict[str, Page] = OrderedDict()
 
-    def open(self, call: Call, route: str) -> Page:
-        """`call` came in, with `route` as its model."""
-        page = self._open[call.id] = Page(call=call, route=route)
+    def open(self, call: Call, route: str, release: Callable[[], None] | None = None) -> Page:
+        """`call` came in, with `route` as its model. `release`: see `Page`."""
+        page = self._open[call.id] = Page(call=call, route=route, release=release)
         return page
 
     def observe(self, attempt: Observation) -> None:
@@ -102,6 +104,8 @@ class Books:
         return len(page.attempts) >= page.call.notes.attempts
 
     def _write(self, page: Page) -> None:
+        if page.release is not None:
+            page.release()
         record = served(page)
         for keep in self._keeps:
             keep(record)

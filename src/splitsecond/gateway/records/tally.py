@@ -3,9 +3,10 @@
 A worker writes only its own row and adds all rows up, so no two ever write one cell; a cell is eight bytes at a
 multiple of eight, which processors write and read whole. A count stands beside the minute, or day, that it is of. When
 another begins, the count is set to 0 first and then the minute, so a reader sees the old minute, which it passes over,
-or the new one with what belongs to it.
+or the new one with what belongs to it. What is set aside for calls under way is of no day.
 
-The table is a file that all map. It outlives a worker, so that one which is started again goes on in its row. A row
+The table is a file that all map. It outlives a worker, so that one which is started again goes on in its row; of calls
+that ended with the one before, nothing is set aside any more. A row
 finds its names by their hash, so that workers need not agree on the keys there are: one may serve by a newer
 configuration than another. The last row is nobody's: it holds what was spent before the table began.
 """
@@ -20,7 +21,7 @@ MOST_NAMES = 1024
 """In a row. Names beyond them share a place, which errs on the side of the limit."""
 _CELLS = 8
 _CELL_BYTES = 8
-_NAME, _MINUTE, _COUNT, _DAY, _SPENT = 0, 1, 3, 5, 6  # two minutes and their counts: the even, the odd
+_NAME, _MINUTE, _COUNT, _DAY, _SPENT, _HELD = 0, 1, 3, 5, 6, 7  # two minutes and their counts: the even, the odd
 _NANO = 1_000_000_000
 
 
@@ -38,6 +39,9 @@ class Tally:
         self._cells = memoryview(_mapped(path, self._rows * MOST_NAMES * _CELLS * _CELL_BYTES)).cast("q")
         self._row = number
         self._places: dict[tuple[int, str], int] = {}
+        begin = number * MOST_NAMES * _CELLS
+        for at in range(begin, begin + MOST_NAMES * _CELLS, _CELLS):
+            self._cells[at + _HELD] = 0
 
     def request(self, name: str, minute: int) -> None:
         """One more request in this minute."""
@@ -66,6 +70,15 @@ class Tally:
         """What was spent on this day."""
         places = (self._place(row, name) for row in range(self._rows))
         return sum(self._cells[at + _SPENT] for at in places if at >= 0 and self._cells[at + _DAY] == day) / _NANO
+
+    def hold(self, name: str, usd: float) -> None:
+        """So much is set aside for a call under way; less than 0: it is given back."""
+        self._cells[self._taken(self._row, name) + _HELD] += round(usd * _NANO)
+
+    def held_usd(self, name: str) -> float:
+        """What is set aside for calls under way."""
+        places = (self._place(row, name) for row in range(self._rows))
+        return sum(self._cells[at + _HELD] for at in places if at >= 0) / _NANO
 
     def _count(self, places: list[int], minute: int) -> int:
         cells, parity = self._cells, minute & 1

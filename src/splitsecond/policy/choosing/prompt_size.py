@@ -56,6 +56,11 @@ def most_output_tokens(call: Call) -> int | None:
     return None
 
 
+def longest_output(call: Call) -> int:
+    """The tokens of the longest answer that the client allows, or of a usual one. None at all for embeddings."""
+    return 0 if call.operation == "embeddings" else most_output_tokens(call) or USUAL_OUTPUT_TOKENS
+
+
 def output_tokens(call: Call, usual: Sequence[float]) -> int:
     """The tokens of the answer: the mean of what is `usual` at the targets in question, as far as the client allows.
 
