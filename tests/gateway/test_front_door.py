@@ -33,6 +33,17 @@ def said(base_url: str, request_line: str, *headers: str, body: bytes = BODY) ->
     return int(answer.split(b" ", 2)[1]), answer
 
 
+@pytest.mark.parametrize("path", ["/health/live", "/health/ready"])
+def test_whoever_looks_whether_it_lives_may_leave_the_body_out(served: Served, path: str) -> None:
+    status, whole = said(served.base_url, f"GET {path} HTTP/1.1", "host: x", body=b"")
+    head, _, body = whole.partition(b"\r\n\r\n")
+    assert (status, json.loads(body)["status"]) == (200, path.removeprefix("/health/"))
+    status, headed = said(served.base_url, f"HEAD {path} HTTP/1.1", "host: x", body=b"")
+    assert status == 200
+    assert headed == head + b"\r\n\r\n"
+    assert said(served.base_url, "HEAD /v1/chat/completions HTTP/1.1", "host: x", body=b"")[0] == 405
+
+
 PATHS = [
     "/v1/chat/completions",
     "//v1/chat/completions",
