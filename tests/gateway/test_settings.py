@@ -220,8 +220,12 @@ def test_no_file_serves_the_providers_whose_key_is_there() -> None:
         ("providers: {x: {base_url: 'http://x', timeouts: {stall: 1h}}}", "x.timeouts: stall is "),
         ('routes: {fast: {policy: \'rase("a/x", "b/x")\'}}', "fast.policy: at character 1: .* Did you mean race"),
         ("routes: {fast: {policy: '\"gorq/x\"'}}", "fast.policy: unknown provider 'gorq'.* Did you mean groq"),
+        (
+            "routes: {fast: {policy: '\"ours/x\"'}}",
+            r"'ours'\..* needs an entry .* providers: {NAME: {base_url: URL}}\.$",
+        ),
         ("routes: {fast: {policy: '\"openai/x\"'}}", "fast.policy: no key for openai: OPENAI_API_KEY is not set"),
-        ("routes: {fast: {policy: '\"groq\"'}}", "fast.policy: 'groq' is not a target"),
+        ("routes: {fast: {policy: '\"groq\"'}}", "fast.policy: 'groq' is not a target.* {base_url: URL}}"),
         ("routes: {a/b: {policy: '\"groq/x\"'}}", "routes.a/b: a route's name"),
         ("routes: {fast: {}}", "routes.fast: .*`policy`"),
         ("routes: {fast: {policy: '\"groq/x\"', stall: 2s}}", "routes.fast.stall: it belongs to resume"),

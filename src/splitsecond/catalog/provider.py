@@ -86,6 +86,7 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 _NOTHING = Model()
 MISSPELT = 0.85
 """How like a name must be to one of the catalogue's to be taken for it."""
+OWN_SERVER = "Any OpenAI-compatible server works with --base-url URL --model NAME."
 
 
 def names() -> list[str]:
@@ -94,10 +95,11 @@ def names() -> list[str]:
     return sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml"))
 
 
-def provider(name: str) -> Provider:
+def provider(name: str, own_server: str = OWN_SERVER) -> Provider:
     """The provider of that name, or the region of one.
 
     Raises `CallerFault` for a name that the catalogue has not, with the nearest ones, and for a file that is wrong.
+    `own_server`: what its hint says of servers that are in no catalogue.
     """
     known = names()
     if name in known:
@@ -109,13 +111,18 @@ def provider(name: str) -> Provider:
             return _in_region(found, region)
         if found.regions:
             raise _unknown(
-                f"{found.title} has no region {region!r}", name, [f"{owner}-{each}" for each in found.regions]
+                f"{found.title} has no region {region!r}",
+                name,
+                [f"{owner}-{each}" for each in found.regions],
+                own_server,
             )
     if owners and not difflib.get_close_matches(name, known, n=1, cutoff=MISSPELT):
         owner = max(owners, key=len)
         region = name.removeprefix(owner + "-")
-        raise _unknown(f"the catalogue has no regions of {_read(owner).title}, so none called {region!r}", name, known)
-    raise _unknown(f"unknown provider {name!r}", name, known)
+        raise _unknown(
+            f"the catalogue has no regions of {_read(owner).title}, so none called {region!r}", name, known, own_server
+        )
+    raise _unknown(f"unknown provider {name!r}", name, known, own_server)
 
 
 def _read(name: str) -> Provider:
@@ -139,25 +146,26 @@ def _in_region(found: Provider, region: str) -> Provider:
     )
 
 
-def _unknown(what: str, name: str, known: Sequence[str]) -> CallerFault:
+def _unknown(what: str, name: str, known: Sequence[str], own_server: str) -> CallerFault:
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
     return CallerFault(
         what,
         kind="unknown_provider",
-        hint=(f"Did you mean {' or '.join(near)}? " if near else f"Known: {', '.join(known)}. ")
-        + "Any OpenAI-compatible server works with --base-url URL --model NAME.",
+        hint=(f"Did you mean {' or '.join(near)}? " if near else f"Known: {', '.join(known)}. ") + own_server,
     )
 
 
-def split_target(target: str) -> tuple[str, str]:
-    """A target's provider and model: "groq/llama-3.1-8b-instant" → ("groq", "llama-3.1-8b-instant")."""
+def split_target(target: str, own_server: str = OWN_SERVER) -> tuple[str, str]:
+    """A target's provider and model: "groq/llama-3.1-8b-instant" → ("groq", "llama-3.1-8b-instant").
+
+    Raises `CallerFault` for what is none; `own_server` as in `provider`.
+    """
     name, slash, model = target.partition("/")
     if not slash or not name or not model:
         raise CallerFault(
             f"{target!r} is not a target: expected PROVIDER/MODEL",
             kind="bad_target",
-            hint='For example "groq/openai/gpt-oss-120b" or "sim/groq"; '
-            "for a server of your own use --base-url URL --model NAME.",
+            hint=f'For example "groq/openai/gpt-oss-120b". {own_server}',
         )
     return name, model
 

@@ -5,7 +5,7 @@ Secrets are resolved here: a client's key is kept as its hash, a provider's in `
 
 import ipaddress
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
@@ -19,7 +19,8 @@ from splitsecond.errors import CallerFault
 from splitsecond.policy.expression import Expression
 from splitsecond.upstream.spec import TargetSpec, Timeouts
 
-provider = lru_cache(maxsize=256)(read_provider)
+OWN_SERVER = "A server of your own needs an entry in the configuration: providers: {NAME: {base_url: URL}}."
+provider = lru_cache(maxsize=256)(partial(read_provider, own_server=OWN_SERVER))
 """The entry of the catalogue, whose file is read once: targets are asked for by name while requests wait."""
 
 TIMEOUTS = Timeouts(connect_ms=5_000, head_ms=60_000, first_token_ms=60_000, stall_ms=30_000)
@@ -155,7 +156,7 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     def spec(self, target: str) -> TargetSpec:
         """The spec of "provider/model". Raises `CallerFault` where it names no provider, or one without its key."""
-        name, model = split_target(target)
+        name, model = split_target(target, OWN_SERVER)
         spec = self.providers.get(name) or catalogued(provider(name), self.environment)
         if spec.api_key_env and not any(self.environment.get(variable) for variable in spec.api_key_env):
             raise CallerFault(
