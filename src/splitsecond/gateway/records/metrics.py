@@ -64,8 +64,10 @@ class Process(Struct, frozen=True):
 
 
 class Counts(Struct):
-    """What is counted; keys are the labels. `lost`: attempts that another was faster than, by target. `cost_usd`: of all
-    attempts whose price is known, by client and target."""
+    """What is counted; keys are the labels. `lost`: attempts that another was faster than, by target.
+
+    `cost_usd`: of all attempts whose price is known, by client and target.
+    """
 
     requests: dict[tuple[str, str, int], int] = {}
     attempts: dict[tuple[str, str, str], int] = {}
