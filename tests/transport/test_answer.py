@@ -49,9 +49,11 @@ WHOLE = {
     ),
     "204": (b"HTTP/1.1 204 No Content\r\n\r\n", b""),
     "304 with a length": (b"HTTP/1.1 304 Not Modified\r\nContent-Length: 9\r\n\r\n", b""),
-    "gzip": (sized(gzip.compress(TEXT, mtime=0), b"Content-Encoding: gzip\r\n"), TEXT),
+    "gzip": (sized(gzip.compress(TEXT, mtime=0, mtime=0), b"Content-Encoding: gzip\r\n"), TEXT),
     "gzip in chunks": (
-        OK + b"Transfer-Encoding: chunked\r\nContent-Encoding: GZIP\r\n\r\n" + chunked([gzip.compress(TEXT, mtime=0)]),
+        OK
+        + b"Transfer-Encoding: chunked\r\nContent-Encoding: GZIP\r\n\r\n"
+        + chunked([gzip.compress(TEXT, mtime=0, mtime=0)]),
         TEXT,
     ),
     "gzip of nothing at all": (sized(b"", b"Content-Encoding: gzip\r\n"), b""),
@@ -82,8 +84,8 @@ REFUSED = {
     "gzip as transfer coding": (OK + b"Transfer-Encoding: gzip, chunked\r\n\r\n", "malformed"),
     "unknown content coding": (sized(b"hello", b"Content-Encoding: br\r\n"), "malformed"),
     "no gzip at all": (sized(b"hello", b"Content-Encoding: gzip\r\n"), "malformed"),
-    "gzip cut off": (sized(gzip.compress(TEXT)[:-9], b"Content-Encoding: gzip\r\n"), "malformed"),
-    "gzip and more": (sized(gzip.compress(TEXT) + b"more", b"Content-Encoding: gzip\r\n"), "malformed"),
+    "gzip cut off": (sized(gzip.compress(TEXT, mtime=0)[:-9], b"Content-Encoding: gzip\r\n"), "malformed"),
+    "gzip and more": (sized(gzip.compress(TEXT, mtime=0) + b"more", b"Content-Encoding: gzip\r\n"), "malformed"),
     "gzip bomb": (sized(gzip.compress(bytes(20_000_000)), b"Content-Encoding: gzip\r\n"), "malformed"),
     "one endless header": (OK + b"A: " + b"x" * (MAX_HEAD_BYTES + 1), "malformed"),
     "one large header": (OK + b"A: " + b"x" * MAX_HEAD_BYTES + b"\r\n\r\n", "malformed"),
@@ -190,7 +192,7 @@ def test_an_end_that_the_peer_did_not_announce_is_a_cut() -> None:
 
 def test_a_compressed_body_that_the_end_of_the_connection_cuts() -> None:
     answer = Answer("GET")
-    answer.feed(OK + b"Content-Encoding: gzip\r\n\r\n" + gzip.compress(TEXT)[:-4])
+    answer.feed(OK + b"Content-Encoding: gzip\r\n\r\n" + gzip.compress(TEXT, mtime=0)[:-4])
     answer.end_of_stream(clean=True)
     assert answer.fault is not None
     assert answer.fault.kind == "truncated"

@@ -313,7 +313,7 @@ class TestAnswers:
             (CHUNKED + b"5\r\nhello\r\nX", [("head", 200), b"hello", "malformed"]),
             (CHUNKED + b"5\r\nhello\r\n", [("head", 200), b"hello", "truncated"]),
             (
-                b"HTTP/1.1 500 Oh\r\nContent-Encoding: gzip\r\n\r\n" + gzip.compress(b"an error page"),
+                b"HTTP/1.1 500 Oh\r\nContent-Encoding: gzip\r\n\r\n" + gzip.compress(b"an error page", mtime=0),
                 [("head", 500), b"an error page", "ended"],
             ),
         ],
