@@ -12,6 +12,7 @@ names nor another spelling of a path leads past a key. The few headers that say 
 
 import asyncio
 import hashlib
+import hmac
 import ipaddress
 from collections.abc import Awaitable, Callable, Mapping
 from functools import lru_cache
@@ -188,19 +189,25 @@ class Gateway:
                 raise CallerFault(words, kind="not_allowed", status=403)
 
     def _key(self, visit: Visit) -> ClientKey | None:
-        """Whose request it is; None where there are no keys. Keys are found by their hash: how long that takes says
-        nothing of a key to who does not know it."""
+        """Whose request it is; None where there are no keys."""
         if not self._keys:
             return None
         scheme, _, presented = visit.header(b"authorization").partition(b" ")
-        found = self._keys.get(hashlib.sha256(presented.strip()).digest()) if scheme.lower() == b"bearer" else None
+        found = self._holder(presented) if scheme.lower() == b"bearer" else None
         if found is None:
-            found = self._keys.get(hashlib.sha256(visit.header(b"x-api-key").strip()).digest())
+            found = self._holder(visit.header(b"x-api-key"))
         if found is None:
             hint = "Send it as Authorization: Bearer KEY, or as x-api-key: KEY."
             raise CallerFault("no valid key", kind="invalid_api_key", status=401, hint=hint)
         visit.client = found.name
         return found
+
+    def _holder(self, presented: bytes) -> ClientKey | None:
+        """Whose key that is. It is looked up by its hash and compared in constant time, so that how long it takes says
+        nothing of a key to who does not know it."""
+        digest = hashlib.sha256(presented.strip()).digest()
+        found = self._keys.get(digest)
+        return found if found is not None and hmac.compare_digest(found.digest, digest) else None
 
     async def _complete(self, visit: Visit, door: Door) -> None:
         key = self._key(visit)
