@@ -148,13 +148,38 @@ def test_a_client_that_waits_for_a_word_gets_it_before_its_body_is_there() -> No
     run_virtual(main())
 
 
-def test_a_client_that_would_rather_speak_something_else_is_answered() -> None:
+WISHES = ["connection: upgrade, http2-settings", "upgrade: h2c", "http2-settings: AAMAAABkAAQAoAAAAAIAAAAA"]
+CHUNKED = "\r\n".join(["POST /c HTTP/1.1", "host: x", "transfer-encoding: chunked", *WISHES, "", ""]).encode()
+WEBSOCKET = b"GET /w HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n"
+
+
+@pytest.mark.parametrize("size", [1, 7, 150, 10_000])
+def test_a_client_that_would_rather_speak_something_else_is_answered_to_its_body(size: int) -> None:
     async def main() -> None:
         connection, transport = await connected(echoes)
-        connection.data_received(post("/a", b"", "connection: upgrade", "upgrade: h2c"))
-        await asyncio.sleep(2)
-        assert transport.written.endswith(b"/a? ")
+        chunked = CHUNKED + b"3\r\ntwo\r\n5\r\n more\r\n0\r\n\r\n"
+        requests = [post("/a", b"one", *WISHES), chunked, WEBSOCKET, post("/b", b"", *WISHES), post("/d", b"last")] * 2
+        sent = b"".join(requests)
+        for at in range(0, len(sent), size):
+            connection.data_received(sent[at : at + size])
+        await asyncio.sleep(11)
+        bodies = [part.partition(b"\r\n\r\n")[2] for part in transport.written.split(b"HTTP/1.1 200 OK")[1:]]
+        assert bodies == [b"/a? one", b"/c? two more", b"/w? ", b"/b? ", b"/d? last"] * 2
+        assert not transport.closed
         connection.connection_lost(None)
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize("body", [b"x\r\n", b"3\r\nfour\r\n", b"3\r\none\r\n0\r\n\r\n\x16\x03\x01\r\n"])
+def test_a_wrong_body_of_such_a_client_is_refused_as_of_any(body: bytes) -> None:
+    async def main() -> None:
+        connection, transport = await connected(echoes)
+        connection.data_received(CHUNKED + body)
+        assert transport.written.startswith(b"HTTP/1.1 400 ")
+        assert transport.closed
+        connection.connection_lost(None)
+        await asyncio.sleep(2)
 
     run_virtual(main())
 
@@ -199,7 +224,7 @@ def test_a_connection_that_is_lost_leaves_no_garbage() -> None:
 
     async def main() -> None:
         with garbage() as found:
-            for left in (b"", post("/a", b"two"), post("/a", b"two") * 2, post("/a", b"two")[:-1]):
+            for left in (b"", post("/a", b"two"), post("/a", b"two") * 2, post("/a", b"two", *WISHES)[:-1]):
                 await lives_and_ends(left)
         assert {name: count for name, count in found.items() if name.startswith("splitsecond")} == {}
 

@@ -44,6 +44,15 @@ def test_whoever_looks_whether_it_lives_may_leave_the_body_out(served: Served, p
     assert said(served.base_url, "HEAD /v1/chat/completions HTTP/1.1", "host: x", body=b"")[0] == 405
 
 
+def test_a_client_that_asks_for_http_2_on_the_way_is_answered_in_http_1_1(served: Served) -> None:
+    """As Java's client does at first of every server without TLS."""
+    wish = ["connection: upgrade, http2-settings", "upgrade: h2c", "http2-settings: AAMAAABkAAQAoAAAAAIAAAAA"]
+    key = f"authorization: Bearer {KEY}"
+    status, whole = said(served.base_url, "POST /v1/chat/completions HTTP/1.1", "host: x", key, *wish)
+    assert status == 200
+    assert b'"content":' in whole
+
+
 PATHS = [
     "/v1/chat/completions",
     "//v1/chat/completions",

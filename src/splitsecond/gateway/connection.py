@@ -27,6 +27,8 @@ HEAD_S = 20.0
 """How long a connection may take to its first whole head, and each further head from its first byte on."""
 LINE = "splitsecond.line"
 """The name under which a request's scope holds its connection, among the extensions."""
+_FRAMING = (b"content-length", b"transfer-encoding")
+"""The headers that say where a body ends."""
 _TOO_LARGE = b"431 Request Header Fields Too Large"
 _TOO_SLOW = b"408 Request Timeout"
 
@@ -75,8 +77,8 @@ class Connection(HttpToolsProtocol):
             self.parser.feed_data(data)
         except httptools.HttpParserError:
             self.send_400_response("Invalid HTTP request received.")
-        except httptools.HttpParserUpgrade:
-            pass  # a client that would rather speak something else is answered in HTTP/1.1
+        except httptools.HttpParserUpgrade as wish:
+            self._go_on(wish, data)
         if not self._in_head:
             return
         if self._begun and self._patience is None:
@@ -84,6 +86,30 @@ class Connection(HttpToolsProtocol):
         # A read that ends in a head may have begun in the body before it: only heads that stay unfinished count.
         if self._head_bytes > MAX_HEAD_BYTES + len(data) or len(self.headers or ()) > MAX_HEADERS:
             self._refuse(_TOO_LARGE)
+
+    def _go_on(self, wish: httptools.HttpParserUpgrade, data: bytes) -> None:
+        """A client that would rather speak something else is answered in HTTP/1.1, as a server may (RFC 9110, 7.8).
+        Java's client asks for HTTP/2 like that. The parser has stopped behind the head, and knows of no body."""
+        while True:
+            data = data[wish.args[0] :]
+            try:
+                if self.cycle.scope["method"] != "CONNECT":
+                    self._expect_body()
+                self.parser.feed_data(data)
+            except httptools.HttpParserUpgrade as another:
+                wish = another
+            except httptools.HttpParserError:
+                return self.send_400_response("Invalid HTTP request received.")
+            else:
+                return None
+
+    def _expect_body(self) -> None:
+        """Where the head that has come speaks of one another parser reads it, for which it begins anew."""
+        framing = [b"%b: %b\r\n" % header for header in self.headers if header[0] in _FRAMING]
+        if framing:
+            self.cycle.more_body = True
+            self.parser = httptools.HttpRequestParser(_Twice(self))
+            self.parser.feed_data(b"POST / HTTP/1.1\r\n%b\r\n" % b"".join(framing))
 
     # What the parser finds.
 
@@ -192,6 +218,23 @@ class Connection(HttpToolsProtocol):
         if not self.transport.is_closing():
             self.transport.write(b"HTTP/1.1 %b\r\ncontent-length: 0\r\nconnection: close\r\n\r\n" % status)
             self.transport.close()
+
+
+class _Twice:
+    """Between `connection` and a parser that is given the head of a request again: the connection knows it already."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._known = True
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
+
+    def on_headers_complete(self) -> None:
+        if self._known:
+            self._known = self._connection._in_head = self._connection._begun = False
+        else:
+            self._connection.on_headers_complete()
 
 
 @lru_cache(maxsize=256)
