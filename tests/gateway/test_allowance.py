@@ -5,6 +5,7 @@ import hashlib
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -103,6 +104,32 @@ def test_headers_say_what_is_left(moment: Moment) -> None:
             allowance.admit(key)
         assert dict(caught.value.headers)[b"x-ratelimit-remaining-requests"] == b"0"
         assert allowance.admit(limited("other")) == []
+
+
+class Interrupted(Tally):
+    """Another worker lets a request in, or not, at the worst moment: `between` the count and the look at all."""
+
+    between: Callable[[], object] | None = None
+
+    def requests(self, name: str, minute: int) -> tuple[int, int]:
+        meanwhile, self.between = self.between, None
+        if meanwhile is not None:
+            meanwhile()
+        return super().requests(name, minute)
+
+
+@pytest.mark.parametrize("limit", [1, 5])
+def test_workers_together_do_not_pass_a_limit_at_any_moment(moment: Moment, tmp_path: Path, limit: int) -> None:
+    key = limited(requests=limit)
+    with clock.using(moment.monotonic_ns, moment.wall_ns):
+        tallies = [Interrupted(tmp_path / "tally", workers=2, number=number) for number in (0, 1)]
+        one, two = (Allowance([key], lambda attempt: None, tally=tally) for tally in tallies)
+        let_in: list[bool] = []
+        for _ in range(2 * limit):
+            tallies[0].between = lambda: let_in.append(admitted(two, key))
+            let_in.append(admitted(one, key))
+        assert sum(let_in) == limit
+        assert tallies[0].requests("web", 100) == (limit, 0)  # what was refused counts for nothing
 
 
 def test_money_of_all_workers_of_today(moment: Moment) -> None:

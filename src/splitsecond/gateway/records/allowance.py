@@ -5,11 +5,14 @@ minute still reaches back to, so that nobody gets twice the limit around the tur
 attempts end, those that lost a race included, by the price that the owner of the gateway gives; a day is one in UTC.
 What is refused counts for nothing.
 
-Several workers share a `Tally`. Between the look at all counts and the addition to one's own another worker may have
-let its own request in, so that a limit can be passed by as many requests as there are workers. What a call may cost is
-set aside while it is under way: its prompt, and the longest answer that it allows or else a usual one, at the dearest
-of its targets whose price is known. It is charged as its attempts end, and then what was set aside is given back. A
-call is let in as long as anything is left, so the last one of a day's allowance can cost more than that.
+Several workers share a `Tally`, without a lock. A request is counted first, and taken back where the counts of all
+workers are beyond the limit then: so of two that come to two workers in the same microsecond at most one gets the last
+place (it may be neither; then the next one does).
+
+What a call may cost is set aside while it is under way: its prompt, and the longest answer that it allows or else a
+usual one, at the dearest of its targets whose price is known. It is charged as its attempts end, and then what was set
+aside is given back. A call is let in as long as anything is left, so the last one of a day's allowance can cost more
+than that; and where workers look at it in the same microsecond, the last one of each.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -105,10 +108,12 @@ class Allowance:
 
     def _admit_request(self, name: str, limit: int) -> Headers:
         minute, into_ns = divmod(clock.now_ns(), MINUTE_NS)
+        self._tally.request(name, minute)  # before the look at the others: see the file
         current, previous = self._tally.requests(name, minute)
         used = current + previous * (1 - into_ns / MINUTE_NS)
-        if used + 1 > limit:
-            wait_ns = _wait_ns(current, previous, limit, into_ns)
+        if used > limit:
+            self._tally.request(name, minute, -1)
+            wait_ns = _wait_ns(current - 1, previous, limit, into_ns)
             raise LimitReached(
                 f"the key {name!r} may make {limit} requests a minute",
                 kind="rate_limit_exceeded",
@@ -116,8 +121,7 @@ class Allowance:
                 headers=_said(limit, 0, wait_ns),
                 hint=f"Wait {wait_ns / clock.NS_PER_S:.1f} s.",
             )
-        self._tally.request(name, minute)
-        return _said(limit, int(limit - used - 1), 2 * MINUTE_NS - into_ns)
+        return _said(limit, int(limit - used), 2 * MINUTE_NS - into_ns)
 
 
 def today() -> int:

@@ -43,14 +43,14 @@ class Tally:
         for at in range(begin, begin + MOST_NAMES * _CELLS, _CELLS):
             self._cells[at + _HELD] = 0
 
-    def request(self, name: str, minute: int) -> None:
-        """One more request in this minute."""
+    def request(self, name: str, minute: int, count: int = 1) -> None:
+        """So many more requests in this minute; less than 0: they were not let in after all."""
         cells, at = self._cells, self._taken(self._row, name)
         parity = minute & 1
         if cells[at + _MINUTE + parity] != minute:
             cells[at + _COUNT + parity] = 0
             cells[at + _MINUTE + parity] = minute
-        cells[at + _COUNT + parity] += 1
+        cells[at + _COUNT + parity] += count
 
     def requests(self, name: str, minute: int) -> tuple[int, int]:
         """How many there were in this minute, and in the one before."""
