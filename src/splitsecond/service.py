@@ -64,8 +64,8 @@ class Call(Struct, frozen=True, kw_only=True):
     reads both the events of the reply and its bytes. `client`: whose call it is, so that what one client asked is never
     shown to another. `hints`: what the client said beside the request, by the names that policies know
     ("complexity", "task", "region", "cache"), as "betas" what it wants of Anthropic's that is not settled, and as
-    "prompt_cache": "mark" that its prompt is to be cached where a provider must be told so. `notes` is shared by all
-    copies of a call.
+    "prompt_cache": "mark" that its system prompt, or without one all of it, is to be cached where a provider must be
+    told so. `notes` is shared by all copies of a call.
     """
 
     id: str

@@ -328,9 +328,19 @@ def test_a_native_budget_raises_the_limit_that_nobody_set() -> None:
     assert body["max_tokens"] == 10_000 + DEFAULT_MAX_TOKENS
 
 
-def test_a_prompt_that_is_to_be_cached_is_marked_at_its_end() -> None:
-    said = [{"role": "system", "content": "s"}, {"role": "user", "content": [text("a"), text("b")]}]
+@pytest.mark.parametrize("system", [True, False])
+def test_a_prompt_that_is_to_be_cached_is_marked_where_its_lasting_part_ends(system: bool) -> None:
+    said = [{"role": "user", "content": [text("a"), text("b")]}]
+    if system:
+        said.insert(0, {"role": "system", "content": [text("s"), text("t")]})
     call = Call(id="c", body={"messages": said}, hints={"prompt_cache": "mark"})
     body = msgspec.json.decode(anthropic.encode(call, "claude-x", Quirks()).body)
-    assert body["messages"] == [{"role": "user", "content": [text("a"), text("b", cache_control=MARK)]}]
-    assert body["system"] == [text("s")]
+    marked, plain = (["t"], ["s", "a", "b"]) if system else (["b"], ["a"])
+    blocks = [*body.get("system", ()), *body["messages"][0]["content"]]
+    assert [b["text"] for b in blocks if b.get("cache_control") == MARK] == marked
+    assert [b["text"] for b in blocks if "cache_control" not in b] == plain
+
+
+def test_a_prompt_without_words_is_not_marked() -> None:
+    call = Call(id="c", body={"messages": []}, hints={"prompt_cache": "mark"})
+    assert b"cache_control" not in anthropic.encode(call, "claude-x", Quirks()).body

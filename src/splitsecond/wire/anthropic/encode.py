@@ -58,7 +58,7 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
     if system:
         body["system"] = system
     if call.hints.get("prompt_cache") == "mark":
-        messages.mark_end(body["messages"])
+        messages.mark_end(system, body["messages"])
     leave_out(call, fields, "seed")
     _refuse_sampling(fields)
     if (stop := fields.pop("stop", None)) is not None:

@@ -45,9 +45,14 @@ def translate(messages: Sequence[Message]) -> tuple[Blocks, list[dict[str, Any]]
     return system, turns
 
 
-def mark_end(turns: Sequence[dict[str, Any]]) -> None:
-    """Marks the last block of the last turn, so that all up to it is cached. A mark that is there stays."""
-    if turns and (blocks := turns[-1]["content"]):
+def mark_end(system: Blocks, turns: Sequence[dict[str, Any]]) -> None:
+    """Marks the last block of the system's words, or where there are none of the last turn: all up to it is cached.
+
+    What differs from request to request belongs behind the mark, as a prompt is looked up by all that stands before
+    one. A mark that is there stays.
+    """
+    blocks = system or (turns[-1]["content"] if turns else [])
+    if blocks:
         blocks[-1] = {"cache_control": {"type": "ephemeral"}, **blocks[-1]}
 
 
