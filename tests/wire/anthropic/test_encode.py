@@ -342,5 +342,5 @@ def test_a_prompt_that_is_to_be_cached_is_marked_where_its_lasting_part_ends(sys
 
 
 def test_a_prompt_without_words_is_not_marked() -> None:
-    call = Call(id="c", body={"messages": []}, hints={"prompt_cache": "mark"})
+    call = Call(id="c", body={"messages": [{"role": "system", "content": ""}]}, hints={"prompt_cache": "mark"})
     assert b"cache_control" not in anthropic.encode(call, "claude-x", Quirks()).body
