@@ -10,11 +10,20 @@ from splitsecond.store.served import Served
 from splitsecond.timing.observation import FaultRecord, Observation
 
 MOMENTS = ("sent_ns", "head_ns", "first_token_ns", "first_answer_ns", "last_token_ns", "end_ns")
-LOST: dict[str, Any] = {"first_event_ns": None, "token_at": [], "token_lengths": [], "start_ns": 0}
+LOST: dict[str, Any] = {
+    "first_event_ns": None, "token_at": [], "token_lengths": [], "start_ns": 0, "server_timings": {},
+}  # fmt: skip
 """What the log does not keep of an attempt, and where its moments begin."""
 
 
-def answered(number: int, *, target: str = "groq/fast", ago_s: float = 0, **changes: Any) -> Served:
+def answered(
+    number: int,
+    *,
+    target: str = "groq/fast",
+    ago_s: float = 0,
+    server_timings: dict[str, float] | None = None,
+    **changes: Any,
+) -> Served:
     """A call that came in `ago_s` ago and was answered with 20 tokens: the first after 0.2 s, the last after 0.5 s."""
     start_ns = clock.now_ns() - round(ago_s * 1e9)
     after = [start_ns + ms * clock.NS_PER_MS for ms in (1, 199, 200, 500, 501)]
@@ -24,6 +33,7 @@ def answered(number: int, *, target: str = "groq/fast", ago_s: float = 0, **chan
         head_ns=after[1], first_event_ns=after[2], first_token_ns=after[2], first_answer_ns=after[2],
         last_token_ns=after[3], end_ns=after[4], token_at=[after[2], after[3]], token_lengths=[10, 30], status=200,
         finish_reason="stop", input_tokens=100, cached_tokens=40, output_tokens=20, token_source="usage",
+        server_timings=server_timings or {},
     )  # fmt: skip
     record = Served(
         call=call, start_ns=start_ns, first_token_ns=after[2], end_ns=after[4], route="fast", client="team",
@@ -60,6 +70,7 @@ def same_figures(put: Served, got: Served) -> None:
 _counts = st.none() | st.integers(0, 1 << 62)
 _words = st.text(st.characters(categories=["L", "N", "P", "S"]), max_size=60)
 _durations = st.integers(0, 1 << 45)
+_timings = st.sampled_from(["queue_time", "total_duration", "processing_ms", "predicted_per_second"])
 
 
 @st.composite
@@ -110,6 +121,7 @@ def _attempts(draw: st.DrawFn, call: str, start: int) -> Observation:
         token_source=draw(st.sampled_from(["usage", "events", ""])),
         lag_max_ns=draw(_durations),
         kernel_time=draw(st.booleans()),
+        server_timings=draw(st.dictionaries(_timings, st.floats())),
     )
 
 

@@ -3,17 +3,23 @@
 import contextlib
 import importlib.util
 import sqlite3
+from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import Connection
+from tests.store import version_1
+from tests.store.records import answered, kept
 
 from splitsecond.errors import CallerFault
 from splitsecond.store import tables
 from splitsecond.store.database import Database, check_url
 from splitsecond.store.log import Log
+
+LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
@@ -105,15 +111,16 @@ def stamped(path: Path, version: object) -> str:
     return f"sqlite:///{path}/log.db"
 
 
-@pytest.mark.parametrize("version", [2, 99])
+@pytest.mark.parametrize("version", [tables.VERSION + 1, 99])
 def test_a_log_of_a_newer_version_is_refused(tmp_path: Path, version: int) -> None:
-    with pytest.raises(CallerFault, match=f"its tables are version {version}, this one knows 1") as caught:
+    said = f"its tables are version {version}, this one knows {tables.VERSION}"
+    with pytest.raises(CallerFault, match=said) as caught:
         Log.open(stamped(tmp_path, version))
     assert caught.value.kind == "newer_log"
 
 
 def test_an_older_log_is_brought_up_step_by_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    url = stamped(tmp_path, 1)
+    url = stamped(tmp_path, tables.VERSION)
 
     def add_a_column(connection: Connection) -> None:
         connection.exec_driver_sql("ALTER TABLE calls ADD COLUMN region TEXT NOT NULL DEFAULT ''")
@@ -121,28 +128,54 @@ def test_an_older_log_is_brought_up_step_by_step(tmp_path: Path, monkeypatch: py
     def add_another(connection: Connection) -> None:
         connection.exec_driver_sql("UPDATE calls SET region = 'eu'")  # needs the step before
 
-    monkeypatch.setattr(tables, "VERSION", 3)
-    monkeypatch.setattr(tables, "MIGRATIONS", {1: add_a_column, 2: add_another})
+    here = tables.VERSION
+    monkeypatch.setattr(tables, "VERSION", here + 2)
+    monkeypatch.setattr(tables, "MIGRATIONS", {here: add_a_column, here + 1: add_another})
     for _ in range(2):  # the second time there is nothing to do
         Log.open(url).close()
     connection = sqlite3.connect(tmp_path / "log.db")
-    assert connection.execute("SELECT version FROM splitsecond_log").fetchall() == [(3,)]
+    assert connection.execute("SELECT version FROM splitsecond_log").fetchall() == [(here + 2,)]
     connection.close()
 
 
+def test_a_log_of_the_first_version_keeps_its_calls_and_takes_those_of_both(tmp_path: Path) -> None:
+    fresh, old = (sqlite3.connect(tmp_path / name) for name in ("fresh.db", "old.db"))
+    Log.open(f"sqlite:///{tmp_path}/fresh.db").close()
+    for statement in version_1.statements("INTEGER NOT NULL"):
+        old.execute(statement)
+    old.commit()
+    with Log.open(f"sqlite:///{tmp_path}/old.db", keep_days=36500) as log:
+        log.put(answered(3))
+    for statement in version_1.a_call("req-2"):  # by a process that had it open before
+        old.execute(statement)
+    old.commit()
+    table = "SELECT name, type, \"notnull\" FROM pragma_table_info('attempts')"
+    assert old.execute(table).fetchall() == fresh.execute(table).fetchall()
+    assert old.execute("SELECT version FROM splitsecond_log").fetchall() == [(tables.VERSION,)]
+    whole = kept(answered(1))
+    assert [served for _, served in log.calls(LONG_AGO)] == [
+        msgspec.structs.replace(whole, call=call, attempts=(msgspec.structs.replace(o, call=call, id=f"{call}.1"),))
+        for call in ("req-1", "req-2", "req-3")
+        for o in whole.attempts
+    ]
+    old.close()
+    fresh.close()
+
+
 def test_a_step_that_fails_leaves_the_log_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    url = stamped(tmp_path, 1)
+    url = stamped(tmp_path, tables.VERSION)
 
     def half_a_step(connection: Connection) -> None:
         connection.exec_driver_sql("ALTER TABLE calls ADD COLUMN region TEXT")
         connection.exec_driver_sql("UPDATE absent SET region = 'eu'")
 
-    monkeypatch.setattr(tables, "VERSION", 2)
-    monkeypatch.setattr(tables, "MIGRATIONS", {1: half_a_step})
+    here = tables.VERSION
+    monkeypatch.setattr(tables, "VERSION", here + 1)
+    monkeypatch.setattr(tables, "MIGRATIONS", {here: half_a_step})
     with pytest.raises(CallerFault, match="no such table: absent"):
         Log.open(url)
     connection = sqlite3.connect(tmp_path / "log.db")
-    assert connection.execute("SELECT version FROM splitsecond_log").fetchall() == [(1,)]
+    assert connection.execute("SELECT version FROM splitsecond_log").fetchall() == [(here,)]
     assert "region" not in [row[1] for row in connection.execute("PRAGMA table_info(calls)")]
     connection.close()
 

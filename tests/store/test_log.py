@@ -1,5 +1,7 @@
 """What is put into the log is what is read from it."""
 
+import contextlib
+import math
 import sqlite3
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -17,6 +19,7 @@ from splitsecond.errors import CallerFault
 from splitsecond.store.log import Log
 from splitsecond.store.reading import _PAGE
 from splitsecond.store.served import Served
+from splitsecond.store.tables import VERSION
 from splitsecond.timing.observation import Observation
 
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
@@ -69,8 +72,47 @@ def test_the_tables_can_be_asked_with_sql(url: str, tmp_path: Path) -> None:
     assert connection.execute(
         "SELECT target, role, (first_token_ns - sent_ns) / 1000000, first_event_tokens FROM attempts ORDER BY n"
     ).fetchall() == [("groq/fast", "winner", 199, 5), ("slow/er", "loser", None, None)]
-    assert connection.execute("SELECT version FROM splitsecond_log").fetchall() == [(1,)]
+    assert connection.execute("SELECT version FROM splitsecond_log").fetchall() == [(VERSION,)]
     connection.close()
+
+
+SECOND = 1_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        # Groq's, within its usage, and Cerebras': seconds
+        (
+            {"queue_time": 0.5, "prompt_time": 0.25, "completion_time": 1.5, "total_time": 2.25},
+            (SECOND // 2, SECOND // 4, SECOND * 3 // 2, None, SECOND * 9 // 4),
+        ),
+        # llama.cpp's: milliseconds, and what is none
+        (
+            {"prompt_n": 6, "prompt_ms": 2.5, "prompt_per_token_ms": 0.4, "predicted_ms": 4, "predicted_per_second": 9},
+            (None, 2_500_000, 4_000_000, None, None),
+        ),
+        # Ollama's: nanoseconds
+        (
+            {"total_duration": 9e9, "load_duration": 5e9, "prompt_eval_duration": 1e9, "eval_duration": 2e9},
+            (None, SECOND, 2 * SECOND, None, 9 * SECOND),
+        ),
+        # OpenAI's header
+        ({"processing_ms": 214.0}, (None, None, None, 214_000_000, None)),
+        # nothing, and what no server can have taken
+        ({}, (None,) * 5),
+        ({"queue_time": math.nan, "prompt_time": -0.1, "completion_time": math.inf, "total_time": 1e300}, (None,) * 5),
+    ],
+)
+def test_what_servers_say_of_their_time_can_be_asked_in_one_unit(
+    url: str, tmp_path: Path, said: dict[str, float], expected: tuple[int | None, ...]
+) -> None:
+    written(url, [answered(1, server_timings=said)])
+    with contextlib.closing(sqlite3.connect(tmp_path / "log.db")) as connection:
+        found = connection.execute(
+            "SELECT server_queue_ns, server_prefill_ns, server_decode_ns, server_head_ns, server_total_ns FROM attempts"
+        ).fetchall()
+    assert found == [expected]
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,8 @@
 """A `Served` as rows of the two tables, and rows as a `Served` again.
 
 Rows are plain tuples in the order of the tables' columns: they are made for every request. What comes back has moments
-that count from the call's arrival, no time of each token, and the same figures as what was put in.
+that count from the call's arrival, no time of each token and none of the server's own, and the same figures as what was
+put in.
 """
 
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ from sqlalchemy import Row
 
 from splitsecond.errors import excerpt
 from splitsecond.store.served import Served
+from splitsecond.store.server_times import UNSAID, server_times
 from splitsecond.store.tables import ATTEMPTS, CALLS
 from splitsecond.timing.observation import FaultRecord, Observation
 
@@ -95,6 +97,7 @@ def _attempt(o: Observation, key: tuple[Any, ...], start: int, tokens: tuple[Any
         *tokens,
         o.lag_max_ns,
         o.kernel_time,
+        *(server_times(o.server_timings) if o.server_timings else UNSAID),
     )
 
 

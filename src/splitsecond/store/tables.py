@@ -6,7 +6,7 @@ index on a moment grows at its end, where one on a call's random id would touch 
 
 Durations are nanoseconds. In `attempts` a name that an `Observation` has means what it means there, except that moments
 (`sent_ns` to `end_ns`) count from the call's arrival; so TTFT is first_token_ns − sent_ns, and the wait of the client
-first_token_ns alone.
+first_token_ns alone. `server_*_ns` are the provider's own words of where its time went (`store/server_times`).
 """
 
 from collections.abc import Callable, Mapping
@@ -27,7 +27,7 @@ from sqlalchemy import (
 
 from splitsecond.errors import CallerFault
 
-VERSION = 1
+VERSION = 2
 
 _KEY = BigInteger().with_variant(Integer, "sqlite")  # SQLite numbers rows by itself only under this very name of a type
 
@@ -87,6 +87,7 @@ ATTEMPTS = Table(
     *_text("token_source"),
     *_whole("lag_max_ns"),
     *_flags("kernel_time"),
+    *_maybe("server_queue_ns", "server_prefill_ns", "server_decode_ns", "server_head_ns", "server_total_ns"),
     Index("attempts_by_time", "came_us"),
     Index("attempts_by_target", "target", "came_us"),
     Index("attempts_by_client", "client", "came_us"),
@@ -94,8 +95,15 @@ ATTEMPTS = Table(
 
 STAMP = Table("splitsecond_log", METADATA, Column("version", Integer, nullable=False))
 
-MIGRATIONS: Mapping[int, Callable[[Connection], None]] = {}
-"""What makes a database of a version one of the next."""
+
+def _add_server_times(connection: Connection) -> None:
+    for name in ("queue", "prefill", "decode", "head", "total"):
+        connection.exec_driver_sql(f"ALTER TABLE attempts ADD COLUMN server_{name}_ns BIGINT")
+
+
+MIGRATIONS: Mapping[int, Callable[[Connection], None]] = {1: _add_server_times}
+"""What makes a database of a version one of the next. A column that is added may be null: a process of the version
+before may still be writing."""
 
 
 def prepare(connection: Connection, where: str, *, shared: bool) -> None:

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.store import version_1
 from tests.store.records import answered, kept, records, same_figures
 from tests.store.server import Server
 from tests.store.test_processes import WORKER, worker
@@ -15,6 +16,7 @@ from splitsecond.errors import CallerFault
 from splitsecond.store.database import Database
 from splitsecond.store.log import Log
 from splitsecond.store.served import Served
+from splitsecond.store.tables import VERSION
 from splitsecond.store.writer import Writer
 from splitsecond.timing.observation import Observation
 
@@ -102,10 +104,26 @@ def test_a_database_may_be_shared_with_something_else(server: Server, url: str) 
     assert calls(url) == ["req-1"]
 
 
+def test_a_log_of_the_first_version_keeps_its_calls_and_takes_those_of_both(server: Server, url: str) -> None:
+    for statement in version_1.statements("BIGSERIAL NOT NULL"):
+        server.execute(url, statement)
+    with Log.open(url, keep_days=36500) as log:
+        for statement in version_1.a_call("req-2"):  # by a process that had it open before
+            server.execute(url, statement)
+        log.put(timed := answered(3, server_timings={"queue_time": 0.25, "prompt_ms": 30.5}))
+    assert server.execute(url, "SELECT version FROM splitsecond_log") == [(VERSION,)]
+    assert [found.attempts[0].ttft_ns for _, found in log.calls(LONG_AGO)] == [timed.attempts[0].ttft_ns] * 3
+    assert server.execute(url, "SELECT call, server_queue_ns, server_prefill_ns FROM attempts ORDER BY call") == [
+        ("req-1", None, None),
+        ("req-2", None, None),
+        ("req-3", 250_000_000, 30_500_000),
+    ]
+
+
 def test_a_log_of_a_newer_version_is_refused(server: Server, url: str) -> None:
     Log.open(url).close()
     server.execute(url, "UPDATE splitsecond_log SET version = 7")
-    with pytest.raises(CallerFault, match="its tables are version 7, this one knows 1"):
+    with pytest.raises(CallerFault, match=f"its tables are version 7, this one knows {VERSION}"):
         Log.open(url)
 
 
