@@ -112,6 +112,9 @@ def test_a_missing_or_unreadable_file_says_so(tmp_path: Path) -> None:
         ),
         ('title = "a"\nmodel = "m"' + ENGINE + "queue_limit = -1", "queue_limit must not be negative"),
         ('title = "a"\nmodel = "m"' + ENGINE + "full_status = 200", "429 or 503, not 200"),
+        (GOOD + "[prompt_cache]\nblock_tokens = 0", r"block_tokens must be above 0, not 0 - at `\$.prompt_cache`"),
+        (GOOD + "[prompt_cache]\nsaves = 1", "saves must be from 0 to below 1, not 1.0"),
+        ('title = "a"\nmodel = "m"' + ENGINE + "[prompt_cache]\nsaves = 0.5", "said of a table only"),
     ],
 )
 def test_a_wrong_file_says_what_is_wrong_and_where(text: str, message: str) -> None:

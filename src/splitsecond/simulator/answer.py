@@ -25,7 +25,7 @@ class Answer:
     No bytes: they come with those of a later token, or with the end.
 
     `error` and `malformed` are the bytes that the faults of these names send. `held`: keep all of it back, until
-    `release`.
+    `release`. `begun` is called when its first token is due.
     """
 
     def __init__(
@@ -39,6 +39,7 @@ class Answer:
         error: bytes,
         malformed: bytes,
         held: bool,
+        begun: Callable[[], None],
     ) -> None:
         self.tokens = tokens
         self.planned_ns: array[int] = array("q")
@@ -48,6 +49,7 @@ class Answer:
         self._pacer = pacer
         self._render = render
         self._write = write
+        self._begun = begun
         self._error = error
         self._malformed = malformed
         self._hold = held or (fault is not None and fault.kind == "buffered")
@@ -95,6 +97,8 @@ class Answer:
         """Token `index` is due."""
         if self.over or (index == self._after and self._strikes()):
             return
+        if index == 0:
+            self._begun()
         self.planned_ns.append(due_ns)
         self._put(self._render(index), is_token=True)
         if index + 1 == self.tokens and not self.over and not (self._after == self.tokens and self._strikes()):

@@ -21,6 +21,7 @@ from splitsecond.simulator.content import content, renderer
 from splitsecond.simulator.endpoints import Created, Endpoint, endpoint_at
 from splitsecond.simulator.feeds import feed_of
 from splitsecond.simulator.profile import Profile
+from splitsecond.simulator.prompt_cache import PromptCache, Recalled
 from splitsecond.simulator.truth import Record, Truth
 from splitsecond.wire import openai
 from splitsecond.wire.dialect import Writer
@@ -71,6 +72,7 @@ class SimulatedProvider:
         self._pacer = pacer
         self._truth = truth
         self._feed = feed_of(profile, pacer, seed)
+        self._prompts = None if profile.prompt_cache is None else PromptCache(profile.prompt_cache)
         self._in_flight = 0
         self._answers: set[Answer] = set()
         self._connections = 0
@@ -147,9 +149,23 @@ class SimulatedProvider:
     async def _serve(self, asked: Asked, scope: Scope, receive: Receive, send: Send) -> None:
         self._in_flight += 1
         try:
+            asked = msgspec.structs.replace(asked, recalled=self._recall(asked))
             await self._act(asked, scope["extensions"][EXTENSION]["connection"], receive, send)
         finally:
             self._in_flight -= 1
+
+    def _recall(self, asked: Asked) -> Recalled | None:
+        if self._prompts is None:
+            return None
+        text = asked.request.prompt_text
+        if asked.endpoint.marked_cache:
+            return self._prompts.recall_marked(text, asked.request.cache_marks, asked.arrived_ns)
+        return self._prompts.recall(text, asked.arrived_ns)
+
+    def _keep(self, asked: Asked) -> None:
+        """The prompt has been worked off: from now on its beginnings are known."""
+        if self._prompts is not None and asked.recalled is not None:
+            self._prompts.keep(asked.recalled.beginnings, clock.now_ns())
 
     async def _act(self, asked: Asked, connection: Connection, receive: Receive, send: Send) -> None:
         fault = asked.fault
@@ -182,10 +198,15 @@ class SimulatedProvider:
             error=writer.error(*_IN_STREAM_ERROR),
             malformed=asked.endpoint.malformed,
             held=not asked.request.stream,
+            begun=lambda: self._keep(asked),
         )
         try:
             stop = self._feed.start(
-                answer, arrived_ns=asked.arrived_ns, in_flight=in_flight, prompt_tokens=asked.prompt_tokens
+                answer,
+                arrived_ns=asked.arrived_ns,
+                in_flight=in_flight,
+                prompt_tokens=asked.prompt_tokens,
+                cached_tokens=asked.cached_tokens,
             )
         except Overloaded as error:
             self._note(asked, "full")
@@ -215,6 +236,9 @@ class SimulatedProvider:
                 arrived_ns=asked.arrived_ns,
                 planned_ns=answer.planned_ns if answer else array("q"),
                 actual_ns=answer.actual_ns if answer else array("q"),
+                prompt_tokens=asked.prompt_tokens,
+                cached_tokens=asked.cached_tokens,
+                cache_write_tokens=(asked.recalled.written_tokens if asked.recalled else None) or 0,
                 output_tokens=asked.output_tokens,
                 fault=fault,
                 ended_ns=clock.now_ns(),

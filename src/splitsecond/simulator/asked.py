@@ -10,6 +10,7 @@ from splitsecond.simulator import faults
 from splitsecond.simulator.endpoints import Endpoint
 from splitsecond.simulator.faults import PlannedFault
 from splitsecond.simulator.profile import Profile
+from splitsecond.simulator.prompt_cache import Recalled
 from splitsecond.simulator.words import count_tokens
 from splitsecond.wire.dialect import ServerRequest
 
@@ -32,7 +33,8 @@ class Refusal(Exception):
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """A request. `number` counts the provider's requests from 1; `finish` is why the answer will end.
 
-    `output_tokens` includes `reasoning_tokens`, the thoughts with which the answer begins.
+    `output_tokens` includes `reasoning_tokens`, the thoughts with which the answer begins. `recalled` is what the
+    provider's prompt cache knows of the prompt; None: it has none.
     """
 
     request_id: str
@@ -45,6 +47,12 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     reasoning_tokens: int
     finish: str
     fault: PlannedFault | None
+    recalled: Recalled | None = None
+
+    @property
+    def cached_tokens(self) -> int:
+        """How much of the prompt need not be worked off again."""
+        return 0 if self.recalled is None else min(self.recalled.read_tokens, self.prompt_tokens)
 
     @property
     def fault_kind(self) -> str:
@@ -66,7 +74,10 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
         output = self.output_tokens
         if self.fault is not None and self.fault.kind == "wrong_usage":
             output = round(output * (DEFAULT_USAGE_FACTOR if self.fault.factor is None else self.fault.factor))
-        return Usage(0, self.prompt_tokens, output, self.reasoning_tokens or None)
+        cached, written = None, None
+        if self.recalled is not None:
+            cached, written = self.cached_tokens, self.recalled.written_tokens
+        return Usage(0, self.prompt_tokens, output, self.reasoning_tokens or None, cached, written)
 
 
 def understand(

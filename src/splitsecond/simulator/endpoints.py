@@ -48,8 +48,8 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
 
     `parse` reads a request out of its body and its path with the query. `id_prefix` begins the ids of its answers, and
     `id_header` names the header with the request's. `malformed` is an event as it is sent there, with data that breaks
-    off. `content_type` is a stream's. `created` writes the answer that only says at which URL a stream will be; None:
-    the answer is the stream.
+    off. `content_type` is a stream's. `marked_cache`: of a prompt only what the client marks is cached. `created`
+    writes the answer that only says at which URL a stream will be; None: the answer is the stream.
     """
 
     operation: Operation
@@ -59,6 +59,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     id_header: bytes = b"x-request-id"
     malformed: bytes
     content_type: bytes = b"text/event-stream; charset=utf-8"
+    marked_cache: bool = False
     created: Created | None = None
 
 
@@ -98,6 +99,7 @@ _MESSAGES = Endpoint(
     id_prefix="msg_",
     id_header=b"request-id",
     malformed=b'event: content_block_delta\ndata: {"type":"content_block_delta","index":0,"del\n\n',
+    marked_cache=True,
 )
 _GEMINI = Endpoint(
     operation="chat",

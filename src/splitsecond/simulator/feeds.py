@@ -11,12 +11,20 @@ from splitsecond.simulator.engine import Engine
 from splitsecond.simulator.profile import EngineSpec, Profile
 from splitsecond.simulator.table import Pace, Table
 
+DEFAULT_SAVES = 0.8
+"""What OpenAI and Anthropic say a prompt that is cached saves at best, of the time to first token."""
+
 
 class Feed(Protocol):
     """Produces answers."""
 
-    def start(self, answer: Answer, *, arrived_ns: int, in_flight: int, prompt_tokens: int) -> Callable[[], None]:
-        """Begin to produce; what is returned stops it. Raises `Overloaded` when the provider is full."""
+    def start(
+        self, answer: Answer, *, arrived_ns: int, in_flight: int, prompt_tokens: int, cached_tokens: int
+    ) -> Callable[[], None]:
+        """Begin to produce; what is returned stops it. Raises `Overloaded` when the provider is full.
+
+        `prompt_tokens` are all of the prompt's, `cached_tokens` those of them that need not be worked off again.
+        """
         ...
 
 
@@ -24,19 +32,33 @@ def feed_of(profile: Profile, pacer: Pacer, seed: int) -> Feed:
     """The feed that a profile asks for. Profiles of different names draw differently from the same seed."""
     if profile.engine is not None:
         return EngineFeed(profile.engine, pacer)
-    return TableFeed(Table(profile.table, seed + crc32(profile.name.encode())), pacer)
+    return TableFeed(Table(profile.table, seed + crc32(profile.name.encode())), _saves(profile), pacer)
+
+
+def _saves(profile: Profile) -> float:
+    """The share of the time to first token that a prompt saves which is cached in full."""
+    if profile.prompt_cache is None:
+        return 0.0
+    return DEFAULT_SAVES if profile.prompt_cache.saves is None else profile.prompt_cache.saves
 
 
 class TableFeed:
     """Each answer by itself, at the pace drawn for it. It has one alarm at a time: that of its next token."""
 
-    def __init__(self, table: Table, pacer: Pacer) -> None:
+    def __init__(self, table: Table, saves: float, pacer: Pacer) -> None:
         self._table = table
+        self._saves = saves
         self._pacer = pacer
 
-    def start(self, answer: Answer, *, arrived_ns: int, in_flight: int, prompt_tokens: int) -> Callable[[], None]:
-        """The prompt's length changes nothing: the table was measured with one."""
-        return _Paced(answer, self._table.draw(in_flight), arrived_ns, self._pacer).stop
+    def start(
+        self, answer: Answer, *, arrived_ns: int, in_flight: int, prompt_tokens: int, cached_tokens: int
+    ) -> Callable[[], None]:
+        """The prompt's length changes nothing: the table was measured with one. What is cached of it does."""
+        pace = self._table.draw(in_flight)
+        if cached_tokens:
+            ttft_ns = round(pace.ttft_ns * (1 - self._saves * cached_tokens / prompt_tokens))
+            pace = Pace(ttft_ns, pace.gap_ns)
+        return _Paced(answer, pace, arrived_ns, self._pacer).stop
 
 
 class _Paced:
@@ -70,11 +92,14 @@ class EngineFeed:
         self._next_key = 0
         self._ticking = False
 
-    def start(self, answer: Answer, *, arrived_ns: int, in_flight: int, prompt_tokens: int) -> Callable[[], None]:
+    def start(
+        self, answer: Answer, *, arrived_ns: int, in_flight: int, prompt_tokens: int, cached_tokens: int
+    ) -> Callable[[], None]:
         """The engine counts who is in flight itself."""
         key = self._next_key
         self._next_key += 1
-        self._engine.submit(key, prompt_tokens=prompt_tokens, output_tokens=answer.tokens, now_ns=arrived_ns)
+        left = prompt_tokens - cached_tokens
+        self._engine.submit(key, prompt_tokens=left, output_tokens=answer.tokens, now_ns=arrived_ns)
         self._answers[key] = answer
         self._wait()
 

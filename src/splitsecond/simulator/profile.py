@@ -73,12 +73,36 @@ class EngineSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             raise ValueError(f"full_status must be 429 or 503, not {self.full_status}")
 
 
+class PromptCacheSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A provider that remembers how prompts began: a table ``[prompt_cache]``, which may be empty.
+
+    A beginning that has `from_tokens` or more is remembered, in whole blocks of `block_tokens`, from the first token of
+    its answer on until nobody has sent it for `ttl_s`. In Anthropic's dialect only what the client marked is, up to the
+    very mark. An answer to such a prompt says so in its usage, and comes sooner: an engine does not work off again what
+    is cached; a table, measured without a cache, saves the share `saves` of the time to first token where all of the
+    prompt is cached, and less in proportion. `saves` is a table's only, 0.8 where none is given.
+    """
+
+    from_tokens: int = 1024
+    block_tokens: int = 128
+    ttl_s: float = 300.0
+    saves: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("from_tokens", "block_tokens", "ttl_s"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be above 0, not {getattr(self, name)}")
+        if self.saves is not None and not 0 <= self.saves < 1:
+            raise ValueError(f"saves must be from 0 to below 1, not {self.saves}")
+
+
 class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One simulated provider. `source` and `measured` say where its numbers come from, `note` what was assumed.
 
     `output_tokens` is what a request gets that names no limit; `natural_tokens`, where given, is where an answer ends
     by itself although its limit is higher. `reasoning_tokens` of each answer, or all but its last token, are thoughts.
-    `engine` is None for the `table` kind, `table` empty for the other.
+    `engine` is None for the `table` kind, `table` empty for the other. `prompt_cache` None: nothing is remembered, and
+    nothing said of it.
     """
 
     name: str = ""
@@ -93,11 +117,14 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     reasoning_tokens: int = 0
     table: tuple[Row, ...] = ()
     engine: EngineSpec | None = None
+    prompt_cache: PromptCacheSpec | None = None
     faults: tuple[PlannedFault, ...] = ()
 
     def __post_init__(self) -> None:
         if bool(self.table) == (self.engine is not None):
             raise ValueError("a profile has either [[table]] rows or an [engine], and not both")
+        if self.engine is not None and self.prompt_cache is not None and self.prompt_cache.saves is not None:
+            raise ValueError("what a prompt_cache saves is said of a table only; with an [engine] it follows")
         levels = [row.concurrency for row in self.table]
         if levels != sorted(set(levels)):
             raise ValueError(f"the rows of the table must have rising concurrency, not {levels}")

@@ -24,7 +24,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     `in_flight` counts the requests being answered when it arrived, itself included. `planned_ns` holds when each
     token was due, `actual_ns` when each was handed to the kernel, taken right before the write; tokens that left
     together have the same. An answer that was cut short has fewer of both, one that was held back and never sent has
-    none in `actual_ns`. `fault` is the kind of fault that struck, or "".
+    none in `actual_ns`. `fault` is the kind of fault that struck, or "". Of the `prompt_tokens`, `cached_tokens` were
+    in the provider's prompt cache, and `cache_write_tokens` were put there for a mark of the client's.
     """
 
     request_id: str
@@ -33,6 +34,9 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     arrived_ns: int
     planned_ns: "array[int]"
     actual_ns: "array[int]"
+    prompt_tokens: int
+    cached_tokens: int
+    cache_write_tokens: int
     output_tokens: int
     fault: str
     ended_ns: int

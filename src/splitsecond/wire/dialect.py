@@ -5,8 +5,8 @@ one provider of a dialect apart from the next is data too: `Quirks`. `ServerRequ
 role reads and writes.
 """
 
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from typing import Literal, Protocol
 
 from msgspec import Raw, Struct
 
@@ -14,8 +14,24 @@ from splitsecond.events import Event, TokenKind, Usage
 from splitsecond.service import Call, Operation
 
 
+UsagePlace = Literal["", "own_chunk", "last_chunk", "every_chunk", "choices", "x_groq"]
+"""Where a stream of OpenAI's dialect has the token counts: in a chunk of their own after the answer, on the chunk that
+ends the answer, on each chunk (totals so far), inside a choice, in Groq's own field. "": not known.
+"""
+USAGE_WORDS: Mapping[str, str] = {
+    "own_chunk": "in a chunk of their own at the end",
+    "last_chunk": "on the last chunk of the answer",
+    "every_chunk": "on every chunk, totals so far",
+    "choices": "inside choices[0] of the last chunk",
+    "x_groq": "in x_groq on the last chunk",
+}
+"""The same in words, to stand after "token counts"."""
+
+
 class Quirks(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How a provider departs from its dialect. The defaults are what most OpenAI-compatible providers do.
+
+    The last three are to know: decoders find counts and reasoning wherever they are, and read limits of every family.
 
     `stream_options`    takes ``stream_options`` (some reject a field they do not know)
     `max_tokens_field`  what it calls the limit on output tokens of a chat, "max_tokens" or "max_completion_tokens"
@@ -23,6 +39,9 @@ class Quirks(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     `on_vertex`         takes Anthropic's messages as Google's Vertex has them: the path names the model
     `takes_thoughts`    takes back what its model thought, as ``reasoning_content`` of an assistant's message
     `stream_whole`      an answer wanted whole is asked for as a stream and put together: only a stream can be timed
+    `usage`             where the token counts are (see `UsagePlace`); what to expect where none came
+    `reasoning_field`   the field that holds what a model thinks; "content": it stands in the answer's own
+    `rate_limits`       how the headers that tell of its limits begin; "none": it sends none
     """
 
     stream_options: bool = True
@@ -31,6 +50,9 @@ class Quirks(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     on_vertex: bool = False
     takes_thoughts: bool = False
     stream_whole: bool = True
+    usage: UsagePlace = ""
+    reasoning_field: Literal["", "reasoning_content", "reasoning", "content"] = ""
+    rate_limits: Literal["", "x-ratelimit", "anthropic-ratelimit", "none"] = ""
 
     def streamed(self, call: Call) -> bool:
         """Whether the answer to `call` is to be asked for as a stream."""
@@ -105,7 +127,8 @@ class ServerRequest(Struct, frozen=True, kw_only=True):
     """A request, read. `prompt_text` is all its text, joined by line feeds, for counting; `fields` all its fields, raw.
 
     `max_tokens` is None where the client set no limit; `include_usage` says that it wants a stream's usage chunk.
-    `tool`: the name of the tool that the answer must call; "" where it need not call one.
+    `tool`: the name of the tool that the answer must call; "" where it need not call one. `cache_marks`: how much of
+    `prompt_text`, in characters, comes before each place that the client marked as worth keeping in a prompt cache.
     """
 
     operation: Operation
@@ -117,6 +140,7 @@ class ServerRequest(Struct, frozen=True, kw_only=True):
     n: int
     fields: dict[str, Raw]
     tool: str = ""
+    cache_marks: tuple[int, ...] = ()
 
 
 class CalledTool(Struct, frozen=True):

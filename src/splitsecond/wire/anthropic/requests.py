@@ -3,7 +3,7 @@
 Only the fields that decide how to answer are read; all are kept raw beside them, so that a request can go on unchanged.
 """
 
-from collections.abc import Iterator
+from itertools import accumulate
 from typing import Annotated, Any
 
 import msgspec
@@ -28,6 +28,7 @@ class _Asked(Struct, kw_only=True):
     max_tokens: Annotated[int, Meta(ge=1)]
     system: _Content | None = None
     stream: bool | None = None
+    cache_control: Any = None
 
 
 _decode_asked = msgspec.json.Decoder(_Asked).decode
@@ -44,29 +45,36 @@ def parse_request(operation: Operation, body: bytes) -> ServerRequest:
         asked = _decode_asked(body)
     except (ValueError, RecursionError) as error:
         raise CallerFault(f"the request's body is wrong: {error}") from error
-    contents = [asked.system, *(message.content for message in asked.messages)]
+    texts: list[str] = []
+    marked: list[int] = []
+    for content in (asked.system, *(message.content for message in asked.messages)):
+        _gather(content, texts, marked)
+    if asked.cache_control is not None:  # for the whole request: it marks the end
+        marked.append(len(texts))
+    ends = [0, *accumulate(len(text) + 1 for text in texts)]
     return ServerRequest(
         operation=operation,
         model=asked.model,
         stream=bool(asked.stream),
         max_tokens=asked.max_tokens,
         include_usage=True,
-        prompt_text="\n".join(text for content in contents for text in _texts(content)),
+        prompt_text="\n".join(texts),
         n=1,
         fields=fields,
         tool=forced_tool(fields),
+        cache_marks=tuple(sorted({ends[number] - 1 for number in marked if number})),
     )
 
 
-def _texts(content: Any) -> Iterator[str]:
-    """The texts of content, and of the content of the tools' results in it."""
+def _gather(content: Any, texts: list[str], marked: list[int]) -> None:
+    """The texts of content, and of the content of the tools' results in it; and after how many of them marks stand."""
     match content:
-        case str():
-            yield content
+        case str(text) | {"type": "text", "text": str(text)}:
+            texts.append(text)
         case list():
             for block in content:
-                yield from _texts(block)
-        case {"type": "text", "text": str(text)}:
-            yield text
+                _gather(block, texts, marked)
         case {"type": "tool_result", "content": inner}:
-            yield from _texts(inner)
+            _gather(inner, texts, marked)
+    if isinstance(content, dict) and content.get("cache_control") is not None:
+        marked.append(len(texts))

@@ -1,0 +1,232 @@
+"""Prompts that a provider remembers: what is found of them, from when until when, how much sooner the answer comes."""
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.simulator.in_virtual_time import Client, Exchange
+
+from splitsecond import clock
+from splitsecond.simulator.profile import EngineSpec, Profile, PromptCacheSpec, Quantiles, Row
+from splitsecond.simulator.prompt_cache import PromptCache
+from splitsecond.simulator.truth import Record
+from splitsecond.testing.virtual_time import run_virtual
+
+MS = clock.NS_PER_MS
+SECOND = clock.NS_PER_S
+ROWS = (Row(concurrency=1, ttft_ms=Quantiles(100, 100), tps=Quantiles(100, 100)),)
+SPEC = PromptCacheSpec(from_tokens=16, block_tokens=8, ttl_s=60, saves=0.5)
+BLOCK = 8 * 4
+"""Characters."""
+TEMPLATE = 11
+LONG = "x" * (10 * BLOCK)
+OTHER = LONG[: 6 * BLOCK] + "y" * (4 * BLOCK)
+
+
+def cached(**changes: Any) -> Profile:
+    given = {"name": "p", "title": "t", "model": "m", "table": ROWS, "output_tokens": 5, "prompt_cache": SPEC}
+    return Profile(**{**given, **changes})
+
+
+def one_after_another(
+    profile: Profile, *prompts: str, pause_s: float = 0.0, **fields: Any
+) -> list[tuple[Exchange, Record]]:
+    """What came of each prompt, asked when the one before was answered."""
+
+    async def play() -> list[tuple[Exchange, Record]]:
+        client = Client(profile)
+        seen = []
+        for prompt in prompts:
+            exchange = await client.send(messages=[{"role": "user", "content": prompt}], **fields)
+            seen.append((exchange, client.truth()[-1]))
+            await asyncio.sleep(pause_s)
+        return seen
+
+    return run_virtual(play())
+
+
+def ttft_ms(record: Record) -> float:
+    return (record.planned_ns[0] - record.arrived_ns) / MS
+
+
+def test_a_prompt_that_begins_as_an_earlier_one_is_cached_that_far_in_whole_blocks() -> None:
+    seen = one_after_another(cached(), LONG, LONG, OTHER, LONG[:BLOCK], "z" + LONG)
+    assert [record.cached_tokens for _, record in seen] == [0, 80, 48, 0, 0]
+    assert [exchange.json["usage"]["prompt_tokens_details"] for exchange, _ in seen] == [
+        {"cached_tokens": count} for count in (0, 80, 48, 0, 0)
+    ]
+    assert {record.prompt_tokens for _, record in seen[:3]} == {80 + TEMPLATE}
+
+
+def test_what_is_cached_comes_sooner_in_proportion() -> None:
+    times = [ttft_ms(record) for _, record in one_after_another(cached(), LONG, LONG, OTHER)]
+    assert times == pytest.approx([100, 100 * (1 - 0.5 * 80 / 91), 100 * (1 - 0.5 * 48 / 91)], abs=1e-5)
+
+
+def test_an_engine_does_not_work_off_again_what_is_cached() -> None:
+    engine = EngineSpec(
+        slots=1, prefill_tokens_per_s=1000, prefill_chunk_tokens=512, step_base_ms=10, step_per_sequence_ms=0
+    )
+    remembers = cached(table=(), engine=engine, prompt_cache=PromptCacheSpec(from_tokens=16, block_tokens=8))
+    times = [ttft_ms(record) for _, record in one_after_another(remembers, LONG, LONG, OTHER)]
+    assert times == pytest.approx([10 + 91, 10 + 91 - 80, 10 + 91 - 48])
+
+
+@pytest.mark.parametrize(("pause_s", "found"), [(59.8, 80), (60.1, 0)])
+def test_it_is_forgotten_when_nobody_sends_it_for_so_long(pause_s: float, found: int) -> None:
+    first, *later = one_after_another(cached(), LONG, LONG, LONG, pause_s=pause_s)
+    assert first[1].cached_tokens == 0
+    assert [record.cached_tokens for _, record in later] == [found, found]
+
+
+def test_it_is_known_from_the_first_token_on_and_not_before() -> None:
+    async def play() -> list[int]:
+        client = Client(cached(output_tokens=100))
+        async with asyncio.TaskGroup() as tasks:
+            for at_ms in (0, 99, 101):
+                tasks.create_task(late(client, at_ms))
+        return [record.cached_tokens for record in sorted(client.truth(), key=lambda record: record.arrived_ns)]
+
+    async def late(client: Client, at_ms: float) -> None:
+        await asyncio.sleep(at_ms / 1000)
+        await client.send(messages=[{"role": "user", "content": LONG}])
+
+    assert run_virtual(play()) == [0, 0, 80]
+
+
+def test_a_provider_without_a_cache_says_nothing_of_one() -> None:
+    ((exchange, record), _) = one_after_another(cached(prompt_cache=None), LONG, LONG)
+    assert "prompt_tokens_details" not in exchange.json["usage"]
+    assert record.cached_tokens == 0
+
+
+def marked(text: str, mark: bool = True) -> dict[str, Any]:
+    return {"type": "text", "text": text} | ({"cache_control": {"type": "ephemeral"}} if mark else {})
+
+
+def messages(*requests: dict[str, Any]) -> list[tuple[dict[str, int], Record]]:
+    """What Anthropic's dialect counts of each."""
+
+    async def play() -> list[tuple[dict[str, int], Record]]:
+        client = Client(cached())
+        seen = []
+        for request in requests:
+            exchange = await client.send(path="/v1/messages", max_tokens=3, **request)
+            seen.append((exchange.json["usage"], client.truth()[-1]))
+        return seen
+
+    return run_virtual(play())
+
+
+def counts(usage: dict[str, int]) -> tuple[int, int, int]:
+    return usage["input_tokens"], usage["cache_creation_input_tokens"], usage["cache_read_input_tokens"]
+
+
+def test_anthropic_caches_what_is_marked_and_nothing_else() -> None:
+    plain = {"messages": [{"role": "user", "content": LONG}]}
+    with_mark = {"messages": [{"role": "user", "content": [marked(LONG), marked("and so on", mark=False)]}]}
+    seen = messages(plain, plain, with_mark, with_mark)
+    rest = TEMPLATE + 3
+    assert [counts(usage) for usage, _ in seen] == [(91, 0, 0), (91, 0, 0), (rest, 80, 0), (rest, 0, 80)]
+    assert [(record.cached_tokens, record.cache_write_tokens) for _, record in seen[2:]] == [(0, 80), (80, 0)]
+    assert ttft_ms(seen[2][1]) == pytest.approx(100)
+    assert ttft_ms(seen[3][1]) == pytest.approx(100 * (1 - 0.5 * 80 / 94), abs=1e-5)
+
+
+def test_a_conversation_that_grows_is_found_again_though_its_mark_moves() -> None:
+    turns = ["question " * 20, "answer " * 20, "another question " * 10]
+    first = {"messages": [{"role": "user", "content": [marked(turns[0])]}]}
+    second = {
+        "system": [marked("short")],
+        "messages": [{"role": "user", "content": turns[0]}],
+    }
+    third = {
+        "messages": [
+            {"role": "user", "content": turns[0]},
+            {"role": "assistant", "content": turns[1]},
+            {"role": "user", "content": [marked(turns[2])]},
+        ]
+    }
+    (_, written, read), too_short, grown = (counts(usage) for usage, _ in messages(first, second, third))
+    assert (written, read) == (45, 0)
+    assert too_short[1:] == (0, 0)
+    assert grown[2] == 45
+    assert grown[1] == -(-len("\n".join(turns)) // 4) - 45
+
+
+def test_a_mark_for_the_whole_request_is_one_at_its_end() -> None:
+    request = {"messages": [{"role": "user", "content": LONG}], "cache_control": {"type": "ephemeral"}}
+    assert [counts(usage) for usage, _ in messages(request, request)] == [(TEMPLATE, 80, 0), (TEMPLATE, 0, 80)]
+
+
+GEMINI = "/v1beta/models/m:generateContent"
+WAYS: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "/v1/chat/completions": ({}, ["usage", "prompt_tokens_details", "cached_tokens"]),
+    "/v1/completions": ({"prompt": LONG}, ["usage", "prompt_tokens_details", "cached_tokens"]),
+    "/v1/responses": ({"input": LONG}, ["usage", "input_tokens_details", "cached_tokens"]),
+    "/v2/chat": ({}, ["usage", "cached_tokens"]),
+    GEMINI: ({"contents": [{"parts": [{"text": LONG}]}]}, ["usageMetadata", "cachedContentTokenCount"]),
+}
+
+
+@pytest.mark.parametrize("path", WAYS)
+def test_each_dialect_says_it_in_its_own_field(path: str) -> None:
+    fields, place = WAYS[path]
+
+    async def play() -> list[Any]:
+        client = Client(cached())
+        asked = {"messages": [{"role": "user", "content": LONG}], **fields}
+        bodies = [(await client.send(path=path, **asked)).json for _ in range(2)]
+        for name in place:
+            bodies = [body[name] for body in bodies]
+        return bodies
+
+    assert run_virtual(play()) == [0, 80]
+
+
+@pytest.mark.parametrize("path", ["/api/chat", "/v1/models/simulated/m/predictions"])
+def test_a_dialect_that_has_no_word_for_it_answers_sooner_without_one(path: str) -> None:
+    async def play() -> tuple[list[float], bytes]:
+        client = Client(cached())
+        asked = {"messages": [{"role": "user", "content": LONG}], "input": {"prompt": LONG}}
+        exchanges = [await client.send(path=path, stream=False, **asked) for _ in range(2)]
+        return [ttft_ms(record) for record in client.truth()], exchanges[1].body
+
+    (first, second), body = run_virtual(play())
+    assert second < first == 100
+    assert b"cache" not in body
+
+
+def test_what_was_asked_for_longest_ago_is_forgotten_first_and_of_that_the_longest() -> None:
+    cache = PromptCache(SPEC, most=20)
+    texts = [letter * (10 * BLOCK) for letter in "abc"]
+    for now, text in enumerate(texts):
+        cache.keep(cache.recall(text, now).beginnings, now)
+    assert [cache.recall(text, 3).read_tokens for text in texts] == [24, 80, 80]
+
+
+@given(st.lists(st.text("ab", max_size=200), max_size=8))
+def test_what_is_found_is_the_longest_beginning_that_was_there(texts: list[str]) -> None:
+    cache = PromptCache(PromptCacheSpec(from_tokens=3, block_tokens=2))
+    for number, text in enumerate(texts):
+        found = cache.recall(text, number)
+        shared = max((_common(text, earlier) for earlier in texts[:number]), default=0) // 8 * 2
+        assert found.read_tokens == (shared if shared >= 3 else 0)
+        cache.keep(found.beginnings, number)
+
+
+def _common(one: str, other: str) -> int:
+    return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+
+
+def test_the_truth_tells_it() -> None:
+    async def play() -> Any:
+        client = Client(cached())
+        await client.send(messages=[{"role": "user", "content": LONG}])
+        return msgspec.json.decode((await client.send(method="GET", path="/truth")).body)
+
+    (record,) = run_virtual(play())
+    assert (record["prompt_tokens"], record["cached_tokens"], record["cache_write_tokens"]) == (91, 0, 0)
