@@ -81,14 +81,14 @@ def closed(concurrency: int, requests: int, warmups: int | None = None) -> Block
 
 
 @pytest.mark.parametrize("reuse", [False, True])
-def test_a_warm_cache_is_asked_for_with_each_request(reuse: bool) -> None:
+def test_what_is_shared_is_to_be_cached_with_each_request(reuse: bool) -> None:
     asked: list[str] = []
 
     def script(call: Call) -> Script:
         asked.append(call.hints.get("prompt_cache", ""))
         return steady(call)
 
-    run_virtual(Ran(closed(1, 2), script, composer=Composer(Workload(run="r", reuse_cache=reuse))).run())
+    run_virtual(Ran(closed(1, 2), script, composer=Composer(Workload(run="r"), "c" if reuse else "")).run())
     assert asked == ["mark" if reuse else ""] * 3
 
 

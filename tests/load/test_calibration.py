@@ -64,6 +64,12 @@ def test_the_system_prompt_is_256_tokens_of_512_and_half_of_less() -> None:
         assert workload.system_words == pytest.approx(words * share, abs=1)
 
 
+def test_where_questions_are_asked_all_filler_is_in_the_system_prompt() -> None:
+    found = calibrated(lambda call: words_in(call), 4608, Workload(run="r", questions=True))[0]
+    assert found.input_tokens == pytest.approx(4608, rel=0.02)
+    assert (found.workload.system_words > 4500, found.workload.user_words) == (True, 0)
+
+
 def test_asking_for_less_than_the_instructions_says_so() -> None:
     found, _ = calibrated(lambda call: 5 + words_in(call), wanted=10)
     assert found.workload.user_words == found.workload.system_words == 0

@@ -36,6 +36,7 @@ def numbers(block: Block) -> range:
     st.none() | st.integers(0, 9),
     st.none() | st.integers(1, 9),
     st.booleans(),
+    st.booleans(),
     st.integers(0, 99),
 )
 def test_plan_laws(
@@ -45,6 +46,7 @@ def test_plan_laws(
     warmups: int | None,
     blocks: int | None,
     side_by_side: bool,
+    cache_reuse: bool,
     seed: int,
 ) -> None:
     def plan() -> Plan:
@@ -55,17 +57,22 @@ def test_plan_laws(
             warmups=warmups,
             blocks=blocks,
             side_by_side=side_by_side,
+            cache_reuse=cache_reuse,
             seed=seed,
         )
 
     made = plan()
     assert made == plan()
-    assert [c.condition for c in made.conditions] == [f"{name}@{load.label}" for load in loads for name in targets]
+    ways = ("", "-reuse") if cache_reuse else ("",)
+    assert [c.condition for c in made.conditions] == [
+        f"{name}@{load.label}{way}" for load in loads for name in targets for way in ways
+    ]
     every = [block for lane in made.lanes for block in lane]
     for condition in made.conditions:
         mine = [block for block in every if block.condition == condition.condition]
         assert sum(block.requests for block in mine) == condition.requests == requests
         assert sum(block.warmups for block in mine) == condition.warmups
+        assert {block.cache_reuse for block in mine} == {condition.cache_reuse}
         sent = [number for block in mine for number in numbers(block)]
         assert sent == list(range(len(sent)))
         assert [block.opening for block in mine] == [True] + [False] * (len(mine) - 1)
@@ -73,11 +80,12 @@ def test_plan_laws(
             len(block.due) == (block.warmups + block.requests) * (condition.load.rate is not None) for block in mine
         )
     for lane in made.lanes:
-        order = [block.condition.split("@")[1] for block in lane]
+        order = [block.condition.split("@")[1].removesuffix("-reuse") for block in lane]
         assert [label for label, _ in groupby(order)] == [load.label for load in loads]
-        names = {block.target for block in lane}
-        for start in range(0, len(lane), len(names)):
-            assert {block.target for block in lane[start : start + len(names)]} == names
+        units = {(block.target, block.cache_reuse) for block in lane}
+        assert len(units) == len({block.target for block in lane}) * len(ways)
+        for start in range(0, len(lane), len(units)):
+            assert {(block.target, block.cache_reuse) for block in lane[start : start + len(units)]} == units
     assert len(made.lanes) == (len({url.split("/")[2] for url in targets.values()}) if side_by_side else 1)
 
 
@@ -93,6 +101,18 @@ def test_a_target_alone_in_its_lane_runs_in_one_block() -> None:
     for hosts in ({"a/m": HOSTS[0]}, {"a/m": HOSTS[0], "b/m": HOSTS[1]}):
         made = make_plan(hosts, [Load(concurrency=1)], requests=50, side_by_side=True)
         assert [len(lane) for lane in made.lanes] == [1] * len(hosts)
+
+
+def test_the_two_ways_of_one_target_take_turns_and_something_fills_the_cache() -> None:
+    for asked, warmups in ((None, 2), (0, 1), (3, 3)):
+        made = make_plan({"a/m": HOSTS[0]}, [Load(concurrency=2)], requests=40, warmups=asked, cache_reuse=True)
+        (lane,) = made.lanes
+        assert [block.cache_reuse for block in lane[:2]] in ([False, True], [True, False])
+        assert Counter(block.condition for block in lane) == {"a/m@c2": 4, "a/m@c2-reuse": 4}
+        assert {block.warmups for block in lane} == {warmups}
+        assert [(c.requests, c.warmups, c.cache_reuse) for c in made.conditions] == [
+            (40, 4 * warmups, False), (40, 4 * warmups, True)
+        ]  # fmt: skip
 
 
 def test_rounds_are_in_different_orders() -> None:

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from splitsecond.errors import CallerFault
 from splitsecond.load.words import WORDS
-from splitsecond.load.workload import SYSTEM, Composer, Workload, parse_prompts, read_prompts
+from splitsecond.load.workload import QUESTION, SYSTEM, Composer, Workload, parse_prompts, read_prompts
 
 
-def composer(**fields: Any) -> Composer:
-    return Composer(Workload(**{"run": "r1", "system_words": 20, "user_words": 30, **fields}))
+def composer(shared: str = "", **fields: Any) -> Composer:
+    return Composer(Workload(**{"run": "r1", "system_words": 20, "user_words": 30, **fields}), shared)
 
 
 def system_prompt(body: dict[str, Any]) -> str:
@@ -40,10 +40,31 @@ def test_a_nonce_of_seven_words_stands_first_and_differs_by_run_and_call() -> No
     assert {text.split(".\n", 1)[1] for text in texts} == {texts[0].split(".\n", 1)[1]}
 
 
-def test_with_the_cache_reused_all_requests_are_equal() -> None:
-    made = composer(reuse_cache=True)
-    assert made.body("a-0", 0) == made.body("a-1", 1)
-    assert system_prompt(made.body("a-0", 0)).startswith(SYSTEM)
+def test_a_shared_beginning_is_the_same_for_all_calls_of_one_condition_in_one_run() -> None:
+    made = composer("t@c1-reuse", questions=True)
+    one, two = (made.body(f"t@c1-reuse-{number}", number) for number in range(2))
+    assert system_prompt(one) == system_prompt(two)
+    others = (composer("t@c8-reuse", questions=True), composer("t@c1-reuse", questions=True, run="r2"))
+    assert len({system_prompt(made.body("x", 0)) for made in (made, *others)}) == 3
+    assert made.hints == {"prompt_cache": "mark"}
+    assert composer().hints == {}
+
+
+def test_questions_differ_from_call_to_call_behind_a_system_prompt_with_all_the_words() -> None:
+    for made in (composer("shared", questions=True, user_words=0), composer(questions=True, user_words=0)):
+        asked = [made.body(f"a-{number}", number)["messages"][1]["content"] for number in range(5)]
+        assert len(set(asked)) == 5
+        assert all(said.startswith(QUESTION) and len(said.split()) == len(QUESTION.split()) + 4 for said in asked)
+
+
+def test_both_ways_of_asking_differ_in_the_first_words_only() -> None:
+    alike, apart = (composer(shared, questions=True).body("a", 0)["messages"] for shared in ("s", ""))
+    assert alike[1] == apart[1]
+    (one, rest), (two, other_rest) = (said[0]["content"].split(".\n") for said in (alike, apart))
+    assert rest == other_rest
+    assert rest.startswith(SYSTEM)
+    assert len(one.split()) == len(two.split()) == 7
+    assert one != two
 
 
 def test_the_same_seed_gives_the_same_prompt_and_another_another() -> None:
@@ -85,7 +106,9 @@ def test_prompts_are_used_in_turn_with_the_nonce_at_the_start_of_the_first_messa
     assert three["messages"][0]["content"].endswith(".\n")
     assert again["messages"][0]["content"].endswith(".\none")
     assert again != one
-    assert composer(prompts=prompts, reuse_cache=True).body("a", 0)["messages"][0]["content"] == "one"
+    shared = [composer("s", prompts=prompts).body(call, 0)["messages"][0]["content"] for call in "ab"]
+    assert shared[0] == shared[1]
+    assert shared[0].endswith(".\none")
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,14 @@ from splitsecond.load.arrivals import PATTERNS, read_trace
 from splitsecond.load.plan import Load
 
 DEFAULT_CONCURRENCY = "1,8,32"
+INPUT_TOKENS = {"fresh": 512, "reuse": 4608}
+"""How long prompts are where nobody says it, by ``--cache``: those that are to be cached are longer than `CACHED_BY_ALL`
+by what is not shared."""
+CACHED_BY_MOST = 1024
+"""From so many tokens on OpenAI, Gemini 2.5 Flash and most of Anthropic's models cache what prompts share."""
+CACHED_BY_ALL = 4096
+"""From so many on every model does that says so: Claude Haiku 4.5 and Opus 4.5 no shorter ones (Anthropic's guide
+"Prompt caching", 2026)."""
 
 
 def wrong(option: str, got: object, expected: str) -> CallerFault:
@@ -62,6 +70,23 @@ def loads(concurrency: str, rate: str, arrivals: str, burstiness: float, trace: 
                 for value in numbers(rate, "--rate", whole=False)
             ]
     return found
+
+
+def input_length(asked: int | None, cache: str) -> int:
+    """How long prompts are to be, for ``--cache`` as it was asked for."""
+    usual = INPUT_TOKENS[one_of(cache, "--cache", tuple(INPUT_TOKENS))]
+    return usual if asked is None else asked
+
+
+def too_short_to_cache(input_tokens: int) -> str:
+    """What to say before a run that is about caches where its prompts may not get into them; "" where they do."""
+    if input_tokens > CACHED_BY_ALL:
+        return ""
+    return (
+        f"Prompts of {input_tokens:,} tokens may be too short for a prompt cache: many providers cache from "
+        f"{CACHED_BY_MOST:,} tokens on, some models from {CACHED_BY_ALL:,}. Without --input-tokens they have "
+        f"{INPUT_TOKENS['reuse']:,}."
+    )
 
 
 def one_of(value: str, option: str, allowed: Sequence[str]) -> str:

@@ -90,8 +90,13 @@ def bench(
     ] = None,
     seed: Annotated[int, typer.Option(help="Decides arrivals, order and prompts.", rich_help_panel=LOAD)] = 0,
     input_tokens: Annotated[
-        int, typer.Option(help="Length of the prompts, as the endpoint counts it.", rich_help_panel=REQUESTS)
-    ] = 512,
+        int | None,
+        typer.Option(
+            help="Length of the prompts, as the endpoint counts it.",
+            show_default="512; 4608 to reuse the cache",
+            rich_help_panel=REQUESTS,
+        ),
+    ] = None,
     output_tokens: Annotated[int, typer.Option(help="Length of the answers.", rich_help_panel=REQUESTS)] = 512,
     prompts: Annotated[
         Path | None,
@@ -100,7 +105,9 @@ def bench(
     cache: Annotated[
         str,
         typer.Option(
-            help="fresh: every prompt begins differently; reuse: measure a warm cache.", rich_help_panel=REQUESTS
+            help="fresh: every prompt begins differently; reuse: each row also with prompts that begin alike, and what "
+            "the provider's prompt cache saves.",
+            rich_help_panel=REQUESTS,
         ),
     ] = "fresh",
     ignore_eos: Annotated[
@@ -151,6 +158,7 @@ def bench(
     splitsecond bench --base-url http://127.0.0.1:8000/v1 --model mine -c 1,8,32 -n 50 --ignore-eos
     splitsecond bench sim/groq sim/together --rate 5 --slo voice
     splitsecond bench sim/groq --policy 'hedge("sim/groq", "sim/together")'
+    splitsecond bench anthropic/claude-haiku-4-5 openai/gpt-5-mini --cache reuse --max-cost 5
     """
     from contextlib import ExitStack
 
@@ -164,6 +172,7 @@ def bench(
     from splitsecond.load.workload import Workload, read_prompts
     from splitsecond.upstream.spec import Timeouts
 
+    input_tokens = asking.input_length(input_tokens, cache)
     given = {option: str(value) if isinstance(value, Path) else value for option, value in locals().items()}
     settings = {option: value for option, value in given.items() if isinstance(value, str | int | float | list)}
     asking.at_least_one(input_tokens=input_tokens, output_tokens=output_tokens, timeout=timeout, requests=requests)
@@ -175,12 +184,13 @@ def bench(
         raise asking.wrong("--max-cost", max_cost, "US dollars, 0 or more")
     loads = asking.loads(concurrency, rate, arrivals, burstiness, trace)
     extra = asking.json_object(body, "--body") | ({"ignore_eos": True} if ignore_eos else {})
+    reuse = cache == "reuse"
     run_id = new_run_id()
     workload = Workload(
         run=run_id,
         prompts=read_prompts(prompts) if prompts else [],
         output_tokens=output_tokens,
-        reuse_cache=asking.one_of(cache, "--cache", ("fresh", "reuse")) == "reuse",
+        questions=reuse,
         extra=extra,
         seed=seed,
     )
@@ -208,7 +218,10 @@ def bench(
             blocks=blocks,
             seed=seed,
             side_by_side=side_by_side,
+            cache_reuse=reuse,
         )
+        if reuse and prompts is None and (advice := asking.too_short_to_cache(input_tokens)):
+            typer.echo(advice, err=True)
         code = measure(
             run_id=run_id,
             plan=plan,

@@ -126,21 +126,27 @@ def _figures(option: str, text: str, figures: str, least: int, most: int) -> lis
 def estimate_usd(plan: Plan, workload: Workload, *, input_tokens: int, prices: Mapping[str, Price]) -> float:
     """About the most that the plan will cost by the token, warm-ups included: as if every answer had its full length.
 
-    A policy is taken to send each call to all of its targets.
+    A policy is taken to send each call to all of its targets. Prompts that begin alike are taken to fill a cache each
+    time and to find nothing in it.
     """
     if not workload.synthetic:
         sizes = [len(msgspec.json.encode(prompt["messages"])) for prompt in workload.prompts]
         input_tokens = sum(sizes) // len(sizes) // CHARACTERS_PER_TOKEN
     lengths = [workload.extra[field] for field in LENGTH_FIELDS if isinstance(workload.extra.get(field), int)]
     output_tokens = max(lengths, default=workload.output_tokens or 0)
-    each = {
-        name: price.cost_usd(input_tokens=input_tokens, output_tokens=output_tokens)
-        for name, price in prices.items()
-        if price.by_token
-    }
+
+    def each(name: str, written: int) -> float:
+        price = prices.get(name)
+        if price is None or not price.by_token:
+            return 0.0
+        return price.cost_usd(input_tokens=input_tokens, output_tokens=output_tokens, cache_write_tokens=written)
+
     return sum(
         (condition.requests + condition.warmups)
-        * sum(each.get(name, 0.0) for name in _called(condition.target, prices))
+        * sum(
+            max(each(name, 0), each(name, input_tokens if condition.cache_reuse else 0))
+            for name in _called(condition.target, prices)
+        )
         for condition in plan.conditions
     )
 

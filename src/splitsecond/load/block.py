@@ -38,7 +38,8 @@ class Block(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     Closed loop: `concurrency`. Open loop: `due` holds an offset in ns from the start for each request. `begin_ns`:
     when to start, for slices that start together; 0: at once. Within their condition requests are numbered `first`,
-    `first + stride`, … over all its blocks and slices. `opening`: the condition's first block.
+    `first + stride`, … over all its blocks and slices. `opening`: the condition's first block. `cache_reuse`: all its
+    condition's prompts begin alike, and the first warm-up fills the provider's cache for the others.
     """
 
     condition: str
@@ -51,6 +52,7 @@ class Block(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     first: int = 0
     stride: int = 1
     opening: bool = True
+    cache_reuse: bool = False
 
 
 class Pacing(Protocol):

@@ -134,8 +134,9 @@ async def _fit(trials: "_Trials", workload: Workload, wanted: int) -> Calibrated
 
 
 def _of_length(workload: Workload, words: int, wanted: int) -> Workload:
-    """`workload` with that many words, of which the system prompt gets its share."""
-    system_words = round(words * min(0.5, SYSTEM_TOKENS / max(wanted, 1)))
+    """`workload` with that many words, of which the system prompt gets its share: all, where users ask questions."""
+    share = 1 if workload.questions else min(0.5, SYSTEM_TOKENS / max(wanted, 1))
+    system_words = round(words * share)
     return msgspec.structs.replace(workload, system_words=system_words, user_words=words - system_words)
 
 

@@ -5,6 +5,10 @@ condition's requests are split into blocks, and the blocks of all targets altern
 appears once, in an order drawn anew for each. Loads come in the order asked. Targets at different endpoints may also
 run side by side, each in its own lane; those at the same endpoint share one, as they would share its capacity.
 
+What a provider's prompt cache saves is the difference between two conditions of one target: prompts that begin
+differently, and prompts that begin alike. Their blocks alternate as those of two targets do, so that a slow minute
+meets both.
+
 A block has a ramp and a tail that count for nothing, so it is not made shorter than the concurrency.
 """
 
@@ -48,13 +52,14 @@ class Load(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Condition(msgspec.Struct, frozen=True, kw_only=True):
-    """One row to come: a target under a load, with what will be sent."""
+    """One row to come: a target under a load, with what will be sent. `cache_reuse`: by prompts that begin alike."""
 
     condition: str
     target: str
     load: Load
     requests: int
     warmups: int
+    cache_reuse: bool = False
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,38 +78,50 @@ def make_plan(
     blocks: int | None = None,
     seed: int = 0,
     side_by_side: bool = False,
+    cache_reuse: bool = False,
 ) -> Plan:
     """The plan for `requests` measured requests to each target under each load.
 
     `targets` maps names to base URLs. `warmups` are sent at the start of each block: by default as many as the
     concurrency, or for an open loop its first seconds. `blocks` of each condition: by default up to four, one where
-    a target is alone in its lane. Raises `CallerFault` for what makes no sense.
+    it is alone in its lane. With `cache_reuse` each target has two conditions under each load, the second by prompts
+    that begin alike; then at least one warm-up is sent, which fills the cache (not before a trace, which is sent as
+    it is). Raises `CallerFault` for what makes no sense.
     """
     _check(targets, loads, requests=requests, warmups=warmups, blocks=blocks)
+    ways = (False, True) if cache_reuse else (False,)
+    if cache_reuse and warmups == 0:
+        warmups = 1
     endpoints: dict[str, list[str]] = {}
     for name, base_url in targets.items():
         endpoints.setdefault(urlsplit(base_url).netloc if side_by_side else "", []).append(name)
     lanes: list[list[Block]] = []
-    conditions: dict[tuple[str, str], Condition] = {}
+    conditions: dict[str, Condition] = {}
     for names in endpoints.values():
         lane: list[Block] = []
         for load in loads:
-            rounds = _blocks(load, requests, warmups, 1 if blocks is None and len(names) == 1 else blocks, seed)
+            asked = [(name, reuse, _condition(name, load, reuse)) for name in names for reuse in ways]
+            rounds = _blocks(load, requests, warmups, 1 if blocks is None and len(asked) == 1 else blocks, seed)
             order = Random(f"{seed}/{load.label}")
             for block in rounds:
-                for name in order.sample(names, len(names)):
-                    condition = f"{name}@{load.label}"
-                    lane.append(msgspec.structs.replace(block, condition=condition, target=name))
-            for name in names:
-                conditions[name, load.label] = Condition(
-                    condition=f"{name}@{load.label}",
+                for name, reuse, condition in order.sample(asked, len(asked)):
+                    lane.append(msgspec.structs.replace(block, condition=condition, target=name, cache_reuse=reuse))
+            for name, reuse, condition in asked:
+                conditions[condition] = Condition(
+                    condition=condition,
                     target=name,
                     load=load,
                     requests=sum(block.requests for block in rounds),
                     warmups=sum(block.warmups for block in rounds),
+                    cache_reuse=reuse,
                 )
         lanes.append(lane)
-    return Plan(conditions=[conditions[name, load.label] for load in loads for name in targets], lanes=lanes)
+    in_order = [conditions[_condition(name, load, reuse)] for load in loads for name in targets for reuse in ways]
+    return Plan(conditions=in_order, lanes=lanes)
+
+
+def _condition(name: str, load: Load, reuse: bool) -> str:
+    return f"{name}@{load.label}{'-reuse' if reuse else ''}"
 
 
 def _check(

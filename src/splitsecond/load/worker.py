@@ -108,7 +108,7 @@ class Worker:
         self._number = 0
         self._specs: dict[str, TargetSpec] = {}
         self._policies: dict[str, Expression] = {}
-        self._composers: dict[str, Composer] = {}
+        self._workloads: dict[str, Workload] = {}
         self._services: dict[str, Service] = {}
         self._ledger = Ledger(lambda observation: put(Observed(observation)))
         self._standing = Standing(_facts)
@@ -132,7 +132,7 @@ class Worker:
                     self._specs = {spec.name: spec for spec in targets}
                     self._policies = {policy: parse(policy) for policy in policies}
                 case Learn(target, workload):
-                    self._composers[target] = Composer(workload)
+                    self._workloads[target] = workload
                 case Prepare(targets, workload, input_tokens):
                     async with asyncio.TaskGroup() as group:
                         for target in targets:
@@ -142,7 +142,7 @@ class Worker:
                     abandoned = await run_block(
                         block,
                         self._service(block.target),
-                        self._composers[block.target],
+                        Composer(self._workloads[block.target], block.condition if block.cache_reuse else ""),
                         self._ledger,
                         self._pacer,
                         lambda reading: self._put(Read(reading)),

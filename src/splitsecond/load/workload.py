@@ -8,6 +8,11 @@ the same for all requests of a seed, so that all inputs have the same length; wh
 The nonce stands at the very start of each prompt, so that no part of it can be answered from a prefix cache that an
 earlier request (of this run or another) has filled. It is made of words from the same list: seven words picked by a
 hash of run and call, so that it is as many tokens each time.
+
+Where the run is about such a cache, prompts are what profits from one: a long system prompt, and a short user message
+that asks for something else each time, so that no cache of whole answers has anything to say. They are sent in two
+ways that differ only in whose nonce it is: each request's own, or one that a whole condition shares. In the second way
+all but the user message is the same, and its first request finds an empty cache, whatever earlier runs have sent.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,7 +28,9 @@ from splitsecond.load.words import WORDS
 
 SYSTEM = "You are a patient storyteller who never stops early. Keep these words in mind:"
 USER = "Write a very long and detailed story, as long as you can. Use many of these words in it:"
+QUESTION = "Write a very long and detailed story, as long as you can. Begin it with these words:"
 NONCE_WORDS = 7
+QUESTION_WORDS = 4
 LENGTH_FIELDS = ("max_tokens", "max_completion_tokens")
 OURS = ("model", "stream", "stream_options")
 """What a measurement sets itself; a line of a prompts file that was recorded elsewhere may carry its own."""
@@ -33,9 +40,9 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What the requests to one target say.
 
     `prompts` holds request bodies from a file, used in turn; where there is none, prompts are synthetic:
-    `system_words` and `user_words` of filler drawn from `seed`. `output_tokens` None leaves the length to the
-    provider. `reuse_cache`: no nonce. `extra` are further body fields, which win over all others. `run` is the run's
-    id, which the nonce depends on.
+    `system_words` and `user_words` of filler drawn from `seed`. With `questions` all filler is in the system prompt and
+    the user message asks for something else each time. `output_tokens` None leaves the length to the provider. `extra`
+    are further body fields, which win over all others. `run` is the run's id, which the nonce depends on.
     """
 
     run: str
@@ -43,7 +50,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     system_words: int = 0
     user_words: int = 0
     output_tokens: int | None = 512
-    reuse_cache: bool = False
+    questions: bool = False
     extra: dict[str, Any] = {}
     seed: int = 0
 
@@ -54,25 +61,26 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Composer:
-    """Makes the request bodies of one workload."""
+    """Makes the request bodies of one workload. `shared` names what all of them begin like; "": each differently."""
 
-    def __init__(self, workload: Workload) -> None:
+    def __init__(self, workload: Workload, shared: str = "") -> None:
         self._workload = workload
+        self._shared = shared
         words = Random(workload.seed).choices(WORDS, k=workload.system_words + workload.user_words)
         self._system = " ".join([SYSTEM, *words[: workload.system_words]])
         self._user = " ".join([USER, *words[workload.system_words :]])
-        self.hints: Mapping[str, str] = {"prompt_cache": "mark"} if workload.reuse_cache else {}
+        self.hints: Mapping[str, str] = {"prompt_cache": "mark"} if shared else {}
         """What goes with each request: some providers cache a prompt only where they are asked to."""
 
     def body(self, call: str, number: int) -> dict[str, Any]:
         """The body of the request with the id `call`, the `number`th of its target."""
         workload = self._workload
-        nonce = "" if workload.reuse_cache else self._nonce(call)
+        nonce = self._picked(self._shared or call, NONCE_WORDS) + ".\n"
         if workload.synthetic:
             body: dict[str, Any] = {
                 "messages": [
                     {"role": "system", "content": nonce + self._system},
-                    {"role": "user", "content": self._user},
+                    {"role": "user", "content": self._question(call) if workload.questions else self._user},
                 ]
             }
         else:
@@ -84,15 +92,17 @@ class Composer:
             body["max_tokens"] = workload.output_tokens
         return body
 
-    def _nonce(self, call: str) -> str:
-        picks = blake2b(f"{self._workload.run}/{call}".encode(), digest_size=NONCE_WORDS).digest()
-        return " ".join(WORDS[pick] for pick in picks) + ".\n"
+    def _question(self, call: str) -> str:
+        return f"{QUESTION} {self._picked(call, QUESTION_WORDS)}"
+
+    def _picked(self, name: str, count: int) -> str:
+        """`count` words for the requests, or the one request, of that name."""
+        picks = blake2b(f"{self._workload.run}/{name}".encode(), digest_size=count).digest()
+        return " ".join(WORDS[pick] for pick in picks)
 
 
 def _begin_with(nonce: str, message: Mapping[str, Any]) -> dict[str, Any]:
     content = message.get("content")
-    if not nonce:
-        return dict(message)
     if isinstance(content, list):
         return {**message, "content": [{"type": "text", "text": nonce}, *content]}
     return {**message, "content": nonce + (content or "")}
