@@ -182,7 +182,14 @@ def only_note(made: ConditionFindings) -> str:
 
 
 def test_counting_events_is_noted() -> None:
-    assert "each event counts as one token" in only_note(judged(turns(token_source="events")))
+    said = only_note(judged(turns(token_source="events")))
+    assert "each event counts as one token" in said
+    assert "The provider" not in said
+
+
+def test_counting_events_says_where_the_counts_should_have_been() -> None:
+    said = only_note(judged(turns(token_source="events"), condition=asked(usage="choices")))
+    assert "The provider is known to send them inside choices[0] of the last chunk" in said
 
 
 def test_cached_prompts_are_noted_unless_wanted() -> None:

@@ -36,9 +36,10 @@ def test_whatever_is_said_of_a_model_says_where_it_is_from(name: str) -> None:
     for model in provider(name).models.values():
         for speed in model.speeds:
             assert speed.source
-            assert re.fullmatch(r"20\d\d-\d\d", speed.date)
+            assert re.fullmatch(r"20\d\d-\d\d(-\d\d)?", speed.date)
             assert speed.words
         assert model.retired == "" or re.fullmatch(r"20\d\d-\d\d-\d\d", model.retired)
+        assert model.replaced_by == "" or (model.retired and not provider(name).model(model.replaced_by).retired)
         if model.price:
             assert model.price.source
             assert re.fullmatch(r"20\d\d-\d\d(-\d\d)?", model.price.as_of)
@@ -49,9 +50,13 @@ def test_whatever_is_said_of_a_model_says_where_it_is_from(name: str) -> None:
     [
         (
             "groq/llama-3.1-70b-versatile",
-            ["230 ms, 215 tok/s (c=1)", "290 ms, 180 tok/s (c=8)", "610 ms, 140 tok/s (c=32)"],
+            [
+                "230 ms (p95 290), 215 tok/s (p95 200) (c=1)",
+                "290 ms (p95 820), 180 tok/s (p95 145) (c=8)",
+                "610 ms (p95 2400), 140 tok/s (p95 105) (c=32)",
+            ],
         ),
-        ("groq/mixtral-8x7b-32768", ["120 ms, 450–550 tok/s (c=1)"]),
+        ("groq/mixtral-8x7b-32768", ["120 ms, 450–550 tok/s, over 3000 tok/s in parallel (c=1)"]),
         ("groq/llama3-70b-8192", ["over 100 tok/s with the wait"]),
         ("azure/gpt-3.5-turbo", ["under 20 tok/s with the wait"]),
         ("gemini/gemini-2.5-flash-lite", ["140 ms, 240 tok/s"]),

@@ -8,7 +8,8 @@ class AskedCondition(Struct, frozen=True, kw_only=True):
 
     A closed loop has a `concurrency` (requests kept under way), an open loop has none, and a `rate` in requests per
     second unless its arrivals come from a trace. `output_tokens` is the length of answer that was asked for.
-    `cache_reuse`: prompts were meant to find the provider's prefix cache warm.
+    `cache_reuse`: prompts were meant to find the provider's prefix cache warm. `usage`: where its provider is known to
+    send token counts, a key of `USAGE_WORDS` in `wire.dialect`; "": not known.
     """
 
     condition: str
@@ -17,6 +18,7 @@ class AskedCondition(Struct, frozen=True, kw_only=True):
     rate: float | None = None
     output_tokens: int | None = None
     cache_reuse: bool = False
+    usage: str = ""
 
     @property
     def open_loop(self) -> bool:

@@ -18,6 +18,7 @@ from splitsecond.analysis.steady import STEADY_PERCENT, Load, in_flight
 from splitsecond.analysis.wording import counted_as, number, percent
 from splitsecond.clock import NS_PER_S
 from splitsecond.timing.observation import Observation
+from splitsecond.wire.dialect import USAGE_WORDS
 
 ERROR_SHARE = 0.1
 """How large the instrument's error may be, as a share of the figure."""
@@ -161,7 +162,9 @@ def _runqueue(facts: Facts) -> str:
 def _counted_by_events(facts: Facts) -> str:
     if not any(o.token_source == "events" for o in facts.answered):
         return ""
-    return "no token counts were reported, so each event counts as one token; TPS may be too low."
+    note = "no token counts were reported, so each event counts as one token; TPS may be too low."
+    expected = USAGE_WORDS.get(facts.asked.usage)
+    return f"{note} The provider is known to send them {expected}: see what lies between." if expected else note
 
 
 def _cached(facts: Facts) -> str:

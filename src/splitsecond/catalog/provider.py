@@ -17,6 +17,7 @@ from typing import Any, Literal
 import msgspec
 
 from splitsecond.catalog.model import Model, Prefill
+from splitsecond.catalog.published import Distance
 from splitsecond.errors import CallerFault
 
 Auth = Literal["bearer", "x-api-key", "api-key", "x-goog-api-key", "google"]
@@ -46,6 +47,7 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     `prefill`: whether it goes on from the beginning of an answer, and how it is told of that; None: not known.
     `error_in_200`: it may report an error in an answer of status 200.
     `regions`: its other places by name. `models`: what is known of some of its models, by their names.
+    `distances`: what was published of how long the way to it is. `notes`: what else its caller should know.
     `checked`: the day on which address and names were last checked against `source`; "": not on its own pages.
     """
 
@@ -66,6 +68,8 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     error_in_200: bool = False
     regions: dict[str, Region] = {}
     models: dict[str, Model] = {}
+    distances: tuple[Distance, ...] = ()
+    notes: tuple[str, ...] = ()
     source: str = ""
     checked: str = ""
 
