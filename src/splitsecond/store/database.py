@@ -70,9 +70,18 @@ class Database:
             sqlite3.register_adapter(type(None), {}.get)  # type: ignore[arg-type] # of None it makes None
 
     @classmethod
-    def open(cls, url: str) -> "Database":
-        """Opens the log at `url` and makes its tables where there are none. Raises `CallerFault` where that fails."""
+    def open(cls, url: str, *, new: bool = True) -> "Database":
+        """Opens the log at `url` and makes its tables where there are none. Raises `CallerFault` where that fails.
+
+        Unless it may be `new`, a file must be there.
+        """
         database = cls(_parsed(url))
+        if not new and database._file and not os.path.exists(database._file):
+            raise CallerFault(
+                f"there is no log {database.where}",
+                kind="no_log",
+                hint="A gateway writes one where its configuration says log: sqlite:///FILE.",
+            )
         try:
             database.prepare()
         except SQLAlchemyError as error:

@@ -21,19 +21,74 @@ from splitsecond.store.served import Served
 from splitsecond.store.writer import Writer, complain
 from splitsecond.timing.observation import Observation
 
-__all__ = ["Log", "Served", "Tokens", "check_url"]
+__all__ = ["Log", "Past", "Served", "Tokens", "check_url"]
 
 KEEP_DAYS = 30
 
 
-class Log:
-    """An open log: `put` from the event loop, read from any thread (a read may take some hundred milliseconds).
+class Past:
+    """What stands in a log, for reading: from any thread (a read may take some hundred milliseconds).
 
-    Every method that reads raises `CallerFault` where the database does not answer.
+    Every method raises `CallerFault` where the database does not answer.
     """
 
-    def __init__(self, database: Database, writer: Writer) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
+
+    @classmethod
+    def open(cls, url: str) -> "Past":
+        """The log at `url`, which must be there. Raises `CallerFault` where it cannot be opened."""
+        return cls(Database.open(url, new=False))
+
+    def targets(self) -> list[str]:
+        """Every target that was asked, sorted."""
+        with self._connection() as connection:
+            return list(reading.targets(connection))
+
+    def attempts(self, since: datetime, until: datetime | None = None) -> Iterator[tuple[datetime, Observation]]:
+        """The attempts for calls that came in from `since` until before `until` (None: now), in order, each with the
+        moment of its call. Moments in them count from that one; the times of single tokens are not there.
+        """
+        with self._connection() as connection:
+            yield from reading.attempts(connection, since, until or clock.wall_time())
+
+    def recent(self, since: timedelta, *, each: int = 200) -> list[tuple[Observation, float]]:
+        """The last `each` attempts of every target within `since`, in the order of time, with their age in seconds.
+
+        Their moments count from the arrival of their call, which is 0; the times of single tokens are not there.
+        """
+        with self._connection() as connection:
+            return reading.recent(connection, since, each)
+
+    def spent_tokens(self, client: str, since: datetime) -> Mapping[str, Tokens]:
+        """What `client` used of each target since that moment, by all processes that write this log."""
+        with self._connection() as connection:
+            return reading.spent_tokens(connection, client, since)
+
+    def calls(self, since: datetime, until: datetime | None = None) -> Iterator[tuple[datetime, Served]]:
+        """The calls that came in from `since` until before `until` (None: now), in order, each with its moment.
+
+        Moments in them count from that one; the times of single tokens are not there.
+        """
+        with self._connection() as connection:
+            yield from reading.calls(connection, since, until or clock.wall_time())
+
+    @contextmanager
+    def _connection(self) -> Iterator[Connection]:
+        try:
+            with self._database.connect() as connection:
+                yield connection
+        except SQLAlchemyError as error:
+            raise CallerFault(
+                f"cannot read the log {self._database.where}: {self._database.said(error)}", kind="log_unavailable"
+            ) from None
+
+
+class Log(Past):
+    """An open log: `put` from the event loop."""
+
+    def __init__(self, database: Database, writer: Writer) -> None:
+        super().__init__(database)
         self._writer = writer
         self.put = writer.put  # once for each request: one step less
 
@@ -75,34 +130,3 @@ class Log:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    def recent(self, since: timedelta, *, each: int = 200) -> list[tuple[Observation, float]]:
-        """The last `each` attempts of every target within `since`, in the order of time, with their age in seconds.
-
-        Their moments count from the arrival of their call, which is 0; the times of single tokens are not there.
-        """
-        with self._connection() as connection:
-            return reading.recent(connection, since, each)
-
-    def spent_tokens(self, client: str, since: datetime) -> Mapping[str, Tokens]:
-        """What `client` used of each target since that moment, by all processes that write this log."""
-        with self._connection() as connection:
-            return reading.spent_tokens(connection, client, since)
-
-    def calls(self, since: datetime, until: datetime | None = None) -> Iterator[tuple[datetime, Served]]:
-        """The calls that came in from `since` until before `until` (None: now), in order, each with its moment.
-
-        Moments in them count from that one; the times of single tokens are not there.
-        """
-        with self._connection() as connection:
-            yield from reading.calls(connection, since, until or clock.wall_time())
-
-    @contextmanager
-    def _connection(self) -> Iterator[Connection]:
-        try:
-            with self._database.connect() as connection:
-                yield connection
-        except SQLAlchemyError as error:
-            raise CallerFault(
-                f"cannot read the log {self._database.where}: {self._database.said(error)}", kind="log_unavailable"
-            ) from None

@@ -39,7 +39,7 @@ def recent(connection: Connection, since: timedelta, each: int) -> list[tuple[Ob
     now_us = _us(clock.wall_time())
     after_us = now_us - since // _US
     found: list[Row[Any]] = []
-    for target in _targets(connection):
+    for target in targets(connection):
         wanted = (ATTEMPTS.c.target == target, ATTEMPTS.c.came_us >= after_us)
         found += connection.execute(
             select(*ATTEMPT_COLUMNS).where(*wanted).order_by(ATTEMPTS.c.came_us.desc()).limit(each)
@@ -49,8 +49,8 @@ def recent(connection: Connection, since: timedelta, each: int) -> list[tuple[Ob
     return [(o, max(0.0, (now_us - came_us - o.end_ns / 1000) / 1e6)) for o, came_us in aged]
 
 
-def _targets(connection: Connection) -> Iterator[str]:
-    """Every target by a step along the index; DISTINCT would read all of it."""
+def targets(connection: Connection) -> Iterator[str]:
+    """Every target, sorted, each by a step along the index; DISTINCT would read all of it."""
     target: Column[str] = ATTEMPTS.c.target
     name = connection.execute(select(func.min(target))).scalar()
     while name is not None:
@@ -82,6 +82,18 @@ def calls(connection: Connection, since: datetime, until: datetime) -> Iterator[
         for row in found:
             yield _EPOCH + row.came_us * _US, served(row, attempts[row.call])
         after = and_(c.came_us >= last.came_us, or_(c.came_us > last.came_us, c.n > last.n))
+
+
+def attempts(connection: Connection, since: datetime, until: datetime) -> Iterator[tuple[datetime, Observation]]:
+    """The attempts for calls that came in from `since` until before `until`, in order, each with that moment."""
+    a = ATTEMPTS.c
+    page = select(*ATTEMPT_COLUMNS, a.n).where(a.came_us < _us(until)).order_by(a.came_us, a.n).limit(_PAGE)
+    after = a.came_us >= _us(since)
+    while found := connection.execute(page.where(after)).all():
+        for row in found:
+            yield _EPOCH + row.came_us * _US, observation(row[:-1])
+        last = found[-1]
+        after = and_(a.came_us >= last.came_us, or_(a.came_us > last.came_us, a.n > last.n))
 
 
 def _attempts(connection: Connection, first_us: int, last_us: int) -> defaultdict[str, list[Observation]]:

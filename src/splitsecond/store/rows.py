@@ -122,10 +122,9 @@ CALL_COLUMNS = [CALLS.c[name] for name in ("came_us", "n", *_CALL)]
 """What `served` reads, in this order."""
 
 
-def observation(row: Row[Any]) -> Observation:
+def observation(row: Sequence[Any]) -> Observation:
     """The attempt in a row of `ATTEMPT_COLUMNS`."""
-    values: Sequence[Any] = row
-    _, first, kind_of_fault, kind, phase, message, status, *alike = values
+    _, first, kind_of_fault, kind, phase, message, status, *alike = row
     fault = None
     if kind_of_fault:
         fault = FaultRecord(type=kind_of_fault, kind=kind, phase=phase, message=message, status=status)
