@@ -22,8 +22,10 @@ def test_shares_changes_ratios_and_chances() -> None:
 
 def test_rows_and_loads_have_names() -> None:
     assert row(a_row()) == "a/x at concurrency 1"
-    assert level(None, 2.5) == "at 2.5 requests/s"
-    assert level(None, None) == "on its trace"
+    assert level(a_row(concurrency=None, rate=2.5)) == "at 2.5 requests/s"
+    assert level(a_row(concurrency=None, rate=2.5, cache_reuse=True)) == "at 2.5 requests/s with cache reuse"
+    assert level(a_row(concurrency=None)) == "on its trace"
+    assert row(a_row(cache_reuse=True)) == "a/x at concurrency 1 with cache reuse"
 
 
 def test_counts_come_most_first() -> None:
@@ -31,9 +33,10 @@ def test_counts_come_most_first() -> None:
 
 
 def test_two_rows_of_one_place_stay_two() -> None:
-    rows = [a_row(condition="short"), a_row(condition="long"), a_row(target="b")]
-    assert [(place[0], place[3], found.condition) for place, found in by_place(rows).items()] == [
-        ("a/x", 0, "short"),
-        ("a/x", 1, "long"),
-        ("b", 0, "c"),
+    rows = [a_row(condition="short"), a_row(condition="long"), a_row(target="b"), a_row(cache_reuse=True)]
+    assert [(place[0], place[3], place[4], found.condition) for place, found in by_place(rows).items()] == [
+        ("a/x", False, 0, "short"),
+        ("a/x", False, 1, "long"),
+        ("b", False, 0, "c"),
+        ("a/x", True, 0, "c"),
     ]

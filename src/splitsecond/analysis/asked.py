@@ -8,7 +8,7 @@ class AskedCondition(Struct, frozen=True, kw_only=True):
 
     A closed loop has a `concurrency` (requests kept under way), an open loop has none, and a `rate` in requests per
     second unless its arrivals come from a trace. `output_tokens` is the length of answer that was asked for.
-    `cache_reuse`: prompts were meant to find the provider's prefix cache warm. `usage`: where its provider is known to
+    `cache_reuse`: prompts began alike, for the provider's prompt cache. `usage`: where its provider is known to
     send token counts, a key of `USAGE_WORDS` in `wire.dialect`; "": not known.
     """
 

@@ -1,7 +1,7 @@
 """Two runs: what changed from one to the other, figure by figure, and whether chance could have done it.
 
-Rows are matched by target and load. The intervals and tests know only the requests of these two runs: they tell a
-change from the scatter within a run, not from a slow hour of the provider.
+Rows are matched by target, load and way of asking. The intervals and tests know only the requests of these two runs:
+they tell a change from the scatter within a run, not from a slow hour of the provider.
 """
 
 from collections import defaultdict
@@ -13,7 +13,7 @@ from msgspec import Struct
 from splitsecond.analysis.contrast import Contrast, contrast
 from splitsecond.analysis.cost import price_words
 from splitsecond.analysis.figures import FIGURES, Figure, answered
-from splitsecond.analysis.findings import ConditionFindings, Run
+from splitsecond.analysis.findings import ConditionFindings, FigureChange, Run
 from splitsecond.analysis.spread import PERCENTILES
 from splitsecond.analysis.wording import by_place, change, evidence, level, listed, number, row
 from splitsecond.timing.observation import Observation
@@ -36,23 +36,6 @@ class RunData(Struct, frozen=True):
     observations: Sequence[Observation]
 
 
-class FigureChange(Struct, frozen=True, kw_only=True):
-    """One percentile of one figure. `change` is relative: 0.1 is +10 %; `ci95` its 95 % interval; None: not known.
-
-    `real`: chance does not explain it. `better`: the change is for the better; None where there is none.
-    """
-
-    figure: str
-    percentile: str
-    before: float
-    after: float
-    change: float | None
-    ci95: tuple[float, float] | None
-    p_value: float | None
-    real: bool
-    better: bool | None
-
-
 class TotalChange(Struct, frozen=True, kw_only=True):
     """A figure that a row has one of, such as its throughput or its errors: no interval, no test."""
 
@@ -71,6 +54,7 @@ class ConditionChange(Struct, frozen=True, kw_only=True):
     figures: list[FigureChange]
     totals: list[TotalChange]
     notes: list[str]
+    cache_reuse: bool = False
 
 
 class Comparison(Struct, frozen=True, kw_only=True):
@@ -124,16 +108,18 @@ def _changed(
         figures=[
             changed
             for name in COMPARED[new.concurrency is None]
-            for changed in _figure_changes(FIGURES[name], old_ok, new_ok, random)
+            for changed in figure_changes(FIGURES[name], old_ok, new_ok, random)
         ],
         totals=[_total_change(name, old, new) for name in TOTALS],
         notes=_notes(old, new),
+        cache_reuse=new.cache_reuse,
     )
 
 
-def _figure_changes(
+def figure_changes(
     figure: Figure, old_ok: Sequence[Observation], new_ok: Sequence[Observation], random: np.random.Generator
 ) -> list[FigureChange]:
+    """How each percentile of `figure` changed from the old answers to the new ones; nothing where either has none."""
     before, after = figure.values(old_ok), figure.values(new_ok)
     if not len(before) or not len(after):
         return []
@@ -204,7 +190,7 @@ def _statements(changes: Sequence[ConditionChange]) -> list[str]:
     said: list[str] = []
     same: defaultdict[str, list[str]] = defaultdict(list)
     for changed in changes:
-        where = level(changed.concurrency, changed.rate)
+        where = level(changed)
         real = _real(f"{changed.target} {where}", changed)
         said += real
         if not real:

@@ -54,6 +54,7 @@ def condition_findings(
         target=asked.target,
         concurrency=asked.concurrency,
         rate=asked.rate,
+        cache_reuse=asked.cache_reuse,
         requests=len(measured),
         errors=sum(error_kinds.values()),
         error_kinds=error_kinds,

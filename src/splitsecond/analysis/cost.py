@@ -122,7 +122,7 @@ def cost_statements(rows: Sequence[ConditionFindings]) -> list[str]:
     loads: dict[str, list[ConditionFindings]] = {}
     for row in rows:
         if row.usd_per_million is not None:
-            loads.setdefault(level(row.concurrency, row.rate), []).append(row)
+            loads.setdefault(level(row), []).append(row)
     places: dict[str, list[str]] = {}
     for where, priced in loads.items():
         ranked = sorted(priced, key=lambda row: row.usd_per_million or 0.0)

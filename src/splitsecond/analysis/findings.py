@@ -69,9 +69,50 @@ class Instrument(Struct, kw_only=True):
     collections: int = 0
 
 
+class FigureChange(Struct, frozen=True, kw_only=True):
+    """One percentile of one figure, twice. `change` is relative: 0.1 is +10 %; `ci95` its 95 % interval; None: not
+    known.
+
+    `real`: chance does not explain it. `better`: the change is for the better; None where there is none.
+    """
+
+    figure: str
+    percentile: str
+    before: float
+    after: float
+    change: float | None
+    ci95: tuple[float, float] | None
+    p_value: float | None
+    real: bool
+    better: bool | None
+
+
+class CacheSaving(Struct, kw_only=True):
+    """What a provider's prompt cache saves: a target's row of fresh prompts beside its row of cache reuse.
+
+    `ttft`: p50 and p95, before by fresh prompts, after with cache reuse; empty where a row has no answer. With cache
+    reuse `hits` of `requests` answers had input from the cache, the share `cached_share` of all input (None: the
+    provider does not say). `usd_per_request_*`: what the input of a request costs, filling the cache included, or of a
+    machine paid by the hour its time; output is left out, as it costs the same both ways and its length is chance.
+    `verdict` says it in words.
+    """
+
+    target: str
+    concurrency: int | None = None
+    rate: float | None = None
+    ttft: list[FigureChange] = []
+    requests: int = 0
+    hits: int = 0
+    cached_share: float | None = None
+    usd_per_request_fresh: float | None = None
+    usd_per_request_reuse: float | None = None
+    verdict: str = ""
+
+
 class ConditionFindings(Struct, kw_only=True):
     """One row: one target at one concurrency or rate on one workload.
 
+    `cache_reuse`: its prompts began alike, so that the provider's prompt cache could have them; else each was new.
     `requests` counts the measured ones that were sent, `errors` those of them that failed, `error_kinds` by class.
     `output_tokens_per_s` is system throughput in the steady window, `output_tokens_per_s_whole` from the first request
     sent to the last token; over that time also `requests_per_s`, of answered requests, and goodput's `per_s`.
@@ -88,6 +129,7 @@ class ConditionFindings(Struct, kw_only=True):
     target: str
     concurrency: int | None = None
     rate: float | None = None
+    cache_reuse: bool = False
     requests: int
     errors: int
     error_kinds: dict[str, int] = {}
@@ -134,8 +176,8 @@ class Run(Struct, kw_only=True):
 
     `began` is the wall-clock moment (RFC 3339, UTC) at which the monotonic clock showed `began_ns`. `asked` holds the
     command line and every setting, enough to run it again; `environment` the machine and the versions. `statements`
-    are the findings as plain sentences. `cost_usd`: by the token, of everything that was sent.
-    `finished` is false while it runs, and stays so if it was interrupted.
+    are the findings as plain sentences, `cache_savings` what a run of two ways of asking shows. `cost_usd`: by the
+    token, of everything that was sent. `finished` is false while it runs, and stays so if it was interrupted.
     """
 
     id: str
@@ -149,4 +191,5 @@ class Run(Struct, kw_only=True):
     conditions: list[ConditionFindings] = []
     cost_usd: float | None = None
     statements: list[str] = []
+    cache_savings: list[CacheSaving] = []
     invalid: list[str] = []

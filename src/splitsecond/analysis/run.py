@@ -39,10 +39,12 @@ def summarise(
 
 def with_batching_efficiency(rows: Sequence[ConditionFindings]) -> list[ConditionFindings]:
     """The same rows with each target's system throughput over its own at concurrency 1, where both are known."""
-    alone = {row.target: row.output_tokens_per_s for row in rows if row.concurrency == 1}
+    alone = {(row.target, row.cache_reuse): row.output_tokens_per_s for row in rows if row.concurrency == 1}
     return [
         msgspec.structs.replace(row, batching_efficiency=row.output_tokens_per_s / one)
-        if row.concurrency is not None and row.output_tokens_per_s is not None and (one := alone.get(row.target))
+        if row.concurrency is not None
+        and row.output_tokens_per_s is not None
+        and (one := alone.get((row.target, row.cache_reuse)))
         else row
         for row in rows
     ]

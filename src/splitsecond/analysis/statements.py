@@ -41,13 +41,15 @@ def statements(conditions: Sequence[ConditionFindings], observations: Sequence[O
     for rows in _by_load(valid):
         said += _goodput(rows)
     said += cost_statements(conditions)
-    return said + _batching(valid) + _errors(conditions) + _left_out(conditions)
+    for reuse in (False, True):
+        said += _batching([c for c in valid if c.cache_reuse == reuse], " with cache reuse" if reuse else "")
+    return said + _errors(conditions) + _left_out(conditions)
 
 
 def _by_load(rows: Sequence[Row]) -> list[list[Row]]:
-    loads: defaultdict[tuple[int | None, float | None], list[Row]] = defaultdict(list)
+    loads: defaultdict[tuple[int | None, float | None, bool], list[Row]] = defaultdict(list)
     for c in rows:
-        loads[c.concurrency, c.rate].append(c)
+        loads[c.concurrency, c.rate, c.cache_reuse].append(c)
     return list(loads.values())
 
 
@@ -74,7 +76,7 @@ def _first(rows: Sequence[Row], figure: Figure, observed: Observed, random: np.r
     slow, fast = (next_values, best_values) if figure.fast_end else (best_values, next_values)
     found = contrast(slow, fast, MEDIAN, random)["p50"]
     best_median, next_median = (found.second, found.first) if figure.fast_end else (found.first, found.second)
-    where = level(best.concurrency, best.rate).capitalize()
+    where = level(best).capitalize()
     if found.real:
         return [
             f"{where}, {best.target} is first on {figure.label}: p50 {number(best_median)} {figure.unit}, "
@@ -101,7 +103,7 @@ def _throughput(rows: Sequence[Row]) -> list[str]:
     if len(ranked) < 2 or rows[0].concurrency is None:  # in an open loop the schedule decides the throughput
         return []
     (most, first), (next_most, second) = ranked[:2]
-    where = level(rows[0].concurrency, rows[0].rate).capitalize()
+    where = level(rows[0]).capitalize()
     return [
         f"{where}, {first} gave the most tokens in all: {number(most)} tokens/s, {second} {number(next_most)} "
         "(one figure each, no test)."
@@ -119,10 +121,10 @@ def _goodput(rows: Sequence[Row]) -> list[str]:
         for name, limit in judged[0][0].limits.items()
     )
     shares = ", ".join(f"{target} {percent(goodput.fraction)}" for goodput, target in judged)
-    return [f"{level(rows[0].concurrency, rows[0].rate).capitalize()}, requests with {limits}: {shares}."]
+    return [f"{level(rows[0]).capitalize()}, requests with {limits}: {shares}."]
 
 
-def _batching(rows: Sequence[Row]) -> list[str]:
+def _batching(rows: Sequence[Row], way: str) -> list[str]:
     alone = {c.target for c in rows if c.concurrency == 1}
     highest: dict[str, Row] = {}
     for c in sorted((c for c in rows if c.batching_efficiency and c.target in alone), key=_concurrency):
@@ -131,7 +133,7 @@ def _batching(rows: Sequence[Row]) -> list[str]:
     for c in highest.values():
         loads[_concurrency(c)].append(c)
     return [
-        f"From concurrency 1 to {most}, system tokens/s grow "
+        f"From concurrency 1 to {most}{way}, system tokens/s grow "
         + ", ".join(f"{ratio(c.batching_efficiency or 0)} times for {c.target}" for c in sorted(grown, key=_batched))
         + "."
         for most, grown in sorted(loads.items())

@@ -37,8 +37,8 @@ STEADY_REQUESTS = 3
 
 LENGTH_SHARE = 0.05
 NOTHING_CACHED = (
-    "no prompt came from the provider's cache, or it does not say so, although all were the same; "
-    "many providers cache from 1,024 tokens on."
+    "no prompt came from the provider's cache, or it does not say so, although all began alike; "
+    "many providers cache from 1,024 tokens on, some models from 4,096."
 )
 FAILED_SHARE = 0.01
 

@@ -24,9 +24,9 @@ def verdicts(rows: Sequence[Row]) -> list[str]:
     A target's levels are gone through from the lightest on; beyond the first that misses, none is looked at.
     """
     judged = [c for c in rows if c.goodput and c.goodput.use and c.requests]
-    by_target: defaultdict[tuple[str, bool], list[Row]] = defaultdict(list)
+    by_target: defaultdict[tuple[str, bool, bool], list[Row]] = defaultdict(list)
     for c in sorted(judged, key=lambda c: c.concurrency or c.rate or 0):
-        by_target[c.target, c.concurrency is None].append(c)
+        by_target[c.target, c.concurrency is None, c.cache_reuse].append(c)
     kept = [sentence for levels in by_target.values() for sentence in _keeps(levels)]
     missed = [levels[0] for levels in by_target.values() if not _kept(levels[0], _limit(levels[0]))]
     return kept + _missed(missed)
@@ -46,7 +46,7 @@ def _keeps(levels: Sequence[Row]) -> list[str]:
         said += f", good (below {number(good)} ms) {where}"
     if reached < len(levels):
         beyond = levels[reached]
-        said += f", not {level(beyond.concurrency, beyond.rate)} ({_tail(beyond)})"
+        said += f", not {level(beyond)} ({_tail(beyond)})"
     return [said + "."]
 
 
@@ -54,7 +54,7 @@ def _missed(lightest: Sequence[Row]) -> list[str]:
     if not lightest:
         return []
     limit, use = number(_limit(lightest[0])), _use(lightest[0])
-    tails = listed([f"{c.target} ({_tail(c)} {level(c.concurrency, c.rate)})" for c in lightest])
+    tails = listed([f"{c.target} ({_tail(c)} {level(c)})" for c in lightest])
     return [f"Not within the {limit} ms of {use} at p95: {tails}."]
 
 
@@ -79,7 +79,7 @@ def _tail(c: Row) -> str:
 
 def _up_to(levels: Sequence[Row], reached: int) -> str:
     most = levels[reached - 1]
-    return f"up to {load(most.concurrency, most.rate)}" if levels[1:] else level(most.concurrency, most.rate)
+    return f"up to {load(most)}" if levels[1:] else level(most)
 
 
 def _ttft(c: Row) -> Spread:

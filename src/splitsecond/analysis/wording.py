@@ -2,13 +2,27 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 from splitsecond.analysis.findings import ConditionFindings
 
 SIMULATED, ENGINE = "sim/", "engine/"
 """How the names of simulated targets begin, and of the real engine on this machine with a toy model."""
 
-Place = tuple[str, int | None, float | None, int]
+Place = tuple[str, int | None, float | None, bool, int]
+
+
+class Loaded(Protocol):
+    """Anything that was measured under a load: a row of findings, or the change of one."""
+
+    @property
+    def concurrency(self) -> int | None: ...
+
+    @property
+    def rate(self) -> float | None: ...
+
+    @property
+    def cache_reuse(self) -> bool: ...
 
 
 def number(value: float) -> str:
@@ -54,21 +68,22 @@ def evidence(moved: str, interval: tuple[str, str] | None, p_value: float | None
     return f" ({known})" if known else ""
 
 
-def level(concurrency: int | None, rate: float | None) -> str:
-    """The load of a row: "at concurrency 8", "at 5 requests/s", "on its trace"."""
-    return ("on " if concurrency is None and rate is None else "at ") + load(concurrency, rate)
+def level(of: Loaded) -> str:
+    """The load of a row: "at concurrency 8", "at 5 requests/s with cache reuse", "on its trace"."""
+    return ("on " if of.concurrency is None and of.rate is None else "at ") + load(of)
 
 
-def load(concurrency: int | None, rate: float | None) -> str:
-    """The same as a noun: "concurrency 8", "5 requests/s", "its trace"."""
-    if concurrency is not None:
-        return f"concurrency {concurrency}"
-    return "its trace" if rate is None else f"{rate:g} requests/s"
+def load(of: Loaded) -> str:
+    """The same as a noun: "concurrency 8", "5 requests/s with cache reuse", "its trace"."""
+    way = " with cache reuse" if of.cache_reuse else ""
+    if of.concurrency is not None:
+        return f"concurrency {of.concurrency}{way}"
+    return ("its trace" if of.rate is None else f"{of.rate:g} requests/s") + way
 
 
 def row(findings: ConditionFindings) -> str:
     """A row by name: "groq/llama at concurrency 8"."""
-    return f"{findings.target} {level(findings.concurrency, findings.rate)}"
+    return f"{findings.target} {level(findings)}"
 
 
 def counted(counts: dict[str, int]) -> str:
@@ -82,11 +97,11 @@ def listed(words: Sequence[str]) -> str:
 
 
 def by_place(rows: Iterable[ConditionFindings]) -> dict[Place, ConditionFindings]:
-    """Rows by what makes them the same row in another run: target and load, and which of several such it is."""
-    seen: Counter[tuple[str, int | None, float | None]] = Counter()
+    """Rows by what makes them the same row in another run: target, load and way, and which of several such it is."""
+    seen: Counter[tuple[str, int | None, float | None, bool]] = Counter()
     placed: dict[Place, ConditionFindings] = {}
     for findings in rows:
-        place = findings.target, findings.concurrency, findings.rate
+        place = findings.target, findings.concurrency, findings.rate, findings.cache_reuse
         placed[(*place, seen[place])] = findings
         seen[place] += 1
     return placed

@@ -13,8 +13,8 @@ from splitsecond.load.plan import Load
 
 DEFAULT_CONCURRENCY = "1,8,32"
 INPUT_TOKENS = {"fresh": 512, "reuse": 4608}
-"""How long prompts are where nobody says it, by ``--cache``: those that are to be cached are longer than `CACHED_BY_ALL`
-by what is not shared."""
+"""How long prompts are where nobody says it, by ``--cache``. What is to be cached must be longer than `CACHED_BY_ALL`
+without what is not shared."""
 CACHED_BY_MOST = 1024
 """From so many tokens on OpenAI, Gemini 2.5 Flash and most of Anthropic's models cache what prompts share."""
 CACHED_BY_ALL = 4096

@@ -18,6 +18,7 @@ from rich.text import Text
 
 from splitsecond import __version__, clock
 from splitsecond.analysis.asked import AskedCondition
+from splitsecond.analysis.caching import cache_savings
 from splitsecond.analysis.cost import Prices, bill
 from splitsecond.analysis.findings import SCHEMA, Run
 from splitsecond.analysis.run import summarise
@@ -146,7 +147,8 @@ def measure(
             concurrency=c.load.concurrency,
             rate=c.load.rate,
             output_tokens=workload.output_tokens,
-            cache_reuse=workload.reuse_cache,
+            cache_reuse=c.cache_reuse,
+            usage=specs[c.target].quirks.get("usage", "") if c.target in specs else "",
         )
         for c in plan.conditions
     ]
@@ -247,7 +249,8 @@ def conclude(
     run.conditions = summarise(conditions, observations, readings, slo=slo, prices=prices)
     spent = bill(observations, prices)
     run.cost_usd = spent.usd if spent.unpriced < spent.attempts else None
-    run.statements = statements(run.conditions, observations)
+    run.cache_savings = cache_savings(run.conditions, observations, prices)
+    run.statements = [saving.verdict for saving in run.cache_savings] + statements(run.conditions, observations)
     by_target: dict[str, list[str]] = {}
     for note in run.asked.get("notes", ()):
         place, _, text = note.partition(": ")

@@ -17,9 +17,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from splitsecond.analysis.compare import Comparison, ConditionChange, FigureChange, TotalChange
+from splitsecond.analysis.compare import Comparison, ConditionChange, TotalChange
 from splitsecond.analysis.cost import usd
-from splitsecond.analysis.findings import Run
+from splitsecond.analysis.findings import FigureChange, Run
 from splitsecond.analysis.wording import change
 from splitsecond.report import rows
 from splitsecond.report.rows import MISSING, printable
