@@ -8,6 +8,7 @@ of them: with two minutes of them for each of a dozen targets, a timer for each 
 """
 
 import asyncio
+from collections.abc import Callable
 from heapq import heappop, heappush
 
 from splitsecond import clock
@@ -31,20 +32,21 @@ class Alarm:
 
     def silence(self) -> None:
         """It will not ring."""
-        if self._timer is not None:
+        listed = self._list
+        if listed is not None:
+            del listed[self]
+            if not listed:
+                listed.clear()  # it keeps the room of all that it ever held, and lies here for minutes
+            self._list = None
+        elif self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        elif self._list is not None:
-            self._list.pop(self, None)
-            if not self._list:
-                self._list.clear()  # it keeps the room of all that it ever held, and lies here for minutes
-            self._list = None
 
 
 class Alarms:
-    """All alarms of one event loop."""
+    """All alarms of one event loop; None: of that in which the first is set."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
         self._loop = loop
         self._lists: dict[int, dict[Alarm, int]] = {}
         self._spans: list[int] = []  # those of the lists, as a heap
@@ -68,7 +70,7 @@ class Alarms:
     def _await_first(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._loop.call_at((self._spans[0] << _SPAN_BITS) / clock.NS_PER_S, self._begin)
+        self._timer = self._call_at(self._spans[0] << _SPAN_BITS, self._begin)
 
     def _begin(self) -> None:
         """The span of the first list begins."""
@@ -80,7 +82,12 @@ class Alarms:
             self._await_first()
 
     def _start(self, alarm: Alarm, due_ns: int) -> None:
-        alarm._timer = self._loop.call_at(due_ns / clock.NS_PER_S, self._ring, alarm)
+        alarm._timer = self._call_at(due_ns, self._ring, alarm)
+
+    def _call_at(self, due_ns: int, callback: Callable[..., object], *args: object) -> asyncio.TimerHandle:
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+        return self._loop.call_at(due_ns / clock.NS_PER_S, callback, *args)
 
     def _ring(self, alarm: Alarm) -> None:
         alarm._timer = None
