@@ -19,11 +19,14 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Protocol, Self
 
+from msgspec import Struct
+
 from splitsecond import clock
 from splitsecond.alarms import Alarm, Alarms
 from splitsecond.clock import NS_PER_MS, NS_PER_S
 from splitsecond.errors import Fault, Phase, ProviderFault, TimedOut
-from splitsecond.events import Broken, Done, Event
+from splitsecond.events import Broken, Event
+from splitsecond.service import Call
 from splitsecond.timing.observation import Observation
 from splitsecond.timing.timeline import Sending, Timeline
 from splitsecond.transport.exchange import Exchange
@@ -37,7 +40,6 @@ from splitsecond.wire.server_times import PROCESSING_HEADER, processing_times
 LINGER_NS = NS_PER_S
 ERROR_BODY_BYTES = 65_536
 
-ENDINGS = (Done, Broken)
 MISSING: Mapping[Phase, str] = {
     "head": "no answer",
     "first token": "no token",
@@ -67,62 +69,60 @@ class FaultReader(Protocol):
     def __call__(self, status: int, headers: Mapping[str, str], body: bytes) -> Fault: ...
 
 
+class Terms(Struct, frozen=True):
+    """What all attempts at one target have in common.
+
+    `raw`: their replies keep the bytes of the body, for `Reply.read`, and no events. Of a watched call both are kept.
+    """
+
+    target: str
+    timeouts: Timeouts
+    read_fault: FaultReader
+    observer: Observer
+    alarms: Alarms
+    secrets: Sequence[str] = ()
+    raw: bool = False
+
+
 class Attempt(Alarm):
     """One attempt. Made by `upstream.target.Target`; satisfies `service.Reply` and `transport.exchange.Receiver`."""
 
     __slots__ = (
-        "_alarms", "_buffer", "_complete", "_deadline_ns", "_decoder", "_error_body", "_event_waiter", "_exchange",
-        "_fault", "_first", "_headers", "_last_ns", "_loop", "_observer", "_read_fault", "_retelling", "_secrets",
-        "_start_ns", "_status", "_timeline", "_timeouts", "_unread", "_waiter", "_watched", "observation", "target",
+        "_buffer", "_complete", "_deadline_ns", "_decoder", "_error_body", "_event_waiter", "_exchange", "_fault",
+        "_first", "_headers", "_last_ns", "_retelling", "_status", "_terms", "_timeline", "_unread", "_waiter",
+        "_watched", "empty", "observation", "target",
     )  # fmt: skip
 
     def __init__(
-        self,
-        *,
-        target: str,
-        timeline: Timeline,
-        decoder: Decoder,
-        read_fault: FaultReader,
-        timeouts: Timeouts,
-        observer: Observer,
-        alarms: Alarms,
-        deadline_ns: int | None,
-        start_ns: int,
-        secrets: Sequence[str] = (),
-        raw: bool = False,
-        watched: bool = False,
-        retelling: Retelling | None = None,
+        self, terms: Terms, call: Call, timeline: Timeline, decoder: Decoder, retelling: Retelling | None = None
     ) -> None:
         Alarm.__init__(self)
-        self.target = target
-        self._secrets = secrets
+        self.target = terms.target
+        self._terms = terms
         self._timeline = timeline
         self._decoder = decoder
-        self._read_fault = read_fault
-        self._timeouts = timeouts
-        self._observer = observer
-        self._start_ns = start_ns
-        if timeouts.total_ms is not None:
-            total_ns = start_ns + timeouts.total_ms * NS_PER_MS
+        self._retelling = retelling
+        self._watched = watched = call.watched
+        deadline_ns, total_ms = call.deadline_ns, terms.timeouts.total_ms
+        if total_ms is not None:
+            total_ns = call.start_ns + total_ms * NS_PER_MS
             deadline_ns = total_ns if deadline_ns is None else min(total_ns, deadline_ns)
         self._deadline_ns = deadline_ns
-        self._loop = asyncio.get_running_loop()
         self._exchange: Exchange | None = None
         self._first: Sending | None = None  # of the request before this one, where there was one
-        self._alarms = alarms
         self._status = 0
         self._headers: Mapping[str, str] = {}
         self._error_body: bytearray | None = None
-        self._last_ns = start_ns  # the latest moment that transport told us
+        self._last_ns = call.start_ns  # the latest moment that transport told us
         self._complete = False  # the stream said all it had to say, well or not
-        self._buffer: deque[Event] | None = deque() if watched or not raw else None
-        self._unread = Unread(HELD_BYTES if watched else FULL_BYTES) if watched or raw else None
-        self._watched = watched
-        self._retelling = retelling
+        self._buffer: deque[Event] | None = deque() if watched or not terms.raw else None
+        self._unread = Unread(HELD_BYTES if watched else FULL_BYTES) if watched or terms.raw else None
         decoder.in_runs = self._buffer is None and retelling is None
         self._waiter: asyncio.Future[None] | None = None
         self._event_waiter: asyncio.Future[None] | None = None  # events and bytes may be read by two
         self._fault: Fault | None = None
+        self.empty = False
+        """The answer ended well without a single token."""
         self.observation: Observation | None = None
         """What this attempt turned out to be; None until it has ended."""
 
@@ -149,10 +149,11 @@ class Attempt(Alarm):
                 self._settle(at, self._error_answer())
             return
         events = self._decoder.feed(data, at)
-        self._take(events)
+        if events:
+            self._take(events)
         if self._retelling is not None:
             self._retell(self._retelling, events, at)
-        elif self._unread is not None and not (events and isinstance(events[-1], Broken)):
+        elif self._unread is not None and self._timeline.broken is None:
             self._keep(self._unread, at, data)
 
     def ended(self, at: int) -> None:
@@ -162,7 +163,8 @@ class Attempt(Alarm):
             return
         if not self._complete:
             events = self._decoder.close(at)
-            self._take(events, last=True)
+            if events:
+                self._take(events, last=True)
             if self._retelling is not None:
                 self._retell(self._retelling, events, at)
         self._settle(at)
@@ -182,23 +184,20 @@ class Attempt(Alarm):
 
     def _take(self, events: list[Event], *, last: bool = False) -> None:
         """What a read brought. `last`: nothing comes after it, so no deadline needs to be watched."""
-        if not events:
-            return
-        had_token = self._timeline.has_token
-        self._timeline.took(events)
-        end = events[-1]
-        broken = None
-        if isinstance(end, ENDINGS):
+        timeline = self._timeline
+        had_token = timeline.has_token
+        timeline.took(events)
+        broken = timeline.broken
+        if broken is not None:
+            self._own(broken)
+        if broken is not None or timeline.ended_well:
             self._complete = True
-            if isinstance(end, Broken):
-                broken = end.fault
-                self._own(broken)
         if self._buffer is not None:
             self._buffer.extend(events)
             self._wake()
         if broken is not None:
-            self._settle(end.at, broken)  # nothing after it counts; the connection is not worth keeping
-        elif (self._complete or not had_token) and not last:
+            self._settle(events[-1].at, broken)  # nothing after it counts; the connection is not worth keeping
+        elif not last and (self._complete or not had_token):
             self._watch()  # another deadline holds from here on, perhaps an earlier one
 
     def _keep(self, unread: Unread, at: int, data: bytes) -> None:
@@ -210,6 +209,7 @@ class Attempt(Alarm):
             if unread.size > HELD_BYTES:
                 words = f"{unread.size} bytes of an answer and no token among them, expected at most {HELD_BYTES}"
                 self._break(at, ProviderFault(words, kind="malformed", phase="first token", status=self._status))
+            return  # nobody reads before the first token
         elif unread.full:
             if self._watched:  # to hold it back would stop whoever reads its events
                 words = f"{unread.size} bytes of an answer that is watched were not read, expected at most {HELD_BYTES}"
@@ -229,10 +229,10 @@ class Attempt(Alarm):
             self._keep(self._unread, at, data)
 
     def _own(self, fault: Fault) -> None:
-        own(fault, self.target, self._secrets)
+        own(fault, self.target, self._terms.secrets)
 
     def _error_answer(self) -> Fault:
-        return self._read_fault(self._status, self._headers, bytes(self._error_body or b""))
+        return self._terms.read_fault(self._status, self._headers, bytes(self._error_body or b""))
 
     # Ending, exactly once.
 
@@ -261,29 +261,35 @@ class Attempt(Alarm):
         if exchange is not None:
             exchange.close()
             self._exchange = None  # it holds us: that would be a cycle for each request
-        self._observer(self.observation)
+        self._terms.observer(self.observation)
         self._wake()
 
     def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        waiter = self._waiter
+        if waiter is not None:
+            self._waiter = None
+            if not waiter.done():
+                waiter.set_result(None)
         if self._event_waiter is not None and not self._event_waiter.done():
             self._event_waiter.set_result(None)
 
     # Deadlines.
 
     def ring(self) -> None:
-        self._watch()
+        self._sleep(clock.now_ns())
 
     def _watch(self) -> None:
-        """Looks whether a deadline has passed, and sleeps until the next one could."""
+        """Another deadline holds."""
         self.silence()
+        self._sleep(clock.now_ns())
+
+    def _sleep(self, now_ns: int) -> None:
+        """Looks whether a deadline has passed, and sleeps until the next one could. No alarm is set."""
         due_ns = self._next_deadline()
         if due_ns is None or self._exchange is None or self.observation is not None:
             return
-        now_ns = clock.now_ns()
         if now_ns < due_ns:
-            self._alarms.set(self, due_ns, now_ns)
+            self._terms.alarms.set(self, due_ns, now_ns)
         elif self._complete:
             self._settle(self._last_ns)
         else:
@@ -291,13 +297,13 @@ class Attempt(Alarm):
 
     def _waiting_for(self) -> tuple[Phase, int, int | None]:
         """What must come next, since when it is waited for (ns), and how long it may take (ms)."""
-        limits = self._timeouts
-        sent_ns = self._exchange.sent_ns if self._exchange is not None else 0
-        if self._first is not None and self._first.sent_ns is not None:
-            sent_ns = self._first.sent_ns
-        if not self._status:
-            return "head", sent_ns, limits.head_ms
+        limits = self._terms.timeouts
         if not self._timeline.has_token:
+            sent_ns = self._exchange.sent_ns if self._exchange is not None else 0
+            if self._first is not None and self._first.sent_ns is not None:
+                sent_ns = self._first.sent_ns
+            if not self._status:
+                return "head", sent_ns, limits.head_ms
             return "first token", sent_ns, limits.first_token_ms
         if self._unread is None:
             return "between tokens", self._timeline.last_activity_ns, limits.stall_ms
@@ -320,7 +326,7 @@ class Attempt(Alarm):
         phase, since_ns, limit_ms = self._waiting_for()
         missing = MISSING[phase]
         if due_ns == self._deadline_ns:
-            after_ns = due_ns - self._start_ns
+            after_ns = due_ns - self._timeline.start_ns
             words = f"{missing} when the deadline of {after_ns // NS_PER_MS} ms for the whole call passed"
             return TimedOut(words, phase="total", after_ns=after_ns)
         words = f"{missing} for {limit_ms} ms"
@@ -343,7 +349,7 @@ class Attempt(Alarm):
             exchange.close()
             return
         self._exchange = exchange
-        self._watch()
+        self._sleep(exchange.sent_ns)
 
     def abandon(self, fault: Fault | None, at: int) -> None:
         """There will be no reply: transport could not send the request (`fault`), or the caller gave up (None)."""
@@ -352,21 +358,18 @@ class Attempt(Alarm):
 
     async def first_token(self) -> None:
         """Returns when the first token has arrived or the stream ended well; raises the `Fault` otherwise."""
-        while not self._timeline.has_token and not self._complete and self.observation is None:
-            await self._wait()
-        if self._fault is not None and not self._timeline.has_token:
-            raise self._fault
+        timeline = self._timeline
+        while not timeline.has_token and not self._complete and self.observation is None:
+            await self._wakes()
+        if not timeline.has_token:
+            if self._fault is not None:
+                raise self._fault
+            self.empty = self._complete
 
-    async def _wait(self) -> None:
-        self._waiter = self._loop.create_future()
-        try:
-            await self._waiter
-        finally:
-            self._waiter = None
-
-    @property
-    def empty(self) -> bool:
-        return self._complete and self._fault is None and not self._timeline.has_token
+    def _wakes(self) -> "asyncio.Future[None]":
+        """What `_wake` ends."""
+        self._waiter = asyncio.get_running_loop().create_future()
+        return self._waiter
 
     @property
     def token_ns(self) -> int:
@@ -381,7 +384,7 @@ class Attempt(Alarm):
                 return self._buffer.popleft()
             if self._buffer is None or self._complete or self.observation is not None:
                 raise StopAsyncIteration
-            self._event_waiter = self._loop.create_future()
+            self._event_waiter = asyncio.get_running_loop().create_future()
             try:
                 await self._event_waiter
             finally:
@@ -400,7 +403,7 @@ class Attempt(Alarm):
             unread.release(self._exchange, clock.now_ns())
             self._watch()
         while self.observation is None:
-            await self._wait()
+            await self._wakes()
 
     async def read(self) -> bytes:
         unread = self._unread
@@ -411,7 +414,7 @@ class Attempt(Alarm):
                 raise self._fault
             if self._complete or self.observation is not None:
                 return b""
-            await self._wait()
+            await self._wakes()
         data = unread.take()
         if unread.held and self._exchange is not None:
             unread.release(self._exchange, clock.now_ns())

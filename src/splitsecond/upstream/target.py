@@ -22,10 +22,10 @@ from splitsecond.timing.timeline import Timeline
 from splitsecond.transport.client import Client
 from splitsecond.transport.exchange import Origin, Request
 from splitsecond.upstream import interpreter
-from splitsecond.upstream.attempt import Attempt, Observer
+from splitsecond.upstream.attempt import Attempt, Observer, Terms
 from splitsecond.upstream.google_token import GoogleToken
 from splitsecond.upstream.prelude import Prelude, followed
-from splitsecond.upstream.spec import TargetSpec, Timeouts, api_key, own, secrets
+from splitsecond.upstream.spec import TargetSpec, api_key, own, secrets
 from splitsecond.wire import anthropic, cohere, gemini, ollama, openai, replicate, responses
 from splitsecond.wire.dialect import Decoder, Encoded, Follow, Quirks
 from splitsecond.wire.retelling import Retelling
@@ -85,13 +85,19 @@ class Target:
         self._origin, path = Origin.parse(spec.base_url.replace("{model}", quote(spec.model, safe="")))
         path, _, self._query = path.partition("?")  # an address may bring a query, such as Azure's api-version
         self._path = path.rstrip("/")
-        self._observer = observer
         self._client = client
         self._attempts = attempts
-        self._alarms: Alarms | None = None
-        self._raw = raw
         self._secrets = secrets(spec, key)
         self._lasting = len(self._secrets)
+        self._terms = Terms(
+            target=spec.name,
+            timeouts=spec.timeouts,
+            read_fault=self._dialect.fault_from_response,
+            observer=observer,
+            alarms=Alarms(),
+            secrets=self._secrets,
+            raw=raw,
+        )
         self._token = GoogleToken(key) if key is not None and spec.auth == "google" else None
         self._headers = {
             "content-type": "application/json",
@@ -117,27 +123,20 @@ class Target:
         encoded = interpreter.request(call, spec.dialect, self._dialect.encode, spec.model, self._quirks)
         call.notes.attempts += 1
         identity = f"{call.id}.{next(self._attempts)}"
-        attempt = Attempt(
+        timeline = Timeline(
+            attempt=identity,
+            call=call.id,
             target=spec.name,
-            timeline=Timeline(
-                attempt=identity,
-                call=call.id,
-                target=spec.name,
-                due_ns=call.due_ns,
-                start_ns=call.start_ns,
-                streamed=encoded.streamed,
-            ),
-            decoder=self._dialect.decoder(call.operation, encoded.streamed),
-            read_fault=self._dialect.fault_from_response,
-            timeouts=spec.timeouts if call.stall_ns is None else _no_longer(spec.timeouts, call.stall_ns),
-            observer=self._observer,
-            alarms=self._alarms_of_loop(),
-            deadline_ns=call.deadline_ns,
+            due_ns=call.due_ns,
             start_ns=call.start_ns,
-            secrets=self._secrets,
-            raw=self._raw,
-            watched=call.watched,
-            retelling=self._retelling(call),
+            streamed=encoded.streamed,
+        )
+        attempt = Attempt(
+            self._terms if call.stall_ns is None else _no_longer(self._terms, call.stall_ns),
+            call,
+            timeline,
+            self._dialect.decoder(call.operation, encoded.streamed),
+            None if call.dialect == spec.dialect else self._retelling(call),
         )
         headers = self._headers_with.get(encoded.headers)
         if headers is None:
@@ -196,10 +195,8 @@ class Target:
         self._secrets[self._lasting :] = [*self._secrets[self._lasting :][-1:], token]
 
     def _retelling(self, call: Call) -> Retelling | None:
-        """Who tells the answer's bytes in the dialect of `call`; None where they are in it already, or nobody reads."""
-        if call.dialect == self._spec.dialect or not (self._raw or call.watched):
-            return None
-        return interpreter.retelling(call, self._spec.model)
+        """Who tells the answer's bytes in the dialect of `call`, which is another one; None where nobody reads them."""
+        return interpreter.retelling(call, self._spec.model) if self._terms.raw or call.watched else None
 
     async def _followed(
         self, follow: Follow, request: Request, attempt: Attempt, connect_deadline_ns: int
@@ -220,11 +217,6 @@ class Target:
         wanted.pop("content-type", None)
         return origin, Request("GET", path, tuple(wanted.items()), fresh=request.fresh)
 
-    def _alarms_of_loop(self) -> Alarms:
-        if self._alarms is None:
-            self._alarms = Alarms(asyncio.get_running_loop())
-        return self._alarms
-
     def close(self) -> None:
         """Closes every connection, at once."""
         self._client.close()
@@ -237,10 +229,11 @@ def _with_key(auth: Auth, key: str | None) -> dict[str, str]:
     return {"authorization": f"Bearer {key}"} if auth == "bearer" else {auth: key}
 
 
-def _no_longer(timeouts: Timeouts, stall_ns: int) -> Timeouts:
-    """`timeouts`, with no longer silence between two tokens than that."""
+def _no_longer(terms: Terms, stall_ns: int) -> Terms:
+    """`terms`, with no longer silence between two tokens than that."""
     stall_ms = max(stall_ns // clock.NS_PER_MS, 1)
-    return msgspec.structs.replace(timeouts, stall_ms=min(stall_ms, timeouts.stall_ms or stall_ms))
+    timeouts = msgspec.structs.replace(terms.timeouts, stall_ms=min(stall_ms, terms.timeouts.stall_ms or stall_ms))
+    return msgspec.structs.replace(terms, timeouts=timeouts)
 
 
 def connect(
