@@ -1,8 +1,12 @@
 """`splitsecond providers` and `splitsecond models`: who can be called, whose key is here, what it costs, how fast."""
 
+import re
+from datetime import UTC, datetime
+
 import pytest
 from tests.cli.conftest import Split
 
+from splitsecond import clock
 from splitsecond.catalog.provider import names, provider
 from splitsecond.cli.targets import advised
 from splitsecond.errors import CallerFault, ProviderFault
@@ -58,7 +62,19 @@ def test_all_of_one_provider(split: Split, monkeypatch: pytest.MonkeyPatch) -> N
     assert (facts["closing stops billing"], facts["errors in a 200"]) == ("no", "possible")
     (openai,) = split("providers", "openai", "--json", "-").json
     assert (openai["auth"], openai["prefill"]) == ("bearer", False)
-    assert openai["quirks"] == {"max_tokens_field": "max_completion_tokens"}
+    assert openai["quirks"] == {
+        "usage": "own_chunk",
+        "rate_limits": "x-ratelimit",
+        "max_tokens_field": "max_completion_tokens",
+    }
+    assert openai["distances"][0]["added_ms"] == {"EU": [50, 200], "Asia": [100, 300]}
+    words = split("providers", "deepseek").words
+    assert "token counts on the last chunk of the answer" in words
+    assert "thoughts in the field reasoning_content" in words
+    assert "rate limits no headers tell of them" in words
+    assert "thoughts of before taken back, as reasoning_content" in words
+    assert "way to it, 2026-04 best from China; US and EU +150–400 ms; lower in Asia (Crazyrouter, " in words
+    assert "note While a request waits its stream has comments" in words
     ended = split("providers", "grog")
     assert (ended.code, "Did you mean groq?" in ended.words) == (2, True)
 
@@ -74,37 +90,115 @@ def test_the_table_fits_a_narrow_screen(split: Split, monkeypatch: pytest.Monkey
     assert "…" not in "".join(lines)
 
 
+@pytest.mark.usefixtures("no_keys")
+@pytest.mark.parametrize(
+    ("columns", "qwen"),
+    [
+        (80, ["qwen", "DASHSCOPE_API_KEY", "openai"]),
+        (120, ["qwen", "DASHSCOPE_API_KEY", "openai", "own chunk", "billed on", "partial"]),
+        (200, ["qwen", "DASHSCOPE_API_KEY", "openai", "own chunk", "billed on", "partial", "cn, hk, us", "qwen-plus"]),
+    ],
+)
+def test_a_wide_screen_shows_how_providers_differ(
+    columns: int, qwen: list[str], split: Split, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    lines = split("providers").out.splitlines()
+    table = lines[: lines.index("Keys are here for: none of them.")]
+    (row,) = (line for line in table if " qwen " in line)
+    assert re.split(r"  +", row.strip()) == qwen
+    assert max(map(len, table)) <= columns
+    assert "…" not in "".join(table)
+
+
 def test_models_of_a_provider_have_price_context_and_published_speed(split: Split) -> None:
     found = {entry["target"]: entry for entry in split("models", "groq", "--json", "-").json}
     model = found["groq/llama-3.1-70b-versatile"]
     assert model["price"]["source"].startswith("genai-prices ")
     assert model["price"]["as_of"]
+    assert model["blended_usd"] == pytest.approx((3 * model["price"]["input_usd"] + model["price"]["output_usd"]) / 4)
     assert model["context_tokens"] == 131072
-    assert [speed["tps"] for speed in model["published"]] == [215, 180, 140]
+    assert [(speed["tps"], speed["ttft_p95_ms"]) for speed in model["published"]] == [
+        (215, 290),
+        (180, 820),
+        (140, 2400),
+    ]
     assert found["groq/openai/gpt-oss-20b"]["published"] == []
+    assert found["groq/llama-3.3-70b-versatile"]["replaced_by"] == "openai/gpt-oss-120b"
 
 
 def test_models_as_a_table_with_sources_once(split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "160")
-    words = split("models", "groq").words
-    assert "230 ms, 215 tok/s (c=1), 2025-06 [1]" in words
+    with clock.using(clock.now_ns, lambda: int(datetime(2026, 8, 1, tzinfo=UTC).timestamp()) * clock.NS_PER_S):
+        words = split("models", "groq").words
+    assert "230 ms (p95 290), 215 tok/s (p95 200) (c=1); from US East, 512 tokens in, 512 out, 2025-06 [1]" in words
     assert words.count("General Compute, LLM Token Generation Speed") == 1
-    assert "over 100 tok/s with the wait, 2024-09" in words
+    assert "over 100 tok/s with the wait, 2024-09-01" in words
+    assert "over 3000 tok/s in parallel (c=1); $0.5 a million, 2026-03" in words
     assert "groq/llama-3.3-70b-versatile" in words
-    assert "until 2026-08-16" in words
+    assert "until 2026-08-16, then openai/gpt-oss-120b" in words
+    assert "gone since 2025-03-20" in words
 
 
-def test_without_a_provider_the_models_with_a_published_speed(split: Split) -> None:
+def test_without_a_word_the_models_with_a_published_speed(split: Split) -> None:
     entries = split("models", "--json", "-").json
     assert all(entry["published"] for entry in entries)
     assert {"openai/gpt-5-mini", "runpod/mistralai/Mistral-7B-Instruct-v0.2"} <= {entry["target"] for entry in entries}
 
 
-def test_a_provider_nobody_knows_and_one_without_models(split: Split) -> None:
-    ended = split("models", "grok")
+@pytest.mark.parametrize(
+    ("words", "among", "all_of"),
+    [
+        (["groq/llama3"], {"groq/llama-3.3-70b-versatile", "groq/llama3-70b-8192"}, "groq/"),
+        (["GROQ/Llama-3.3"], {"groq/llama-3.3-70b-versatile"}, "groq/llama-3.3"),
+        (["llama", "70b"], {"together/meta-llama/Llama-3.3-70B-Instruct-Turbo", "groq/llama3-70b-8192"}, ""),
+        (["grok"], {"xai/grok-4.3"}, ""),
+        (["openai/gpt-oss-120b"], {"openai/gpt-oss-120b"}, "openai/"),
+        (["meta-llama/llama-3.3"], {"openrouter/meta-llama/llama-3.3-70b-instruct"}, ""),
+        (["mistral", "7b"], {"ollama/mistral:7b", "lambda/mistralai/Mistral-7B-Instruct-v0.2"}, ""),
+        (["qwen-cn"], {"qwen-cn/qwen-plus"}, "qwen-cn/"),
+        (["qwen-cn/flash"], {"qwen-cn/qwen-flash"}, "qwen-cn/"),
+        (["groq/claude"], set(), "-"),
+    ],
+    ids=str,
+)
+def test_models_are_found_by_parts_of_their_names(words: list[str], among: set[str], all_of: str, split: Split) -> None:
+    ended = split("models", *words, "--json", "-")
+    if not among:
+        assert ended.code == 2
+        assert "no model that is known has 'groq/claude' in its name. One that is not known" in ended.complaint
+        return
+    found = {entry["target"] for entry in ended.json}
+    assert among <= found
+    assert all(target.startswith(all_of) for target in found)
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ("cluade", "unknown provider 'cluade', and no model that is known has it in its name. Did you mean claude"),
+        ("groq/lama-3.9", "no model that is known has 'groq/lama-3.9' in its name. Did you mean llama"),
+        ("qwen-cm", "has no region 'cm', and no model that is known has it in its name. Did you mean qwen-cn"),
+    ],
+)
+def test_a_model_nobody_knows_is_answered_with_the_nearest_name(asked: str, said: str, split: Split) -> None:
+    ended = split("models", asked)
     assert ended.code == 2
-    assert "unknown provider 'grok'. Did you mean groq" in ended.complaint
-    assert "The catalogue knows no model of vllm" in split("models", "vllm").words
+    assert said in ended.complaint
+
+
+def test_a_provider_of_which_no_model_is_known(split: Split) -> None:
+    assert "The catalogue knows no model of vllm; any can be called." in split("models", "vllm").words
+
+
+@pytest.mark.parametrize("columns", [80, 120, 200])
+def test_the_table_of_models_fits_the_screen(columns: int, split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    lines = split("models").out.splitlines()
+    table = lines[: next(number for number, line in enumerate(lines) if line.startswith("Published of "))]
+    assert max(map(len, table)) <= columns
+    assert ("price of" in table[1]) == (columns > 80)
+    assert "…" not in "".join(table)
 
 
 @pytest.mark.parametrize(
@@ -122,6 +216,13 @@ def test_a_provider_nobody_knows_and_one_without_models(split: Split) -> None:
             "got status 404",
             "Its provider has 2026-08-16 as the day on which it takes this model down. "
             "Did you mean groq/openai/gpt-oss-120b? ",
+        ),
+        (
+            "openai/gpt-4-turbo",
+            "http_404",
+            "got status 404",
+            "Its provider has 2026-10-23 as the day on which it takes this model down. "
+            "Did you mean openai/gpt-5.6-sol? ",
         ),
         ("qwen-cn/qwen-plsu", "http_400", "no such Model", "Did you mean qwen-cn/qwen-plus"),
         ("groq/openai/gpt-oss-120b", "http_404", "got status 404", "Check the name."),

@@ -7,6 +7,8 @@ then exact to far less than a cent, and no bill is paid from here.
 from msgspec import Struct
 
 MILLION = 1_000_000
+INPUT_SHARE = 0.75
+"""Of a blended million tokens: three of input for each of output, the mix in which Artificial Analysis states prices."""
 
 
 class Rates(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -44,6 +46,12 @@ class Price(Rates, frozen=True, kw_only=True, omit_defaults=True):
     def by_token(self) -> bool:
         """Whether tokens have a price; without one it is free, or paid by the hour."""
         return self.per_hour_usd is None or bool(self.input_usd or self.output_usd)
+
+    @property
+    def blended_usd(self) -> float | None:
+        """A million tokens, `INPUT_SHARE` of them input, none from a cache; None where tokens have no price."""
+        mixed = INPUT_SHARE * self.input_usd + (1 - INPUT_SHARE) * self.output_usd
+        return mixed if self.by_token else None
 
     def rates(self, input_tokens: int) -> Rates:
         """The rates of a request with a prompt of this length."""

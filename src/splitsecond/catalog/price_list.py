@@ -7,7 +7,6 @@ prints what it found as JSON and ends.
 
 import subprocess
 import sys
-from collections.abc import Iterable
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +44,20 @@ class Wanted(msgspec.Struct, frozen=True):
     model: str
 
 
+class Question(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is asked at once: what the list says of each of `wanted`, and which models of `providers` it knows."""
+
+    wanted: list[Wanted] = []
+    providers: list[str] = []
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """`listed`: of each that was wanted, in that order. `models`: their names, by provider."""
+
+    listed: list[Listed]
+    models: dict[str, list[str]]
+
+
 def listed(wanted: Wanted) -> Listed:
     """What the list says of a model, at this hour; empty where it does not know the model."""
     from genai_prices.data_snapshot import get_snapshot
@@ -78,17 +91,23 @@ def _called(model: "ModelInfo") -> str:
     return said or model.id
 
 
-def apart(wanted: Iterable[Wanted], *, wait_s: float = CHILD_S) -> list[Listed]:
-    """The same as `listed` for each of `wanted`, looked up in a child process, so that this one stays small.
+def answered(question: Question) -> Answer:
+    """What the list says to `question`."""
+    known = {provider: list(models(provider)) for provider in question.providers}
+    return Answer([listed(each) for each in question.wanted], known)
+
+
+def apart(question: Question, *, wait_s: float = CHILD_S) -> Answer:
+    """The same as `answered`, looked up in a child process, so that this one stays small.
 
     Blocks for about a second. Raises `CallerFault` where the child cannot be run or does not end.
     """
-    asked = msgspec.json.encode(list(wanted))
+    asked = msgspec.json.encode(question)
     try:
         ended = subprocess.run(
             [sys.executable, "-m", __spec__.name], input=asked, capture_output=True, timeout=wait_s, check=True
         )
-        return msgspec.json.decode(ended.stdout, type=list[Listed])
+        return msgspec.json.decode(ended.stdout, type=Answer)
     except (OSError, subprocess.SubprocessError, msgspec.DecodeError) as error:
         raise CallerFault(f"the prices could not be looked up: {error}", kind="no_prices") from None
 
@@ -136,9 +155,9 @@ def _as_of() -> str:
 
 
 def main() -> None:
-    """Reads what is wanted from standard input and prints what the list says of it, both as JSON."""
-    wanted = msgspec.json.decode(sys.stdin.buffer.read(), type=list[Wanted])
-    sys.stdout.buffer.write(msgspec.json.encode([listed(each) for each in wanted]))
+    """Reads a `Question` from standard input and prints what the list says to it, both as JSON."""
+    question = msgspec.json.decode(sys.stdin.buffer.read(), type=Question)
+    sys.stdout.buffer.write(msgspec.json.encode(answered(question)))
 
 
 if __name__ == "__main__":

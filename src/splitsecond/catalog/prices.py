@@ -6,10 +6,12 @@ The list comes before the files because others keep it up to date; a file states
 import difflib
 from collections.abc import Iterable, Mapping
 
+from msgspec import Struct
+
 from splitsecond.catalog import price_list
 from splitsecond.catalog.model import Model
 from splitsecond.catalog.price import Price
-from splitsecond.catalog.price_list import Listed, Wanted
+from splitsecond.catalog.price_list import Answer, Listed, Question, Wanted
 from splitsecond.catalog.provider import Provider, provider, split_target
 from splitsecond.errors import CallerFault
 
@@ -22,28 +24,50 @@ def price(target: str, overrides: Mapping[str, Price] | None = None) -> Price | 
     return prices([target], overrides)[target]
 
 
-def prices(
-    targets: Iterable[str], overrides: Mapping[str, Price] | None = None, *, apart: bool = False
-) -> dict[str, Price | None]:
-    """The prices of several targets. `apart`: the public list is read in a child process, so that this one stays small.
-
-    With `apart` it blocks for about a second and raises `CallerFault` where the child fails.
-    """
+def prices(targets: Iterable[str], overrides: Mapping[str, Price] | None = None) -> dict[str, Price | None]:
+    """The prices of several targets."""
     given = overrides or {}
     wanted = list(targets)
     own = {target: given.get(target) or given.get(target.partition("/")[0] + "/*") for target in wanted}
-    known = listings([target for target in wanted if own[target] is None], apart=apart)
+    known = listings([target for target in wanted if own[target] is None])
     return {target: own[target] or known[target].price for target in wanted}
 
 
-def listings(targets: Iterable[str], *, apart: bool = False) -> dict[str, Listed]:
-    """Price and context window of several targets, as the list and the catalogue's files have them; see `prices`."""
-    wanted = {target: _wanted(target) for target in targets}
-    asked = {target: each for target, each in wanted.items() if each is not None}
-    answers = price_list.apart(asked.values()) if apart and asked else map(price_list.listed, asked.values())
-    of_list = dict(zip(asked, answers, strict=True))
+def listings(targets: Iterable[str]) -> dict[str, Listed]:
+    """Price and context window of several targets, as the list and the catalogue's files have them."""
+    wanted = list(targets)
+    asked = _wanted(wanted)
+    return _with_files(wanted, dict(zip(asked, map(price_list.listed, asked.values()), strict=True)))
+
+
+class Apart(Struct, frozen=True):
+    """What was looked up in a child process: `prices` by target, and by provider the names of its `models`."""
+
+    prices: dict[str, Price | None] = {}
+    models: dict[str, list[str]] = {}
+
+
+def apart(targets: Iterable[str], providers: Iterable[str] = ()) -> Apart:
+    """The prices of `targets`, and which models of `providers` are known; the public list is read in a child process,
+    so that this one stays small.
+
+    Blocks for about a second where the list has any of it to say. Raises `CallerFault` where the child fails.
+    """
+    wanted, owners = list(targets), [provider(name) for name in providers]
+    asked = _wanted(wanted)
+    question = Question(list(asked.values()), sorted({owner.prices for owner in owners if owner.prices}))
+    answer = price_list.apart(question) if question != Question() else Answer([], {})
+    found = _with_files(wanted, dict(zip(asked, answer.listed, strict=True)))
+    return Apart(
+        {target: each.price for target, each in found.items()},
+        {owner.name: _in_service(owner, answer.models.get(owner.prices, ())) for owner in owners},
+    )
+
+
+def _with_files(targets: Iterable[str], of_list: Mapping[str, Listed]) -> dict[str, Listed]:
+    """What the list says of `targets`, with what only the catalogue's files say."""
     found = {}
-    for target in wanted:
+    for target in targets:
         owner, listed = _owner(target), of_list.get(target, Listed())
         model = owner.model(split_target(target)[1]) if owner else Model()
         found[target] = Listed(listed.price or model.price, model.context_tokens or listed.context_tokens)
@@ -62,19 +86,27 @@ def of_provider(found: Provider) -> dict[str, Listed]:
     return dict(sorted(known.items()))
 
 
-def instead_of(target: str) -> tuple[str, list[str]]:
+def instead_of(target: str, known: Iterable[str] | None = None) -> tuple[str, list[str]]:
     """What may be meant by a target whose provider refuses the model: the day on which it was taken down ("": it was
-    not), and targets of the same provider to take in its place.
+    not), and targets of the same provider to take in its place: the one that the provider names, else its default.
+
+    `known`: the models of the provider that are looked at; None: those of the list, which is read for it.
     """
     owner = _owner(target)
     if owner is None:
         return "", []
     name, model = split_target(target)
     if day := owner.model(model).retired:
-        return day, [f"{name}/{owner.default_model}"] if owner.default_model else []
-    known = [each for each in of_provider(owner) if not owner.model(each).retired]
-    near = [] if model in known else difflib.get_close_matches(model, known, n=3, cutoff=0.6)
+        instead = owner.model(model).replaced_by or owner.default_model
+        return day, [f"{name}/{instead}"] if instead else []
+    names = _in_service(owner, of_provider(owner)) if known is None else list(known)
+    near = [] if model in names else difflib.get_close_matches(model, names, n=3, cutoff=0.6)
     return "", [f"{name}/{each}" for each in near]
+
+
+def _in_service(owner: Provider, of_list: Iterable[str]) -> list[str]:
+    """The models of a provider that the list or its file names, without those that were taken down."""
+    return [name for name in dict.fromkeys([*owner.models, *of_list]) if not owner.model(name).retired]
 
 
 def _owner(target: str) -> Provider | None:
@@ -87,10 +119,12 @@ def _owner(target: str) -> Provider | None:
         raise
 
 
-def _wanted(target: str) -> Wanted | None:
-    """What to look for in the list; None where it cannot have the target."""
-    owner = _owner(target)
-    if owner is None or not owner.prices:
-        return None
-    model = split_target(target)[1]
-    return Wanted(owner.prices, owner.model(model).same_as or model)
+def _wanted(targets: Iterable[str]) -> dict[str, Wanted]:
+    """What to look for in the list, by the targets that it may have."""
+    found = {}
+    for target in targets:
+        owner = _owner(target)
+        if owner is not None and owner.prices:
+            model = split_target(target)[1]
+            found[target] = Wanted(owner.prices, owner.model(model).same_as or model)
+    return found
