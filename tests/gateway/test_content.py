@@ -62,8 +62,8 @@ def test_a_client_that_leaves_takes_nobody_with_it() -> None:
 @pytest.mark.parametrize(
     ("text", "target", "said"),
     [
-        ('cascade("cut", "a")', "a", "it ended by length; 1 of the last 1 calls"),
-        ('cascade("a", "cut")', "a", "was accepted; 0 of the last 1 calls"),
+        ('cascade("cut", "a")', "a", "it ended by length; 100% of"),
+        ('cascade("a", "cut")', "a", "was accepted; 0% of"),
         ('pipeline("passes", "a")', "a", "fast was not sure"),
         ('pipeline("a", "passes")', "a", "was sure"),
         ('by_complexity(simple="a", complex="cut")', "a", "simple"),

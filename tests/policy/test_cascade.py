@@ -18,6 +18,7 @@ from splitsecond.service import Call, Reply, Service
 from splitsecond.testing.fake_service import FakeService, Script
 
 LARGE = Script(ttft=1.0, tokens=1, texts=("large",))
+LATELY = "of the small one's answers were not accepted lately"
 
 
 def says(*texts: str, finish: str = "stop") -> Script:
@@ -74,7 +75,7 @@ def test_rules(accept: str, script: Script, expected: str) -> None:
         assert target == ("large/x" if expected == "large" else "small/x")
         assert len(large.calls) == (expected == "large")
         assert call.notes.chosen.startswith("cascade: ")
-        assert f"{len(large.calls)} of the last 1 calls" in call.notes.chosen
+        assert call.notes.chosen.endswith(f"; 100% {LATELY}" if expected == "large" else f"; 0% {LATELY}")
 
     play(main, [small, large])
 
@@ -92,7 +93,7 @@ def test_an_accepted_answer_is_held_until_it_is_whole_and_the_large_model_gets_t
         call = chat()
         await shown(service, call)
         assert large.calls[0].call is call
-        assert "1 of the last 2 calls" in call.notes.chosen
+        assert f"50% {LATELY}" in call.notes.chosen
 
     play(main, [small, large])
 

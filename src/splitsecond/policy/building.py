@@ -47,15 +47,16 @@ def build(
         else:
             given = others if len(part.parts) == 1 or form.steps_in else frozenset[str]()
         later = given.union(*(_reached(branch, known) for branch in part.branches[1:])) if form.steps_in else given
-        more: dict[str, object] = {"standing": known, "names": list(map(targets, part.branches))} if form.live else {}
+        more: dict[str, object] = {"standing": known, "names": list(map(targets, part.parts))} if form.live else {}
         if form.trims:
             more["without_logprobs"] = without_logprobs
         if form.extra is not None:
             more["budget"] = budget
         if form.tells:
             more["teller"] = teller
+        first = _reached(part.branches[1], known) if form.backed else given
         named = {name: made(branch, given) for name, branch in part.named}
-        branches = [made(branch, given if n == 0 else later) for n, branch in enumerate(part.branches)]
+        branches = [made(branch, later if n else first) for n, branch in enumerate(part.branches)]
         return form.make(*branches, **named, **dict(part.settings), **more)
 
     service = made(expression, frozenset())

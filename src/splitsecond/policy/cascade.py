@@ -9,8 +9,11 @@ the judge included; then, and where the answer is longer than 8 MiB or fails, th
 is wrong in itself goes back at once.
 
 What it costs. A call that escalates pays for both models, and waits for both: the small one's whole time comes before
-the large one's first token. With costs c and C and the share p that escalates it saves money while c + p·C < C. The
-share is counted, and said with each answer (`Notes.chosen`). A judge adds its own prompt to every call.
+the large one's first token. A judge adds its own prompt to every call. With costs c (the judge's too) and C and the
+share p that escalates it saves money while c + p·C < C. The share is counted (`escalations`), and said with each answer
+(`Notes.chosen`). Where by that share and the prices of the targets the cascade is dearer, the large model is asked
+alone; one call in fifty still goes to the small one, so that it is seen when its answers do again. Where a price is not
+known, or the large model is down, the small one is asked as ever.
 
 When it helps. Where a rule tells good from bad: JSON that must parse, a label out of a list, code that compiles in a
 judge's eyes. With a small model that is many times as fast, an accepted answer is whole before the large one would have
@@ -24,24 +27,31 @@ Around `fallback`, `race` or `limit` of each model. What is neither chat nor com
 """
 
 import asyncio
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
 from splitsecond import clock
 from splitsecond.errors import Fault
 from splitsecond.policy.answers.acceptance import Answer, acceptance, wants_logprobs
-from splitsecond.policy.answers.judge import approves
+from splitsecond.policy.answers.judge import approves, asked_tokens
 from splitsecond.policy.answers.recording import Recording
+from splitsecond.policy.budget import Budget
+from splitsecond.policy.choosing.branch import Branch, branches
+from splitsecond.policy.choosing.glance import Glance, about
+from splitsecond.policy.choosing.prompt_size import input_tokens, most_output_tokens, output_tokens
 from splitsecond.policy.prompt import plain
+from splitsecond.policy.race import Race
 from splitsecond.policy.remedy import all_failed, answered, check_time, remedy
 from splitsecond.policy.settings import duration, written
+from splitsecond.policy.targets.standing import Standing
 from splitsecond.service import Call, Reply, Service
 
 HOLD = "10s"
-REMEMBERED = 1000
-"""Calls over which the share that escalates is counted."""
+MEASURED = 0.02
+"""Of the calls, where the large model is asked alone: so many are asked of the small one all the same."""
+PRICED_EVERY_NS = clock.NS_PER_S
+"""How often it is looked up what calls cost: prices hardly change, and how long answers are does so slowly."""
 _HELD = ("chat", "completions")
 
 Trim = Callable[[bytes], bytes]
@@ -55,12 +65,16 @@ def cascade(
     judge: Service | None = None,
     hold: str | None = None,
     without_logprobs: Trim | None = None,
+    standing: Standing | None = None,
+    names: Sequence[Sequence[str]] = (),
 ) -> Service:
     """The service that asks `large` where the answer of `small` is not accepted.
 
     `without_logprobs` takes log-probabilities that only we asked for out of an answer's bytes; else they stay in it.
+    `names`: of the targets in each of the models, the judge last.
     """
-    return Cascade(small, large, accept, judge, hold, without_logprobs)
+    among = branches([small, large, *([] if judge is None else [judge])], names, best=(Race,))
+    return Cascade(among, accept, hold, without_logprobs, standing or Standing())
 
 
 class Cascade:
@@ -68,21 +82,24 @@ class Cascade:
 
     def __init__(
         self,
-        small: Service,
-        large: Service,
+        among: Sequence[Branch],
         accept: str | None,
-        judge: Service | None,
         hold: str | None,
         without_logprobs: Trim | None,
+        standing: Standing,
     ) -> None:
-        self._small = small
-        self._large = large
+        """`among`: the small model, the large one, and the judge if there is one."""
+        self._branches = among
+        self._small, self._large = among[0].service, among[1].service
+        self._judge = among[2].service if len(among) > 2 else None
         self._accept, self._rule = accept, acceptance("accept", accept or "finished")
         self._logprobs = wants_logprobs(accept or "")
         self._without_logprobs = without_logprobs
-        self._judge = judge
         self._hold, self._hold_ns = hold, duration("hold", hold or HOLD)
-        self._escalated: deque[bool] = deque(maxlen=REMEMBERED)
+        self._standing = standing
+        self._escalations = standing.escalations(repr(self))
+        self._measuring = Budget(MEASURED)
+        self._costs: Glance[tuple[float, float]] = Glance(PRICED_EVERY_NS)
 
     def __repr__(self) -> str:
         named = {} if self._judge is None else {"judge": self._judge}
@@ -91,19 +108,22 @@ class Cascade:
     async def __call__(self, call: Call) -> Reply:
         if call.operation not in _HELD:
             return await self._large(call)
+        if self._is_dearer(call):
+            call.notes.chosen = f"cascade: the large model alone is cheaper; {self._share()}"
+            return await self._large(call)
         failed: Fault | None = None
         why = ""
         try:
             found = await self._accepted(call)
             if not isinstance(found, str):
-                self._count(call, escalated=False, why="the small model's answer was accepted")
+                self._count(call, escalated=False)
                 return found
             why = found
         except Fault as fault:
             if remedy(fault) == "change" and not self._adds(call):
                 raise
             failed, why = fault.kept(), f"it failed: {fault.kind}"
-        self._count(call, escalated=True, why=f"the small model's answer was not accepted, {why}")
+        self._count(call, escalated=True, why=why, counts=failed is None)
         try:
             check_time(call, clock.now_ns(), self._large)
             return await self._large(call)
@@ -159,7 +179,52 @@ class Cascade:
             return msgspec.structs.replace(call, watched=True, body={**call.body, "logprobs": wanted})
         return msgspec.structs.replace(call, watched=True)
 
-    def _count(self, call: Call, *, escalated: bool, why: str) -> None:
-        self._escalated.append(escalated)
-        share = f"{sum(self._escalated)} of the last {len(self._escalated)} calls went to the large model"
-        call.notes.chosen = f"cascade: {why}; {share}"
+    def _is_dearer(self, call: Call) -> bool:
+        """Whether to leave the small model out of it, as the cascade costs more than the large model alone."""
+        lately, now_ns = self._escalations, clock.now_ns()
+        if not lately.known(now_ns):
+            lately.dearer = False
+            return False
+        small, large = self._usd(call, now_ns)
+        lately.dearer = small + lately.share * large > large
+        if not lately.dearer or not self._branches[1].available(self._standing):
+            return False
+        self._measuring.deposit()
+        return not self._measuring.withdraw()
+
+    def _usd(self, call: Call, now_ns: int) -> tuple[float, float]:
+        """What such a call costs at the small model, with the judge, and at the large one; 0 each where a price is not
+        known, as then neither is dearer."""
+        tokens_in = about(input_tokens(call))
+        key = call.stream, tokens_in, most_output_tokens(call)
+        found = self._costs.get(key, now_ns)
+        if found is None:
+            found = self._priced(call, tokens_in)
+            self._costs.put(key, found)
+        return found
+
+    def _priced(self, call: Call, tokens_in: int) -> tuple[float, float]:
+        said = [self._said(call, branch) for branch in self._branches[:2]]
+        asked = [(tokens_in, tokens_out) for tokens_out in said]
+        asked.append((asked_tokens(tokens_in, said[0]), 1))
+        costs = [branch.cost_usd(self._standing, *each) for branch, each in zip(self._branches, asked, strict=False)]
+        known = [cost for cost in costs if cost is not None]
+        if len(known) < len(costs):
+            return 0.0, 0.0
+        small, large, *judge = known
+        return small + sum(judge), large
+
+    def _said(self, call: Call, branch: Branch) -> int:
+        """How many tokens an answer has there."""
+        lately = [each.output_tokens() for each in branch.estimates(self._standing, stream=call.stream)]
+        return output_tokens(call, [tokens for tokens in lately if tokens is not None])
+
+    def _count(self, call: Call, *, escalated: bool, why: str = "", counts: bool = True) -> None:
+        """`counts`: the small model has answered, or was waited for. A failure is for its health to count."""
+        if counts:
+            self._escalations.add(clock.now_ns(), escalated=escalated)
+        outcome = f"not accepted, {why}" if escalated else "accepted"
+        call.notes.chosen = f"cascade: the small model's answer was {outcome}; {self._share()}"
+
+    def _share(self) -> str:
+        return f"{self._escalations.share:.0%} of the small one's answers were not accepted lately"

@@ -31,7 +31,6 @@ from splitsecond.policy.choosing.prompt_size import input_tokens, output_tokens
 from splitsecond.policy.choosing.speed import Speeds
 from splitsecond.policy.race import Race
 from splitsecond.policy.settings import duration, use, written
-from splitsecond.policy.targets.facts import Facts
 from splitsecond.policy.targets.standing import Standing
 from splitsecond.service import Call, Reply, Service
 from splitsecond.timing.uses import USES
@@ -56,7 +55,7 @@ def cheapest(
 
 
 class Offer:
-    """What a branch asks for one call, in millionths of a dollar (infinite: not known), and its p95 of TTFT."""
+    """What a branch asks for one call (`cost` in US dollars, infinite: not known), and its p95 of TTFT."""
 
     __slots__ = ("age_ns", "branch", "cost", "ttft_ns")
 
@@ -67,7 +66,7 @@ class Offer:
         self.age_ns = age_ns
 
     def __str__(self) -> str:
-        return f"{self.branch.label}, " + ("price unknown" if self.cost == inf else f"{self.cost / 1e6:.2g} USD")
+        return f"{self.branch.label}, " + ("price unknown" if self.cost == inf else f"{self.cost:.2g} USD")
 
 
 class Cheapest:
@@ -136,14 +135,7 @@ class Cheapest:
 
     def _offer(self, branch: Branch, tokens_in: int, tokens_out: int, *, stream: bool) -> Offer:
         standing, found = self._standing, branch.estimates(self._standing, stream=stream)
-        cost = sum(_cost(standing.facts(name), tokens_in, tokens_out) for name in branch.judged_by(standing))
+        cost = branch.cost_usd(standing, tokens_in, tokens_out)
         p95 = [(ns, each.age_ns) for each in found if (ns := each.ttft_ns(AT, input_tokens=tokens_in)) is not None]
         ttft_ns, age_ns = min(p95, default=(None, inf))
-        return Offer(branch, cost, ttft_ns, age_ns)
-
-
-def _cost(facts: Facts, tokens_in: int, tokens_out: int) -> float:
-    """In millionths of a dollar; infinite where a price is not known."""
-    if facts.input_usd is None or (facts.output_usd is None and tokens_out):
-        return inf
-    return tokens_in * facts.input_usd + tokens_out * (facts.output_usd or 0.0)
+        return Offer(branch, inf if cost is None else cost, ttft_ns, age_ns)

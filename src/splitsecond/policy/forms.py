@@ -55,9 +55,11 @@ class Form(Struct, frozen=True, kw_only=True):
     name that is no setting's. `needs`: one of these settings or named branches at least.
     `alternatives`: any of its branches may answer any call, so that one which is down can be left out. `reaches`: which
     targets those are, of the branches with given names of targets; None: all. `steps_in`: only its first branch
-    may, and any of the others where that has not been enough.
-    `live`: `make` gets ``standing=``, the `Standing` of all targets, and ``names=``, for each branch without a name the
-    names of the targets in it. `trims`: `make` gets ``without_logprobs=``, if `build` was given one.
+    may, and any of the others where that has not been enough. `backed`: what its first branch does not answer the
+    second does, so that the first can be left out while it is down.
+    `live`: `make` gets ``standing=``, the `Standing` of all targets, and ``names=``, for each branch (those that are
+    given by name last) the names of the targets in it. `trims`: `make` gets ``without_logprobs=``, if `build` was given
+    one.
     `extra`: it sends extra requests, after this share of its calls (or its ``extra_load``), and this many more; `make`
     gets ``budget=``, which all of an expression draw on. `tells`: `make` gets ``teller=``, as `build` was given it.
     """
@@ -76,6 +78,7 @@ class Form(Struct, frozen=True, kw_only=True):
     extra: tuple[float, int] | None = None
     tells: bool = False
     steps_in: bool = False
+    backed: bool = False
 
 
 POLICIES: Mapping[str, Form] = {
@@ -184,6 +187,8 @@ POLICIES: Mapping[str, Form] = {
     ),
     # here the policies that look into requests and answers begin
     "cascade": Form(
+        backed=True,
+        live=True,
         trims=True,
         make=cascade,
         example='cascade("a/small", "a/large", accept="json", hold="5s")',
@@ -193,6 +198,7 @@ POLICIES: Mapping[str, Form] = {
         settings={"accept": acceptance, "hold": duration},
     ),
     "pipeline": Form(
+        backed=True,
         make=pipeline,
         example='pipeline("a/fast", "a/slow", early="300ms")',
         least=2,

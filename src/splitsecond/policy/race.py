@@ -112,7 +112,4 @@ class Race:
 
 def _cost_usd(facts: Facts, tokens_in: int, tokens_out: int) -> float | None:
     """What an answer costs that is closed before its first token."""
-    if facts.input_usd is None or (facts.output_usd is None and tokens_out):
-        return None
-    billed = min(tokens_out, 1) if facts.closing_stops_billing else tokens_out
-    return (tokens_in * facts.input_usd + billed * (facts.output_usd or 0.0)) / 1e6
+    return facts.cost_usd(tokens_in, min(tokens_out, 1) if facts.closing_stops_billing else tokens_out)

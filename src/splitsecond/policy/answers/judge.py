@@ -15,6 +15,7 @@ from msgspec import Raw
 
 from splitsecond.errors import Fault
 from splitsecond.events import Token
+from splitsecond.policy.choosing.prompt_size import BYTES_PER_TOKEN
 from splitsecond.policy.prompt import last_asked, messages, plain, shortened
 from splitsecond.service import Call, Service
 
@@ -52,6 +53,13 @@ async def approves(judge: Service, call: Call, answer: str) -> str:
     if word is None:
         return "the judge did not say yes or no"
     return "" if word[1].lower() == "yes" else "the judge said no"
+
+
+def asked_tokens(question: int, answer: int) -> int:
+    """About how many tokens a judge is asked, by those of the question and of the answer."""
+    form = (len(_INSTRUCTION) + len(_FORM)) // BYTES_PER_TOKEN
+    most = QUESTION_CHARACTERS // BYTES_PER_TOKEN, ANSWER_CHARACTERS // BYTES_PER_TOKEN
+    return form + min(question, most[0]) + min(answer, most[1])
 
 
 def _asking(call: Call, answer: str) -> Call:

@@ -76,6 +76,12 @@ class Branch:
         known = [standing.estimate(name, stream=stream) for name in self.judged_by(standing)]
         return [estimate for estimate in known if estimate is not None]
 
+    def cost_usd(self, standing: Standing, input_tokens: int, output_tokens: int) -> float | None:
+        """What an answer costs at those by whom it is judged; None where a price is not known."""
+        costs = [standing.facts(name).cost_usd(input_tokens, output_tokens) for name in self.judged_by(standing)]
+        known = [cost for cost in costs if cost is not None]
+        return sum(known) if len(known) == len(costs) else None
+
     def in_flight(self, standing: Standing) -> int:
         """Requests under way at its targets."""
         return sum(map(standing.in_flight, self.names))

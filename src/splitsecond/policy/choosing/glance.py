@@ -16,9 +16,10 @@ T = TypeVar("T")
 
 
 class Glance(Generic[T]):
-    """Values by key, forgotten all together `HOLDS_NS` after the first of them."""
+    """Values by key, forgotten all together `holds_ns` after the first of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, holds_ns: int = HOLDS_NS) -> None:
+        self._holds_ns = holds_ns
         self._values: dict[Hashable, T] = {}
         self._until_ns = 0
 
@@ -26,7 +27,7 @@ class Glance(Generic[T]):
         """The value, if there is one that holds."""
         if now_ns >= self._until_ns or len(self._values) >= MOST:
             self._values.clear()
-            self._until_ns = now_ns + HOLDS_NS
+            self._until_ns = now_ns + self._holds_ns
         return self._values.get(key)
 
     def put(self, key: Hashable, value: T) -> None:

@@ -30,3 +30,9 @@ class Facts(Struct, frozen=True, kw_only=True):
     closing_stops_billing: bool | None = None
     prefill: bool = False
     mark: str = ""
+
+    def cost_usd(self, input_tokens: int, output_tokens: int) -> float | None:
+        """What an answer costs by the token; None where a price that it takes is not known."""
+        if self.input_usd is None or (self.output_usd is None and output_tokens):
+            return None
+        return (input_tokens * self.input_usd + output_tokens * (self.output_usd or 0.0)) / 1e6

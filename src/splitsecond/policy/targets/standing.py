@@ -17,8 +17,10 @@ could answer the call:
 
 from collections.abc import Callable, Iterable, Mapping
 from random import Random
+from weakref import WeakValueDictionary
 
 from splitsecond import clock
+from splitsecond.policy.escalations import Escalations
 from splitsecond.policy.targets.estimate import Estimate
 from splitsecond.policy.targets.facts import Facts
 from splitsecond.policy.targets.guard import Guard
@@ -41,6 +43,7 @@ class Standing:
         """What policies that choose draw by too."""
         self._stands: dict[str, Stand] = {}
         self._keys: dict[str, Key] = {}
+        self._cascades: WeakValueDictionary[str, Escalations] = WeakValueDictionary()
 
     def observe(self, observation: Observation) -> None:
         """An attempt has ended."""
@@ -115,6 +118,18 @@ class Standing:
         """`service`, which is not asked while `target` is down and another of `among` is not."""
         others = tuple(name for name in sorted(among) if name != target)
         return Guard(service, target, others, self.stand, self.chance)
+
+    def escalations(self, cascade: str) -> Escalations:
+        """How often the cascade that is written like this escalates: known here, so that it outlives a change of the
+        configuration, and whoever tries a policy out has it too. Kept as long as somebody holds it."""
+        found = self._cascades.get(cascade)
+        if found is None:
+            found = self._cascades[cascade] = Escalations()
+        return found
+
+    def cascades(self) -> Mapping[str, Escalations]:
+        """All of them, as they are written."""
+        return dict(self._cascades)
 
     def stand(self, target: str) -> Stand:
         """How `target` stands."""
