@@ -50,7 +50,8 @@ def test_all_of_the_example(tmp_path: Path) -> None:
         (
             "providers: {groq: {api_key: env:GROQ_API_KEY}}\n"
             "routes: {r: {policy: 'retry(\"groq/llama-3.3-70b-versatile\")'}}",
-            r"routes\.r: groq/llama-3\.3-70b-versatile is taken down by its provider on 2026-08-16",
+            r"routes\.r: groq/llama-3\.3-70b-versatile is taken down on 2026-08-16 by its provider, "
+            r"which names openai/gpt-oss-120b in its place\. See: splitsecond models groq",
         ),
     ],
 )

@@ -59,8 +59,13 @@ def problems(settings: Settings) -> Iterator[str]:
         for target in targets(policy):
             like = settings.about(target).like
             model = target.partition("/")[2]
-            if like and (day := provider(like).model(model).retired):
-                yield f"routes.{route}: {target} is taken down by its provider on {day}. See: splitsecond models {like}"
+            known = provider(like).model(model) if like else None
+            if known is not None and known.retired:
+                instead = f", which names {known.replaced_by} in its place" if known.replaced_by else ""
+                yield (
+                    f"routes.{route}: {target} is taken down on {known.retired} by its provider{instead}. "
+                    f"See: splitsecond models {like}"
+                )
     if not settings.routes:
         yield 'there are no routes: clients can only name targets, as "provider/model".'
 
