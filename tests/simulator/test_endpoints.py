@@ -198,7 +198,7 @@ def test_a_stream_of_geminis_that_is_no_event_stream_is_refused_in_its_form() ->
 
 
 @pytest.mark.parametrize(
-    "path", ["/v1beta/models/steady:countTokens", "/v1beta/models/a/b:generateContent", "/v3/chat"]
+    "path", ["/v1beta/models/steady:embedContent", "/v1beta/models/a/b:generateContent", "/v3/chat"]
 )
 def test_other_paths_are_not_there(path: str) -> None:
     exchange, _ = asked("gemini", path=path)

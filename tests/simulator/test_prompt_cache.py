@@ -191,7 +191,7 @@ def test_each_dialect_says_it_in_its_own_field(path: str) -> None:
 def test_a_dialect_that_has_no_word_for_it_answers_sooner_without_one(path: str) -> None:
     async def play() -> tuple[list[float], bytes]:
         client = Client(cached())
-        asked = {"messages": [{"role": "user", "content": LONG}], "input": {"prompt": LONG}}
+        asked: dict[str, Any] = {"messages": [{"role": "user", "content": LONG}], "input": {"prompt": LONG}}
         exchanges = [await client.send(path=path, stream=False, **asked) for _ in range(2)]
         return [ttft_ms(record) for record in client.truth()], exchanges[1].body
 

@@ -16,6 +16,7 @@ def record(name: str, *, profile: str = "p", tokens: int = 4) -> Record:
         profile=profile,
         in_flight=1,
         arrived_ns=1,
+        began_ns=1,
         planned_ns=array("q", range(tokens)),
         actual_ns=array("q", range(tokens)),
         prompt_tokens=3,

@@ -13,6 +13,7 @@ from typing import Literal
 from splitsecond import clock
 from splitsecond.pacing import Pacer
 from splitsecond.simulator.faults import PlannedFault
+from splitsecond.wire.server_times import Took
 
 Outcome = Literal["complete", "cut", "error_event", "closed_by_client", "slow_reader", "abandoned"]
 
@@ -45,6 +46,8 @@ class Answer:
         self.planned_ns: array[int] = array("q")
         self.actual_ns: array[int] = array("q")
         self.outcome: Outcome | None = None
+        self.began_ns = 0
+        """When the work on its prompt began; whoever produces it says so."""
         self._news = asyncio.Event()
         self._pacer = pacer
         self._render = render
@@ -64,6 +67,13 @@ class Answer:
     def over(self) -> bool:
         """Whether nothing more will be sent."""
         return self.outcome is not None
+
+    def took(self, arrived_ns: int) -> Took:
+        """Where the provider's time went, by when its tokens were due. Nothing, where none was."""
+        due = self.planned_ns
+        if not due:
+            return Took(0, 0, 0)
+        return Took(self.began_ns - arrived_ns, due[0] - self.began_ns, due[-1] - due[0])
 
     async def ended(self) -> Outcome:
         """Wait until it is over, and say why."""

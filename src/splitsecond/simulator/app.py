@@ -5,8 +5,7 @@ request to the one whose port it came in by. Faults of the head are acted out he
 """
 
 from array import array
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 import msgspec
 
@@ -14,32 +13,25 @@ from splitsecond import clock
 from splitsecond.errors import Overloaded
 from splitsecond.pacing import Pacer
 from splitsecond.simulator import faults
+from splitsecond.simulator.allowance import Allowance
 from splitsecond.simulator.answer import Answer
-from splitsecond.simulator.asked import Asked, Refusal, understand
+from splitsecond.simulator.asgi import Receive, Scope, Send, read, refuse, respond
+from splitsecond.simulator.asked import Asked, Refusal, counted, understand
 from splitsecond.simulator.connection import EXTENSION, Connection
-from splitsecond.simulator.content import content, renderer
+from splitsecond.simulator.content import renderer
+from splitsecond.simulator.counting import Counting, counting_at
+from splitsecond.simulator.delivery import IN_STREAM_ERROR, stream, whole
 from splitsecond.simulator.endpoints import Created, Endpoint, endpoint_at
 from splitsecond.simulator.feeds import feed_of
 from splitsecond.simulator.profile import Profile
 from splitsecond.simulator.prompt_cache import PromptCache, Recalled
 from splitsecond.simulator.truth import Record, Truth
-from splitsecond.wire import openai
-from splitsecond.wire.dialect import Writer
 
-Scope = Mapping[str, Any]
-Receive = Callable[[], Awaitable[Any]]
-Send = Callable[[Any], Awaitable[None]]
-Headers = list[tuple[bytes, bytes]]
-
-MAX_BODY_BYTES = 32 << 20
 MAX_WAITING = 1024
 """How many streams may wait to be read; the oldest are forgotten."""
 
 _STREAMS = "/v1/streams/"
 _AT_THE_HEAD = ("http", "reset", "refused")
-
-_ERROR_TYPES: Mapping[int, str] = {429: "rate_limit_error", 500: "server_error", 503: "server_error"}
-_IN_STREAM_ERROR = ("the model failed while it answered (simulated)", "server_error", "simulated")
 
 
 class Simulator:
@@ -73,6 +65,7 @@ class SimulatedProvider:
         self._truth = truth
         self._feed = feed_of(profile, pacer, seed)
         self._prompts = None if profile.prompt_cache is None else PromptCache(profile.prompt_cache)
+        self._allowance = None if profile.rate_limits is None else Allowance(profile.rate_limits)
         self._in_flight = 0
         self._answers: set[Answer] = set()
         self._connections = 0
@@ -91,17 +84,20 @@ class SimulatedProvider:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         method, path = scope["method"], scope["path"]
-        endpoint = endpoint_at(path)
+        counting = counting_at(path)
+        endpoint = endpoint_at(path) if counting is None else counting.endpoint
         try:
-            if endpoint is not None and method == "POST":
+            if counting is not None and method == "POST":
+                await self._count(counting, scope, receive, send)
+            elif endpoint is not None and method == "POST":
                 await self._complete(endpoint, scope, receive, send)
             elif method == "GET" and (asked := self._waiting.pop(path.removeprefix(_STREAMS), None)) is not None:
                 endpoint = asked.endpoint
                 await self._serve(asked, scope, receive, send)
             else:
-                await _respond(send, 200, self._page(method, path))
+                await respond(send, 200, self._page(method, path))
         except Refusal as refusal:
-            await _refuse(send, refusal, endpoint)
+            await refuse(send, refusal, endpoint)
 
     def _page(self, method: str, path: str) -> bytes:
         match method, path:
@@ -118,22 +114,28 @@ class SimulatedProvider:
             case _:
                 raise Refusal(404, f"there is no {method} {path} here", code="unknown_url")
 
+    async def _count(self, counting: Counting, scope: Scope, receive: Receive, send: Send) -> None:
+        body = await read(receive)
+        if body is not None:
+            await respond(send, 200, counted(self.profile, counting, _full_path(scope), body))
+
     async def _complete(self, endpoint: Endpoint, scope: Scope, receive: Receive, send: Send) -> None:
-        body = await _read(receive)
+        body = await read(receive)
         if body is None:
             return
         self._requests += 1
         asked = understand(
             self.profile,
             endpoint,
-            f"{scope['path']}?{scope.get('query_string', b'').decode('latin-1')}",
+            _full_path(scope),
             dict(scope["headers"]),
             body,
             number=self._requests,
             arrived_ns=scope["extensions"][EXTENSION]["arrived_ns"],
         )
+        asked = self._admit(asked)
         if endpoint.created is not None and asked.request.stream and asked.fault_kind not in _AT_THE_HEAD:
-            await _respond(send, 201, self._create(asked, endpoint.created, scope))
+            await respond(send, 201, self._create(asked, endpoint.created, scope))
         else:
             await self._serve(asked, scope, receive, send)
 
@@ -144,7 +146,26 @@ class SimulatedProvider:
             del self._waiting[next(iter(self._waiting))]
         host = dict(scope["headers"]).get(b"host", b"localhost").decode("latin-1")
         url = f"http://{host}{_STREAMS}{asked.answer_id}"
-        return created(asked.request.model, id=asked.answer_id, created=_created(), stream=url)
+        return created(asked.request.model, id=asked.answer_id, created=asked.created, stream=url)
+
+    def _admit(self, asked: Asked) -> Asked:
+        """The same request, with how the rate limits stand after it. Raises `Refusal` where they do not let it in."""
+        if self._allowance is None:
+            return asked
+        short = self._allowance.take(asked.prompt_tokens + asked.output_tokens, asked.arrived_ns)
+        asked = msgspec.structs.replace(asked, limits=self._allowance.state())
+        if short is None:
+            return asked
+        self._note(asked, "rate_limited")
+        wait_s = short.wait_ns / clock.NS_PER_S
+        raise Refusal(
+            429,
+            f"Rate limit reached: {short.limit} {short.unit} per minute. Please try again in {wait_s:.3f}s.",
+            code="rate_limit_exceeded",
+            type=short.unit,
+            retry_after=wait_s,
+            headers=asked.limit_headers,
+        )
 
     async def _serve(self, asked: Asked, scope: Scope, receive: Receive, send: Send) -> None:
         self._in_flight += 1
@@ -187,7 +208,7 @@ class SimulatedProvider:
     async def _answer(self, asked: Asked, connection: Connection, send: Send) -> None:
         in_flight = self._in_flight
         writer = asked.endpoint.dialect.StreamWriter(
-            asked.endpoint.operation, asked.request.model, id=asked.answer_id, created=_created()
+            asked.endpoint.operation, asked.request.model, id=asked.answer_id, created=asked.created
         )
         answer = Answer(
             tokens=asked.output_tokens,
@@ -195,7 +216,7 @@ class SimulatedProvider:
             fault=asked.fault,
             render=renderer(asked, writer),
             write=connection.write_chunk,
-            error=writer.error(*_IN_STREAM_ERROR),
+            error=writer.error(*IN_STREAM_ERROR),
             malformed=asked.endpoint.malformed,
             held=not asked.request.stream,
             begun=lambda: self._keep(asked),
@@ -217,9 +238,9 @@ class SimulatedProvider:
         try:
             await answer.head_due(asked.arrived_ns)
             if asked.request.stream:
-                await _stream(asked, answer, writer, connection, send)
+                await stream(asked, answer, writer, connection, send)
             else:
-                await _whole(asked, answer, connection, send)
+                await whole(asked, answer, connection, send)
         finally:
             connection.on_lost = None
             self._answers.discard(answer)
@@ -234,6 +255,7 @@ class SimulatedProvider:
                 profile=self.profile.name,
                 in_flight=in_flight or self._in_flight,
                 arrived_ns=asked.arrived_ns,
+                began_ns=answer.began_ns if answer else 0,
                 planned_ns=answer.planned_ns if answer else array("q"),
                 actual_ns=answer.actual_ns if answer else array("q"),
                 prompt_tokens=asked.prompt_tokens,
@@ -247,91 +269,6 @@ class SimulatedProvider:
         )
 
 
-async def _stream(asked: Asked, answer: Answer, writer: Writer, connection: Connection, send: Send) -> None:
-    headers = [
-        (b"content-type", asked.endpoint.content_type),
-        (b"cache-control", b"no-cache"),
-        (asked.endpoint.id_header, asked.request_id.encode("latin-1")),
-    ]
-    await send({"type": "http.response.start", "status": 200, "headers": headers})
-    opening = writer.opening()
-    if opening:
-        await send({"type": "http.response.body", "body": opening, "more_body": True})
-    answer.open()
-    match await answer.ended():
-        case "complete":
-            answer.release()
-            answer.stamp()  # what a dialect says only with the end
-            tail = writer.finish(asked.finish)
-            if asked.request.include_usage:
-                tail += writer.usage(asked.usage())
-            if asked.fault_kind != "no_done":
-                tail += writer.done()
-            await send({"type": "http.response.body", "body": tail})
-        case "error_event":
-            await send({"type": "http.response.body", "body": b""})
-        case "cut":
-            connection.transport.close()
-        case _:
-            connection.reset()
-
-
-async def _whole(asked: Asked, answer: Answer, connection: Connection, send: Send) -> None:
-    outcome = await answer.ended()
-    if outcome in ("closed_by_client", "abandoned"):
-        connection.reset()
-        return
-    dialect = asked.endpoint.dialect
-    body = dialect.whole(
-        asked.endpoint.operation,
-        asked.request.model,
-        [content(asked)],
-        asked.usage(),
-        id=asked.answer_id,
-        created=_created(),
-    )
-    if outcome == "error_event":
-        body = dialect.error_body(200, *_IN_STREAM_ERROR)
-    answer.stamp()
-    half = body[: len(body) // 2]
-    if outcome == "cut":
-        await _start(send, 200, len(body))
-        await send({"type": "http.response.body", "body": half, "more_body": True})
-        connection.transport.close()
-    else:
-        await _respond(send, 200, half if asked.fault_kind == "malformed" else body)
-
-
-async def _respond(send: Send, status: int, body: bytes, headers: Headers | None = None) -> None:
-    await _start(send, status, len(body), headers)
-    await send({"type": "http.response.body", "body": body})
-
-
-async def _start(send: Send, status: int, length: int, headers: Headers | None = None) -> None:
-    fixed: Headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % length)]
-    await send({"type": "http.response.start", "status": status, "headers": [*fixed, *(headers or [])]})
-
-
-async def _refuse(send: Send, refusal: Refusal, endpoint: Endpoint | None) -> None:
-    error_body = endpoint.dialect.error_body if endpoint else openai.error_body
-    kind = _ERROR_TYPES.get(refusal.status, "invalid_request_error" if refusal.status < 500 else "server_error")
-    retry: Headers = [] if refusal.retry_after is None else [(b"retry-after", b"%d" % refusal.retry_after)]
-    await _respond(send, refusal.status, error_body(refusal.status, refusal.message, kind, refusal.code), retry)
-
-
-async def _read(receive: Receive) -> bytes | None:
-    """The body of a request; None where the client left before its end."""
-    body = bytearray()
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            return None
-        body += message["body"]
-        if len(body) > MAX_BODY_BYTES:
-            raise Refusal(413, f"the body is longer than {MAX_BODY_BYTES} bytes", code="body_too_long")
-        if not message["more_body"]:
-            return bytes(body)
-
-
-def _created() -> int:
-    return int(clock.wall_time().timestamp())
+def _full_path(scope: Scope) -> str:
+    """With the query."""
+    return f"{scope['path']}?{scope.get('query_string', b'').decode('latin-1')}"

@@ -4,15 +4,18 @@ from collections.abc import Mapping
 
 import msgspec
 
+from splitsecond import clock
 from splitsecond.errors import CallerFault
-from splitsecond.events import Usage
+from splitsecond.events import RateLimits, Usage
 from splitsecond.simulator import faults
+from splitsecond.simulator.counting import Counting
 from splitsecond.simulator.endpoints import Endpoint
 from splitsecond.simulator.faults import PlannedFault
-from splitsecond.simulator.profile import Profile
+from splitsecond.simulator.profile import Profile, TimingsForm
 from splitsecond.simulator.prompt_cache import Recalled
 from splitsecond.simulator.words import count_tokens
 from splitsecond.wire.dialect import ServerRequest
+from splitsecond.wire.limit_headers import Headers
 
 MAX_OUTPUT_TOKENS = 32_768
 MAX_ID_CHARACTERS = 200
@@ -20,26 +23,43 @@ DEFAULT_USAGE_FACTOR = 2.0
 
 
 class Refusal(Exception):
-    """A request that is answered with an HTTP error, in its dialect's form. `retry_after` is in seconds."""
+    """A request that is answered with an HTTP error, in its dialect's form.
 
-    def __init__(self, status: int, message: str, *, code: str, retry_after: int | None = None) -> None:
+    `type` is OpenAI's word for the error ("": by the status), `retry_after` is in seconds.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        *,
+        code: str,
+        type: str = "",  # noqa: A002
+        retry_after: float | None = None,
+        headers: Headers | None = None,
+    ) -> None:
         super().__init__(message)
         self.status = status
         self.message = message
         self.code = code
+        self.type = type
         self.retry_after = retry_after
+        self.headers = headers or []
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """A request. `number` counts the provider's requests from 1; `finish` is why the answer will end.
+    """A request. `number` counts the provider's requests from 1; `finish` is why the answer will end; `created` is when
+    the answer is said to be from, in seconds since 1970.
 
-    `output_tokens` includes `reasoning_tokens`, the thoughts with which the answer begins. `recalled` is what the
-    provider's prompt cache knows of the prompt; None: it has none.
+    `output_tokens` includes `reasoning_tokens`, the thoughts with which the answer begins. `timings` is the form in
+    which the provider says where its time went. `recalled` is what its prompt cache knows of the prompt, `limits` how
+    its rate limits stand; None: it has none.
     """
 
     request_id: str
     number: int
     arrived_ns: int
+    created: int
     endpoint: Endpoint
     request: ServerRequest
     prompt_tokens: int
@@ -47,12 +67,20 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     reasoning_tokens: int
     finish: str
     fault: PlannedFault | None
+    timings: TimingsForm
     recalled: Recalled | None = None
+    limits: RateLimits | None = None
 
     @property
     def cached_tokens(self) -> int:
         """How much of the prompt need not be worked off again."""
         return 0 if self.recalled is None else min(self.recalled.read_tokens, self.prompt_tokens)
+
+    @property
+    def limit_headers(self) -> Headers:
+        """What the answer's head says of the rate limits."""
+        write = self.endpoint.limit_headers
+        return [] if write is None or self.limits is None else write(self.limits, clock.wall_time())
 
     @property
     def fault_kind(self) -> str:
@@ -103,10 +131,7 @@ def understand(
             fault = faults.first_striking(profile.faults, number)
     except CallerFault as error:
         raise Refusal(400, str(error), code=error.kind) from error
-    if request.model not in (profile.model, profile.name, *profile.aliases):
-        raise Refusal(
-            404, f"the model {request.model!r} does not exist here; this is {profile.model!r}", code="model_not_found"
-        )
+    _check_model(profile, request.model)
     limit = request.max_tokens or profile.output_tokens
     if limit > MAX_OUTPUT_TOKENS:
         raise Refusal(400, f"max_tokens is {limit}, more than {MAX_OUTPUT_TOKENS}", code="max_tokens")
@@ -121,6 +146,7 @@ def understand(
         request_id=given_id or f"{profile.name}-{number}",
         number=number,
         arrived_ns=arrived_ns,
+        created=int(clock.wall_time().timestamp()),
         endpoint=endpoint,
         request=request,
         prompt_tokens=count_tokens(endpoint.operation, request.prompt_text),
@@ -128,4 +154,21 @@ def understand(
         reasoning_tokens=min(profile.reasoning_tokens, output_tokens - 1),
         finish="tool_calls" if request.tool else "stop" if ends_itself else "length",
         fault=fault,
+        timings=profile.server_timings,
     )
+
+
+def counted(profile: Profile, counting: Counting, path: str, body: bytes) -> bytes:
+    """The answer to a request that asks only how many tokens it has. Raises `Refusal` as `understand` does."""
+    try:
+        request = counting.parse(body, path)
+    except CallerFault as error:
+        raise Refusal(400, str(error), code=error.kind) from error
+    _check_model(profile, request.model)
+    return counting.write(count_tokens(request.operation, request.prompt_text))
+
+
+def _check_model(profile: Profile, model: str) -> None:
+    if model not in (profile.model, profile.name, *profile.aliases):
+        words = f"the model {model!r} does not exist here; this is {profile.model!r}"
+        raise Refusal(404, words, code="model_not_found")

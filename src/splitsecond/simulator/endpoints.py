@@ -7,15 +7,17 @@ and a stream is asked for there with one request and read with another.
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from typing import Protocol
 
 import msgspec
 
 from splitsecond.errors import CallerFault
-from splitsecond.events import Usage
+from splitsecond.events import RateLimits, Usage
 from splitsecond.service import Operation
 from splitsecond.wire import anthropic, cohere, gemini, ollama, openai, replicate, responses
 from splitsecond.wire.dialect import Answer, ServerRequest, Writer
+from splitsecond.wire.limit_headers import Headers, anthropic_limits, openai_limits
 
 
 class Dialect(Protocol):
@@ -49,7 +51,9 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     `parse` reads a request out of its body and its path with the query. `id_prefix` begins the ids of its answers, and
     `id_header` names the header with the request's. `malformed` is an event as it is sent there, with data that breaks
     off. `content_type` is a stream's. `marked_cache`: of a prompt only what the client marks is cached. `created`
-    writes the answer that only says at which URL a stream will be; None: the answer is the stream.
+    writes the answer that only says at which URL a stream will be; None: the answer is the stream. `limit_headers`
+    writes the rate limits (None: the dialect has no headers for them); `retry_in_body`: how long to wait stands in the
+    body of an error.
     """
 
     operation: Operation
@@ -61,6 +65,8 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     content_type: bytes = b"text/event-stream; charset=utf-8"
     marked_cache: bool = False
     created: Created | None = None
+    limit_headers: Callable[[RateLimits, datetime], Headers] | None = None
+    retry_in_body: bool = False
 
 
 def _gemini_request(body: bytes, path: str) -> ServerRequest:
@@ -81,18 +87,20 @@ _CHAT = Endpoint(
     parse=lambda body, _path: openai.parse_request("chat", body),
     id_prefix="chatcmpl-",
     malformed=b'data: {"id":"chatcmpl-malformed","choices":[{"index":0,"del\n\n',
+    limit_headers=openai_limits,
 )
 _COMPLETIONS = msgspec.structs.replace(
     _CHAT, operation="completions", parse=lambda body, _path: openai.parse_request("completions", body)
 )
-_RESPONSES = Endpoint(
+RESPONSES = Endpoint(
     operation="chat",
     dialect=responses,
     parse=lambda body, _path: responses.parse_request("chat", body),
     id_prefix="resp_",
     malformed=b'event: response.output_text.delta\ndata: {"type":"response.output_text.del\n\n',
+    limit_headers=openai_limits,
 )
-_MESSAGES = Endpoint(
+MESSAGES = Endpoint(
     operation="chat",
     dialect=anthropic,
     parse=lambda body, _path: anthropic.parse_request("chat", body),
@@ -100,14 +108,16 @@ _MESSAGES = Endpoint(
     id_header=b"request-id",
     malformed=b'event: content_block_delta\ndata: {"type":"content_block_delta","index":0,"del\n\n',
     marked_cache=True,
+    limit_headers=anthropic_limits,
 )
-_GEMINI = Endpoint(
+GEMINI = Endpoint(
     operation="chat",
     dialect=gemini,
     parse=_gemini_request,
     id_prefix="gemini-",
     malformed=b'data: {"candidates":[{"content":{"par\r\n\r\n',
     content_type=b"text/event-stream",
+    retry_in_body=True,
 )
 _COHERE = Endpoint(
     operation="chat",
@@ -136,13 +146,13 @@ _REPLICATE = Endpoint(
 _ENDPOINTS: Mapping[str, Endpoint] = {
     "/v1/chat/completions": _CHAT,
     "/v1/completions": _COMPLETIONS,
-    "/v1/responses": _RESPONSES,
-    "/v1/messages": _MESSAGES,
+    "/v1/responses": RESPONSES,
+    "/v1/messages": MESSAGES,
     "/v2/chat": _COHERE,
     "/api/chat": _OLLAMA,
 }
 _WITH_MODEL = {
-    re.compile(r"/v1(?:beta)?/models/[^/]+:(?:g|streamG)enerateContent"): _GEMINI,
+    re.compile(r"/v1(?:beta)?/models/[^/]+:(?:g|streamG)enerateContent"): GEMINI,
     re.compile(r"/v1/models/[^/]+/[^/]+/predictions"): _REPLICATE,
 }
 

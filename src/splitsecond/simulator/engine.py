@@ -25,11 +25,15 @@ Key = TypeVar("Key")
 
 
 class Emission(msgspec.Struct, Generic[Key], frozen=True):
-    """Token `index` (from 0) of request `key`, produced at the end of a step, at `at_ns`."""
+    """Token `index` (from 0) of request `key`, produced at the end of a step, at `at_ns`.
+
+    `began_ns`: when the step began that was the first to work on the request's prompt.
+    """
 
     key: Key
     index: int
     at_ns: int
+    began_ns: int
 
 
 class _Sequence(msgspec.Struct, Generic[Key]):
@@ -38,6 +42,7 @@ class _Sequence(msgspec.Struct, Generic[Key]):
     output_left: int
     produced: int = 0
     in_batch: bool = False
+    began_ns: int = -1
 
 
 class Engine(Generic[Key]):
@@ -81,7 +86,7 @@ class Engine(Generic[Key]):
         for sequence in list(self._running.values()):
             if not sequence.in_batch or sequence.prompt_left:
                 continue
-            emissions.append(Emission(sequence.key, sequence.produced, ended_ns))
+            emissions.append(Emission(sequence.key, sequence.produced, ended_ns, sequence.began_ns))
             sequence.produced += 1
             sequence.output_left -= 1
             if not sequence.output_left:
@@ -107,6 +112,8 @@ class Engine(Generic[Key]):
             taken = min(sequence.prompt_left, budget)
             sequence.in_batch = taken > 0 or not sequence.prompt_left
             sequence.prompt_left -= taken
+            if taken and sequence.began_ns < 0:
+                sequence.began_ns = at_ns
             budget -= taken
             batch += sequence.in_batch
         prefilled = spec.prefill_chunk_tokens - budget

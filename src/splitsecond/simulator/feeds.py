@@ -54,6 +54,7 @@ class TableFeed:
         self, answer: Answer, *, arrived_ns: int, in_flight: int, prompt_tokens: int, cached_tokens: int
     ) -> Callable[[], None]:
         """The prompt's length changes nothing: the table was measured with one. What is cached of it does."""
+        answer.began_ns = arrived_ns
         pace = self._table.draw(in_flight)
         if cached_tokens:
             ttft_ns = round(pace.ttft_ns * (1 - self._saves * cached_tokens / prompt_tokens))
@@ -120,5 +121,6 @@ class EngineFeed:
         while (ends_ns := self._engine.next_ns) is not None and ends_ns <= now:
             for emission in self._engine.advance():
                 if (answer := self._answers.get(emission.key)) is not None:
+                    answer.began_ns = emission.began_ns
                     answer.offer(emission.index, emission.at_ns)
         self._wait()

@@ -13,11 +13,15 @@ import tomllib
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
 from splitsecond.errors import CallerFault
 from splitsecond.simulator.faults import PlannedFault
+from splitsecond.wire.openai.server_times import TimesForm
+
+TimingsForm = Literal["", "openai"] | TimesForm
 
 
 class Quantiles(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -96,13 +100,36 @@ class PromptCacheSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
             raise ValueError(f"saves must be from 0 to below 1, not {self.saves}")
 
 
+class RateLimitSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A provider that limits what it is asked for: ``[rate_limits]``, with one of the two or both.
+
+    It says in each answer how much is left, where its dialect has headers for that; beyond it a request gets a 429 that
+    says how long to wait.
+    """
+
+    requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.requests_per_minute is None and self.tokens_per_minute is None:
+            raise ValueError("rate_limits need requests_per_minute, tokens_per_minute or both")
+        for name in ("requests_per_minute", "tokens_per_minute"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be at least 1, not {value}")
+
+
 class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One simulated provider. `source` and `measured` say where its numbers come from, `note` what was assumed.
 
     `output_tokens` is what a request gets that names no limit; `natural_tokens`, where given, is where an answer ends
     by itself although its limit is higher. `reasoning_tokens` of each answer, or all but its last token, are thoughts.
     `engine` is None for the `table` kind, `table` empty for the other. `prompt_cache` None: nothing is remembered, and
-    nothing said of it.
+    nothing said of it; `rate_limits` None: there are none.
+
+    `server_timings`: in whose form it says at the end of an answer where its own time went, "groq", "cerebras" or
+    "llama.cpp", all of them in OpenAI's dialect; or "openai", with a header that says how long the head took.
+    Ollama's dialect has durations whatever stands here.
     """
 
     name: str = ""
@@ -118,6 +145,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     table: tuple[Row, ...] = ()
     engine: EngineSpec | None = None
     prompt_cache: PromptCacheSpec | None = None
+    rate_limits: RateLimitSpec | None = None
+    server_timings: TimingsForm = ""
     faults: tuple[PlannedFault, ...] = ()
 
     def __post_init__(self) -> None:

@@ -21,7 +21,8 @@ MAX_STAMPS = 4_000_000
 class Record(msgspec.Struct, frozen=True, kw_only=True):
     """One request. All times are monotonic nanoseconds.
 
-    `in_flight` counts the requests being answered when it arrived, itself included. `planned_ns` holds when each
+    `in_flight` counts the requests being answered when it arrived, itself included. `began_ns` is when the provider
+    began with its prompt, 0 where it never did. `planned_ns` holds when each
     token was due, `actual_ns` when each was handed to the kernel, taken right before the write; tokens that left
     together have the same. An answer that was cut short has fewer of both, one that was held back and never sent has
     none in `actual_ns`. `fault` is the kind of fault that struck, or "". Of the `prompt_tokens`, `cached_tokens` were
@@ -32,6 +33,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     profile: str
     in_flight: int
     arrived_ns: int
+    began_ns: int
     planned_ns: "array[int]"
     actual_ns: "array[int]"
     prompt_tokens: int

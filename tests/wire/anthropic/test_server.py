@@ -41,7 +41,7 @@ def test_a_streamed_answer_reads_back() -> None:
     usage = Usage(1, 9, 5, 2, 3)
     data = b"".join(
         [
-            write.opening(input_tokens=6),
+            write.opening(usage=Usage(0, 6)),
             write.token("Hm", "reasoning"),
             write.token('He said "hi"\n'),
             write.token(" 😀\0"),

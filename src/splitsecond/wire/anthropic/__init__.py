@@ -5,11 +5,11 @@ Client: `encode` a call, `decoder` for its answer, `fault_from_response` for a r
 that speaks it too, `to_chat` brings it into the form that the others can `encode`.
 """
 
-from splitsecond.wire.anthropic.answers import StreamWriter, error_body, whole
+from splitsecond.wire.anthropic.answers import StreamWriter, error_body, token_count, whole
 from splitsecond.wire.anthropic.decode import AnthropicDecoder, decoder
 from splitsecond.wire.anthropic.encode import count, encode, pass_on
 from splitsecond.wire.anthropic.faults import fault_from_response
-from splitsecond.wire.anthropic.requests import parse_request
+from splitsecond.wire.anthropic.requests import parse_count, parse_request
 from splitsecond.wire.anthropic.to_chat import to_chat
 from splitsecond.wire.dialect import Answer, ServerRequest
 
@@ -23,8 +23,10 @@ __all__ = [
     "encode",
     "error_body",
     "fault_from_response",
+    "parse_count",
     "parse_request",
     "pass_on",
     "to_chat",
+    "token_count",
     "whole",
 ]

@@ -76,10 +76,10 @@ class StreamWriter:
         """Of which kind the tokens of the open block are; None: no block is open, or one for none."""
         return self._kind
 
-    def opening(self, index: int = 0, input_tokens: int = 0) -> bytes:
-        """The message begins. `input_tokens`: as far as they are known by now."""
-        usage = {"input_tokens": input_tokens, "output_tokens": 0}
-        return _event("message_start", message={**self._message, "content": [], "usage": usage})
+    def opening(self, index: int = 0, usage: Usage | None = None) -> bytes:
+        """The message begins. Of `usage` only the input is said, as far as it is known by now."""
+        counts = {**_usage_fields(usage or Usage(0)), "output_tokens": 0}
+        return _event("message_start", message={**self._message, "content": [], "usage": counts})
 
     def token(self, text: str, kind: TokenKind = "text", index: int = 0) -> bytes:
         """One content event, after the beginning of its block where it is the first.
@@ -164,6 +164,11 @@ def error_body(status: int, message: str, type: str = "", code: str | None = Non
     """The body of an error response. Anthropic has a word for each status, and no place for the rest."""
     kind = _ERROR_TYPES.get(status, "invalid_request_error" if 400 <= status < 500 else "api_error")
     return _json({"type": "error", "error": {"type": kind, "message": message}})
+
+
+def token_count(tokens: int) -> bytes:
+    """The answer to the question how many tokens a request has."""
+    return _json({"input_tokens": tokens})
 
 
 def _event(name: str, **fields: Any) -> bytes:

@@ -3,6 +3,7 @@
 Only the fields that decide how to answer are read; all are kept raw beside them, so that a request can go on unchanged.
 """
 
+from collections.abc import Callable
 from itertools import accumulate
 from typing import Annotated, Any
 
@@ -22,16 +23,20 @@ class _Message(Struct):
     content: _Content
 
 
-class _Asked(Struct, kw_only=True):
+class _Counted(Struct, kw_only=True):
     model: str
     messages: Annotated[list[_Message], Meta(min_length=1)]
-    max_tokens: Annotated[int, Meta(ge=1)]
     system: _Content | None = None
     stream: bool | None = None
     cache_control: Any = None
 
 
+class _Asked(_Counted, kw_only=True):
+    max_tokens: Annotated[int, Meta(ge=1)]
+
+
 _decode_asked = msgspec.json.Decoder(_Asked).decode
+_decode_counted = msgspec.json.Decoder(_Counted).decode
 _decode_fields = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
@@ -40,9 +45,21 @@ def parse_request(operation: Operation, body: bytes) -> ServerRequest:
 
     Raises `CallerFault` that names the field which is missing or wrong.
     """
+    return _read(operation, body, _decode_asked)
+
+
+def parse_count(body: bytes) -> ServerRequest:
+    """The request in `body`, whose tokens are to be counted: it has no limit.
+
+    Raises `CallerFault` as `parse_request` does.
+    """
+    return _read("chat", body, _decode_counted)
+
+
+def _read(operation: Operation, body: bytes, decode: Callable[[bytes], _Counted]) -> ServerRequest:
     try:
         fields = _decode_fields(body)
-        asked = _decode_asked(body)
+        asked = decode(body)
     except (ValueError, RecursionError) as error:
         raise CallerFault(f"the request's body is wrong: {error}") from error
     texts: list[str] = []
@@ -56,7 +73,7 @@ def parse_request(operation: Operation, body: bytes) -> ServerRequest:
         operation=operation,
         model=asked.model,
         stream=bool(asked.stream),
-        max_tokens=asked.max_tokens,
+        max_tokens=asked.max_tokens if isinstance(asked, _Asked) else None,
         include_usage=True,
         prompt_text="\n".join(texts),
         n=1,

@@ -6,11 +6,11 @@ it is Google's own API or Vertex (``…/publishers/google``).
 """
 
 from splitsecond.wire.dialect import Answer, ServerRequest
-from splitsecond.wire.gemini.answers import StreamWriter, error_body, whole
+from splitsecond.wire.gemini.answers import StreamWriter, error_body, token_count, whole
 from splitsecond.wire.gemini.decode import GeminiDecoder, decoder
 from splitsecond.wire.gemini.encode import encode
 from splitsecond.wire.gemini.faults import fault_from_response
-from splitsecond.wire.gemini.requests import parse_request
+from splitsecond.wire.gemini.requests import parse_count, parse_request
 
 __all__ = [
     "Answer",
@@ -21,6 +21,8 @@ __all__ = [
     "encode",
     "error_body",
     "fault_from_response",
+    "parse_count",
     "parse_request",
+    "token_count",
     "whole",
 ]

@@ -118,9 +118,28 @@ def whole(
     return _json({**fields, "modelVersion": model, "responseId": id})
 
 
-def error_body(status: int, message: str, type: str = "", code: str | None = None, param: str | None = None) -> bytes:  # noqa: A002
-    """The body of an error response. Gemini has a word for each status, and no place for the rest."""
-    return _json(_error(status, message))
+def error_body(
+    status: int,
+    message: str,
+    type: str = "",  # noqa: A002
+    code: str | None = None,
+    param: str | None = None,
+    retry_after_s: float | None = None,
+) -> bytes:
+    """The body of an error response. Gemini has a word for each status, and no place for the rest.
+
+    `retry_after_s` stands in it, and in no header.
+    """
+    fields = _error(status, message)
+    if retry_after_s is not None:
+        delay = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": f"{retry_after_s:.9g}s"}
+        fields["error"]["details"] = [delay]
+    return _json(fields)
+
+
+def token_count(tokens: int) -> bytes:
+    """The answer to the question how many tokens a request has."""
+    return _json({"totalTokens": tokens})
 
 
 def _event(fields: dict[str, Any]) -> bytes:

@@ -5,7 +5,7 @@ Client: `encode` a call, `decoder` for its answer, `fault_from_response` for a r
 loading the model, for the prompt and for the output: its own TTFT and pace, to hold beside ours.
 """
 
-from splitsecond.wire.ollama.answers import StreamWriter, error_body, whole
+from splitsecond.wire.ollama.answers import StreamWriter, durations, error_body, whole
 from splitsecond.wire.ollama.decode import OllamaDecoder, decoder
 from splitsecond.wire.ollama.encode import encode
 from splitsecond.wire.ollama.faults import fault_from_response
@@ -15,6 +15,7 @@ __all__ = [
     "OllamaDecoder",
     "StreamWriter",
     "decoder",
+    "durations",
     "encode",
     "error_body",
     "fault_from_response",

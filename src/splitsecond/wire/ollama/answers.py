@@ -14,6 +14,7 @@ import msgspec
 from splitsecond.events import TokenKind, Usage
 from splitsecond.service import Operation
 from splitsecond.wire.dialect import Answer
+from splitsecond.wire.server_times import Took
 
 _json = msgspec.json.Encoder().encode
 
@@ -122,6 +123,16 @@ def whole(
         ]
     last = {"done": True, "done_reason": _FINISH.get(answer.finish, answer.finish), **_counts(usage), **timings}
     return _json({**_head(model, created), "message": message, **last})
+
+
+def durations(took: Took) -> dict[str, int]:
+    """Ollama's, by name. Loading the model is where the wait before the prompt belongs."""
+    return {
+        "total_duration": took.total_ns,
+        "load_duration": took.queue_ns,
+        "prompt_eval_duration": took.prompt_ns,
+        "eval_duration": took.output_ns,
+    }
 
 
 def error_body(status: int, message: str, type: str, code: str | None = None, param: str | None = None) -> bytes:  # noqa: A002

@@ -75,7 +75,7 @@ class StreamWriter:
 
     def usage(self, usage: Usage) -> bytes:
         """The counts, in a chunk of their own."""
-        return encode_event(_json({**self._head, "choices": [], "usage": _usage_fields(usage)}))
+        return encode_event(_json({**self._head, "choices": [], "usage": usage_fields(usage)}))
 
     def done(self) -> bytes:
         """The end mark."""
@@ -116,7 +116,7 @@ def whole(
         for index, answer in enumerate(answers)
     ]
     head = {"id": id, "object": _OBJECTS[operation], "created": created, "model": model}
-    return _json({**head, "choices": choices, "usage": _usage_fields(usage)})
+    return _json({**head, "choices": choices, "usage": usage_fields(usage)})
 
 
 def error_body(status: int, message: str, type: str, code: str | None = None, param: str | None = None) -> bytes:  # noqa: A002
@@ -143,7 +143,8 @@ def _answer_fields(operation: Operation, answer: Answer) -> dict[str, Any]:
     return {"message": message}
 
 
-def _usage_fields(usage: Usage) -> dict[str, Any]:
+def usage_fields(usage: Usage) -> dict[str, Any]:
+    """The ``usage`` that these counts are."""
     fields: dict[str, Any] = {
         "prompt_tokens": usage.input_tokens,
         "completion_tokens": usage.output_tokens,

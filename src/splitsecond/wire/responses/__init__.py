@@ -7,7 +7,7 @@ that speaks it too, `to_chat` brings it into the form that the others can `encod
 
 from splitsecond.wire.openai.answers import error_body
 from splitsecond.wire.refusals import fault_from_response
-from splitsecond.wire.responses.answers import StreamWriter, whole
+from splitsecond.wire.responses.answers import StreamWriter, token_count, whole
 from splitsecond.wire.responses.decode import ResponsesDecoder, decoder
 from splitsecond.wire.responses.encode import encode, pass_on
 from splitsecond.wire.responses.requests import parse_request
@@ -23,5 +23,6 @@ __all__ = [
     "parse_request",
     "pass_on",
     "to_chat",
+    "token_count",
     "whole",
 ]

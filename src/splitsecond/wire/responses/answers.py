@@ -310,6 +310,11 @@ def _image_item(identity: str, url: str) -> dict[str, Any]:
     return {"id": identity, "type": "image_generation_call", "status": "completed", "result": data or url, **form}
 
 
+def token_count(tokens: int) -> bytes:
+    """The answer to the question how many tokens a request has."""
+    return _json({"object": "response.input_tokens", "input_tokens": tokens})
+
+
 def _usage_fields(usage: Usage) -> dict[str, Any]:
     read, made = usage.input_tokens or 0, usage.output_tokens or 0
     details = {"cached_tokens": usage.cached_tokens or 0, "cache_write_tokens": usage.cache_write_tokens or 0}
