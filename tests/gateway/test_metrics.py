@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from tests.gateway.visitor import CHAT, STREAM, visitor, visits
+from tests.gateway.visitor import CHAT, STREAM, Transport, visitor, visits
 
 from splitsecond.errors import ProviderFault
 from splitsecond.gateway.configuration.settings import ClientKey
@@ -120,7 +120,8 @@ OTHER = """
 import sys, time
 from pathlib import Path
 from splitsecond.gateway.records.metrics import Metrics
-metrics = Metrics(folder=Path(sys.argv[1]), available=lambda: {"a/x": False})
+cascades = {"one": (0.75, True), "two": (0.1, False)}
+metrics = Metrics(folder=Path(sys.argv[1]), available=lambda: {"a/x": False}, cascades=lambda: cascades)
 metrics.in_flight = 5
 metrics.counts.requests["fast", "web", 200] = 40
 metrics.counts.output_tokens["a/x"] = 9
@@ -131,7 +132,7 @@ sys.stdin.read()
 
 
 def test_processes_that_share_a_port_are_added_up(tmp_path: Path) -> None:
-    metrics = Metrics(folder=tmp_path, available=lambda: {"a/x": True})
+    metrics = Metrics(folder=tmp_path, available=lambda: {"a/x": True}, cascades=lambda: {"one": (0.25, False)})
     metrics.counts.requests["fast", "web", 200] = 2
     (tmp_path / "99999999.counts").write_bytes(b"of another version")
     with subprocess.Popen(
@@ -145,6 +146,8 @@ def test_processes_that_share_a_port_are_added_up(tmp_path: Path) -> None:
         assert value(found, "tokens_total", target="a/x", direction="output") == 9
         assert value(found, "requests_in_flight") == 5
         assert value(found, "target_available", target="a/x") == 0.5
+        assert [value(found, "cascade_escalated", policy=each) for each in ("one", "two")] == [0.5, 0.1]
+        assert [value(found, "cascade_dearer", policy=each) for each in ("one", "two")] == [0.5, 0]
         assert value(found, "process_cpu_seconds_total", pid=str(other.pid)) is not None
         other.stdin.close()
         other.wait(10)
@@ -201,7 +204,8 @@ def test_who_may_read_them(given: str, peer: str, routes: Any, presented: bool, 
         keys = [] if routes is None else [key(*routes)]
         headers = {"authorization": f"Bearer {KEY}"} if presented else {}
         client = visitor(FakeService(), *keys, metrics_for=given)
-        await client.asks(b"", path="/metrics", method="GET", headers=headers, peer=peer)
+        client.transport = Transport(peer)
+        await client.asks(b"", path="/metrics", method="GET", headers=headers)
         assert client.status == status
         if status == 200:
             assert client.headers["content-type"].startswith("text/plain")
@@ -236,7 +240,7 @@ def test_what_is_served_is_what_is_counted() -> None:
         assert (await visitor(down, **given).asks(CHAT)).status == 502
         assert (await visitor(down, **given).asks({"model": "nope"})).status == 404
         client = visitor(services, **given)
-        asyncio.get_running_loop().call_later(0.05, client.line.close)
+        asyncio.get_running_loop().call_later(0.05, client.leave)
         await client.asks(STREAM)
         reader = visits(client.gateway)
         await reader.asks(b"", path="/metrics", method="GET")

@@ -79,7 +79,13 @@ class Worker:
         self._client = Client()
         self._routes = Routes(settings, self._observe, self._client, self._standing)  # before the log has a thread
         self._log = opened(settings.log, say)
-        self._metrics = Metrics(folder=folder, available=self._available, dropped=self._dropped, cost=self._cost_usd)
+        self._metrics = Metrics(
+            folder=folder,
+            available=self._available,
+            cascades=self._cascades,
+            dropped=self._dropped,
+            cost=self._cost_usd,
+        )
         self._tally = Tally(folder and folder / "tally", workers=self._seat.workers, number=self._seat.number)
         self._allowance = Allowance(settings.keys, self._facts.cost_usd, tally=self._tally)
         keeps = [self._metrics.took, *([self._log.put] if self._log is not None else [])]
@@ -185,6 +191,9 @@ class Worker:
 
     def _available(self) -> dict[str, bool]:
         return {name: self._standing.available(name) for name in self._targets()}
+
+    def _cascades(self) -> dict[str, tuple[float, bool]]:
+        return {name: (each.share, each.dearer) for name, each in self._standing.cascades().items()}
 
     def _cost_usd(self, attempt: Observation) -> float | None:
         return self._facts.cost_usd(attempt)

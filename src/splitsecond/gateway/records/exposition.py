@@ -58,13 +58,18 @@ class _Collected(Collector):
             "route_ttft_seconds", "From a request's arrival to the first token that could be handed on.", "route",
             counts.route_ttft,
         )  # fmt: skip
-        states: dict[str, list[bool]] = {}
-        for process in processes:
-            for target, available in process.available.items():
-                states.setdefault(target, []).append(available)
         yield _gauge(
             "target_available", "The share of workers that ask this target (0: none, 1: all).", ("target",),
-            [((target,), sum(each) / len(each)) for target, each in states.items()],
+            _means(process.available.items() for process in processes),
+        )  # fmt: skip
+        cascades = [process.cascades.items() for process in processes]
+        yield _gauge(
+            "cascade_escalated", "The share of the small model's answers that were not accepted lately.", ("policy",),
+            _means([(policy, share) for policy, (share, _) in each] for each in cascades),
+        )  # fmt: skip
+        yield _gauge(
+            "cascade_dearer", "The share of workers that ask the large model alone, as that is cheaper.", ("policy",),
+            _means([(policy, dearer) for policy, (_, dearer) in each] for each in cascades),
         )  # fmt: skip
         yield _gauge(
             "requests_in_flight", "Requests under way.", (), [((), float(sum(each.in_flight for each in processes)))]
@@ -104,6 +109,15 @@ def _histogram(name: str, words: str, label: str, histograms: dict[str, Histogra
         buckets = list(zip(bounds, accumulate(histogram.counts), strict=True))
         family.add_metric([key], buckets=buckets, sum_value=histogram.total_s)
     return family
+
+
+def _means(processes: Iterable[Iterable[tuple[str, float]]]) -> list[tuple[object, float]]:
+    """The mean over all processes that have a value, by name."""
+    found: dict[str, list[float]] = {}
+    for values in processes:
+        for name, value in values:
+            found.setdefault(name, []).append(value)
+    return [(name, sum(each) / len(each)) for name, each in found.items()]
 
 
 def _texts(key: object) -> list[str]:

@@ -53,7 +53,10 @@ class Histogram(Struct):
 
 
 class Process(Struct, frozen=True):
-    """What one process uses: `cpu_s` since it began, `resident_bytes` of memory; `in_flight` requests."""
+    """What one process uses: `cpu_s` since it began, `resident_bytes` of memory; `in_flight` requests.
+
+    `cascades`: of each, by how it is written, the share that escalates, and whether it steps aside as it is dearer.
+    """
 
     pid: int
     cpu_s: float
@@ -61,6 +64,7 @@ class Process(Struct, frozen=True):
     in_flight: int
     dropped: int
     available: dict[str, bool]
+    cascades: dict[str, tuple[float, bool]] = {}
 
 
 class Counts(Struct):
@@ -99,8 +103,8 @@ class _File(Struct):
 class Metrics:
     """The counters of one process. `folder`: where those that share the port leave theirs; None: it is alone.
 
-    `available`: of each target, whether it is asked. `dropped`: how many records the log has lost. `cost`: what an
-    attempt cost in US dollars, None where that is not known.
+    `available`: of each target, whether it is asked. `cascades`: see `Process`. `dropped`: how many records the log has
+    lost. `cost`: what an attempt cost in US dollars, None where that is not known.
     """
 
     def __init__(
@@ -108,6 +112,7 @@ class Metrics:
         *,
         folder: Path | None = None,
         available: Callable[[], Mapping[str, bool]] | None = None,
+        cascades: Callable[[], Mapping[str, tuple[float, bool]]] | None = None,
         dropped: Callable[[], int] | None = None,
         cost: Callable[[Observation], float | None] | None = None,
     ) -> None:
@@ -115,6 +120,7 @@ class Metrics:
         self.in_flight = 0
         self._folder = folder
         self._available = available
+        self._cascades = cascades
         self._dropped = dropped
         self._cost = cost
         self._timer: asyncio.TimerHandle | None = None
@@ -201,6 +207,7 @@ class Metrics:
             in_flight=self.in_flight,
             dropped=self._dropped() if self._dropped is not None else 0,
             available=dict(self._available()) if self._available is not None else {},
+            cascades=dict(self._cascades()) if self._cascades is not None else {},
         )
 
 
