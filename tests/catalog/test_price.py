@@ -11,8 +11,8 @@ from genai_prices.types import ClauseEquals, ConditionalPrice, ModelInfo, ModelP
 from splitsecond import clock
 from splitsecond.catalog import price_list
 from splitsecond.catalog.price import Price, Tier
-from splitsecond.catalog.price_list import Listed, Wanted
-from splitsecond.catalog.prices import listings, of_provider, price, prices
+from splitsecond.catalog.price_list import Listed, Question, Wanted
+from splitsecond.catalog.prices import Apart, apart, instead_of, listings, of_provider, price, prices
 from splitsecond.catalog.provider import provider
 from splitsecond.errors import CallerFault
 
@@ -129,17 +129,22 @@ def test_nobody_knows_the_price_of_a_server_of_one_s_own() -> None:
 
 def test_a_child_process_finds_the_same() -> None:
     targets = ["groq/llama-3.3-70b-versatile", "sim/groq", "gemini/gemini-2.5-pro", "deepinfra/openai/gpt-oss-120b"]
-    assert prices(targets, apart=True) == prices(targets)
+    found = apart(targets, ["groq", "gemini", "ollama"])
+    assert found.prices == prices(targets)
+    assert set(of_provider(provider("groq"))) >= set(found.models["groq"]) > {"openai/gpt-oss-120b"}
+    assert "gemini-3-pro-preview" not in found.models["gemini"], "its file says that it was taken down"
+    assert found.models["ollama"] == list(provider("ollama").models), "the list has nothing of it"
+    assert apart(["sim/groq"]) == Apart({"sim/groq": None})
 
 
 def test_a_child_that_does_not_end_is_a_clear_fault() -> None:
     with pytest.raises(CallerFault, match="prices could not be looked up"):
-        price_list.apart([Wanted("groq", "x")], wait_s=0.0001)
+        price_list.apart(Question([Wanted("groq", "x")]), wait_s=0.0001)
 
 
 def test_the_context_window_is_the_catalogue_s_or_the_list_s() -> None:
     targets = ["groq/llama-3.3-70b-versatile", "together/openai/gpt-oss-120b", "sim/groq"]
-    found = listings(targets, apart=True)
+    found = listings(targets)
     assert [found[target].context_tokens for target in targets] == [131072, 131072, None]
     assert found["together/openai/gpt-oss-120b"].price == price("together/openai/gpt-oss-120b")
 
@@ -151,3 +156,19 @@ def test_models_of_a_provider_are_called_as_a_request_calls_them() -> None:
     )
     assert "gpt-oss-120b" not in found
     assert found["accounts/fireworks/models/llama-v3p1-70b-instruct"] == Listed(context_tokens=131072)
+
+
+@pytest.mark.parametrize(
+    ("target", "day", "nearest"),
+    [
+        ("groq/openai/gpt-oss-120", "", "groq/openai/gpt-oss-120b"),
+        ("groq/nothing-that-is-like-it", "", None),
+        ("gemini/gemini-3-pro-preview", "2026-03-09", "gemini/gemini-3.1-pro-preview"),
+        ("sim/groq", "", None),
+    ],
+)
+def test_what_may_be_meant_by_a_model_that_is_not_served(target: str, day: str, nearest: str | None) -> None:
+    found, near = instead_of(target)
+    assert (found, next(iter(near), None)) == (day, nearest)
+    learnt = apart([], [owner for owner in [target.partition("/")[0]] if owner != "sim"]).models
+    assert instead_of(target, learnt.get(target.partition("/")[0], [])) == (found, near)

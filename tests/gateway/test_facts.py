@@ -5,6 +5,7 @@ from tests.gateway.test_settings import ENVIRONMENT
 from tests.policy.attempts import answered
 
 from splitsecond.catalog.price import Price, Tier
+from splitsecond.catalog.prices import Apart
 from splitsecond.catalog.provider import provider
 from splitsecond.gateway.configuration.reading import read
 from splitsecond.gateway.facts import TargetFacts
@@ -38,7 +39,7 @@ def test_what_is_paid_by_the_hour_costs_nothing_more_for_a_call(facts: TargetFac
 
 
 def test_the_list_says_it_where_the_configuration_does_not(facts: TargetFacts) -> None:
-    facts.learn({"groq/x": LISTED, "groq/big": LISTED})
+    facts.learn(Apart({"groq/x": LISTED, "groq/big": LISTED}))
     assert facts.price("groq/x") == LISTED
     changed = facts.price("second/x")
     assert changed is not None
@@ -51,7 +52,7 @@ def test_the_list_says_it_where_the_configuration_does_not(facts: TargetFacts) -
 
 def test_what_has_been_looked_up_is_known(facts: TargetFacts) -> None:
     assert not facts.knows("second/x")
-    facts.learn({"groq/x": None})
+    facts.learn(Apart({"groq/x": None}))
     assert facts.knows("second/x")
     assert facts.knows("groq/x")
     assert not facts.knows("groq/y")
@@ -60,12 +61,29 @@ def test_what_has_been_looked_up_is_known(facts: TargetFacts) -> None:
 def test_the_list_itself(facts: TargetFacts) -> None:
     target = f"groq/{provider('groq').default_model}"
     found = facts.look_up([target, "ours/x"])
-    assert found["ours/x"] is None
-    price = found[target]
+    assert found.prices["ours/x"] is None
+    price = found.prices[target]
     assert price is not None
     assert 0 < price.input_usd <= price.output_usd
     facts.learn(found)
-    assert facts.look_up([target, "ours/x"]) == {}
+    assert facts.look_up([target, "ours/x"]) == Apart()
+
+
+def test_what_may_be_meant_by_a_model_that_is_not_served() -> None:
+    routes = """
+routes:
+  mine: {policy: '"ours/qwen3-8b"'}
+  far: {policy: '"second/llama-3.1-8b-instnt"'}
+"""
+    facts = TargetFacts(read(TEXT + routes, ENVIRONMENT))
+    assert facts.instead_of("groq/openai/gpt-oss-12b") == ("", ["groq/openai/gpt-oss-120b"]), "by the file alone"
+    facts.learn(Apart(models={"groq": ["llama-3.1-8b-instant", "openai/gpt-oss-20b", "openai/gpt-oss-120b"]}))
+    assert facts.instead_of("second/llama-3.1-8b-instnt") == ("", ["second/llama-3.1-8b-instant"])
+    assert facts.instead_of("groq/openai/gpt-oss-20b") == ("", []), "it has that name"
+    assert facts.instead_of("second/llama-3.3-70b-versatile") == ("2026-08-16", ["second/openai/gpt-oss-120b"])
+    assert facts.instead_of("ours/qwen-8b") == ("", ["ours/qwen3-8b"]), "of a server of one's own only what routes name"
+    assert facts.instead_of("ours/qwen3-8b") == ("", [])
+    assert facts.instead_of("nowhere/x") == ("", [])
 
 
 def test_what_an_attempt_costs(facts: TargetFacts) -> None:

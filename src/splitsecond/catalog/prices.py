@@ -90,7 +90,7 @@ def instead_of(target: str, known: Iterable[str] | None = None) -> tuple[str, li
     """What may be meant by a target whose provider refuses the model: the day on which it was taken down ("": it was
     not), and targets of the same provider to take in its place: the one that the provider names, else its default.
 
-    `known`: the models of the provider that are looked at; None: those of the list, which is read for it.
+    `known`: the models that the list has of the provider; None: the list is read for them.
     """
     owner = _owner(target)
     if owner is None:
@@ -99,7 +99,7 @@ def instead_of(target: str, known: Iterable[str] | None = None) -> tuple[str, li
     if day := owner.model(model).retired:
         instead = owner.model(model).replaced_by or owner.default_model
         return day, [f"{name}/{instead}"] if instead else []
-    names = _in_service(owner, of_provider(owner)) if known is None else list(known)
+    names = _in_service(owner, of_provider(owner) if known is None else known)
     near = [] if model in names else difflib.get_close_matches(model, names, n=3, cutoff=0.6)
     return "", [f"{name}/{each}" for each in near]
 

@@ -2,24 +2,23 @@
 
 The configuration comes first, then the public list of prices, then the catalogue. Reading the list takes a second and
 much memory, so it is read in a process of its own while the gateway serves already (`look_up`); until then only what
-stands in the configuration is known.
+stands in the configuration is known. The names of models are learnt with it, for who asks for one that is none.
 """
 
-from collections.abc import Iterable
+import difflib
+from collections.abc import Iterable, Iterator
 
 from msgspec import structs
 
 from splitsecond.analysis.cost import cost_usd
 from splitsecond.catalog.price import Price
-from splitsecond.catalog.prices import prices
-from splitsecond.catalog.provider import Provider, split_target
+from splitsecond.catalog.prices import Apart, apart, instead_of
+from splitsecond.catalog.provider import Provider, names, split_target
 from splitsecond.errors import CallerFault
 from splitsecond.gateway.configuration.settings import Known, PriceGiven, Settings, provider
+from splitsecond.policy.expression import targets as targets_of
 from splitsecond.policy.targets.facts import Facts
 from splitsecond.timing.observation import Observation
-
-Listed = dict[str, Price | None]
-"""Prices of the list, by targets as the catalogue calls them."""
 
 MOST_PRICES = 4096
 """That are kept ready. Clients may name targets themselves."""
@@ -33,20 +32,56 @@ class TargetFacts:
         self._settings = settings
         self._prices: dict[str, Price | None] = {}
         self._likes: dict[str, str] = {}
-        self._listed: Listed = dict(listed._listed) if listed is not None else {}
+        self._instead: dict[str, tuple[str, list[str]]] = {}
+        # By what the catalogue calls them: targets, providers.
+        self._listed: dict[str, Price | None] = dict(listed._listed) if listed is not None else {}
+        self._models: dict[str, list[str]] = dict(listed._models) if listed is not None else {}
 
-    def look_up(self, targets: Iterable[str]) -> Listed:
-        """What the list says of `targets`, for `learn`. Changes nothing, so that a thread may do it.
+    def look_up(self, targets: Iterable[str]) -> Apart:
+        """What the list says of `targets` and of all providers that can be asked, for `learn`. Changes nothing, so that
+        a thread may do it.
 
         Blocks for about a second; raises `CallerFault` where it cannot be read.
         """
         wanted = [like for target in targets if (like := self._like(target)) not in self._listed]
-        return prices(wanted[:MOST_PRICES], apart=True)
+        return apart(wanted[:MOST_PRICES], [name for name in self._askable() if name not in self._models])
 
-    def learn(self, listed: Listed) -> None:
+    def learn(self, listed: Apart) -> None:
         """From here on it is known."""
-        self._listed |= listed
+        self._listed |= listed.prices
+        self._models |= listed.models
         self._prices.clear()
+        self._instead.clear()
+
+    def instead_of(self, target: str) -> tuple[str, list[str]]:
+        """What may be meant by a target that is not served: see `catalog.prices.instead_of`."""
+        found = self._instead.get(target)
+        if found is None:
+            found = self._look_near(target)
+            if len(self._instead) < MOST_PRICES:
+                self._instead[target] = found
+        return found
+
+    def _look_near(self, target: str) -> tuple[str, list[str]]:
+        name, model = split_target(target)
+        about = self._about(target)
+        if about.like:
+            known = [*self._models.get(about.like, ()), *about.models]
+            day, near = instead_of(f"{about.like}/{model}", known)
+            return day, [f"{name}/{split_target(each)[1]}" for each in near]
+        routed = (other for owner, other in map(split_target, self._routed()) if owner == name)
+        near = difflib.get_close_matches(model, {*about.models, *routed} - {model})
+        return "", [f"{name}/{each}" for each in near]
+
+    def _routed(self) -> Iterator[str]:
+        """The targets of all routes."""
+        return (target for policy in self._settings.routes.values() for target in targets_of(policy))
+
+    def _askable(self) -> list[str]:
+        """The providers of the catalogue that a client may name: those of the configuration, and those with a key."""
+        given = [known.like for known in self._settings.known.values()]
+        keyed = [name for name in names() if provider(name).key_variable(self._settings.environment)]
+        return sorted({*filter(None, given), *keyed})
 
     def knows(self, target: str) -> bool:
         """Whether what `target` costs has been looked up, or is no more to be."""
