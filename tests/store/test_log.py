@@ -16,7 +16,7 @@ from tests.store.records import answered, kept, records, same_figures
 
 from splitsecond import clock
 from splitsecond.errors import CallerFault
-from splitsecond.store.log import Log
+from splitsecond.store.log import Log, Past
 from splitsecond.store.reading import _PAGE
 from splitsecond.store.served import Served
 from splitsecond.store.tables import VERSION
@@ -206,3 +206,22 @@ def test_a_log_that_cannot_be_read_says_so(url: str, tmp_path: Path) -> None:
     for question in questions:
         with pytest.raises(CallerFault, match=r"cannot read the log .*log\.db: file is not a database"):
             question()
+
+
+def test_attempts_of_some_days_come_in_order_page_by_page(url: str) -> None:
+    put = [answered(number, target=f"t/{number % 3}", ago_s=3600 - number / 2) for number in range(2 * _PAGE + 7)]
+    written(url, put)
+    past = Past.open(url)
+    assert past.targets() == ["t/0", "t/1", "t/2"]
+    found = list(past.attempts(LONG_AGO))
+    assert [o.call for _, o in found] == [served.call for served in put]
+    assert [o for _, o in found] == [kept(served).attempts[0] for served in put]
+    middle = found[10][0]
+    assert [o.call for _, o in past.attempts(middle, found[20][0])] == [f"req-{n}" for n in range(10, 20)]
+
+
+def test_a_log_that_is_only_read_must_be_there(tmp_path: Path) -> None:
+    with pytest.raises(CallerFault, match="there is no log") as refused:
+        Past.open(f"sqlite:///{tmp_path}/none.db")
+    assert refused.value.kind == "no_log"
+    assert list(tmp_path.iterdir()) == []

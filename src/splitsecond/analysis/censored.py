@@ -50,7 +50,7 @@ class _Curve:
         self._times, ends = np.unique(times[ended], return_counts=True)
         waiting = len(times) - np.searchsorted(np.sort(times), self._times, side="left")
         with np.errstate(divide="ignore", invalid="ignore"):
-            self._share: Floats = np.cumprod(1 - ends / waiting)
+            self._share: Floats = np.cumprod(1 - ends / waiting, dtype=np.float64)
             variance = np.cumsum(ends / (waiting * (waiting - ends).astype(np.float64)))
             log = np.log(self._share)
             wide = np.exp(Z95 * np.sqrt(variance) / np.abs(log))

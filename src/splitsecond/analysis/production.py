@@ -18,6 +18,7 @@ of the earlier half.
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
+from datetime import datetime
 from typing import Literal
 
 import numpy as np
@@ -38,7 +39,6 @@ GRADES = ((100.0, 1), (70.0, 2), (50.0, 3), (30.0, 4))
 SLOWEST = 5
 LEAST = 500
 """Answered requests below which no grade is given."""
-DAY_US = 86_400_000_000
 DAY_NEEDS = 10
 """Answers of a day below which its median is left out."""
 HALF_NEEDS = 4
@@ -117,13 +117,13 @@ class _Kept:
         self.tokens_in = self.tokens_out = 0
         self.usd, self.priced, self.unpriced, self.priced_tokens = 0.0, 0, 0, 0
 
-    def add(self, moment_us: int, o: Observation, usd: float | None) -> None:
+    def add(self, day: int, o: Observation, usd: float | None) -> None:
         self.outcomes[o.outcome] += 1
         if o.fault is not None:
             self.faults[o.fault.kind] += 1
         if o.ok and (speed := total_tps(o)) is not None:
             self.total_tps.append(speed)
-            self.days.append(moment_us // DAY_US)
+            self.days.append(day)
             self.sources[o.token_source] += 1
             self.tokens_in += o.input_tokens or 0
             self.tokens_out += o.output_tokens or 0
@@ -161,9 +161,9 @@ class Traffic:
         self._name = _NAMES[by]
         self._kept: defaultdict[str, _Kept] = defaultdict(_Kept)
 
-    def add(self, moment_us: int, o: Observation) -> None:
-        """An attempt of a call that came in at `moment_us`, microseconds since 1970."""
-        self._kept[self._name(o.target)].add(moment_us, o, cost_usd(o, self._price(o.target)))
+    def add(self, moment: datetime, o: Observation) -> None:
+        """An attempt of a call that came in at that moment."""
+        self._kept[self._name(o.target)].add(moment.toordinal(), o, cost_usd(o, self._price(o.target)))
 
     def speeds(self, least: int = LEAST) -> list[Speed]:
         """One for each name, the fastest first, those without a grade last. `least`: see `LEAST`."""
@@ -208,7 +208,7 @@ def _speed(name: str, kept: _Kept, least: int, random: np.random.Generator) -> S
         unpriced=kept.unpriced,
         token_source=dict(kept.sources),
         faults=dict(kept.faults.most_common()),
-        drift=_drift(totals, np.frombuffer(kept.days, dtype=np.int64) if kept.days else np.empty(0), random),
+        drift=_drift(totals, np.array(kept.days, dtype=np.int64), random),
     )
 
 
@@ -267,5 +267,6 @@ def same_model(speeds: Iterable[Speed]) -> dict[str, list[Speed]]:
     """Targets that serve a model of one name, where there are several, in the order given."""
     found: defaultdict[str, list[Speed]] = defaultdict(list)
     for speed in speeds:
-        found[_model(speed.name)].append(speed)
+        if model := _model(speed.name):
+            found[model].append(speed)
     return {model: served for model, served in found.items() if len(served) > 1}

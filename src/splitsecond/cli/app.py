@@ -20,9 +20,11 @@ from splitsecond.cli.doctor import doctor
 from splitsecond.cli.explain import explain
 from splitsecond.cli.models import models
 from splitsecond.cli.providers import providers
+from splitsecond.cli.recommend import recommend
 from splitsecond.cli.report import report
 from splitsecond.cli.serve import serve
 from splitsecond.cli.simulate import simulate
+from splitsecond.cli.speed import speed
 from splitsecond.errors import CallerFault, Fault
 
 app = typer.Typer(
@@ -68,7 +70,7 @@ def ending_well(command: Callable[..., None]) -> Callable[..., None]:
     return ended
 
 
-for command in (bench, demo, compare, report, doctor, simulate, serve, explain, providers, models):
+for command in (bench, demo, compare, report, doctor, simulate, serve, explain, speed, recommend, providers, models):
     app.command()(ending_well(command))
 
 

@@ -1,0 +1,58 @@
+"""`splitsecond recommend`: which target to take for which use, by how fast each was for real requests."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from splitsecond.cli.traffic import DAYS
+
+
+def recommend(
+    uses: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[USE]...", help="edge, translation, voice, completion, chat, batch.", show_default="all"
+        ),
+    ] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TEXT", help="Only targets whose name holds this. Repeatable.", show_default=False),
+    ] = None,
+    log: Annotated[
+        str, typer.Option(metavar="URL", help="The gateway's log; that of splitsecond.yaml, if none is named.")
+    ] = "",
+    config: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The gateway's configuration.", show_default=False)
+    ] = None,
+    days: Annotated[float, typer.Option(help="How many days to look back.")] = DAYS,
+    json: Annotated[str, typer.Option(metavar="FILE", help="The same as JSON; - for standard output.")] = "",
+) -> None:
+    """Recommend targets for a use: those whose first token comes in time at p95, the fastest and the cheapest of them.
+
+    \b
+    splitsecond recommend voice
+    splitsecond recommend chat batch --only gpt-oss-120b --only llama-3.3-70b
+
+    Speed and price are what is judged, from the gateway's own log. Whether an answer is good enough, it cannot tell:
+    name the models that are with --only.
+    """
+    from rich.console import Console
+
+    from splitsecond.analysis.recommendation import SCHEMA
+    from splitsecond.analysis.recommendation import recommend as recommended
+    from splitsecond.cli.asking import one_of
+    from splitsecond.cli.results import check_json, write_json
+    from splitsecond.cli.traffic import Window, speeds
+    from splitsecond.report.production import recommendation_table
+    from splitsecond.timing.uses import USES
+
+    wanted = [one_of(use, "USE", tuple(USES)) for use in uses or USES]
+    check_json(json)
+    window = Window(days)
+    found = recommended(speeds(log, config, window, only=only or (), least=1), wanted)
+    write_json({"schema": SCHEMA, "since": window.since, "until": window.until, "uses": found}, json)
+    console = Console(stderr=json == "-")
+    console.print(f"By real requests, {window.words}\n", highlight=False)
+    for each in found:
+        recommendation_table(each, console)
