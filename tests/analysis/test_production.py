@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 from tests.analysis.made import MS, failure, request
 
 from splitsecond.analysis.production import By, Speed, Traffic, grade, total_tps
@@ -54,8 +55,9 @@ def test_what_another_target_took_before_is_not_counted() -> None:
 
 @pytest.mark.parametrize("without", [{"output_tokens": None}, {"output_tokens": 0}, {"sent_ns": None}])
 def test_no_count_no_speed(without: dict[str, int | None]) -> None:
-    assert total_tps(request(**without)) is None
-    (speed,) = served(request(**without))
+    uncounted = replace(request(), **without)
+    assert total_tps(uncounted) is None
+    (speed,) = served(uncounted)
     assert (speed.grade, speed.total_tps.n, speed.answered) == (None, 0, 1)
 
 
@@ -85,20 +87,15 @@ def test_near_a_line_both_grades_are_said() -> None:
 
 def test_waits_that_were_cut_short_count_as_longer() -> None:
     late = FaultRecord(type="TimedOut", kind="timed_out", phase="first token", message="no token for 300 ms")
-    nothing = {"first_token_ns": None, "last_token_ns": None, "output_tokens": None}
-    lost = request(outcome="cancelled", **nothing)
-    lost = Observation(**{**_fields(lost), "end_ns": lost.sent_ns + 300 * MS})
-    given_up = Observation(**{**_fields(lost), "outcome": "failed", "fault": late})
+    asked = request(first_token_ns=None, last_token_ns=None, output_tokens=None)
+    lost = replace(asked, outcome="cancelled", end_ns=asked.start_ns + 300 * MS)
+    given_up = replace(lost, outcome="failed", fault=late)
     whole = request(streamed=False, ttft_ms=9000)
     answered = [request(ttft_ms=ms) for ms in range(100, 300, 2)]
     (speed,) = served(*answered, *[lost] * 60, *[given_up] * 20, whole)
     assert (speed.ttft_ms.n, speed.ttft_closed) == (180, 80)
     assert speed.ttft_ms.p50 == pytest.approx(278, abs=3)  # of those that came alone it would be 199
     assert speed.ttft_ms.p95 is None
-
-
-def _fields(o: Observation) -> dict[str, object]:
-    return {name: getattr(o, name) for name in o.__struct_fields__}
 
 
 def test_rows_by_model_and_provider() -> None:
