@@ -24,6 +24,7 @@ MAX_HEADERS = 256
 """Most header lines. nginx, Cloudflare and the providers behind them send 10 to 40."""
 
 _STATUSES_WITHOUT_BODY = frozenset({204, 304})
+_VERSIONS = frozenset({"1.0", "1.1"})
 
 
 class Answer:
@@ -58,9 +59,6 @@ class Answer:
         self.on_body = self._parts.append
         self._parser = HttpResponseParser(self)
         self._parser_ended = False
-        self._begin(method)
-
-    def _begin(self, method: str) -> None:
         self.news = False
         self.answered = False
         """At least one byte has come."""
@@ -89,11 +87,17 @@ class Answer:
         A parser costs more to make than to feed with an answer; so this is the same one, begun again, where llhttp too
         knows that the answer has ended. It does not where the request's method took the body away.
         """
-        if self._parser_ended and not self.surplus:
-            self._begin(method)
-            return self
-        self.drop()
-        return Answer(method)
+        if not self._parser_ended or self.surplus:
+            self.drop()
+            return Answer(method)
+        self.answered = self.complete = False  # all else is as it began, or is set by each head
+        self.status = 0
+        self.headers = {}
+        self._method = method
+        self._body_end = self._inflater = None
+        self._barren = 0
+        self._lines.clear()
+        return self
 
     def feed(self, data: bytes | memoryview) -> bytes:
         """Take what one read brought; return the body bytes that it completed. Never raises."""
@@ -106,10 +110,11 @@ class Answer:
         parts = self._parts
         if parts:
             self._barren = 0
-            if self._body_end is not None:
-                self.surplus = self.surplus or len(parts) > self._body_end
-                del parts[self._body_end :]
-            body = parts[0] if len(parts) == 1 else b"".join(parts)
+            end = self._body_end
+            if end is not None and len(parts) > end:
+                self.surplus = True
+                del parts[end:]
+            body = b"".join(parts)  # of one it makes no copy
             parts.clear()
         else:
             self._nothing_completed(len(data))
@@ -160,32 +165,33 @@ class Answer:
     def on_headers_complete(self) -> None:
         if self.status or self.fault:
             return
-        status = self._parser.get_status_code()
-        if 100 <= status < 200:  # interim (RFC 9110 section 15.2): not the answer yet
-            self._lines.clear()
+        parser, lines = self._parser, self._lines
+        status = parser.get_status_code()
+        if status < 200 and status >= 100:  # interim (RFC 9110 section 15.2): not the answer yet
+            lines.clear()
             return
         if not self._is_bounded():
             return
-        self.headers = _joined(self._lines)
-        if status < 100 or not self._parser.get_http_version().startswith("1."):
-            version = self._parser.get_http_version()
+        self.headers = headers = _joined(lines)
+        version = parser.get_http_version()
+        if status < 100 or version not in _VERSIONS:
             self.fail(self._malformed(f"got HTTP/{version} with status {status:03}, expected HTTP/1 with 100 to 999"))
             return
-        coding = self.headers.get("transfer-encoding")
+        coding = headers.get("transfer-encoding")
         if coding is not None and coding.lower() != "chunked":
             self.fail(self._malformed(f"got Transfer-Encoding {coding!r}, expected chunked, as no other was asked for"))
             return
         self.status = status
         self.news = True
-        self.keep_alive = self._parser.should_keep_alive()
+        self.keep_alive = parser.should_keep_alive()
         if self._method == "HEAD" or status in _STATUSES_WITHOUT_BODY:
             self._body_end = 0
             self._finish()
             return
-        self.until_close = coding is None and "content-length" not in self.headers
-        if "content-encoding" in self.headers:
+        self.until_close = coding is None and "content-length" not in headers
+        if "content-encoding" in headers:
             try:
-                self._inflater = inflater_for(self.headers["content-encoding"])
+                self._inflater = inflater_for(headers["content-encoding"])
             except BadEncoding as error:
                 self.fail(self._malformed(str(error)))
 
@@ -193,7 +199,7 @@ class Answer:
         self._parser_ended = True
         if self.status and not self.complete and self.fault is None and self._is_bounded():
             self._body_end = len(self._parts)
-            self._finish()
+            self.news = self.complete = True
 
     def _is_bounded(self) -> bool:
         """Whether the header lines are as many, and as long, as may be; short answers need no adding up."""

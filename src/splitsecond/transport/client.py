@@ -11,6 +11,7 @@ import asyncio
 import itertools
 import ssl
 from collections.abc import Mapping
+from functools import partial
 
 from splitsecond.clock import now_ns
 from splitsecond.errors import CallerFault, Fault, NetworkFault
@@ -74,19 +75,15 @@ class Client:
         Raises `NetworkFault` or `TimedOut` where no connection is had (the deadline is absolute), `CallerFault` for
         a request that cannot be sent. Cancelling it closes what it opened.
         """
-        payload = self._rendered(origin, request)
-        allowance_ns = None if connect_deadline_ns is None else connect_deadline_ns - now_ns()
-
-        def again(exchange: Exchange) -> asyncio.Task[None]:
-            return self._redial(exchange, origin, request.method, payload, allowance_ns)
-
+        method, payload = request.method, self._rendered(origin, request)
         connection = self._pool.take(origin)
         reused = connection is not None
         if connection is None:
             connection = await self._opened(origin, connect_deadline_ns)
             self._pool.add(connection)
+        again = partial(self._redial, origin, method, payload, connect_deadline_ns)
         exchange = Exchange(receiver, connection.facts, again)
-        connection.carry(exchange, payload, request.method, reused=reused)
+        connection.carry(exchange, payload, method, reused=reused)
         return exchange
 
     async def warm(self, origin: Origin, count: int, *, connect_deadline_ns: int | None = None) -> int:
@@ -159,10 +156,13 @@ class Client:
         return self._context
 
     def _redial(
-        self, exchange: Exchange, origin: Origin, method: str, payload: bytes, allowance_ns: int | None
+        self, origin: Origin, method: str, payload: bytes, connect_deadline_ns: int | None, exchange: Exchange
     ) -> asyncio.Task[None]:
+        """Connecting may take as long as it might have before, when a connection was there."""
+        allowed_ns = None if connect_deadline_ns is None else connect_deadline_ns - exchange.sent_ns
+
         async def redial() -> None:
-            deadline_ns = None if allowance_ns is None else now_ns() + allowance_ns
+            deadline_ns = None if allowed_ns is None else now_ns() + allowed_ns
             try:
                 connection = await self._opened(origin, deadline_ns)
             except Fault as fault:

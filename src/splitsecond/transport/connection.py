@@ -34,7 +34,6 @@ RTT_LASTS_NS = NS_PER_S // 2
 """The kernel's round-trip time is an average over many packets: it is not asked for anew with each request."""
 
 _unpack_stamp = STAMP.unpack
-_NOTHING = memoryview(b"")
 _TIMEOUT = re.compile(r"(?:^|[,;\s])timeout\s*=\s*(\d{1,6})", re.IGNORECASE)
 _LAST_ONE = re.compile(r"(?:^|[,;\s])max\s*=\s*0+(?:$|[,;\s])", re.IGNORECASE)
 
@@ -72,6 +71,7 @@ class Connection:
         "_recvmsg_into",
         "_rtt_ns",
         "_rtt_until_ns",
+        "_send",
         "_sock",
         "_tls",
         "_unsent",
@@ -103,7 +103,7 @@ class Connection:
         """How long the peer keeps it when idle, by its Keep-Alive header; None: it did not say."""
         self._sock, self._tls, self._home, self._buffer, self._loop = sock, tls, home, buffer, loop
         self._watching = watching
-        self._recvmsg_into = sock.recvmsg_into
+        self._recvmsg_into, self._send = sock.recvmsg_into, sock.send
         look = select.poll()
         look.register(sock.fileno(), select.POLLIN)
         self._look = look.poll
@@ -111,7 +111,7 @@ class Connection:
         self._head_told = False
         self._last_at = self._rtt_until_ns = 0
         self._rtt_ns: int | None = None
-        self._unsent = _NOTHING
+        self._unsent: bytes | memoryview = b""
         self._write_error: OSError | None = None
         self._writing = self._paused = self._closed = False
         watching.watch(sock.fileno(), self._readable)
@@ -126,7 +126,7 @@ class Connection:
         """Write `request`, and tell the exchange and its receiver of everything that comes of it."""
         self._answer = Answer(method) if self._answer is None else self._answer.followed_by(method)
         self.exchange, self._head_told = exchange, False
-        self._unsent = memoryview(request if self._tls is None else self._tls.sealed(request))
+        self._unsent = request if self._tls is None else self._tls.sealed(request)
         if reused and not self.facts.reused:
             self.facts = Connected(self.facts.id, True, 0, 0, 0, self.facts.peer)
         self._last_at = now_ns()
@@ -204,7 +204,7 @@ class Connection:
     def _take_records(self, tls: TlsSession, at: int, lag: int, stamped: bool, records: memoryview) -> None:
         plain = tls.opened(records)
         if reply := tls.pending():
-            self._unsent = memoryview(bytes(self._unsent) + reply)
+            self._unsent = bytes(self._unsent) + reply
             self._write()
         if plain:
             self._take(at, lag, stamped, plain)
@@ -227,11 +227,12 @@ class Connection:
     def _tell(self, exchange: Exchange, answer: Answer, at: int, lag: int, stamped: bool, body: bytes) -> None:
         """Say what a read brought, where that was more than another piece of the body."""
         answer.news = False
+        receiver = exchange.receiver
         if answer.status and not self._head_told:
             self._head_told = True
-            exchange.receiver.head_received(at, answer.status, answer.headers)
+            receiver.head_received(at, answer.status, answer.headers)
         if body and self.exchange is exchange:
-            exchange.receiver.body_received(at, lag, stamped, body)
+            receiver.body_received(at, lag, stamped, body)
         if self.exchange is exchange and (answer.complete or answer.fault is not None):
             self._finish(exchange, answer, at)
 
@@ -263,16 +264,18 @@ class Connection:
 
     def _finish(self, exchange: Exchange, answer: Answer, at: int) -> None:
         """The exchange is over: decide what becomes of the connection, then let the exchange say so."""
-        reusable = answer.complete and answer.keep_alive and not answer.surplus and not self._unsent
-        fault, answered = None if answer.complete else answer.fault, answer.answered
-        hint = answer.headers.get("keep-alive", "")
-        if hint and _LAST_ONE.search(hint):
-            reusable = False
+        complete, answered = answer.complete, answer.answered
+        fault = None if complete else answer.fault
+        reusable = complete and answer.keep_alive and not answer.surplus and not self._unsent
+        self.idle_limit_s = None
+        hint = answer.headers.get("keep-alive")
+        if hint:
+            limit = _TIMEOUT.search(hint)
+            self.idle_limit_s = int(limit[1]) if limit else None
+            reusable = reusable and not _LAST_ONE.search(hint)
         exchange.leave()
         if reusable:
             self.exchange = None
-            limit = _TIMEOUT.search(hint) if hint else None
-            self.idle_limit_s = int(limit[1]) if limit else None
             if self._paused:
                 self.resume()
             self._home.came_free(self)
@@ -294,9 +297,10 @@ class Connection:
         An error is kept, not told: a server may refuse a large request, close, and have its reason still lie in our
         socket. Reading finds that, or the end.
         """
+        unsent = self._unsent
         try:
-            sent = self._sock.send(self._unsent)
-            self._unsent = _NOTHING if sent == len(self._unsent) else self._unsent[sent:]
+            sent = self._send(unsent)
+            self._unsent = b"" if sent == len(unsent) else memoryview(unsent)[sent:]
         except (BlockingIOError, InterruptedError):
             pass
         except OSError as error:

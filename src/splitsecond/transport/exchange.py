@@ -139,37 +139,23 @@ class Line(Protocol):
     def close(self) -> None: ...
 
 
-class Exchange:
-    """One request under way. Exactly one of the receiver's `ended` and `failed` is called, neither after `close`."""
+class Exchange(Struct, eq=False):
+    """One request under way. Exactly one of the receiver's `ended` and `failed` is called, neither after `close`.
 
-    __slots__ = (
-        "_again",
-        "_line",
-        "_over",
-        "_paused",
-        "_redial",
-        "_rtt_ns",
-        "connection",
-        "receiver",
-        "resent",
-        "sent_ns",
-    )
+    `connection`: that which carries it; another one once it was re-sent. `again` sends it once more, which is a task.
+    `sent_ns`: the clock right before the first byte was written; of the second sending if it was `resent`.
+    """
 
-    def __init__(
-        self, receiver: Receiver, connection: Connected, again: "Callable[[Exchange], asyncio.Task[None]]"
-    ) -> None:
-        self.receiver = receiver
-        self.connection = connection
-        """The connection that carries it; another one once it was re-sent."""
-        self.sent_ns = 0
-        """The clock right before the first byte was written; of the second sending if it was re-sent."""
-        self.resent = False
-        self._again = again
-        self._line: Line | None = None
-        self._redial: asyncio.Task[None] | None = None
-        self._rtt_ns: int | None = None
-        self._paused = False
-        self._over = False
+    receiver: Receiver
+    connection: Connected
+    again: "Callable[[Exchange], asyncio.Task[None]]"
+    sent_ns: int = 0
+    resent: bool = False
+    _line: Line | None = None
+    _redial: asyncio.Task[None] | None = None
+    _rtt_ns: int | None = None
+    _paused: bool = False
+    _over: bool = False
 
     def rtt_ns(self) -> int | None:
         """The kernel's smoothed round-trip time of the connection, as of now or of the exchange's end; None: unknown.
@@ -215,8 +201,9 @@ class Exchange:
 
     def leave(self) -> None:
         """The line is about to be given back or closed."""
-        self.rtt_ns()
-        self._line = None
+        if self._line is not None:
+            self._rtt_ns = self._line.rtt_ns()
+            self._line = None
 
     def over(self, at: int, fault: Fault | None, *, answered: bool) -> None:
         """The line has ended: well, or with `fault`. `answered`: at least one byte of an answer had come.
@@ -229,7 +216,7 @@ class Exchange:
             return
         if fault is not None and self.connection.reused and not answered and not self.resent:
             self.resent = True
-            self._redial = self._again(self)
+            self._redial = self.again(self)
             return
         self._over = True
         if fault is None:

@@ -78,11 +78,15 @@ class Pool:
     def came_free(self, connection: Connection) -> None:
         """A connection is idle from now on, until it is taken, dies, or has waited long enough."""
         self._active.pop(connection, None)
-        hint_s = connection.idle_limit_s
-        wait_ns = self._idle_ns if hint_s is None else min(self._idle_ns, round(HINT_SHARE * hint_s * NS_PER_S))
-        until_ns = now_ns() + wait_ns
-        self._idle.setdefault(connection.origin, {})[connection] = until_ns
-        self._sweep_by(until_ns)
+        until_ns, hint_s = now_ns() + self._idle_ns, connection.idle_limit_s
+        if hint_s is not None:
+            until_ns += min(round(HINT_SHARE * hint_s * NS_PER_S) - self._idle_ns, 0)
+        idle = self._idle.get(connection.origin)
+        if idle is None:
+            idle = self._idle[connection.origin] = {}
+        idle[connection] = until_ns
+        if self._sweep is None or until_ns < self._sweep_ns:
+            self._sweep_by(until_ns)
 
     def gone(self, connection: Connection) -> None:
         """A connection has closed."""
@@ -93,21 +97,21 @@ class Pool:
             self._idle.pop(connection.origin, None)
 
     def _sweep_by(self, until_ns: int) -> None:
-        """See to it that the timer goes off at `until_ns` or before."""
-        if self._sweep is None or until_ns < self._sweep_ns:
-            if self._sweep is not None:
-                self._sweep.cancel()
-            self._sweep_ns = until_ns
-            self._sweep = asyncio.get_running_loop().call_at(until_ns / NS_PER_S, self._close_idle)
+        """Lets the timer go off at `until_ns`, which is before it would."""
+        if self._sweep is not None:
+            self._sweep.cancel()
+        self._sweep_ns = until_ns
+        self._sweep = asyncio.get_running_loop().call_at(until_ns / NS_PER_S, self._close_idle)
 
     def _close_idle(self) -> None:
         self._sweep = None
+        due_ns = self._sweep_ns
         idling = [pair for idle in self._idle.values() for pair in idle.items()]
         for connection, until_ns in idling:
-            if until_ns <= self._sweep_ns:
+            if until_ns <= due_ns:
                 connection.close()
-            else:
-                self._sweep_by(until_ns)
+        if left := [until_ns for idle in self._idle.values() for until_ns in idle.values()]:
+            self._sweep_by(min(left))
 
     def close(self) -> None:
         """Close every connection."""

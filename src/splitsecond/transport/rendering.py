@@ -22,12 +22,15 @@ def rendered(request: Request, origin: Origin, *, via_proxy: bool = False, extra
     Raises `CallerFault` for a method, path or header that cannot be sent. No message holds a header's value.
     """
     head, names = _head(request.method, request.path, request.headers, origin, via_proxy, extra)
-    fresh = "".join(f"{name}: {value.strip()}\r\n" for name, value in request.fresh)
-    if fresh and not names.isdisjoint(_checked(name, value) for name, value in request.fresh):
-        raise CallerFault("a header of this request is given twice", kind="bad_header")
-    if request.body or request.method in _METHODS_WITH_BODY:
-        fresh = f"{fresh}Content-Length: {len(request.body)}\r\n"
-    return head + fresh.encode("latin-1") + b"\r\n" + request.body
+    fresh, body = "", request.body
+    for name, value in request.fresh:
+        if _key(name) in names:
+            raise CallerFault("a header of this request is given twice", kind="bad_header")
+        _check_value(name, value)
+        fresh += f"{name}: {value.strip()}\r\n"
+    if body or request.method in _METHODS_WITH_BODY:
+        fresh += f"Content-Length: {len(body)}\r\n"
+    return b"".join((head, fresh.encode("latin-1"), b"\r\n", body))
 
 
 @lru_cache(maxsize=512)
@@ -38,7 +41,9 @@ def _head(
     if not _TOKEN.fullmatch(method):
         raise CallerFault(f"got the method {method!r}, expected one like POST", kind="bad_request")
     check_target(path)
-    names = frozenset(_checked(name, value) for name, value in headers)
+    names = frozenset(_key(name) for name, _ in headers)
+    for name, value in headers:
+        _check_value(name, value)
     lines = [f"{method} {origin if via_proxy else ''}{path} HTTP/1.1"]
     if "host" not in names:
         lines.append(f"Host: {origin.authority}")
@@ -48,17 +53,21 @@ def _head(
     return ("\r\n".join(lines) + "\r\n" + extra).encode("latin-1"), names
 
 
-def _checked(name: str, value: str) -> str:
-    """The header's name in lower case."""
+@lru_cache(maxsize=512)
+def _key(name: str) -> str:
+    """The header's name in lower case. Raises `CallerFault` where none of that name can be sent."""
     key = name.lower()
     if not _TOKEN.fullmatch(name):
         raise CallerFault(f"got the header name {name!r}, expected letters, digits and dashes", kind="bad_header")
     if key in _OURS:
         raise CallerFault(f"the header {name} is set by the transport, and only there", kind="bad_header")
+    return key
+
+
+def _check_value(name: str, value: str) -> None:
     if found := _NOT_IN_VALUE.search(value):
         raise CallerFault(
             f"the value of header {name} holds {found.group()!r} at position {found.start()} of {len(value)}",
             kind="bad_header",
             hint="If it is a key, look for a line break or a copied character in it.",
         )
-    return key
