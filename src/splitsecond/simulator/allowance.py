@@ -4,8 +4,6 @@ Both are full at first, and hold what may be asked for in a minute; each minute 
 one of the one, and of the other its prompt and all that its answer will be.
 """
 
-from math import ceil
-
 import msgspec
 
 from splitsecond.clock import NS_PER_S
@@ -16,24 +14,28 @@ _MINUTE_NS = 60 * NS_PER_S
 
 
 class _Bucket(msgspec.Struct):
-    """`used` of `limit` at `at_ns`, and less from then on."""
+    """`missing` is what was used of `limit` and had not flowed in again at `at_ns`, times a minute's nanoseconds: so that
+    no fraction is lost."""
 
     limit: int
-    used: float = 0.0
+    missing: int = 0
     at_ns: int = 0
 
     def flow(self, now_ns: int) -> None:
-        self.used = max(0.0, self.used - (now_ns - self.at_ns) * self.limit / _MINUTE_NS)
+        self.missing = max(0, self.missing - (now_ns - self.at_ns) * self.limit)
         self.at_ns = now_ns
 
     def wait_ns(self, wanted: int) -> int:
         """In how long so much is there; more than it holds is there when it is full."""
-        missing = min(wanted, self.limit) + self.used - self.limit
-        return max(0, ceil(missing * _MINUTE_NS / self.limit))
+        short = self.missing - max(self.limit - wanted, 0) * _MINUTE_NS
+        return max(0, -(-short // self.limit))
+
+    def take(self, wanted: int) -> None:
+        self.missing = min(self.missing + wanted * _MINUTE_NS, self.limit * _MINUTE_NS)
 
     def left(self) -> tuple[int, int, int]:
         """How much there is, of how much, and in how long it will be full."""
-        return int(self.limit - self.used), self.limit, ceil(self.used * _MINUTE_NS / self.limit)
+        return self.limit - -(-self.missing // _MINUTE_NS), self.limit, -(-self.missing // self.limit)
 
 
 class Short(msgspec.Struct, frozen=True):
@@ -62,7 +64,7 @@ class Allowance:
                 short = Short(unit, bucket.limit, wait_ns)
         if short is None:
             for unit, bucket in self._buckets.items():
-                bucket.used = min(bucket.used + wanted[unit], bucket.limit)
+                bucket.take(wanted[unit])
         return short
 
     def state(self) -> RateLimits:

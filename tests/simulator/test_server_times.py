@@ -1,0 +1,166 @@
+"""Where a provider says its own time went: in each form the truth, for one answer and for one that had to wait."""
+
+import asyncio
+from typing import Any, get_args
+
+import pytest
+from msgspec.structs import replace
+from tests.simulator.in_virtual_time import Client, Exchange
+
+from splitsecond import clock
+from splitsecond.simulator.profile import EngineSpec, Profile, PromptCacheSpec, Quantiles, Row, TimingsForm
+from splitsecond.simulator.truth import Record
+from splitsecond.testing.virtual_time import run_virtual
+from splitsecond.wire import ollama, openai
+from splitsecond.wire.openai.server_times import TimesForm
+from splitsecond.wire.server_times import processing_times
+
+STEADY = Profile(
+    name="p",
+    title="t",
+    model="m",
+    output_tokens=11,
+    table=(Row(concurrency=1, ttft_ms=Quantiles(100, 100), tps=Quantiles(100, 100)),),
+)
+ONE_AT_A_TIME = replace(
+    STEADY,
+    table=(),
+    engine=EngineSpec(
+        slots=1, prefill_tokens_per_s=1000, prefill_chunk_tokens=512, step_base_ms=10, step_per_sequence_ms=0
+    ),
+)
+"""A prompt of 13 tokens takes 23 ms, the 10 tokens after the first one 100 ms."""
+CHAT, OLLAMA = "/v1/chat/completions", "/api/chat"
+in_each_form = pytest.mark.parametrize("form", get_args(TimesForm))
+streamed_or_not = pytest.mark.parametrize("stream", [True, False])
+
+
+def asked(profile: Profile, *, path: str = CHAT, fault: str = "", at_once: int = 1, **fields: Any) -> list[Exchange]:
+    return [exchange for exchange, _ in played(profile, path=path, fault=fault, at_once=at_once, **fields)]
+
+
+def played(
+    profile: Profile, *, path: str = CHAT, fault: str = "", at_once: int = 1, **fields: Any
+) -> list[tuple[Exchange, Record]]:
+    """What came of so many requests at once, in the order in which they were answered."""
+
+    async def play() -> list[tuple[Exchange, Record]]:
+        client = Client(profile)
+        headers = {"x-splitsecond-fault": fault} if fault else {}
+        async with asyncio.TaskGroup() as tasks:
+            asked = [tasks.create_task(client.send(path=path, headers=headers, **fields)) for _ in range(at_once)]
+        return list(zip([one.result() for one in asked], client.truth(), strict=True))
+
+    return run_virtual(play())
+
+
+def said(exchange: Exchange, path: str = CHAT) -> dict[str, float]:
+    """What our decoder reads of it, in milliseconds."""
+    decoder = (ollama if path == OLLAMA else openai).decoder("chat")
+    decoder.feed(exchange.body, 0)
+    decoder.close(0)
+    units = {"_time": ("_time", 1000.0), "_ms": ("_ms", 1.0), "_duration": ("_duration", 1 / clock.NS_PER_MS)}
+    found: dict[str, float] = {}
+    for name, value in decoder.server_timings.items():
+        ending, in_ms = next((units[end] for end in units if name.endswith(end)), ("", 0.0))
+        if ending and "_per_" not in name:
+            found[name.removesuffix(ending)] = round(value * in_ms, 3)
+    return found
+
+
+NAMES = {
+    "groq": ("queue", "prompt", "completion"),
+    "cerebras": ("queue", "prompt", "completion"),
+    "llama.cpp": ("", "prompt", "predicted"),
+}
+"""What each form calls the wait, the work on the prompt, and the rest of the answer."""
+
+
+@in_each_form
+@streamed_or_not
+@pytest.mark.parametrize("counts", [True, False])
+def test_each_form_says_what_was_done(form: TimesForm, stream: bool, counts: bool) -> None:
+    options: dict[str, Any] = {"stream_options": {"include_usage": True}} if stream and counts else {}
+    (exchange,) = asked(replace(STEADY, server_timings=form), stream=stream, **options)
+    times = said(exchange)
+    _, prompt, output = NAMES[form]
+    assert (times[prompt], times[output]) == (100, 100)
+    if form != "llama.cpp":
+        assert (times["queue"], times["total"]) == (0, 200)
+
+
+@in_each_form
+@streamed_or_not
+def test_a_wait_for_a_slot_is_told_apart_from_the_work(form: TimesForm, stream: bool) -> None:
+    first, second = asked(replace(ONE_AT_A_TIME, server_timings=form), at_once=2, stream=stream)
+    wait, prompt, output = NAMES[form]
+    for exchange in (first, second):
+        assert said(exchange)[prompt] == 23
+        assert said(exchange)[output] == 100
+    if wait:
+        assert (said(first)[wait], said(second)[wait]) == (0, 123)
+
+
+@streamed_or_not
+def test_ollama_always_says_it(stream: bool) -> None:
+    first, second = asked(ONE_AT_A_TIME, path=OLLAMA, at_once=2, stream=stream)
+    assert said(first, OLLAMA) == {"total": 123, "load": 0, "prompt_eval": 23, "eval": 100}
+    assert said(second, OLLAMA) == {"total": 246, "load": 123, "prompt_eval": 23, "eval": 100}
+
+
+def test_they_are_what_the_truth_says() -> None:
+    profile = replace(ONE_AT_A_TIME, server_timings="groq")
+    for exchange, record in played(profile, at_once=3, stream=True):
+        times = said(exchange)
+        ended = record.planned_ns[-1]
+        spans = [record.began_ns - record.arrived_ns, record.planned_ns[0] - record.began_ns]
+        spans += [ended - record.planned_ns[0], ended - record.arrived_ns]
+        assert [times[name] for name in ("queue", "prompt", "completion", "total")] == [
+            span / clock.NS_PER_MS for span in spans
+        ]
+
+
+def test_a_stall_is_a_part_of_the_answers_time() -> None:
+    (exchange,) = asked(replace(STEADY, server_timings="cerebras"), stream=True, fault="stall; after=3; seconds=2")
+    assert said(exchange)["completion"] == 2100
+
+
+def test_llama_cpp_counts_what_it_did_not_have_to_work_off() -> None:
+    async def play() -> Any:
+        client = Client(
+            replace(STEADY, server_timings="llama.cpp", prompt_cache=PromptCacheSpec(from_tokens=4, block_tokens=4))
+        )
+        messages = [{"role": "user", "content": "x" * 40}]
+        await client.send(messages=messages)
+        return (await client.send(messages=messages)).json["timings"]
+
+    timings = run_virtual(play())
+    assert (timings["cache_n"], timings["prompt_n"], timings["predicted_n"]) == (8, 13, 11)
+    assert timings["predicted_per_second"] == pytest.approx(110)
+    assert timings["prompt_per_token_ms"] == pytest.approx(timings["prompt_ms"] / 13)
+
+
+def test_an_answer_of_one_token_has_no_pace() -> None:
+    (exchange,) = asked(replace(STEADY, server_timings="llama.cpp"), max_tokens=1)
+    assert exchange.json["timings"]["predicted_per_second"] == 0
+
+
+@pytest.mark.parametrize(
+    ("stream", "fault", "ms"), [(True, "", 0), (False, "", 200), (True, "slow_head; seconds=0.5", 500)]
+)
+@pytest.mark.parametrize("path", [CHAT, "/v1/responses"])
+def test_openais_header_says_how_long_the_head_took(path: str, stream: bool, fault: str, ms: int) -> None:
+    (exchange,) = asked(
+        replace(STEADY, server_timings="openai"), path=path, stream=stream, fault=fault, input="hello", max_tokens=11
+    )
+    headers = {name.decode(): value.decode() for name, value in exchange.headers.items()}
+    assert processing_times(headers) == {"processing_ms": ms}
+
+
+@pytest.mark.parametrize("form", [*get_args(TimesForm), "openai", ""])
+@pytest.mark.parametrize("path", [CHAT, "/v1/messages", "/v2/chat"])
+def test_nothing_is_said_where_there_is_no_word_for_it(form: TimingsForm, path: str) -> None:
+    (exchange,) = asked(replace(STEADY, server_timings=form), path=path, max_tokens=11)
+    if path != CHAT or form in ("openai", ""):
+        assert not [word for word in (b"time", b"timing", b"x_groq") if word in exchange.body]
+    assert (b"openai-processing-ms" in exchange.headers) == (form == "openai")
