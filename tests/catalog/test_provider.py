@@ -1,13 +1,15 @@
 """The catalogue: every file is valid, and wrong names are answered with the right ones."""
 
 import re
-from importlib import resources
-from pathlib import Path
 
+import msgspec
 import pytest
 
+from splitsecond.catalog import price_list
 from splitsecond.catalog.provider import Provider, fill_base_url, names, provider, split_target
 from splitsecond.errors import CallerFault
+from splitsecond.upstream.target import DIALECTS
+from splitsecond.wire.dialect import Quirks
 
 ADDRESS = re.compile(r"https://\S+|http://localhost:\d+\S*|\{[A-Z_]+_ENDPOINT(_[A-Z]+)?\}/\S+")
 
@@ -102,12 +104,12 @@ def test_a_region_that_does_not_exist_is_answered_with_those_that_do() -> None:
         provider("openai-respones")
 
 
-def test_a_file_that_is_wrong_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "providers").mkdir()
-    (tmp_path / "providers" / "mine.toml").write_text('title = "Mine"\nbase_url = "https://x"\nkey = "K"\n')
-    monkeypatch.setattr(resources, "files", lambda _: tmp_path)
-    with pytest.raises(CallerFault, match=r"catalog/providers/mine\.toml: .*unknown field `key`"):
-        provider("mine")
+@pytest.mark.parametrize("name", names())
+def test_what_the_catalogue_cannot_check_is_known_elsewhere(name: str) -> None:
+    found = provider(name)
+    msgspec.convert(found.quirks, Quirks)
+    assert found.dialect in DIALECTS
+    assert not found.prices or price_list.models(found.prices)
 
 
 def test_a_target_is_provider_and_model() -> None:

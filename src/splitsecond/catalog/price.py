@@ -8,7 +8,7 @@ from msgspec import Struct
 
 MILLION = 1_000_000
 INPUT_SHARE = 0.75
-"""Of a blended million tokens: three of input for each of output, the mix in which Artificial Analysis states prices."""
+"""Of a blended million tokens: three of input for each of output, as Artificial Analysis states prices."""
 
 
 class Rates(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -4,7 +4,7 @@ The list comes before the files because others keep it up to date; a file states
 """
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -102,6 +102,13 @@ def instead_of(target: str, known: Iterable[str] | None = None) -> tuple[str, li
     names = _in_service(owner, of_provider(owner) if known is None else known)
     near = [] if model in names else difflib.get_close_matches(model, names, n=3, cutoff=0.6)
     return "", [f"{name}/{each}" for each in near]
+
+
+def words_of(day: str, near: Sequence[str]) -> str:
+    """What `instead_of` found, as a hint; "" for nothing."""
+    retired = f"Its provider has {day} as the day on which it takes this model down." if day else ""
+    meant = f"Did you mean {' or '.join(near)}?" if near else ""
+    return f"{retired} {meant}".strip()
 
 
 def _in_service(owner: Provider, of_list: Iterable[str]) -> list[str]:

@@ -9,7 +9,6 @@ A provider that runs in several places has `regions`. `qwen-cn/qwen-plus` is a t
 """
 
 import difflib
-import tomllib
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Any, Literal
@@ -17,6 +16,7 @@ from typing import Any, Literal
 import msgspec
 
 from splitsecond.catalog.model import Model, Prefill
+from splitsecond.catalog.provider_file import bad, check_address, parsed
 from splitsecond.catalog.published import Distance
 from splitsecond.errors import CallerFault
 
@@ -131,10 +131,15 @@ def provider(name: str, own_server: str = OWN_SERVER) -> Provider:
 
 def _read(name: str) -> Provider:
     file = resources.files(__package__) / "providers" / f"{name}.toml"
+    place = f"catalog/providers/{name}.toml"
     try:
-        found = msgspec.convert(tomllib.loads(file.read_text("utf-8")), Provider)
-    except (tomllib.TOMLDecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
-        raise CallerFault(f"catalog/providers/{name}.toml: {error}", kind="bad_catalogue") from None
+        text = file.read_text("utf-8")
+    except UnicodeDecodeError as error:
+        raise bad(place, str(error)) from None
+    found = parsed(place, text, Provider, {"models": Model, "regions": Region})
+    check_address(f"{place}: base_url", found.base_url)
+    for region, each in found.regions.items():
+        check_address(f"{place}: regions.{region}.base_url", each.base_url)
     return msgspec.structs.replace(found, name=name)
 
 

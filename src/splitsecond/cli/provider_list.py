@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 from rich import box
 from rich.console import Console
@@ -13,7 +14,8 @@ from splitsecond.catalog.model import Prefill
 from splitsecond.catalog.provider import Provider, fill_base_url
 from splitsecond.catalog.published import Distance
 from splitsecond.errors import CallerFault
-from splitsecond.wire.dialect import USAGE_WORDS
+from splitsecond.upstream.target import DIALECTS
+from splitsecond.wire.dialect import USAGE_WORDS, Quirks
 
 _SAYS: Mapping[bool | str | None, str] = {
     True: "yes",
@@ -91,6 +93,7 @@ def entry_of(found: Provider, environment: Mapping[str, str]) -> ProviderEntry:
     why_not = "" if key or not found.api_key_env else f"{' or '.join(found.api_key_env)} is not set"
     try:
         fill_base_url(found, environment)
+        check_spoken(found)
     except CallerFault as fault:
         why_not = fault.message
     return ProviderEntry(
@@ -116,6 +119,16 @@ def entry_of(found: Provider, environment: Mapping[str, str]) -> ProviderEntry:
         source=found.source,
         checked=found.checked,
     )
+
+
+def check_spoken(found: Provider) -> None:
+    """Raises `CallerFault` where this version does not speak the provider's dialect, or knows one of its quirks not."""
+    if found.dialect not in DIALECTS:
+        raise CallerFault(f"its dialect {found.dialect!r} is none of {', '.join(DIALECTS)}", kind="bad_catalogue")
+    try:
+        msgspec.convert(found.quirks, Quirks)
+    except msgspec.ValidationError as error:
+        raise CallerFault(f"quirks: {error}", kind="bad_catalogue") from None
 
 
 def show(found: Sequence[ProviderEntry]) -> None:
