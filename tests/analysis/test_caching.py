@@ -131,7 +131,7 @@ def test_in_an_open_loop_the_wait_counts_from_when_it_was_due() -> None:
     (saving,) = cache_savings(summarise(pair, observations, []), observations, {})
     assert saving.ttft[0].figure == "ttft_due_ms"
     assert saving.ttft[0].before == pytest.approx(1400, rel=0.02)
-    assert (saving.concurrency, saving.rate) == (None, 2.0)
+    assert (saving.fresh, saving.reuse) == ("c", "c-reuse")
 
 
 def test_the_same_observations_give_the_same_words() -> None:

@@ -52,8 +52,8 @@ def _saving(fresh: Observed, reuse: Observed, prices: Prices) -> CacheSaving:
     total = sum(o.input_tokens or 0 for o in alike)
     saving = CacheSaving(
         target=fresh[0].target,
-        concurrency=fresh[0].concurrency,
-        rate=fresh[0].rate,
+        fresh=fresh[0].condition,
+        reuse=reuse[0].condition,
         ttft=[found for found in changes if found.percentile in TOLD_PERCENTILES],
         requests=len(alike),
         hits=sum(1 for cached in said if cached),

@@ -8,6 +8,7 @@ Importing this module imports altair, which takes a third of a second: import it
 """
 
 from collections.abc import Sequence
+from itertools import product
 from math import ceil, floor, log10
 from typing import Any, TypeVar
 
@@ -93,17 +94,24 @@ def ttft_distributions(run: Run, samples: Samples) -> list[Picture]:
 def by_load(run: Run, samples: Samples) -> list[Picture]:
     """TTFT and TPS against the load: the median as a line, nine of ten requests as a band."""
     pictures = []
-    for open_loop in (False, True):
-        conditions = [c for c in run.conditions if rows.open_loop(c) == open_loop and rows.load(c) is not None]
-        suffix = "-open" if open_loop else ""
+    for open_loop, reuse in product((False, True), repeat=2):
+        conditions = [
+            c
+            for c in run.conditions
+            if rows.open_loop(c) == open_loop and c.cache_reuse == reuse and rows.load(c) is not None
+        ]
+        suffix = ("-open" if open_loop else "") + _slug_of_way(reuse)
+        way = _way(reuse)
         waits, paces = [], []
         for condition in conditions:
             observed = samples[condition.condition]
             waits += _range(condition, rows.ttft(condition).p50, series.ttft_values(condition, observed))
             paces += _range(condition, condition.tps.p50, series.tps_values(observed))
-        pictures += _against_load(run, f"ttft-by-load{suffix}", "Time to first token", "ms", waits, open_loop=open_loop)
         pictures += _against_load(
-            run, f"tps-by-load{suffix}", "Speed of one request", "tokens per second", paces, open_loop=open_loop
+            run, f"ttft-by-load{suffix}", f"Time to first token{way}", "ms", waits, open_loop=open_loop
+        )
+        pictures += _against_load(
+            run, f"tps-by-load{suffix}", f"Speed of one request{way}", "tokens per second", paces, open_loop=open_loop
         )
     return pictures
 
@@ -164,8 +172,14 @@ def _dots(run: Run, records: Records, unit: str) -> Layered:
 
 def throughput(run: Run) -> list[Picture]:
     """What the whole system delivers against what one user gets: a line per target through its levels."""
+    return [picture for reuse in (False, True) for picture in _throughput(run, reuse)]
+
+
+def _throughput(run: Run, reuse: bool) -> list[Picture]:
     records = []
     for condition in run.conditions:
+        if condition.cache_reuse != reuse:
+            continue
         load = rows.load(condition)
         if condition.tps.p50 is None or condition.output_tokens_per_s is None or load is None:
             continue
@@ -189,9 +203,9 @@ def throughput(run: Run) -> list[Picture]:
     dots = base.mark_point().encode(_shape(run), size, tooltip=hover)
     return [
         Picture(
-            name="throughput",
+            name=f"throughput{_slug_of_way(reuse)}",
             section="throughput",
-            title="System throughput against the speed of one request",
+            title=f"System throughput against the speed of one request{_way(reuse)}",
             description="Each mark is one target under one load, the larger the more load: to the right a single "
             "request is faster, further up the whole system delivers more. The figures stand in the tables above.",
             height=LOAD_HEIGHT,
@@ -335,7 +349,16 @@ def _medians(conditions: Sequence[ConditionFindings]) -> str:
 
 def _slug(level: rows.Level) -> str:
     kind = "open" if level.open_loop else "concurrency"
-    return kind if level.load is None else f"{kind}-{level.load:g}".replace(".", "_")
+    load = kind if level.load is None else f"{kind}-{level.load:g}".replace(".", "_")
+    return load + _slug_of_way(level.cache_reuse)
+
+
+def _slug_of_way(reuse: bool) -> str:
+    return "-reuse" if reuse else ""
+
+
+def _way(reuse: bool) -> str:
+    return ", cache reuse" if reuse else ""
 
 
 def _data(records: Records) -> alt.InlineData:

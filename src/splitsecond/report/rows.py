@@ -8,13 +8,12 @@ digits, because no interval of a benchmark of this size supports a fourth.
 import shlex
 from collections.abc import Callable, Sequence
 from math import floor, log10
-from typing import Protocol
 
 from msgspec import Struct
 
 from splitsecond.analysis.cost import price_words, usd
 from splitsecond.analysis.findings import ConditionFindings, Instrument, Run, Spread
-from splitsecond.analysis.wording import ENGINE, SIMULATED, listed
+from splitsecond.analysis.wording import ENGINE, SIMULATED, Loaded, listed
 
 MISSING = "–"
 
@@ -36,16 +35,6 @@ def number(value: float | None) -> str:
 def share(value: float | None) -> str:
     """A fraction as a percentage; a dash where there is none."""
     return MISSING if value is None else f"{number(100 * value)} %"
-
-
-class Loaded(Protocol):
-    """Anything that was measured under a load: a row of findings, or the change of one."""
-
-    @property
-    def concurrency(self) -> int | None: ...
-
-    @property
-    def rate(self) -> float | None: ...
 
 
 class Cell(Struct, frozen=True, kw_only=True):
@@ -84,10 +73,14 @@ def cell(spread: Spread, percentile: str) -> Cell:
 
 
 class Level(Struct, frozen=True, kw_only=True):
-    """The rows that were measured under the same load: a concurrency, or requests/s (None: those of a trace)."""
+    """The rows that were measured under the same load: a concurrency, or requests/s (None: those of a trace).
+
+    `cache_reuse`: by prompts that begin alike. These are never in one table with the others.
+    """
 
     open_loop: bool
     load: float | None
+    cache_reuse: bool
     conditions: list[ConditionFindings]
 
     @property
@@ -102,13 +95,14 @@ class Level(Struct, frozen=True, kw_only=True):
 
 
 def levels(run: Run) -> list[Level]:
-    """The conditions of a run by load, lightest first; concurrencies before rates."""
-    found: dict[tuple[bool, float], list[ConditionFindings]] = {}
+    """The conditions of a run by load, lightest first; concurrencies before rates, fresh prompts before cache reuse."""
+    found: dict[tuple[bool, float, bool], list[ConditionFindings]] = {}
     for condition in run.conditions:
-        found.setdefault((open_loop(condition), load(condition) or 0.0), []).append(condition)
+        place = open_loop(condition), load(condition) or 0.0, condition.cache_reuse
+        found.setdefault(place, []).append(condition)
     return [
-        Level(open_loop=is_open, load=under or None, conditions=found[is_open, under])
-        for is_open, under in sorted(found)
+        Level(open_loop=is_open, load=under or None, cache_reuse=reuse, conditions=found[is_open, under, reuse])
+        for is_open, under, reuse in sorted(found)
     ]
 
 
@@ -166,16 +160,18 @@ def load(condition: Loaded) -> float | None:
 
 def level_title(condition: Loaded) -> str:
     """The load as a heading."""
+    way = ", cache reuse" if condition.cache_reuse else ""
     if condition.concurrency is not None:
-        return f"Concurrency {condition.concurrency}"
-    return "Arrivals from a trace" if condition.rate is None else f"{condition.rate:g} requests/s"
+        return f"Concurrency {condition.concurrency}{way}"
+    return ("Arrivals from a trace" if condition.rate is None else f"{condition.rate:g} requests/s") + way
 
 
 def load_words(condition: Loaded) -> str:
-    """The load in a narrow column: "c=8", "2.5/s", "trace"."""
+    """The load in a narrow column: "c=8", "2.5/s", "trace"; "c=8 reuse" where prompts begin alike."""
+    way = " reuse" if condition.cache_reuse else ""
     if condition.concurrency is not None:
-        return f"c={condition.concurrency}"
-    return "trace" if condition.rate is None else f"{condition.rate:g}/s"
+        return f"c={condition.concurrency}{way}"
+    return ("trace" if condition.rate is None else f"{condition.rate:g}/s") + way
 
 
 def targets(run: Run) -> list[str]:

@@ -15,8 +15,9 @@ from splitsecond.report.definitions import DEFINITIONS
 from splitsecond.report.markup import Markup, joined, tag
 from splitsecond.report.picture import Picture
 from splitsecond.report.rows import MISSING, number
+from splitsecond.report.savings import savings_section
 from splitsecond.report.series import STAGES, STEPS
-from splitsecond.report.theme import LIGHT, SHAPES
+from splitsecond.report.tables import Column, condition_table, named, section, table, weak
 
 DERIVED = ("command", "conditions.", "notes", "prices.")
 """What of a run's settings stands elsewhere on the page."""
@@ -27,7 +28,6 @@ ONE_TOKEN_PER_EVENT = 1.05
 """Up to this many tokens per event a stream counts as one token at a time."""
 
 Pictures = Mapping[str, Picture]
-Column = tuple[str, Callable[[ConditionFindings], str | Markup]]
 
 
 def title(run: Run) -> Markup:
@@ -43,6 +43,7 @@ def body(run: Run, pictures: Pictures) -> Markup:
             _opening(run),
             _verdict(run),
             _tables(run),
+            savings_section(run),
             _plotted(
                 run,
                 pictures,
@@ -77,20 +78,17 @@ def body(run: Run, pictures: Pictures) -> Markup:
     )
 
 
-def _section(name: str, heading: str, *content: str) -> Markup:
-    return tag("section", tag("h2", heading), *content, id=name)
-
-
 def _opening(run: Run) -> Markup:
     shown = rows.targets(run)
     levels = rows.levels(run)
-    closed = [f"{level.load:g}" for level in levels if not level.open_loop]
-    loads = [f"concurrency {listed(closed)}"] if closed else []
-    loads += [level.title.lower() for level in levels if level.open_loop]
+    closed = dict.fromkeys(f"{level.load:g}" for level in levels if not level.open_loop)
+    loads = [f"concurrency {listed(list(closed))}"] if closed else []
+    loads += [level.title.lower() for level in levels if level.open_loop and not level.cache_reuse]
+    ways = " by prompts that begin differently and by prompts that begin alike," if run.cache_savings else ""
     sent = sum(condition.requests for condition in run.conditions)
     failed = sum(condition.errors for condition in run.conditions)
     what = (
-        f"{sent:,} requests to {listed(shown)}, at {listed(loads)}, "
+        f"{sent:,} requests to {listed(shown)}, at {listed(loads)},{ways} "
         f"measured on {run.began[:10]} at {run.began[11:16]} UTC. "
         + (f"{failed:,} of them failed." if failed else "None of them failed.")
     )
@@ -133,13 +131,13 @@ def _tables(run: Run) -> Markup:
         head += ["$ a million tokens"] if rows.priced(run) else []
         caption = f"Figures at {level.title.lower()}"
         body = [_row(run, c) for c in level.conditions]
-        parts += [tag("h3", level.heading), _table(caption, head, body), *_remarks(level)]
+        parts += [tag("h3", level.heading), table(caption, head, body), *_remarks(level)]
     note = (
         "Beneath a figure stands its 95 % confidence interval. A figure in grey rests on too few requests. "
         "p95 of TPS is the slow tail: 95 % of requests were at least this fast."
     )
     more = tag("details", tag("summary", "More figures"), *(_more(run)))
-    return _section("figures", "Figures", *parts, tag("p", note, class_="note"), more)
+    return section("figures", "Figures", *parts, tag("p", note, class_="note"), more)
 
 
 def _remarks(level: rows.Level) -> list[Markup]:
@@ -159,7 +157,7 @@ def _row(run: Run, condition: ConditionFindings) -> Markup:
         (rows.ttft(condition), "p95"),
         (condition.tps, "p95"),
     ]
-    name = _name(run, condition.target)
+    name = named(run, condition.target)
     money = [tag("td", usd(condition.usd_per_million))] if rows.priced(run) else []
     if condition.invalid:
         name.append(tag("a", "INVALID", class_="badge", href="#invalid"))
@@ -176,7 +174,7 @@ def _row(run: Run, condition: ConditionFindings) -> Markup:
 def _cell(spread: Spread, percentile: str) -> Markup:
     cell = rows.cell(spread, percentile)
     content = [cell.figure, *([tag("small", cell.interval)] if cell.interval else [])]
-    return tag("td", *content, **({"class_": "weak"} if cell.needs else {}))
+    return tag("td", *content, **weak(bool(cell.needs)))
 
 
 def _spread(of: Callable[[ConditionFindings], Spread], percentile: str = "p50") -> Callable[[ConditionFindings], str]:
@@ -241,26 +239,7 @@ MORE: Sequence[tuple[str, Sequence[Column]]] = (
 def _more(run: Run) -> Iterable[Markup]:
     """Every other figure, without its interval. A column that no condition fills is left out."""
     for heading, columns in MORE:
-        yield from _condition_table(run, heading, columns)
-
-
-def _condition_table(run: Run, heading: str, columns: Sequence[Column]) -> list[Markup]:
-    """One row for each condition; nothing where no column has anything to say."""
-    kept = [column for column in columns if any(column[1](c) != MISSING for c in run.conditions)]
-    if not kept:
-        return []
-    body = [
-        tag(
-            "tr",
-            tag("th", *_name(run, c.target), scope="row"),
-            tag("td", rows.load_words(c)),
-            *(tag("td", of(c)) for _, of in kept),
-        )
-        for level in rows.levels(run)
-        for c in level.conditions
-    ]
-    head = ["target", "load", *(name for name, _ in kept)]
-    return [tag("h3", heading), _table(heading, head, body)]
+        yield from condition_table(run, heading, columns)
 
 
 def _money(run: Run) -> Markup:
@@ -280,7 +259,7 @@ def _money(run: Run) -> Markup:
         "cached input. A row's cost has its warm-ups and failures in it."
     )
     said = tag("ul", *(tag("li", sentence) for sentence in rows.price_sentences(run)))
-    return _section("money", "What it cost", tag("p", text), *_condition_table(run, "Money, US dollars", columns), said)
+    return section("money", "What it cost", tag("p", text), *condition_table(run, "Money, US dollars", columns), said)
 
 
 def _output_share(condition: ConditionFindings) -> float | None:
@@ -297,7 +276,7 @@ def _cached_share(condition: ConditionFindings) -> float | None:
 def _plotted(run: Run, pictures: Pictures, name: str, heading: str, text: str, *after: str) -> Markup:
     shown = [picture for picture in pictures.values() if picture.section == name]
     if not shown:
-        return _section(name, heading, tag("p", "No request gave the figures for this plot.", class_="note"), *after)
+        return section(name, heading, tag("p", "No request gave the figures for this plot.", class_="note"), *after)
     figures = [
         tag(
             "figure",
@@ -315,11 +294,11 @@ def _plotted(run: Run, pictures: Pictures, name: str, heading: str, text: str, *
         for picture in shown
     ]
     grid = tag("div", *figures, class_=f"plots {name}" if len(figures) > 1 else "plots single")
-    return _section(name, heading, tag("p", text), _legend(run, shown[0].legend), grid, *after)
+    return section(name, heading, tag("p", text), _legend(run, shown[0].legend), grid, *after)
 
 
 def _load(run: Run, pictures: Pictures) -> Markup:
-    if len(rows.levels(run)) > 1:
+    if len({(level.open_loop, level.load) for level in rows.levels(run)}) > 1:
         return _plotted(
             run, pictures, "load", "What load does", "The line is the median, the band holds nine of ten requests."
         )
@@ -334,7 +313,7 @@ def _stages(run: Run, pictures: Pictures) -> Markup:
         "time where a connection was reused."
     )
     columns: list[Column] = [(label, _stage(stage)) for stage, label in STAGES.items()]
-    tables = _condition_table(run, "Means of the stages, ms", columns) + _server_times(run)
+    tables = condition_table(run, "Means of the stages, ms", columns) + _server_times(run)
     return _plotted(run, pictures, "stages", "Where the time goes", text, *tables)
 
 
@@ -348,7 +327,7 @@ def _server_times(run: Run) -> list[Markup]:
         ("E2E, ours", _spread(lambda c: c.e2e_ms)),
     ]
     theirs: list[Column] = [(f"{rows.server_step(name)}, theirs", _server_time(name)) for name in names]
-    return _condition_table(run, "What servers say of their own time, p50 in ms", [*ours, *theirs])
+    return condition_table(run, "What servers say of their own time, p50 in ms", [*ours, *theirs])
 
 
 def _server_time(name: str) -> Callable[[ConditionFindings], str]:
@@ -373,15 +352,15 @@ def _instrument(run: Run) -> Markup:
         ("garbage collections", lambda c: str(c.instrument.collections)),
     ]
     words = tag("ul", *(tag("li", sentence) for sentence in rows.instrument_sentences(run)))
-    table = _condition_table(run, "The instrument in each condition, times in ms", columns)
-    return _section("instrument", "The instrument's own error", words, *table)
+    each = condition_table(run, "The instrument in each condition, times in ms", columns)
+    return section("instrument", "The instrument's own error", words, *each)
 
 
 def _errors(run: Run) -> Markup:
     body = [
         tag(
             "tr",
-            tag("th", *_name(run, c.target), scope="row"),
+            tag("th", *named(run, c.target), scope="row"),
             tag("td", rows.load_words(c)),
             tag("td", kind),
             tag("td", f"{count} of {c.requests}"),
@@ -392,14 +371,14 @@ def _errors(run: Run) -> Markup:
         for kind, count in c.error_kinds.items()
     ]
     if not body:
-        return _section("errors", "Errors", tag("p", "No measured request failed."))
-    table = _table("Errors by class", ["target", "load", "class", "requests", "an example"], body, prose=True)
-    return _section("errors", "Errors", table)
+        return section("errors", "Errors", tag("p", "No measured request failed."))
+    head = ["target", "load", "class", "requests", "an example"]
+    return section("errors", "Errors", table("Errors by class", head, body, prose=True))
 
 
 def _definitions() -> Markup:
     terms = [tag("div", tag("dt", word), tag("dd", text)) for word, text in DEFINITIONS.items()]
-    return _section("definitions", "What the figures mean", tag("dl", *terms))
+    return section("definitions", "What the figures mean", tag("dl", *terms))
 
 
 def _again(run: Run) -> Markup:
@@ -410,48 +389,16 @@ def _again(run: Run) -> Markup:
         settings = [(name, value) for name, value in rows.flat(held) if not name.startswith(DERIVED)]
         if settings:
             body = [tag("tr", tag("th", name, scope="row"), tag("td", value)) for name, value in settings]
-            parts += [tag("h3", caption), _table(caption, ["name", "value"], body, prose=True)]
+            parts += [tag("h3", caption), table(caption, ["name", "value"], body, prose=True)]
     identity = f"Run {run.id}, begun {run.began}, splitsecond {run.version or MISSING}, format {run.schema}."
-    return _section("again", "To run it again", *parts, tag("p", identity, class_="note"))
-
-
-def _table(caption: str, head: Sequence[str], body: Sequence[Markup], *, prose: bool = False) -> Markup:
-    """A table that scrolls inside itself, so that a narrow page does not. `prose`: its last column holds words."""
-    heading = tag("thead", tag("tr", *(tag("th", name, scope="col") for name in head)))
-    look = {"class_": "prose"} if prose else {}
-    table = tag("table", tag("caption", caption), heading, tag("tbody", *body), **look)
-    return tag("div", table, class_="scroll", tabindex=0, role="region", aria_label=caption)
+    return section("again", "To run it again", *parts, tag("p", identity, class_="note"))
 
 
 def _legend(run: Run, kind: str) -> Markup:
     if kind == "targets":
-        entries = [tag("li", *_name(run, target)) for target in rows.targets(run)]
+        entries = [tag("li", *named(run, target)) for target in rows.targets(run)]
     else:
         words = list(STAGES.values() if kind == "stages" else STEPS)
         colours = range(len(words) - 1, -1, -1)
         entries = [tag("li", tag("i", class_=f"box stage-{i}"), word) for i, word in zip(colours, words, strict=True)]
     return tag("ul", *entries, class_="legend")
-
-
-SHAPE_PATHS = {
-    "circle": "M6 1.5a4.5 4.5 0 1 0 .01 0z",
-    "square": "M2 2h8v8H2z",
-    "triangle-up": "M6 1.5 11 10.5H1z",
-    "diamond": "M6 .5 10 6 6 11.5 2 6z",
-    "cross": "M4.2 1h3.6v3.2H11v3.6H7.8V11H4.2V7.8H1V4.2h3.2z",
-    "triangle-down": "M1 1.5h10L6 10.5z",
-}
-
-
-def _name(run: Run, target: str) -> list[str]:
-    """A target with its mark. Where its name must be broken, it is after a slash."""
-    provider, *rest = target.split("/")
-    return [_swatch(run, target), provider, *(part for name in rest for part in ("/", tag("wbr"), name))]
-
-
-def _swatch(run: Run, target: str) -> Markup:
-    """The colour and the shape of a target, as the plots draw it."""
-    at = rows.targets(run).index(target)
-    path = tag("path", d=SHAPE_PATHS[SHAPES[at % len(SHAPES)]])
-    look = f"mark target-{at % len(LIGHT.targets)}"
-    return tag("svg", path, class_=look, viewBox="0 0 12 12", aria_hidden="true")

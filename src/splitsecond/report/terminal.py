@@ -21,11 +21,13 @@ from splitsecond.analysis.compare import Comparison, ConditionChange, TotalChang
 from splitsecond.analysis.cost import usd
 from splitsecond.analysis.findings import FigureChange, Run
 from splitsecond.analysis.wording import change
-from splitsecond.report import rows
+from splitsecond.report import rows, savings
 from splitsecond.report.rows import MISSING, printable
 
 COLUMNS = (("TTFT", "ms"), ("TPS", "tokens/s"))
 PER_MILLION = "usd_per_million"
+SAVINGS = ("TTFT p50\nms", "TTFT p95\nms", "cached\nof the input", "$ per 1,000\nrequests")
+"""`savings.HEADINGS` on two lines."""
 LOOKS = {"invalid": "red", "error": "yellow", "note": "dim", "server": "dim"}
 SHORTEST_NAME = 12
 MORE_THAN_ANY_CONSOLE = 10_000
@@ -69,6 +71,8 @@ def run_table(run: Run, console: Console, files: Sequence[Path] = ()) -> None:
             word = " INVALID" if remark.kind == "invalid" else ""
             _item(console, "  ", f"{who}{word}: {remark.text}", LOOKS[remark.kind])
         console.print()
+    if run.cache_savings and _fit(console, lambda form: [_savings_table(run, form)]):
+        _print_savings(run, console)
     for reason in run.invalid:
         _item(console, "INVALID: ", reason, "bold red")
     for statement in run.statements:
@@ -81,6 +85,13 @@ def run_table(run: Run, console: Console, files: Sequence[Path] = ()) -> None:
         _item(console, "", sentence, "dim")
     for path in files:
         console.print(Text(str(path), "cyan"), soft_wrap=True)
+
+
+def _print_savings(run: Run, console: Console) -> None:
+    (table,) = _fitting(console, lambda form: [_savings_table(run, form)])
+    console.print(table)
+    _item(console, "  ", savings.NOTE, "dim")
+    console.print()
 
 
 def comparison_table(comparison: Comparison, console: Console) -> None:
@@ -168,6 +179,19 @@ def _change_table(shown: Sequence[ConditionChange], form: Form, *, money: bool) 
     return _table(title, [(c.target, False) for c in shown], columns, form, ["$/M\ntokens"] if money else ())
 
 
+def _savings_table(run: Run, form: Form) -> Table:
+    lines = savings.lines(run)
+    columns = [[Figure(text=line.load) for line in lines]]
+    columns += [[_saved(line.cells[at], form) for line in lines] for at in range(len(SAVINGS))]
+    return _filled(savings.TITLE, ["load", *SAVINGS], [(line.target, False) for line in lines], columns, form)
+
+
+def _saved(cell: savings.Cell, form: Form) -> Figure:
+    between = cell.interval and (f" ({cell.interval})" if form.beside else f"\n{cell.interval}")
+    look = "dim" if cell.weak else {True: "green", False: "red", None: "dim"}[cell.better]
+    return Figure(text=cell.figure, remark=cell.remark + between, remark_look=look)
+
+
 def _moved(changed: ConditionChange, figure: str, percentile: str) -> Figure:
     found = [f for f in changed.figures if (f.figure, f.percentile) == (figure, percentile)]
     if not found:
@@ -204,13 +228,21 @@ def _table(
     more: Sequence[str] = (),
 ) -> Table:
     """A table of targets. `names`: each with whether it is INVALID; `more`: the headings of further columns."""
+    headings = [f"{figure} {percentile}\n{unit}" for percentile in ("p50", "p95") for figure, unit in COLUMNS]
+    return _filled(title, [*headings, "system\ntokens/s", "errors", *more], names, columns, form)
+
+
+def _filled(
+    title: str,
+    headings: Sequence[str],
+    names: Sequence[tuple[str, bool]],
+    columns: Sequence[list[Figure]],
+    form: Form,
+) -> Table:
     table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
     table.collapse_padding = not form.beside
     table.add_column("target", overflow="fold", no_wrap=not form.name_width, min_width=SHORTEST_NAME)
-    for percentile in ("p50", "p95"):
-        for figure, unit in COLUMNS:
-            table.add_column(f"{figure} {percentile}\n{unit}", justify="right", no_wrap=True)
-    for heading in ("system\ntokens/s", "errors", *more):
+    for heading in headings:
         table.add_column(heading, justify="right", no_wrap=True)
     texts = [[_name(target, invalid, form) for target, invalid in names], *(_texts(c, form) for c in columns)]
     for row in zip(*texts, strict=True):
