@@ -142,7 +142,7 @@ class World:
         if stream:
             body["stream_options"] = {"include_usage": True}
         if leaves_after_s is not None:
-            asyncio.get_running_loop().call_later(leaves_after_s, visitor.line.close)
+            asyncio.get_running_loop().call_later(leaves_after_s, visitor.leave)
         return await visitor.asks(body, headers={"authorization": f"Bearer {CLIENT_KEY}"})
 
     async def settled(self) -> None:

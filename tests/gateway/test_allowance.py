@@ -266,7 +266,7 @@ def test_it_is_given_back_once_however_the_call_ends(
         for _ in range(3):
             client = visits()
             if leaves_s is not None:
-                asyncio.get_running_loop().call_later(leaves_s, client.line.close)
+                asyncio.get_running_loop().call_later(leaves_s, client.leave)
             task = asyncio.create_task(client.asks(body | {"max_tokens": 100}, headers=AS_WEB))
             await asyncio.sleep(0.1)
             assert allowance.held_usd("web") == pytest.approx(1.0)

@@ -109,7 +109,7 @@ def test_a_call_leaves_one_record(name: str, stream: bool) -> None:
         kept = Kept()
         client = kept.visitor(case)
         if case.leaves_after is not None:
-            asyncio.get_running_loop().call_later(case.leaves_after, client.line.close)
+            asyncio.get_running_loop().call_later(case.leaves_after, client.leave)
         await client.asks(STREAM if stream else CHAT)
         (record,) = kept.records
         status = 502 if name == "cut" and not stream else case.status

@@ -1,61 +1,32 @@
 """Bounds on a request's head: the connection, fed by hand, in virtual time."""
 
 import asyncio
-from typing import Any
 
 import pytest
-import uvicorn
 from tests.garbage import garbage
-from uvicorn.server import ServerState
+from tests.gateway.visitor import Transport, connected
 
 from splitsecond.gateway.connection import HEAD_S, MAX_HEAD_BYTES, Connection
+from splitsecond.gateway.visit import Application, Visit
 from splitsecond.testing.virtual_time import run_virtual
 
-
-class Transport(asyncio.Transport):
-    """Keeps what is written."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.written = b""
-        self.closed = False
-
-    def write(self, data: bytes | bytearray | memoryview) -> None:
-        assert not self.closed
-        self.written += data
-
-    def close(self) -> None:
-        self.closed = True
-
-    def is_closing(self) -> bool:
-        return self.closed
-
-    def pause_reading(self) -> None:
-        """Nothing is read anyway."""
-
-    def resume_reading(self) -> None:
-        """Nothing is read anyway."""
+MOST_BYTES = 1 << 20
 
 
-async def answers(scope: Any, receive: Any, send: Any) -> None:
-    while (await receive()).get("more_body"):
-        pass
-    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
-    await send({"type": "http.response.body", "body": b""})
+async def answers(visit: Visit) -> None:
+    await visit.body(MOST_BYTES)
+    await visit.answer(200, b"")
 
 
-async def connected(app: Any = answers) -> tuple[Connection, Transport]:
-    config = uvicorn.Config(app, lifespan="off", ws="none", log_config=None)
-    config.load()
-    connection, transport = Connection(config, ServerState(), {}), Transport()
-    connection.connection_made(transport)
-    return connection, transport
+async def opened(app: Application = answers) -> tuple[Connection, Transport]:
+    transport = Transport()
+    return connected(app, transport), transport
 
 
 @pytest.mark.parametrize("begun", [b"", b"GET / HTTP/1.1\r\nhost: x\r\n"])
 def test_a_head_that_does_not_come_closes_the_connection(begun: bytes) -> None:
     async def main() -> None:
-        connection, transport = await connected()
+        connection, transport = await opened()
         if begun:
             connection.data_received(begun)
         await asyncio.sleep(HEAD_S - 1)
@@ -72,7 +43,7 @@ def test_a_head_that_does_not_come_closes_the_connection(begun: bytes) -> None:
 @pytest.mark.parametrize("line", [b"x: " + b"a" * 2 * MAX_HEAD_BYTES, b"\r\n".join([b"x: a"] * 101)])
 def test_a_head_that_is_too_long_is_refused(size: int, end: bytes, line: bytes) -> None:
     async def main() -> None:
-        connection, transport = await connected()
+        connection, transport = await opened()
         head = b"GET / HTTP/1.1\r\nhost: x\r\n" + line + end
         for at in range(0, len(head), size):
             if not transport.closed:
@@ -86,7 +57,7 @@ def test_a_head_that_is_too_long_is_refused(size: int, end: bytes, line: bytes) 
 
 def test_a_long_body_is_no_long_head_and_the_next_request_is_served() -> None:
     async def main() -> None:
-        connection, transport = await connected()
+        connection, transport = await opened()
         body = b"a" * 3 * MAX_HEAD_BYTES
         request = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % len(body) + body
         for _ in range(3):
@@ -100,16 +71,11 @@ def test_a_long_body_is_no_long_head_and_the_next_request_is_served() -> None:
     run_virtual(main())
 
 
-async def echoes(scope: Any, receive: Any, send: Any) -> None:
+async def echoes(visit: Visit) -> None:
     """Answers with the path and the body, after a moment."""
-    body, more = b"", True
-    while more:
-        message = await receive()
-        body, more = body + message["body"], message["more_body"]
+    body = await visit.body(MOST_BYTES)
     await asyncio.sleep(1)
-    said = scope["path"].encode() + b"?" + scope["query_string"] + b" " + body
-    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % len(said))]})
-    await send({"type": "http.response.body", "body": said})
+    await visit.answer(200, visit.path.encode() + b"?" + visit.query + b" " + body)
 
 
 def post(path: str, body: bytes, *headers: str) -> bytes:
@@ -120,7 +86,7 @@ def post(path: str, body: bytes, *headers: str) -> bytes:
 @pytest.mark.parametrize("size", [1, 30, 1000])
 def test_requests_that_come_before_the_answer_are_answered_in_order(size: int) -> None:
     async def main() -> None:
-        connection, transport = await connected(echoes)
+        connection, transport = await opened(echoes)
         requests = post("/a%20b?c=d", b"one") + post("/e", b"") + post("/f", b"three")
         for at in range(0, len(requests), size):
             connection.data_received(requests[at : at + size])
@@ -135,7 +101,7 @@ def test_requests_that_come_before_the_answer_are_answered_in_order(size: int) -
 
 def test_a_client_that_waits_for_a_word_gets_it_before_its_body_is_there() -> None:
     async def main() -> None:
-        connection, transport = await connected(echoes)
+        connection, transport = await opened(echoes)
         request = post("/a", b"one", "expect: 100-continue")
         connection.data_received(request[:-3])
         await asyncio.sleep(2)
@@ -156,7 +122,7 @@ WEBSOCKET = b"GET /w HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: webs
 @pytest.mark.parametrize("size", [1, 7, 150, 10_000])
 def test_a_client_that_would_rather_speak_something_else_is_answered_to_its_body(size: int) -> None:
     async def main() -> None:
-        connection, transport = await connected(echoes)
+        connection, transport = await opened(echoes)
         chunked = CHUNKED + b"3\r\ntwo\r\n5\r\n more\r\n0\r\n\r\n"
         requests = [post("/a", b"one", *WISHES), chunked, WEBSOCKET, post("/b", b"", *WISHES), post("/d", b"last")] * 2
         sent = b"".join(requests)
@@ -174,7 +140,7 @@ def test_a_client_that_would_rather_speak_something_else_is_answered_to_its_body
 @pytest.mark.parametrize("body", [b"x\r\n", b"3\r\nfour\r\n", b"3\r\none\r\n0\r\n\r\n\x16\x03\x01\r\n"])
 def test_a_wrong_body_of_such_a_client_is_refused_as_of_any(body: bytes) -> None:
     async def main() -> None:
-        connection, transport = await connected(echoes)
+        connection, transport = await opened(echoes)
         connection.data_received(CHUNKED + body)
         assert transport.written.startswith(b"HTTP/1.1 400 ")
         assert transport.closed
@@ -186,7 +152,7 @@ def test_a_wrong_body_of_such_a_client_is_refused_as_of_any(body: bytes) -> None
 
 def test_a_connection_is_kept_while_it_is_used_and_closed_when_it_is_idle() -> None:
     async def main() -> None:
-        connection, transport = await connected(echoes)
+        connection, transport = await opened(echoes)
         keep_s = connection.timeout_keep_alive
         for _ in range(3):
             connection.data_received(post("/a", b""))
@@ -203,7 +169,7 @@ def test_a_connection_is_kept_while_it_is_used_and_closed_when_it_is_idle() -> N
 @pytest.mark.parametrize("request_line", [b"GET", b"GET / HTTP/1.1 x", b"GET http://[ HTTP/1.1", b"\x16\x03\x01\x02"])
 def test_what_is_no_request_is_refused(request_line: bytes) -> None:
     async def main() -> None:
-        connection, transport = await connected(echoes)
+        connection, transport = await opened(echoes)
         connection.data_received(request_line + b"\r\nhost: x\r\n\r\n")
         assert transport.written.startswith(b"HTTP/1.1 400 ")
         assert transport.closed
@@ -214,7 +180,7 @@ def test_what_is_no_request_is_refused(request_line: bytes) -> None:
 
 def test_a_connection_that_is_lost_leaves_no_garbage() -> None:
     async def lives_and_ends(left: bytes) -> None:
-        connection, transport = await connected()
+        connection, transport = await opened()
         connection.data_received(post("/a", b"one"))
         await asyncio.sleep(1)
         assert transport.written.startswith(b"HTTP/1.1 200 ")

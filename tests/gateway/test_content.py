@@ -49,7 +49,7 @@ def test_a_client_that_leaves_takes_nobody_with_it() -> None:
         leaving = asyncio.create_task(first.asks(STREAM | DETERMINISTIC))
         staying = asyncio.create_task(second.asks(STREAM | DETERMINISTIC))
         await asyncio.sleep(0.25)
-        first.line.close()
+        first.leave()
         await asyncio.wait([leaving, staying])
         assert second.body.count(b"word") == 5
         assert second.body.endswith(b"data: [DONE]\n\n")

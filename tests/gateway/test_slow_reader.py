@@ -90,7 +90,10 @@ def test_a_reader_who_stops_reading_is_hung_up_on(
             recorded.set()
 
         routes: Any = OneRoute(service)
-        config = uvicorn.Config(Gateway(routes, books=Books(keep)), http=Connection, ws="none", lifespan="off")
+        gateway: Any = Gateway(routes, books=Books(keep))
+        config = uvicorn.Config(
+            gateway, http=Connection, ws="none", lifespan="off", interface="asgi3", proxy_headers=False
+        )
         server = uvicorn.Server(config)
         config.load()
         server.lifespan = config.lifespan_class(config)

@@ -1,17 +1,20 @@
-"""A client of the gateway without sockets: the ASGI application is called directly, in virtual time."""
+"""A client of the gateway without sockets: its connection is fed by hand, in virtual time."""
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import Any
 
-from msgspec import Struct
+import httptools
+import uvicorn
+from uvicorn.server import ServerState
 
 from splitsecond import clock
 from splitsecond.errors import CallerFault
 from splitsecond.gateway.app import Gateway
 from splitsecond.gateway.configuration.settings import ClientKey
-from splitsecond.gateway.connection import LINE
+from splitsecond.gateway.connection import Connection
+from splitsecond.gateway.visit import Application
 from splitsecond.gateway.wishes import Wishes
 from splitsecond.service import Service
 
@@ -34,68 +37,129 @@ class OneRoute:
         return ["fake/model"]
 
 
-class Line:
-    """Stands for the client's connection. `close`: the client leaves. `aborted`: the gateway did."""
+class Transport(asyncio.Transport):
+    """Stands for the socket of a client, which comes from `peer`: keeps what is written, and when.
 
-    def __init__(self) -> None:
-        self.on_lost: Callable[[], None] | None = None
-        self.lost = asyncio.Event()
+    `closed`: the gateway closed the connection; `aborted`: and threw away what was not sent yet.
+    """
+
+    def __init__(self, peer: str = "127.0.0.1") -> None:
+        super().__init__({"peername": (peer, 5000)})
+        self.writes: list[bytes] = []
+        self.times: list[int] = []
+        self.closed = False
         self.aborted = False
 
+    @property
+    def written(self) -> bytes:
+        return b"".join(self.writes)
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        assert not self.closed
+        self.writes.append(bytes(data))
+        self.times.append(clock.now_ns())
+
     def close(self) -> None:
-        self.lost.set()
-        if self.on_lost is not None:
-            self.on_lost()
+        self.closed = True
 
     def abort(self) -> None:
-        self.aborted = True
-        asyncio.get_running_loop().call_soon(self.close)
+        self.closed = self.aborted = True
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def pause_reading(self) -> None:
+        """Nothing is read anyway."""
+
+    def resume_reading(self) -> None:
+        """Nothing is read anyway."""
 
 
-def scope(
-    line: Line,
-    *,
-    method: str = "POST",
-    path: str = "/v1/chat/completions",
-    headers: dict[str, str] | None = None,
-    peer: str = "127.0.0.1",
-) -> dict[str, Any]:
-    """What a server tells of a request."""
-    given = {"content-type": "application/json"} | (headers or {})
-    pairs = [(name.encode(), value.encode()) for name, value in given.items()]
-    return {
-        "type": "http",
-        "method": method,
-        "path": path,
-        "headers": pairs,
-        "client": (peer, 5000),
-        "extensions": {LINE: line},
-    }
+class Answer:
+    """An answer as another parser reads it. `pairs`: its headers; `headers`: the last of each name."""
 
-
-class Visitor(Struct):
-    """One request: what was sent back, and when."""
-
-    gateway: Gateway
-    sent: list[dict[str, Any]]
-    times: list[int]
-    line: Line
-
-    @property
-    def status(self) -> int:
-        return int(self.sent[0]["status"])
+    def __init__(self, data: bytes) -> None:
+        self.body = b""
+        self.pairs: list[tuple[str, str]] = []
+        self.complete = False
+        self.parser = httptools.HttpResponseParser(self)
+        self.parser.feed_data(data)
+        self.status: int = self.parser.get_status_code()
 
     @property
     def headers(self) -> dict[str, str]:
-        return {name.decode(): value.decode() for name, value in self.sent[0]["headers"]}
+        return dict(self.pairs)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self.pairs.append((name.decode().lower(), value.decode()))
+
+    def on_body(self, data: bytes) -> None:
+        self.body += data
+
+    def on_message_complete(self) -> None:
+        self.complete = True
+
+
+def connected(app: Application, transport: Transport) -> Connection:
+    """A client's new connection to `app`."""
+    given: Any = app
+    config = uvicorn.Config(given, lifespan="off", ws="none", log_config=None, interface="asgi3", proxy_headers=False)
+    config.load()
+    state = ServerState()
+    state.default_headers = [(b"date", b"today")]
+    connection = Connection(config, state, {})
+    connection.connection_made(transport)
+    return connection
+
+
+def head(method: str, path: str, headers: Mapping[str, str]) -> bytes:
+    """That of a request."""
+    lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
+    return "".join(f"{line}\r\n" for line in [*lines, ""]).encode()
+
+
+class Visitor:
+    """A client that asks once, on a connection of its own."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self.gateway = gateway
+        self.transport = Transport()
+        self.connection: Connection | None = None
+
+    @property
+    def answer(self) -> Answer:
+        return Answer(self.transport.written)
+
+    @property
+    def status(self) -> int:
+        return self.answer.status
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return self.answer.headers
 
     @property
     def body(self) -> bytes:
-        return b"".join(message.get("body", b"") for message in self.sent[1:])
+        return self.answer.body
 
     @property
     def json(self) -> Any:
         return json.loads(self.body)
+
+    @property
+    def times(self) -> list[int]:
+        """When each piece was sent."""
+        return self.transport.times
+
+    def connect(self) -> Connection:
+        self.connection = connected(self.gateway, self.transport)
+        return self.connection
+
+    def leave(self) -> None:
+        """Its connection is lost."""
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            connection.connection_lost(None)
 
     async def asks(
         self,
@@ -103,27 +167,21 @@ class Visitor(Struct):
         *,
         path: str = "/v1/chat/completions",
         method: str = "POST",
-        headers: dict[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
         parts: int = 1,
-        peer: str = "127.0.0.1",
     ) -> "Visitor":
-        """Send it, and return when the gateway is done with it."""
+        """Send it, and leave when the gateway is done with it."""
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
         size = -(-len(data) // parts) or 1
-        incoming = [data[at : at + size] for at in range(0, len(data), size)] or [b""]
-
-        async def receive() -> dict[str, Any]:
-            if incoming:
-                return {"type": "http.request", "body": incoming.pop(0), "more_body": bool(incoming)}
-            await self.line.lost.wait()
-            return {"type": "http.disconnect"}
-
-        async def send(message: dict[str, Any]) -> None:
-            self.sent.append(message)
-            self.times.append(clock.now_ns())
-
-        given = scope(self.line, method=method, path=path, headers=headers, peer=peer)
-        await self.gateway(given, receive, send)
+        given = {"host": "x", "content-type": "application/json", "content-length": str(len(data))}
+        connection = self.connect()
+        connection.data_received(head(method, path, given | dict(headers or {})))
+        for at in range(0, len(data), size):
+            connection.data_received(data[at : at + size])
+            await asyncio.sleep(0)
+        while connection.tasks:
+            await asyncio.wait(connection.tasks)
+        self.leave()
         return self
 
 
@@ -135,7 +193,7 @@ def visitor(service: Service, *keys: ClientKey, max_body_bytes: int = 1 << 20, *
 
 def visits(gateway: Gateway) -> Visitor:
     """A client of `gateway`, before its request."""
-    return Visitor(gateway, [], [], Line())
+    return Visitor(gateway)
 
 
 CHAT = {"model": "fast", "messages": [{"role": "user", "content": "hi"}]}

@@ -1,4 +1,4 @@
-"""The front door, as raw ASGI: who asks, for what, and how the answer goes back.
+"""The front door: who asks, for what, and how the answer goes back.
 
 Nothing is sent before the first token, so a policy may change its mind and a failure still has its own status. After it
 a failure ends the stream with an error event, never with an end that looks whole; so it does where token and failure
@@ -10,7 +10,6 @@ Who may do what is decided by the path as it was routed, and inside what is rout
 names nor another spelling of a path leads past a key. The few headers that say something to us are `_HINTS`.
 """
 
-import asyncio
 import hashlib
 import hmac
 import ipaddress
@@ -23,7 +22,6 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from splitsecond import clock
-from splitsecond.alarms import Alarms
 from splitsecond.errors import CallerFault, Fault
 from splitsecond.gateway import asked
 from splitsecond.gateway.asked import Asked
@@ -38,7 +36,7 @@ from splitsecond.gateway.records.exposition import CONTENT_TYPE, exposed
 from splitsecond.gateway.records.metrics import Metrics
 from splitsecond.gateway.refusal import Headers, refusal
 from splitsecond.gateway.routes import Model, Routes
-from splitsecond.gateway.visit import Left, Receive, Scope, Send, Visit
+from splitsecond.gateway.visit import Visit
 from splitsecond.service import Call, Reply, Service
 from splitsecond.timing.observation import Observation
 
@@ -61,7 +59,7 @@ _FORWARDED = frozenset({b"forwarded", b"via", b"x-forwarded-for", b"x-real-ip"})
 
 
 class Gateway:
-    """The ASGI application. `draining`: it is about to go down, and says so to those who ask whether it is ready.
+    """Called with each visit. `draining`: it is about to go down, and says so to those who ask whether it is ready.
 
     `books` keep what becomes of each call, and must be told of each attempt; `allowance`: what keys may use. `cors`:
     the origins whose pages may ask. `metrics_for`: who may read ``/metrics`` and ``/explain``: "loopback" is whoever
@@ -82,7 +80,6 @@ class Gateway:
         cors: tuple[str, ...] = (),
     ) -> None:
         self.draining = False
-        self._alarms: Alarms | None = None
         self._chance = Random()
         self._books = books or Books()
         self._metrics = metrics or Metrics()
@@ -104,51 +101,48 @@ class Gateway:
         allowance: Allowance | None = None,
         metrics_for: MetricsFor = "loopback",
         cors: tuple[str, ...] = (),
+        advise: Callable[[Fault], Fault] | None = None,
     ) -> None:
-        """Serves by these from the next request on; those under way end as they began."""
+        """Serves by these from the next request on; those under way end as they began.
+
+        `advise`: adds to what a client is told of a failure what may help.
+        """
         self._routes = routes
         self._keys = {key.digest: key for key in keys}
         self._max_body_bytes = max_body_bytes
         self._allowance = allowance
         self._metrics_for: MetricsFor = metrics_for
         self._origins = Origins(cors)
+        self._advise = advise
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            return
-        if self._alarms is None:
-            self._alarms = Alarms(asyncio.get_running_loop())
+    async def __call__(self, visit: Visit) -> None:
         try:
-            with Visit(scope, receive, send, self._alarms, clock.now_ns()) as visit:
-                try:
-                    await self._dispatch(visit)
-                except Fault as fault:
-                    no = refusal(fault, dialect_at(visit.path))
-                    self._metrics.refused(no.status, visit.client)
-                    await visit.refuse(no)
-        except Left:
-            pass
+            await self._dispatch(visit)
+        except Fault as fault:
+            no = refusal(self._advised(fault), dialect_at(visit.path))
+            self._metrics.refused(no.status, visit.client)
+            await visit.refuse(no)
 
     async def _dispatch(self, visit: Visit) -> None:
+        door = DOORS.get(visit.path)
         origin = visit.headers.get(b"origin", b"")
         if origin:
             self._check_origin(visit, origin)
-        door = DOORS.get(visit.path)
-        page = None if door else self._pages.get(visit.path)
+        if door is not None and visit.method == "POST":
+            await self._complete(visit, door)
+            return
+        page = self._pages.get(visit.path)
         if door is None and page is None:
             raise CallerFault(f"there is no {visit.path[:200]!r} here", kind="not_found", status=404)
         expected = "POST" if door else "GET"
         if origin and visit.method == "OPTIONS" and self._origins.allow(origin):
             asked_for = visit.header(b"access-control-request-headers")
             await visit.answer(204, b"", self._origins.preflight(expected, asked_for))
-            return
-        if visit.method != expected and (door or visit.method != "HEAD"):  # whose body our connection leaves out
+        elif page is not None and visit.method in ("GET", "HEAD"):  # whose body our connection leaves out
+            await page(visit)
+        else:
             words = f"{visit.path} takes {expected}, got {visit.method}"
             raise CallerFault(words, kind="method_not_allowed", status=405)
-        if door is not None:
-            await self._complete(visit, door)
-        elif page is not None:
-            await page(visit)
 
     def _check_origin(self, visit: Visit, origin: bytes) -> None:
         visit.extra = self._origins.headers(origin)
@@ -242,6 +236,9 @@ class Gateway:
             self._metrics.in_flight -= 1
             self._books.close(page, visit.status, complete=visit.complete)
 
+    def _advised(self, fault: Fault) -> Fault:
+        return fault if self._advise is None else self._advise(fault)
+
     def _reserve(self, call: Call, model: str) -> Callable[[], None] | None:
         """Sets money aside, where the client may not spend more than so much."""
         if self._allowance is None or not self._allowance.counts(call.client):
@@ -254,7 +251,7 @@ class Gateway:
             reply = await service(call)
         except Fault as fault:
             page.fault = fault.kept()
-            await visit.refuse(refusal(fault, call.dialect), _said(visit, call))
+            await visit.refuse(refusal(self._advised(fault), call.dialect), _said(visit, call))
             return
         async with reply:
             page.target = reply.target
@@ -269,7 +266,7 @@ class Gateway:
 
 async def _stream(visit: Visit, page: Page, reply: Reply, headers: Headers, relay: Way) -> None:
     """The head with the first bytes, then whatever comes as it comes."""
-    await visit.begin_stream(headers)
+    visit.begin_stream(headers)
     try:
         while data := await reply.read():
             if whole := relay.feed(data):

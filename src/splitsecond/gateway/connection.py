@@ -1,32 +1,29 @@
 """A client's connection: uvicorn's own protocol, with what it does not have itself: bounds on a request's head, and a
 word to whoever serves a request at the moment when its client leaves.
 
-A head that is too long, or that comes too slowly, closes the connection: whoever sends one is no client. The other way
-to learn that a client has left, ASGI's, takes a second task for each request, and costs more than all our own work.
+A head that is too long, or that comes too slowly, closes the connection: whoever sends one is no client. ASGI's way to
+learn that a client has left takes a second task for each request, and costs more than all our own work; so what serves
+a request is given a `Visit`, and no messages.
 
-What uvicorn does for each request is done here instead, with less: paths are read once, a timer serves a connection and
-not a request, and `Turn` is both ends of what the application sees.
+What uvicorn does for each request is done here instead, with less: paths are read once, and a timer serves a connection
+and not a request.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 from urllib.parse import unquote
 
 import httptools
-from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from splitsecond.gateway.turn import Turn
+from splitsecond.gateway.visit import Application, Visit
 
 MAX_HEAD_BYTES = 64 * 1024
 MAX_HEADERS = 100
 HEAD_S = 20.0
 """How long a connection may take to its first whole head, and each further head from its first byte on."""
-LINE = "splitsecond.line"
-"""The name under which a request's scope holds its connection, among the extensions."""
 _FRAMING = (b"content-length", b"transfer-encoding")
 """The headers that say where a body ends."""
 _TOO_LARGE = b"431 Request Header Fields Too Large"
@@ -36,20 +33,16 @@ _TOO_SLOW = b"408 Request Timeout"
 class Connection(HttpToolsProtocol):
     """See the file. Bytes of a head are counted as they come, as the parser holds an unfinished line for ever."""
 
-    cycle: Turn
-    pipeline: deque[tuple[Turn, ASGI3Application]]  # type: ignore[assignment] # of turns only
+    app: Application
+    cycle: Visit  # type: ignore[assignment] # whose head came last
+    pipeline: deque[Visit]  # type: ignore[assignment] # whose turn has not come
+    _served: Visit | None = None  # whose turn it is, or was
     _in_head = True
     _begun = False  # the head that comes next, or a part of it, is there
     _head_bytes = 0
     _read_bytes = 0
     _patience: asyncio.TimerHandle | None = None
     _idle_since = 0.0
-    on_lost: Callable[[], None] | None = None
-    """Called when the connection is lost: set by whoever serves the request under way, and only while it does."""
-
-    def abort(self) -> None:
-        """Closes the connection at once; what was not sent yet is thrown away."""
-        self.transport.abort()
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -59,15 +52,13 @@ class Connection(HttpToolsProtocol):
         self._calm()
         self._unset_keepalive_if_required()
         self.connections.discard(self)
-        if self.cycle is not None:
-            self.cycle.lost()
+        if self._served is not None:
+            self._served.lost()
         self.pipeline.clear()
-        self.cycle = None  # type: ignore[assignment] # turns hold us: a cycle, as that of the parser
+        self.cycle = self._served = None  # type: ignore[assignment] # they hold us: a cycle, as that of the parser
         self.flow.resume_writing()
         self.transport.close()
         self.parser = None  # type: ignore[assignment] # as uvicorn does, to cut a cycle
-        if self.on_lost is not None:
-            self.on_lost()
 
     def data_received(self, data: bytes) -> None:
         self._read_bytes = len(data)
@@ -79,12 +70,15 @@ class Connection(HttpToolsProtocol):
             self.send_400_response("Invalid HTTP request received.")
         except httptools.HttpParserUpgrade as wish:
             self._go_on(wish, data)
-        if not self._in_head:
-            return
+        if self._in_head and (self._begun or self._head_bytes):
+            self._bound_head(len(data))
+
+    def _bound_head(self, read_bytes: int) -> None:
+        """A head is not there yet, or only a part of it."""
         if self._begun and self._patience is None:
             self._await_head()
         # A read that ends in a head may have begun in the body before it: only heads that stay unfinished count.
-        if self._head_bytes > MAX_HEAD_BYTES + len(data) or len(self.headers or ()) > MAX_HEADERS:
+        if self._head_bytes > MAX_HEAD_BYTES + read_bytes or len(self.headers or ()) > MAX_HEADERS:
             self._refuse(_TOO_LARGE)
 
     def _go_on(self, wish: httptools.HttpParserUpgrade, data: bytes) -> None:
@@ -93,7 +87,7 @@ class Connection(HttpToolsProtocol):
         while True:
             data = data[wish.args[0] :]
             try:
-                if self.cycle.scope["method"] != "CONNECT":
+                if self.cycle.method != "CONNECT":
                     self._expect_body()
                 self.parser.feed_data(data)
             except httptools.HttpParserUpgrade as another:
@@ -107,7 +101,7 @@ class Connection(HttpToolsProtocol):
         """Where the head that has come speaks of one another parser reads it, for which it begins anew."""
         framing = [b"%b: %b\r\n" % header for header in self.headers if header[0] in _FRAMING]
         if framing:
-            self.cycle.more_body = True
+            self.cycle.goes_on()
             self.parser = httptools.HttpRequestParser(_Twice(self))
             self.parser.feed_data(b"POST / HTTP/1.1\r\n%b\r\n" % b"".join(framing))
 
@@ -117,52 +111,38 @@ class Connection(HttpToolsProtocol):
         self._begun = True
         self.url = b""
         self.headers = []
-        self.expect_100_continue = False
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self.headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
         most_bytes = self._head_bytes + self._read_bytes
-        self._in_head = False
-        self._begun = False
+        self._in_head = self._begun = False
         self._head_bytes = 0
-        self._calm()
+        if self._patience is not None:
+            self._calm()
         if len(self.headers) > MAX_HEADERS or (most_bytes > MAX_HEAD_BYTES and self._head_size() > MAX_HEAD_BYTES):
             self._refuse(_TOO_LARGE)
             raise ValueError(f"{len(self.headers)} headers of {self._head_size()} bytes")  # so the parser stops here
-        before, turn = self.cycle, self._turn()
-        self.cycle = turn
-        if before is None or before.response_complete:
-            turn.start(self.app, self.loop)
-        else:
-            self.flow.pause_reading()
-            self.pipeline.appendleft((turn, self.app))
-
-    def _turn(self) -> Turn:
-        """The request whose head has come."""
         parser = self.parser
         version = parser.get_http_version()
-        path, raw_path, query = _located(self.url)
-        scope = {
-            "type": "http",
-            "http_version": version,
-            "method": parser.get_method().decode("ascii"),
-            "path": path,
-            "raw_path": raw_path,
-            "query_string": query,
-            "headers": self.headers,
-            "client": self.client,
-            "extensions": {LINE: self},
-        }
-        return Turn(
-            scope,
-            self.transport,
-            self.flow,
-            self.server_state.default_headers,
+        self.cycle = visit = Visit(
+            self,
+            parser.get_method().decode("ascii"),
+            _located(self.url),
+            self.headers,
+            http_1_1=version == "1.1",
             keep_alive=version != "1.0" and parser.should_keep_alive(),
-            expects=self.expect_100_continue,
-            on_response=self.on_response_complete,
-            tasks=self.tasks,
-            logger=self.logger,
         )
+        if self._served is None or self._served.complete:
+            self._serve(visit)
+        else:
+            self.flow.pause_reading()
+            self.pipeline.append(visit)
+
+    def _serve(self, visit: Visit) -> None:
+        self._served = visit
+        visit.start(self.app, self.loop)
 
     def on_body(self, body: bytes) -> None:
         self.cycle.came(body)
@@ -177,13 +157,19 @@ class Connection(HttpToolsProtocol):
 
     # Between two requests.
 
+    def shutdown(self) -> None:
+        """The server is about to end: so is the connection, after the answer under way."""
+        if self.cycle is None or self.cycle.complete:
+            self.transport.close()
+        else:
+            self.cycle.keep_alive = False
+
     def on_response_complete(self) -> None:
         if self.transport.is_closing():
             return
         self.flow.resume_reading()
         if self.pipeline:
-            turn, app = self.pipeline.pop()
-            turn.start(app, self.loop)
+            self._serve(self.pipeline.popleft())
             return
         self._idle_since = self.loop.time()
         if self.timeout_keep_alive_task is None:
@@ -192,7 +178,7 @@ class Connection(HttpToolsProtocol):
     def timeout_keep_alive_handler(self) -> None:
         """Closes a connection that has been idle for long enough. One that is not is looked at after its answer."""
         self.timeout_keep_alive_task = None
-        if self._begun or not self.cycle.response_complete:
+        if self._begun or not self.cycle.complete:
             return
         left_s = self._idle_since + self.timeout_keep_alive - self.loop.time()
         if left_s > 0:
@@ -238,9 +224,8 @@ class _Twice:
 
 
 @lru_cache(maxsize=256)
-def _located(url: bytes) -> tuple[str, bytes, bytes]:
-    """The path, the path as it came, and the query. Raises what `httptools` does for what is no URL."""
+def _located(url: bytes) -> tuple[str, bytes]:
+    """The path, and the query. Raises what `httptools` does for what is no URL."""
     parsed = httptools.parse_url(url)
-    raw: bytes = parsed.path
-    path = raw.decode("ascii")
-    return unquote(path) if "%" in path else path, raw, parsed.query or b""
+    path: str = parsed.path.decode("ascii")
+    return unquote(path) if "%" in path else path, parsed.query or b""

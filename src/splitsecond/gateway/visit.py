@@ -1,23 +1,29 @@
-"""One request under way: what its client sent, what is said back, and whether the client is still there.
+"""One request of a client's connection, and its answer: what the client sent, what is said back, and whether it is
+still there.
 
-Every request and every chunk of an answer passes here, so nothing here makes a task or opens a scope. One timer finds a
-client that takes too long to send its request or to read the answer, and a call from its connection (`Line`) says that
-it has left. Either breaks off what is done for it, by cancelling the task that serves it.
+The connection makes it when a request's head has come, and tells it of the body as that comes. Every request and every
+chunk of an answer passes here, so nothing lies between this and the connection (ASGI's messages cost a third of all
+that is done for a request before it has a policy), the head of an answer waits for the first bytes that follow it, and
+a timer is set only where the client is waited for: for the rest of its request, or for it to read on.
+
+When a client leaves, or does not read on, the task that serves it is cancelled or ends with `Left`, and whatever is
+done for it ends.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Protocol, Self
+import logging
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from http import HTTPStatus
+from typing import Any, Protocol
+
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
+from uvicorn.server import ServerState
 
 from splitsecond import clock
-from splitsecond.alarms import Alarm, Alarms
 from splitsecond.errors import CallerFault
-from splitsecond.gateway.connection import LINE
 from splitsecond.gateway.refusal import Headers, Refusal
 
-Scope = Mapping[str, Any]
-Receive = Callable[[], Awaitable[Any]]
-Send = Callable[[Any], Awaitable[None]]
+Application = Callable[["Visit"], Coroutine[Any, Any, None]]
 
 PATIENCE_NS = 60 * clock.NS_PER_S
 """How long a client may take to send its request; and to read on, once all buffers on the way are full."""
@@ -25,153 +31,254 @@ LEFT = 499
 """The status of an answer that its client did not stay for, as nginx writes it."""
 NO_CONTENT = 204
 _JSON = b"application/json"
+_TEXT = b"text/plain; charset=utf-8"
 _STREAM = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]
+_STATUS_LINES = {status.value: b"HTTP/1.1 %d %b" % (status.value, status.phrase.encode()) for status in HTTPStatus}
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+_LAST_CHUNK = b"0\r\n\r\n"
 
 
 class Line(Protocol):
-    """A client's connection, beyond what ASGI knows of it; see `connection`."""
+    """A client's connection, as far as one of its requests needs it. `tasks`: those of all requests of all."""
 
-    on_lost: Callable[[], None] | None
+    transport: asyncio.Transport
+    flow: FlowControl
+    server_state: ServerState
+    tasks: set[asyncio.Task[None]]
+    logger: logging.Logger
+    client: tuple[str, int] | None
 
-    def abort(self) -> None: ...
+    def on_response_complete(self) -> None: ...
 
 
 class Left(Exception):
     """The client has gone."""
 
 
-class Visit(Alarm):
-    """One request. Use as a context manager around all that is done for it: a client that leaves ends that with `Left`.
+class Visit:
+    """See the file. `headers`: of several of one name the last.
 
-    `status`: what the client was told; 0 before that, `LEFT` where it did not stay for the whole answer. `complete`: it
-    was told all. `client`: the name of its key, once that is known. `extra`: headers that go with whatever is answered.
-    Of several headers of one name the last counts.
+    `start_ns`: when its turn came. `status`: what the client was told; 0 before that, `LEFT` where it did not stay for
+    the whole answer. `complete`: it was told all. `client`: the name of its key, once that is known. `extra`: headers
+    that go with whatever is answered. `keep_alive`: the connection stays open after the answer.
     """
 
-    __slots__ = (
-        "_alarms", "_late", "_line", "_reading", "_receive", "_send", "_since_ns", "_task", "client",
-        "complete", "extra", "headers", "method", "path", "peer", "query", "start_ns", "status",
-    )  # fmt: skip
+    start_ns = 0
+    status = 0
+    complete = False
+    client = ""
+    extra: Sequence[tuple[bytes, bytes]] = ()
+    _task: asyncio.Task[None] | None = None
+    _begun = False  # it is served; before that its task could not be cancelled in good order
+    _left = False
+    _whole = False  # all of the request is there
+    _size = 0  # of the body so far
+    _limit = 0  # of the body that is waited for
+    _waiter: asyncio.Future[None] | None = None  # of who waits for the body
+    _head = b""  # waits for what follows it
+    _chunked = False
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, alarms: Alarms, start_ns: int) -> None:
-        Alarm.__init__(self)
-        self.method: str = scope["method"]
-        self.path: str = scope["path"]
-        self.query: bytes = scope.get("query_string", b"")
-        self.peer: str = (scope.get("client") or ("",))[0]
-        self.headers: Mapping[bytes, bytes] = dict(scope["headers"])
-        self.start_ns = start_ns
-        self.status = 0
-        self.client = ""
-        self.extra: Headers = []
-        self._receive = receive
-        self._send = send
-        self._line: Line = scope["extensions"][LINE]
-        self._task = asyncio.current_task()
-        self._alarms = alarms
-        self._since_ns = start_ns  # since when we wait for the client; 0: we do not
-        self._reading = True
-        self._late = False
-        self.complete = False
+    def __init__(
+        self, line: Line, method: str, url: tuple[str, bytes], headers: Headers, *, http_1_1: bool, keep_alive: bool
+    ) -> None:
+        """`url`: path and query."""
+        self.method = method
+        self.path, self.query = url
+        self.headers: Mapping[bytes, bytes] = dict(headers)
+        self.keep_alive = keep_alive
+        self._http_1_1 = http_1_1
+        self._line = line
+        self._body: list[bytes] = []
+
+    @property
+    def peer(self) -> str:
+        """The address that it comes from, "" where there is none."""
+        return self._line.client[0] if self._line.client else ""
 
     def header(self, name: bytes) -> bytes:
         """The header of that name; b"" for none."""
         return self.headers.get(name, b"")
 
-    def __enter__(self) -> Self:
-        self._line.on_lost = self._lost
-        self._alarms.set(self, self.start_ns + PATIENCE_NS, self.start_ns)
-        return self
+    # What the connection tells.
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        self._line.on_lost = None
-        self.silence()
-        ours = self.status == LEFT and self._task is not None and self._task.uncancel() == 0
-        if ours and kind is asyncio.CancelledError:
-            raise Left from None
+    def start(self, app: Application, loop: asyncio.AbstractEventLoop) -> None:
+        """It is this one's turn: `app` answers, in a task that stands among the line's until it has."""
+        self._task = loop.create_task(self._serve(app))
+        self._line.tasks.add(self._task)
 
-    def _lost(self) -> None:
-        if not self.complete and self.status != LEFT and self._task is not None:
-            self.status = LEFT
+    def came(self, body: bytes) -> None:
+        """A piece of the request's body. Where nobody waits for it the client is held back."""
+        if self.complete:
+            return
+        self._body.append(body)
+        self._size += len(body)
+        if self._waiter is None:
+            if self._size > HIGH_WATER_LIMIT:
+                self._line.flow.pause_reading()
+        elif self._size > self._limit:
+            self._wake()
+
+    def goes_on(self) -> None:
+        """What looked like all of the request was only its head."""
+        self._whole = False
+
+    def whole(self) -> None:
+        """All of the request is there."""
+        self._whole = True
+        self._wake()
+
+    def lost(self) -> None:
+        """The client has left."""
+        if self.complete or self._left:
+            return
+        self._leave()
+        if self._begun and self._task is not None:
             self._task.cancel()
 
-    def ring(self) -> None:
-        """Gives a client up that has let us wait too long, or looks again when it could have."""
-        now_ns = clock.now_ns()
-        due_ns = (self._since_ns or now_ns) + PATIENCE_NS
-        if now_ns < due_ns:
-            self._alarms.set(self, due_ns, now_ns)
-        elif self._reading and self._task is not None:
-            self._late = True
-            self._task.cancel()
-        else:
-            self._line.abort()  # closed politely, it would wait for the reader who does not read
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def _leave(self) -> None:
+        self._left = True
+        self.status = LEFT
+
+    # Who serves it.
+
+    async def _serve(self, app: Application) -> None:
+        """Has `app` answer. Where it does not, the client is told so, or hung up on."""
+        self._begun = True
+        self.start_ns = clock.now_ns()
+        try:
+            if not self._left:
+                await app(self)
+                if not self.complete:
+                    raise RuntimeError("the application has returned without an answer")
+        except Left:
+            pass
+        except BaseException as error:
+            if not self._was_cancelled_by_us(error):
+                self._fail(error)
+        finally:
+            self._line.tasks.discard(self._task)
+
+    def _was_cancelled_by_us(self, error: BaseException) -> bool:
+        ours = isinstance(error, asyncio.CancelledError) and self._left
+        return ours and self._task is not None and self._task.uncancel() == 0
+
+    def _fail(self, error: BaseException) -> None:
+        self._line.logger.error("Exception in ASGI application\n", exc_info=error)
+        if self.status:
+            self._line.transport.close()
+            return
+        self.keep_alive = False
+        words = HTTPStatus.INTERNAL_SERVER_ERROR.phrase.encode()
+        self._begin(HTTPStatus.INTERNAL_SERVER_ERROR, _sized(_TEXT, words))
+        self._write(words, last=True)
 
     async def body(self, limit: int) -> bytes:
         """All of the request's body. Raises `CallerFault`: it is longer than `limit`, or does not come in time."""
-        declared = self.headers.get(b"content-length", b"")
-        if declared.isdigit() and int(declared[:20]) > limit:
+        if not self._whole:
+            await self._rest(limit)
+        if self._size > limit:
             raise _too_long(limit)
+        if self._size > HIGH_WATER_LIMIT:
+            self._line.flow.resume_reading()
+        pieces, self._body = self._body, []
+        return b"".join(pieces)  # of one it makes no copy
+
+    async def _rest(self, limit: int) -> None:
+        """Returns when all of the body is there, or more than `limit`."""
+        line = self._line
+        declared = self.header(b"content-length")
+        if declared.isdigit() and int(declared) > limit:
+            raise _too_long(limit)
+        if self.header(b"expect").lower() == b"100-continue" and not line.transport.is_closing():
+            line.transport.write(_CONTINUE)
+        line.flow.resume_reading()
+        self._limit = limit
+        self._waiter = asyncio.get_running_loop().create_future()
         try:
-            body = await self._whole(limit)
-        except asyncio.CancelledError:
-            if self._late and self._task is not None and self._task.uncancel() == 0:
-                self._since_ns = 0
-                self._reading = False
-                words = f"the request's body did not come within {PATIENCE_NS // clock.NS_PER_S} s"
-                raise CallerFault(words, kind="slow_request", status=408) from None
-            raise
-        self._since_ns = 0
-        self._reading = False
-        return body
-
-    async def _whole(self, limit: int) -> bytes:
-        parts: list[bytes] = []
-        size = 0
-        more = True
-        while more:
-            message = await self._receive()
-            if message["type"] == "http.disconnect":
-                raise Left
-            part: bytes = message.get("body", b"")
-            size += len(part)
-            if size > limit:
-                raise _too_long(limit)
-            parts.append(part)
-            more = message.get("more_body", False)
-        return b"".join(parts)  # of one it makes no copy
-
-    async def begin_stream(self, headers: Headers) -> None:
-        """The head of an answer that comes as a stream of events."""
-        await self._begin(200, [*_STREAM, *headers])
-        self._since_ns = 0
-
-    async def send(self, data: bytes, *, last: bool = False) -> None:
-        """A part of the answer's body."""
-        self._since_ns = clock.now_ns()
-        await self._send({"type": "http.response.body", "body": data, "more_body": not last})
-        self.complete = last
-        self._since_ns = 0
+            async with asyncio.timeout_at((self.start_ns + PATIENCE_NS) / clock.NS_PER_S):
+                await self._waiter
+        except TimeoutError:
+            words = f"the request's body did not come within {PATIENCE_NS // clock.NS_PER_S} s"
+            raise CallerFault(words, kind="slow_request", status=408) from None
+        finally:
+            self._waiter = None
 
     async def answer(self, status: int, body: bytes, headers: Headers | None = None, *, kind: bytes = _JSON) -> None:
         """A whole answer, of the content type `kind`."""
         given = headers or []
-        if status != NO_CONTENT:
-            given = [(b"content-type", kind), (b"content-length", b"%d" % len(body)), *given]
-        await self._begin(status, given)
-        await self._send({"type": "http.response.body", "body": body, "more_body": False})
-        self.complete = True
+        self._begin(status, given if status == NO_CONTENT else [*_sized(kind, body), *given])
+        await self.send(body, last=True)
 
     async def refuse(self, no: Refusal, headers: Headers | None = None) -> None:
         """An answer that says no."""
         await self.answer(no.status, no.body, [*no.headers, *(headers or [])])
 
-    async def _begin(self, status: int, headers: Headers) -> None:
-        self.status = status
-        self._since_ns = clock.now_ns()
+    def begin_stream(self, headers: Headers) -> None:
+        """The head of an answer that comes as a stream of events."""
+        self._chunked = self._http_1_1
+        if self._chunked:
+            self._begin(200, [*_STREAM, *headers, (b"transfer-encoding", b"chunked")])
+        else:
+            self.keep_alive = False  # the end of the connection is the end of the body
+            self._begin(200, [*_STREAM, *headers])
+
+    async def send(self, data: bytes, *, last: bool = False) -> None:
+        """A part of the answer's body, when the client can take it."""
+        if self._line.flow.write_paused:
+            await self._read_on()
+        self._write(data, last=last)
+
+    async def _read_on(self) -> None:
+        """Returns when the client has read on. One that does not is hung up on."""
+        try:
+            async with asyncio.timeout(PATIENCE_NS / clock.NS_PER_S):
+                await self._line.flow.drain()
+        except TimeoutError:
+            self._leave()
+            self._line.transport.abort()  # closed politely, it would wait for the reader who does not read
+            raise Left from None
+
+    def _begin(self, status: int, headers: Headers) -> None:
+        if self._left:
+            raise Left
+        if self.status:
+            raise RuntimeError("the answer has begun already")
+        given = [_STATUS_LINES[status], *map(b": ".join, self._line.server_state.default_headers)]
+        given += map(b": ".join, headers)
         if self.extra:
-            headers = [*headers, *self.extra]
-        await self._send({"type": "http.response.start", "status": status, "headers": headers})
+            given += map(b": ".join, self.extra)
+        head = b"\r\n".join(given)
+        if not head.count(b"\n") == head.count(b"\r") == len(given) - 1:
+            raise RuntimeError("a header of an answer holds a line break")
+        self.status = status
+        self._head = head + (b"\r\n\r\n" if self.keep_alive else b"\r\nconnection: close\r\n\r\n")
+
+    def _write(self, data: bytes, *, last: bool) -> None:
+        if self._left:
+            raise Left
+        if self.complete:
+            raise RuntimeError("the answer is complete already")
+        if self.method == "HEAD":
+            data = b""
+        elif self._chunked:
+            end = _LAST_CHUNK if last else b""
+            data = b"".join((b"%x\r\n" % len(data), data, b"\r\n", end)) if data else end
+        if data or last:
+            self._line.transport.write(self._head + data)
+            self._head = b""
+        if last:
+            self.complete = True
+            if not self.keep_alive:
+                self._line.transport.close()
+            self._line.on_response_complete()
+
+
+def _sized(kind: bytes, body: bytes) -> Headers:
+    return [(b"content-type", kind), (b"content-length", b"%d" % len(body))]
 
 
 def _too_long(limit: int) -> CallerFault:
