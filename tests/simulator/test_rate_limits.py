@@ -67,7 +67,7 @@ def test_what_is_too_much_is_refused_in_the_dialects_words(name: str) -> None:
     assert (first.status, second.status, third.status) == (200, 200, 429)
     fault = WAYS[name][0].fault_from_response(429, headers_of(third), third.body)
     assert isinstance(fault, ProviderFault)
-    assert "Rate limit reached: 2 requests per minute. Please try again in 29.9" in fault.message
+    assert "Rate limit reached for requests per minute: limit 2. Please try again in 29.9" in fault.message
     assert fault.retry_after_ns is not None
     assert 29.9 <= fault.retry_after_ns / SECOND <= 30
     assert ("retry-after" in headers_of(third)) == (name != "gemini")

@@ -160,7 +160,7 @@ class SimulatedProvider:
         wait_s = short.wait_ns / clock.NS_PER_S
         raise Refusal(
             429,
-            f"Rate limit reached: {short.limit} {short.unit} per minute. Please try again in {wait_s:.3f}s.",
+            f"Rate limit reached for {short.unit} per minute: limit {short.limit}. Please try again in {wait_s:.3f}s.",
             code="rate_limit_exceeded",
             type=short.unit,
             retry_after=wait_s,
