@@ -127,6 +127,29 @@ def test_an_answer_wanted_whole_may_be_asked_for_whole() -> None:
     assert spec.quirks == {"stream_whole": False}
 
 
+@pytest.mark.parametrize(
+    ("given", "quirks"),
+    [
+        (
+            "",
+            {
+                "usage": "last_chunk",
+                "reasoning_field": "content",
+                "rate_limits": "x-ratelimit",
+                "stream_options": False,
+            },
+        ),
+        ("quirks: {stream_options: true}", {"usage": "last_chunk", "stream_options": True}),
+        ("dialect: anthropic, quirks: {rate_limits: none}", {"rate_limits": "none"}),
+        ("dialect: anthropic", {}),
+    ],
+)
+def test_quirks_that_are_given_count_before_the_catalogue_s(given: str, quirks: dict[str, object]) -> None:
+    spec = read(f"providers: {{x: {{like: mistral, {given}}}}}", ENVIRONMENT | {"MISTRAL_API_KEY": "k"}).spec("x/m")
+    assert spec.quirks.items() >= quirks.items()
+    assert ("usage" in spec.quirks) == ("usage" in quirks)
+
+
 def test_a_region_of_the_catalogue_is_where_it_is_asked() -> None:
     text = "providers: {cn: {like: qwen, region: cn}, qwen-us: {timeouts: {stall: 9s}}}"
     settings = read(text, {"DASHSCOPE_API_KEY": "sk-1234567890"})
@@ -238,7 +261,11 @@ def test_no_file_serves_the_providers_whose_key_is_there() -> None:
         ("keys: [{name: a, key: 'env:WEB_KEY', usd_per_day: 0}]", r"keys\[0\].usd_per_day: Expected `float` > 0"),
         ("keys: [{name: a, key: 'env:WEB_KEY', requests_per_min: 6}]", "Did you mean requests_per_minute"),
         ("providers: {x: {like: grok}}", "providers.x.like: grok is not in the catalogue. Did you mean groq"),
-        ("providers: {x: {base_url: 'http://x', quirks: {strem_options: no}}}", "providers.x.quirks: .*strem_options"),
+        (
+            "providers: {x: {base_url: 'http://x', quirks: {strem_options: no}}}",
+            "providers.x.quirks: .*strem_options.*Did you mean stream_options",
+        ),
+        ("providers: {x: {base_url: 'http://x', quirks: {usage: somewhere}}}", "providers.x.quirks.usage: .*somewhere"),
         ("providers: {x: {base_url: 'http://x', price: {inputs: 1}}}", "providers.x.price: .* Did you mean input"),
         (
             "providers: {x: {base_url: 'http://x', price: {input: -1}}}",

@@ -7,7 +7,7 @@ import msgspec
 
 from splitsecond.catalog.provider import Auth, Provider, fill_base_url, names, provider
 from splitsecond.errors import CallerFault
-from splitsecond.gateway.configuration.mistakes import bad, meant
+from splitsecond.gateway.configuration.mistakes import bad, meant, shaped
 from splitsecond.gateway.configuration.secrets import Secrets, is_reference
 from splitsecond.gateway.configuration.settings import TIMEOUTS, Known
 from splitsecond.gateway.configuration.shape import ProviderGiven, TimeoutsGiven
@@ -95,13 +95,10 @@ def _auth(dialect: str, entry: Provider) -> Auth:
 
 
 def _quirks(place: str, given: ProviderGiven, entry: Provider) -> dict[str, Any]:
-    quirks = entry.quirks if given.quirks is None else given.quirks
-    if not given.stream:
-        quirks = {**quirks, "stream_whole": False}
-    try:
-        msgspec.convert(quirks, Quirks)
-    except msgspec.ValidationError as error:
-        raise bad(f"{place}.quirks", str(error)) from None
+    """Those that are given, over those of the catalogue; of another dialect the catalogue's say nothing."""
+    own = entry.quirks if (given.dialect or entry.dialect) == entry.dialect else {}
+    quirks = {**own, **(given.quirks or {}), **({} if given.stream else {"stream_whole": False})}
+    shaped(f"{place}.quirks", quirks, Quirks)
     return quirks
 
 
