@@ -15,10 +15,12 @@ from splitsecond.service import Call, Spoken
 from splitsecond.testing.virtual_time import run_virtual
 from splitsecond.timing.observation import Observation
 from splitsecond.transport.exchange import Request
+from splitsecond.upstream import interpreter
 from splitsecond.upstream.attempt import Attempt
 from splitsecond.upstream.spec import TargetSpec
-from splitsecond.upstream.target import connect
+from splitsecond.upstream.target import DIALECTS, connect
 from splitsecond.wire import anthropic, openai, responses
+from splitsecond.wire.dialect import Quirks
 
 GEMINI_WORD = b'data: {"candidates":[{"content":{"parts":[{"text":"one"}]},"index":0}]}\r\n\r\n'
 GEMINI_END = b'data: {"candidates":[{"content":{"parts":[]},"finishReason":"STOP","index":0}]}\r\n\r\n'
@@ -168,7 +170,11 @@ def test_the_same_dialect_goes_through_byte_for_byte() -> None:
 @pytest.mark.parametrize("takes", [True, False])
 def test_thoughts_go_to_those_who_take_them(takes: bool) -> None:
     thought = [{"type": "thinking", "thinking": "Hm.", "signature": ""}, {"type": "text", "text": "Yes?"}]
-    turns = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": thought}]
+    turns = [
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "content": thought},
+        {"role": "user", "content": "?"},
+    ]
 
     async def act(calling: "asyncio.Task[Attempt]", exchange: ScriptedExchange) -> None:
         exchange.text("a")
@@ -193,3 +199,39 @@ def test_a_measurement_has_nothing_told_again() -> None:
 
     _, (seen,) = play(act, "openai", raw=False)
     assert seen.ok
+
+
+BEGUN = {"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "Once"}], "max_tokens": 5}
+
+
+@pytest.mark.parametrize(
+    ("prefill", "last"),
+    [(True, {}), ("plain", {}), ("prefix", {"prefix": True}), ("partial", {"partial": True})],
+)
+def test_an_answer_that_is_begun_goes_to_who_goes_on_from_there(prefill: Any, last: dict[str, Any]) -> None:
+    call = Call(id="c", body=BEGUN, dialect="anthropic")
+    encoded = interpreter.request(call, "openai", openai.encode, "m", Quirks(), prefill)
+    assert json.loads(encoded.body)["messages"][1] == {"role": "assistant", "content": "Once", **last}
+
+
+@pytest.mark.parametrize("dialect", ["openai", "gemini", "responses", "cohere", "ollama"])
+@pytest.mark.parametrize("prefill", [None, False])
+def test_an_answer_that_is_begun_is_refused_by_who_would_begin_anew(dialect: str, prefill: bool | None) -> None:
+    call = Call(id="c", body=BEGUN, dialect="anthropic")
+    with pytest.raises(
+        CallerFault, match=r"messages\[1\], the beginning of the answer, cannot.*a user's message"
+    ) as no:
+        interpreter.request(call, dialect, DIALECTS[dialect].encode, "m", Quirks(), prefill)
+    assert no.value.kind == "not_translatable"
+
+
+def test_a_conversation_that_ends_with_an_answer_is_nothing_begun_to_other_clients() -> None:
+    said = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "Once"}]
+    for client, field in (("openai", "messages"), ("responses", "input")):
+        call = Call(id="c", body={field: said}, dialect=client)  # type: ignore[arg-type]
+        encoded = interpreter.request(call, "ollama", DIALECTS["ollama"].encode, "m", Quirks())
+        assert json.loads(encoded.body)["messages"] == said
+    passed = interpreter.request(
+        Call(id="c", body=BEGUN, dialect="anthropic"), "anthropic", anthropic.encode, "m", Quirks()
+    )
+    assert json.loads(passed.body)["messages"] == BEGUN["messages"]

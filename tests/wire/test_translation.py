@@ -24,7 +24,7 @@ BODY = {
     [
         (openai, []),
         (responses, ["seed"]),
-        (anthropic, ["user", "seed"]),
+        (anthropic, ["seed"]),
         (gemini, ["user"]),
         (cohere, ["user"]),
         (ollama, ["user"]),

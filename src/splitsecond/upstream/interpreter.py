@@ -5,15 +5,17 @@ OpenAI's chat form, which every dialect can encode, and the answer's events are 
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
-
-import msgspec
+from typing import Protocol
 
 from splitsecond import clock
+from splitsecond.catalog.model import Prefill
 from splitsecond.service import Call, Operation, Spoken
 from splitsecond.wire import anthropic, openai, responses
+from splitsecond.wire.anthropic import foreign
 from splitsecond.wire.anthropic.teller import teller as message_teller
+from splitsecond.wire.chat_form import THOUGHTS, begun
 from splitsecond.wire.dialect import Encoded, Quirks, Writer
+from splitsecond.wire.openai.fitting import fitted
 from splitsecond.wire.openai.teller import teller as chunk_teller
 from splitsecond.wire.responses.teller import teller as response_teller
 from splitsecond.wire.retelling import Retelling
@@ -48,20 +50,43 @@ _TELLERS: Mapping[Spoken, Callable[[Call], EventTeller | None]] = {
 }
 
 
-def request(call: Call, dialect: str, encode: Encode, model: str, quirks: Quirks) -> Encoded:
+_OWN_NAMES: Mapping[Spoken, Mapping[str, str]] = {
+    "openai": {},
+    "anthropic": {
+        THOUGHTS: foreign.THOUGHTS,
+        "user": "metadata",
+        "parallel_tool_calls": "disable_parallel_tool_use",
+        "stop": "stop_sequences",
+    },
+    "responses": {THOUGHTS: "reasoning items"},
+}
+"""What clients call the things that were left out of their request after it was brought into OpenAI's form."""
+
+
+def request(
+    call: Call, dialect: str, encode: Encode, model: str, quirks: Quirks, prefill: Prefill | None = None
+) -> Encoded:
     """`call` as a request to `model` at a target that speaks `dialect`, which `encode` writes out of OpenAI's form.
 
-    Raises `CallerFault` for what cannot be carried over.
+    `prefill`: whether the target goes on from the beginning of an answer, and how; None: not known. Raises
+    `CallerFault` for what cannot be carried over.
     """
     if call.dialect == "openai":
         return encode(call, model, quirks)
     pass_on, to_chat = _READERS[call.dialect]
     if call.dialect == dialect:
         return pass_on(call, model, quirks)
+    before = len(call.notes.dropped)
     chat = to_chat(call)
-    if dialect == "openai" and not quirks.takes_thoughts:
-        chat = _without_thoughts(chat)
-    return encode(chat, model, quirks)
+    if call.dialect == "anthropic":
+        chat = begun(chat, prefill)
+    if dialect == "openai":
+        chat = fitted(chat, model, quirks)
+    encoded = encode(chat, model, quirks)
+    if len(call.notes.dropped) > before:
+        own = _OWN_NAMES[call.dialect]
+        call.notes.dropped[:] = dict.fromkeys(own.get(name, name) for name in call.notes.dropped)
+    return encoded
 
 
 def retelling(call: Call, model: str) -> Retelling:
@@ -79,10 +104,3 @@ def teller(call: Call) -> EventTeller | None:
     None: nobody can.
     """
     return _TELLERS[call.dialect](call)
-
-
-def _without_thoughts(chat: Call) -> Call:
-    """`chat` for those who refuse messages with a field that OpenAI's have not."""
-    said: Any = chat.body["messages"]
-    messages = [{name: message[name] for name in message if name != "reasoning_content"} for message in said]
-    return msgspec.structs.replace(chat, body={**chat.body, "messages": messages})

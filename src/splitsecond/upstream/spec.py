@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from splitsecond.catalog.model import Prefill
 from splitsecond.catalog.provider import Auth, fill_base_url, provider, split_target
 from splitsecond.errors import CallerFault, Fault
 
@@ -36,7 +37,8 @@ class TargetSpec(msgspec.Struct, frozen=True, kw_only=True):
     """One model at one provider as we can call it. `name` is how reports call it.
 
     `quirks` are those of the dialect, as the catalogue holds them. `api_key_env`: the first of these variables that is
-    set holds the key; empty: no key is sent. `auth`: how it is sent.
+    set holds the key; empty: no key is sent. `auth`: how it is sent. `prefill`: whether, and how, the model goes on
+    from the beginning of an answer; None: not known.
     """
 
     name: str
@@ -47,6 +49,7 @@ class TargetSpec(msgspec.Struct, frozen=True, kw_only=True):
     auth: Auth = "bearer"
     headers: dict[str, str] = {}
     quirks: dict[str, Any] = {}
+    prefill: Prefill | None = None
     timeouts: Timeouts = Timeouts()
 
 
@@ -63,6 +66,7 @@ def from_catalog(target: str, environment: Mapping[str, str]) -> TargetSpec:
         auth=found.auth,
         headers=found.headers,
         quirks=found.quirks,
+        prefill=found.continues(model),
     )
     api_key(spec, environment)
     return spec

@@ -120,7 +120,7 @@ class Target:
     async def __call__(self, call: Call) -> Attempt:
         """Sends the call. Returns when the first token has arrived or the answer ended well; raises `Fault`."""
         spec = self._spec
-        encoded = interpreter.request(call, spec.dialect, self._dialect.encode, spec.model, self._quirks)
+        encoded = interpreter.request(call, spec.dialect, self._dialect.encode, spec.model, self._quirks, spec.prefill)
         call.notes.attempts += 1
         identity = f"{call.id}.{next(self._attempts)}"
         timeline = Timeline(

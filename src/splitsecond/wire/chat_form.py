@@ -5,27 +5,28 @@ dropped, and named in the call's notes; those that would are refused by name, un
 happen anyway. What is not OpenAI's is the dialect's own, in the request and in each message: it goes through as it is.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from splitsecond.errors import CallerFault
 from splitsecond.service import Call
-from splitsecond.wire.translation import leave_out, not_translatable, plain_fields
+from splitsecond.wire import tool_results
+from splitsecond.wire.translation import leave_out, left_out, not_translatable, plain_fields, short
 
 _OURS = ("model", "stream", "stream_options")
 """Fields that are ours to say to a provider."""
 _DROPPED: Mapping[str, tuple[Any, ...]] = {
     "user": (),
     "metadata": (),
-    "store": (),
+    "store": (False,),
     "safety_identifier": (),
     "prompt_cache_key": (),
     "prompt_cache_retention": (),
     "prediction": (),
-    "service_tier": (),
+    "service_tier": ("auto",),
     "verbosity": ("medium",),
     "parallel_tool_calls": (True,),
 }
@@ -65,7 +66,7 @@ class ToolCall(Struct):
 class Message(Struct):
     """One message. `role` is "developer" no more, but "system"; `native` holds the fields that OpenAI's form has not.
 
-    `refusal` is an assistant's, `tool_call_id` and `name` are a tool's.
+    `refusal` is an assistant's; `tool_call_id`, `name` and `is_error` are a tool's.
     """
 
     role: str
@@ -77,6 +78,7 @@ class Message(Struct):
     function_call: Any = None
     tool_call_id: str | None = None
     name: str | None = None
+    is_error: bool | None = None
     audio: Any = None
     native: dict[str, Any] = {}
 
@@ -86,6 +88,8 @@ class Message(Struct):
         return self.reasoning_content or self.reasoning or ""
 
 
+THOUGHTS = "reasoning_content"
+"""The field of a message with what its assistant thought."""
 _ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
 _OPENAI_FIELDS = frozenset(Message.__struct_fields__) - {"native"} | {"annotations"}
 
@@ -112,8 +116,16 @@ def chat_fields(call: Call, dialect: str, *, known: Collection[str] = ()) -> dic
     return fields
 
 
-def chat_messages(value: Any, dialect: str) -> list[Message]:
-    """The messages of a chat. Raises `CallerFault` for messages that are wrong, or of a form that OpenAI gave up."""
+def chat_messages(value: Any, dialect: str, *, pictures: bool = False, failures: bool = False) -> list[Message]:
+    """The messages of a chat. `pictures`: the results of tools may hold some; `failures`: they may say that they are
+    one; else these are told in text (`tool_results`).
+
+    Raises `CallerFault` for messages that are wrong, or of a form that OpenAI gave up.
+    """
+    if not pictures:
+        value = tool_results.as_text(value, failures=failures)
+    elif not failures:
+        value = tool_results.marked(value)
     try:
         messages = msgspec.convert(value, list[Message])
     except msgspec.ValidationError as error:
@@ -133,6 +145,31 @@ def chat_messages(value: Any, dialect: str) -> list[Message]:
     return messages
 
 
+def leave_thoughts(call: Call, messages: Sequence[Message]) -> None:
+    """Tells the client, if its `messages` hold what an assistant thought, that this goes to no target but its own."""
+    if any(message.thought for message in messages):
+        left_out(call, THOUGHTS)
+
+
+def begun(chat: Call, prefill: str | bool | None) -> Call:
+    """`chat`, whose last message may be the beginning of its answer, for a target that goes on from there: `prefill`
+    is how it is told of that, as the catalogue has it.
+
+    Raises `CallerFault` where the target does not go on, or where that is not known: it would answer anew.
+    """
+    messages: Any = chat.body["messages"]
+    last = messages[-1]
+    if last["role"] != "assistant" or last.get("tool_calls"):
+        return chat
+    if not prefill:
+        words = f"messages[{len(messages) - 1}], the beginning of the answer,"
+        hint = "End the conversation with a user's message. Of a target that goes on from there: prefill: true."
+        raise not_translatable(words, "a target that is not known to go on from there", hint)
+    if prefill is True or prefill == "plain":
+        return chat
+    return structs.replace(chat, body={**chat.body, "messages": [*messages[:-1], {**last, prefill: True}]})
+
+
 def output_limit(fields: dict[str, Any]) -> Any:
     """The limit on output tokens, under either of OpenAI's names, taken out of `fields`; None: there is none."""
     older, newer = fields.pop("max_tokens", None), fields.pop("max_completion_tokens", None)
@@ -147,9 +184,3 @@ def looked_up(fields: dict[str, Any], name: str, table: Mapping[str, Any], diale
     if not isinstance(value, str) or value not in table:
         raise not_translatable(f"{name} {short(value)}", dialect, hint or f"Possible here: {', '.join(table)}.")
     return table[value]
-
-
-def short(value: Any) -> str:
-    """`value` as JSON that fits into a message."""
-    text = msgspec.json.encode(value).decode()
-    return text if len(text) <= 80 else text[:79] + "…"

@@ -12,7 +12,7 @@ from msgspec import Raw, Struct
 
 from splitsecond.events import Event, TokenKind, Usage
 from splitsecond.service import Call, Operation
-
+from splitsecond.wire.thinking import Told
 
 UsagePlace = Literal["", "own_chunk", "last_chunk", "every_chunk", "choices", "x_groq"]
 """Where a stream of OpenAI's dialect has the token counts: in a chunk of their own after the answer, on the chunk that
@@ -39,6 +39,8 @@ class Quirks(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     `on_vertex`         takes Anthropic's messages as Google's Vertex has them: the path names the model
     `takes_thoughts`    takes back what its model thought, as ``reasoning_content`` of an assistant's message
     `stream_whole`      an answer wanted whole is asked for as a stream and put together: only a stream can be timed
+    `takes`             which of the fields that few providers take a chat from another dialect keeps (`openai.fitting`)
+    `thinking`          how its models are told how far to think; the first entry that is for a model counts
     `usage`             where the token counts are (see `UsagePlace`); what to expect where none came
     `reasoning_field`   the field that holds what a model thinks; "content": it stands in the answer's own
     `rate_limits`       how the headers that tell of its limits begin; "none": it sends none
@@ -50,6 +52,8 @@ class Quirks(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     on_vertex: bool = False
     takes_thoughts: bool = False
     stream_whole: bool = True
+    takes: tuple[str, ...] = ("top_k", "user")
+    thinking: tuple[Told, ...] = (Told(),)
     usage: UsagePlace = ""
     reasoning_field: Literal["", "reasoning_content", "reasoning", "content"] = ""
     rate_limits: Literal["", "x-ratelimit", "anthropic-ratelimit", "none"] = ""

@@ -24,10 +24,22 @@ def plain_fields(call: Call) -> dict[str, Any]:
 
 def leave_out(call: Call, fields: dict[str, Any], name: str) -> None:
     """Take the field `name` out of `fields`, and tell the client if it was there: the call's notes say so, once."""
-    if fields.pop(name, None) is not None and name not in call.notes.dropped:
+    if fields.pop(name, None) is not None:
+        left_out(call, name)
+
+
+def left_out(call: Call, name: str) -> None:
+    """Tell the client that what it calls `name` was left out: the call's notes say so, once."""
+    if name not in call.notes.dropped:
         call.notes.dropped.append(name)
 
 
 def not_translatable(what: str, dialect: str, hint: str = "") -> CallerFault:
     """The fault of asking for `what`, a field or a field with its value, which `dialect` has not."""
     return CallerFault(f"{what} cannot be carried over to {dialect}", kind="not_translatable", hint=hint)
+
+
+def short(value: Any) -> str:
+    """`value` as JSON that fits into a message."""
+    text = msgspec.json.encode(value).decode()
+    return text if len(text) <= 80 else text[:79] + "…"

@@ -66,8 +66,10 @@ def _configuration(simulated: Providers, noted: str) -> str:
         f"  noted-{dialect}: {{base_url: '{noted}/v1', dialect: {dialect}, api_key: env:OURS}}"
         for dialect in ("openai", "anthropic", "responses")
     ]
+    lines.append(f"  noted-prefix: {{base_url: '{noted}/v1', prefill: prefix}}")
     both = f'{TARGETS["replicate"]}", "{TARGETS["gemini"]}'
     lines += ["routes:", f"  either: {{policy: 'fallback(\"{both}\")'}}"]
+    lines.append('  goes-on: {policy: \'fallback("noted-openai/m", "noted-prefix/m")\'}')
     for first, then in CARRIED_ON:  # each breaks too seldom to be left out
         name, header = f"{first}-then-{then}", f'headers: {{x-splitsecond-fault: "{FAULTS["cut"]}"}}'
         place = f"{{base_url: '{quick}{PATHS[first]}', dialect: {first}, {header}}}"

@@ -101,7 +101,7 @@ def test_what_a_target_of_another_dialect_is_asked(claude: anthropic.Anthropic, 
         metadata={"user_id": "u"},
         output_config={"format": {"type": "json_schema", "schema": {"type": "object"}}},
     )
-    assert raw.headers["x-splitsecond-dropped"] == "metadata, cache_control"
+    assert raw.headers["x-splitsecond-dropped"] == "cache_control"
     message = raw.parse()
     text, call = message.content
     assert text.type == "text"
@@ -138,6 +138,7 @@ def test_what_a_target_of_another_dialect_is_asked(claude: anthropic.Anthropic, 
         "parallel_tool_calls": False,
         "stop": ["END"],
         "temperature": 0.5,
+        "user": "u",
         "response_format": {
             "type": "json_schema",
             "json_schema": {"name": "answer", "schema": {"type": "object"}, "strict": True},
@@ -183,6 +184,16 @@ def test_what_cannot_be_carried_over_is_refused_or_goes_elsewhere(claude: anthro
     raw = claude.messages.with_raw_response.create(model="either", max_tokens=8, messages=turns)
     assert raw.headers["x-splitsecond-target"] == TARGETS["gemini"]
     assert raw.headers["request-id"] == raw.headers["x-request-id"]
+
+
+def test_an_answer_that_is_begun_goes_to_who_goes_on_from_there(claude: anthropic.Anthropic, behind: Behind) -> None:
+    turns: list[MessageParam] = [*HELLO, {"role": "assistant", "content": "Once"}]
+    with pytest.raises(anthropic.BadRequestError, match="the beginning of the answer"):
+        claude.messages.create(model="noted-openai/m", max_tokens=8, messages=turns)
+    raw = claude.messages.with_raw_response.create(model="goes-on", max_tokens=8, messages=turns)
+    assert raw.headers["x-splitsecond-target"] == "noted-prefix/m"
+    (asked,) = behind.asked
+    assert asked.body["messages"][-1] == {"role": "assistant", "content": "Once", "prefix": True}
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)

@@ -103,7 +103,7 @@ def test_what_a_target_of_another_dialect_is_asked(gpt: openai.OpenAI, behind: B
         store=False,
         text={"format": {"type": "json_schema", "name": "x", "schema": {"type": "object"}}},
     )
-    assert raw.headers["x-splitsecond-dropped"] == "store, metadata"
+    assert raw.headers["x-splitsecond-dropped"] == "metadata"
     text, call = raw.parse().output
     assert text.type == "message"
     assert call.type == "function_call"

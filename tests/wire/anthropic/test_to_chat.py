@@ -11,6 +11,7 @@ from splitsecond.errors import CallerFault
 from splitsecond.service import Call
 from splitsecond.wire import anthropic, cohere, gemini, ollama, openai, responses
 from splitsecond.wire.dialect import Quirks
+from splitsecond.wire.thinking import Thinking
 
 PIXEL = {"type": "base64", "media_type": "image/png", "data": "AA=="}
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
@@ -80,11 +81,8 @@ def test_tools_called_and_their_results() -> None:
             ],
         },
         {"role": "tool", "tool_call_id": "a", "content": "one"},
-        {"role": "tool", "tool_call_id": "b", "content": "See the next message."},
-        {
-            "role": "user",
-            "content": [{"type": "text", "text": "So?"}, {"type": "text", "text": "Of the result of b:"}, IMAGE],
-        },
+        {"role": "tool", "tool_call_id": "b", "content": [IMAGE]},
+        {"role": "user", "content": "So?"},
     ]
 
 
@@ -120,7 +118,18 @@ def test_pictures_and_documents(block: Any, part: Any) -> None:
     [
         (OWN_NAMES, OWN_NAMES),
         ({"stop_sequences": ["a"]}, {"stop": ["a"]}),
-        ({"output_config": {"effort": "max"}}, {"reasoning_effort": "xhigh"}),
+        ({"output_config": {"effort": "max"}}, {"reasoning": Thinking(name="effort", effort="max")}),
+        ({"thinking": {"type": "adaptive"}}, {"reasoning": Thinking(name="thinking", on=True)}),
+        (
+            {"thinking": {"type": "enabled", "budget_tokens": 2000}, "output_config": {"effort": "low"}},
+            {"reasoning": Thinking(name="thinking", budget=2000, effort="low")},
+        ),
+        ({"service_tier": "standard_only"}, {"service_tier": "default"}),
+        ({"metadata": {"user_id": "u"}}, {"user": "u"}),
+        (
+            {"metadata": {"user_id": "u" * 65}},
+            {"user": "f20e249d15fa4b9f44ba21d154f62e1efa76ddfdce5d25139a33a4787cee5a8b"},
+        ),
         (
             {"output_format": {"type": "json_schema", "schema": {"type": "object"}}},
             {
@@ -164,14 +173,13 @@ def test_what_is_left_out_is_named_once() -> None:
             user({"type": "tool_result", "tool_use_id": "x", "is_error": True, "content": "no"}),
             user({"type": "tool_result", "tool_use_id": "y", "is_error": False, **MARK}),
         ],
-        metadata={"user_id": "u"},
-        thinking={"type": "adaptive"},
+        metadata={"other": "u"},
         output_config={"task_budget": {"total": 9}},
         service_tier=None,
     )
     made = anthropic.to_chat(asked)
     assert made.body.keys() == {"messages"}
-    assert asked.notes.dropped == ["metadata", "thinking", "cache_control", "is_error", "task_budget"]
+    assert asked.notes.dropped == ["cache_control", "task_budget", "metadata"]
 
 
 @pytest.mark.parametrize(
@@ -199,6 +207,9 @@ def test_what_is_left_out_is_named_once() -> None:
         ({"mcp_servers": [{"url": "x"}]}, "mcp_servers .* cannot be carried over"),
         ({"output_config": 5}, "output_config must be an object"),
         ({"output_config": {"effort": "huge"}}, 'effort is "huge"'),
+        ({"thinking": {"type": "enabled"}, "output_config": {"effort": 5}}, "effort is 5"),
+        ({"thinking": {"type": "enabled", "budget_tokens": "many"}}, "expected the type enabled, adaptive or disabled"),
+        ({"service_tier": "fast"}, "expected one of auto, standard_only"),
         ({"output_config": {"format": {"type": "grammar"}}}, "output_config.format"),
     ],
 )

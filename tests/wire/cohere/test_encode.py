@@ -70,6 +70,8 @@ def test_a_request() -> None:
         ),
         ({"reasoning_effort": "none"}, {"thinking": {"type": "disabled"}}),
         ({"reasoning_effort": "high"}, {"thinking": {"type": "enabled"}}),
+        ({"reasoning_effort": "low"}, {"thinking": {"type": "enabled", "token_budget": 1024}}),
+        ({"thinking": {"type": "enabled", "token_budget": 7}}, {"thinking": {"type": "enabled", "token_budget": 7}}),
         ({"safety_mode": "STRICT", "documents": ["a"]}, {"safety_mode": "STRICT", "documents": ["a"]}),
         ({"user": "u", "stream_options": {}, "store": True, "stream": False, "n": 1, "logprobs": None}, {}),
     ],
@@ -138,7 +140,6 @@ def test_messages(message: dict[str, Any], translated: dict[str, Any]) -> None:
         ({"tools": [tool(strict=True), tool()]}, "strict for some tools"),
         ({"tools": [{"type": "web_search"}]}, "the tool"),
         ({"response_format": {"type": "grammar"}}, "response_format"),
-        ({"reasoning_effort": "low"}, "reasoning_effort"),
         (
             {"messages": [{"role": "user", "content": [{"type": "input_audio"}]}]},
             r"messages\[0\].content\[0\].type 'input_audio'",

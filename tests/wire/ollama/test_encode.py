@@ -136,7 +136,6 @@ def test_a_result_is_named_by_the_call_that_it_answers() -> None:
         ({"tools": [TOOL], "tool_choice": "required"}, 'tool_choice "required"'),
         ({"tool_choice": {"type": "function", "function": {"name": "now"}}}, "tool_choice"),
         ({"response_format": {"type": "grammar"}}, "response_format"),
-        ({"reasoning_effort": "xhigh"}, "reasoning_effort"),
         ({"modalities": ["text", "audio"]}, "modalities"),
         (
             {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://x/y"}}]}]},

@@ -95,7 +95,6 @@ def test_the_input_may_be_given_as_it_is() -> None:
         ("chat", {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "'image_url'"),
         ("chat", {"tools": [{"type": "function"}]}, "tools"),
         ("chat", {"response_format": {"type": "json_object"}}, "response_format"),
-        ("chat", {"reasoning_effort": "low"}, 'reasoning_effort "low"'),
         ("completions", {"prompt": ["a", "b"]}, "prompt"),
         ("completions", {"prompt": "a", "echo": True}, "echo true"),
     ],

@@ -11,6 +11,7 @@ from splitsecond.errors import CallerFault
 from splitsecond.service import Call
 from splitsecond.wire import anthropic, cohere, gemini, ollama, openai, responses
 from splitsecond.wire.dialect import Quirks
+from splitsecond.wire.thinking import Thinking
 
 URL = "data:image/png;base64,AA=="
 CALLED = {"type": "function_call", "id": "fc_1", "call_id": "a", "name": "f", "arguments": '{"x":1}', "status": "x"}
@@ -73,13 +74,10 @@ def test_thoughts_calls_and_results_of_one_turn_are_one_message() -> None:
             ],
         },
         {"role": "tool", "tool_call_id": "a", "content": "one"},
-        {"role": "tool", "tool_call_id": "b", "content": "two"},
         {
-            "role": "user",
-            "content": [
-                {"type": "text", "text": "Of the result of b:"},
-                {"type": "image_url", "image_url": {"url": URL}},
-            ],
+            "role": "tool",
+            "tool_call_id": "b",
+            "content": [{"type": "text", "text": "two"}, {"type": "image_url", "image_url": {"url": URL}}],
         },
     ]
 
@@ -116,7 +114,10 @@ def test_pictures_and_files(part: Any, made: Any) -> None:
         (OWN_NAMES, OWN_NAMES),
         ({"model": "x", "stream": True, "stream_options": {"include_obfuscation": False}}, {}),
         ({"max_output_tokens": 5}, {"max_completion_tokens": 5}),
-        ({"reasoning": {"effort": "low"}}, {"reasoning_effort": "low"}),
+        ({"reasoning": {"effort": "low"}}, {"reasoning": Thinking(name="reasoning", effort="low")}),
+        ({"reasoning": {"summary": "auto"}}, {"reasoning": Thinking(name="reasoning", shown=True)}),
+        ({"reasoning": {"effort": None}, "store": False, "truncation": "disabled"}, {}),
+        ({"user": "u", "prompt_cache_key": "k"}, {"user": "u", "prompt_cache_key": "k"}),
         ({"text": {"verbosity": "low", "format": {"type": "text"}}}, {"verbosity": "low"}),
         ({"text": {"format": {"type": "json_object"}}}, {"response_format": {"type": "json_object"}}),
         (
@@ -153,9 +154,9 @@ def test_fields(fields: dict[str, Any], made: dict[str, Any]) -> None:
 
 
 def test_what_is_left_out_is_named() -> None:
-    asked = call(input="hi", store=True, metadata={"a": "b"}, include=[], reasoning={"summary": "auto"}, user=None)
+    asked = call(input="hi", store=True, metadata={"a": "b"}, include=["x"], reasoning={"mode": "pro"}, user=None)
     assert responses.to_chat(asked).body.keys() == {"messages"}
-    assert asked.notes.dropped == ["store", "metadata", "include", "summary"]
+    assert asked.notes.dropped == ["store", "metadata", "include", "mode"]
 
 
 @pytest.mark.parametrize(
@@ -184,6 +185,7 @@ def test_what_is_left_out_is_named() -> None:
         ({"text": 5}, "text must be an object"),
         ({"text": {"format": {"type": "grammar"}}}, "text.format"),
         ({"reasoning": "high"}, "reasoning must be an object"),
+        ({"reasoning": {"effort": "huge"}}, 'reasoning.effort is "huge"'),
     ],
 )
 def test_what_is_refused(fields: dict[str, Any], words: str) -> None:
@@ -207,7 +209,6 @@ def test_there_and_back() -> None:
         "tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}, "strict": True}}],
         "tool_choice": "required",
         "max_completion_tokens": 5,
-        "reasoning_effort": "low",
     }
     asked["messages"][1]["content"][1]["image_url"] = {"url": URL, "detail": "low"}
     there = responses.encode(Call(id="1", body=asked), "m", Quirks())

@@ -157,6 +157,16 @@ class Settings(Struct, frozen=True, kw_only=True):
     def spec(self, target: str) -> TargetSpec:
         """The spec of "provider/model". Raises `CallerFault` where it names no provider, or one without its key."""
         name, model = split_target(target, OWN_SERVER)
+        spec = self._place(target)
+        known = self.known.get(name) or Known(like=name)
+        prefill = known.prefill
+        if prefill is None and known.like:
+            prefill = provider(known.like).continues(model)
+        return structs.replace(spec, prefill=prefill)
+
+    def _place(self, target: str) -> TargetSpec:
+        """The spec, without what only the catalogue knows of the model."""
+        name, model = split_target(target, OWN_SERVER)
         spec = self.providers.get(name) or catalogued(provider(name), self.environment)
         if spec.api_key_env and not any(self.environment.get(variable) for variable in spec.api_key_env):
             raise CallerFault(
@@ -177,7 +187,7 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     def credential(self, target: str) -> str:
         """The key that `target` is asked with; "" for none."""
-        return next(filter(None, map(self.environment.get, self.spec(target).api_key_env)), "")
+        return next(filter(None, map(self.environment.get, self._place(target).api_key_env)), "")
 
     def asked(self, target: str) -> tuple[TargetSpec, str, Known]:
         """All that decides how `target` is asked."""
@@ -186,7 +196,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     def _account(self, name: str, target: str) -> str:
         """The name of the key that is used, and where. That one host refuses a key says nothing of another's mind: one
         wrong server among several of one's own must not stop them all."""
-        spec = self.spec(target)
+        spec = self._place(target)
         held = next((variable for variable in spec.api_key_env if self.environment.get(variable)), "")
         return f"{held.removeprefix('env:')} at {urlsplit(spec.base_url).netloc}" if held else name
 

@@ -8,7 +8,6 @@ The version of the format is ours to say, so its header is set here. On Vertex t
 """
 
 import re
-from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
@@ -16,11 +15,11 @@ import msgspec
 
 from splitsecond.errors import CallerFault
 from splitsecond.service import Call
-from splitsecond.wire.anthropic import messages
-from splitsecond.wire.anthropic.foreign import without_foreign_thoughts
-from splitsecond.wire.chat_form import chat_fields, chat_messages, looked_up, output_limit, short
+from splitsecond.wire.anthropic import foreign, messages
+from splitsecond.wire.chat_form import chat_fields, chat_messages, leave_thoughts, looked_up, output_limit
 from splitsecond.wire.dialect import STREAM_HEADERS, WHOLE_HEADERS, Encoded, Quirks
-from splitsecond.wire.translation import leave_out, not_translatable
+from splitsecond.wire.thinking import BUDGETS, LEAST_BUDGET, Thinking, wished
+from splitsecond.wire.translation import leave_out, left_out, not_translatable, short
 
 DEFAULT_MAX_TOKENS = 8192
 """Enough for a long answer, and no more than any model takes that is still served."""
@@ -28,7 +27,7 @@ DEFAULT_MAX_TOKENS = 8192
 _VERTEX_VERSION = "vertex-2023-10-16"
 """The same format as `_VERSION_HEADER` names."""
 _VERSION_HEADER = ("anthropic-version", "2023-06-01")
-_KNOWN = ("parallel_tool_calls", "service_tier")
+_KNOWN = ("parallel_tool_calls", "service_tier", "user", "safety_identifier")
 _PENALTIES = ("presence_penalty", "frequency_penalty")
 _SERVICE_TIERS = {
     "auto": "auto",
@@ -39,11 +38,12 @@ _SERVICE_TIERS = {
 }
 _CHOICES = {"auto": "auto", "none": "none", "required": "any"}
 
-_EFFORTS = {"minimal": "low", "low": "low", "medium": "medium", "high": "high", "xhigh": "xhigh", "max": "max"}
-_BUDGETS = {"minimal": 1024, "low": 1024, "medium": 8192, "high": 24576, "xhigh": 24576}
-_LEAST_BUDGET = 1024
+_EFFORTS = ("low", "medium", "high", "xhigh", "max")
 _VERSION = re.compile(r"claude-(?:[a-z]+-)?(\d+)(?:[-.](\d{1,2})(?!\d))?")
+_FIRST_THINKING = (3, 7)
 _FIRST_ADAPTIVE = (4, 6)
+_NEWEST = (99, 0)
+"""The version of a Claude whose name has none ("claude-opus-latest")."""
 
 
 def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
@@ -54,7 +54,9 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
     fields = chat_fields(call, "Anthropic", known=_KNOWN)
     streamed = quirks.streamed(call)
     body: dict[str, Any] = {"model": model, "stream": streamed}
-    system, body["messages"] = messages.translate(chat_messages(fields.pop("messages", []), "Anthropic"))
+    turns = chat_messages(fields.pop("messages", []), "Anthropic", pictures=True, failures=True)
+    leave_thoughts(call, turns)
+    system, body["messages"] = messages.translate(turns)
     if system:
         body["system"] = system
     if call.hints.get("prompt_cache") == "mark":
@@ -65,13 +67,14 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
         body["stop_sequences"] = [stop] if isinstance(stop, str) else stop
     if (tier := looked_up(fields, "service_tier", _SERVICE_TIERS, "Anthropic")) is not None:
         body["service_tier"] = tier
+    body |= _whom(fields)
     body |= _tools(fields)
     limit = output_limit(fields)
     config = _format(fields.pop("response_format", None))
-    effort = fields.pop("reasoning_effort", None)
-    if effort is not None:
-        thinking, chosen = _thinking(effort, model, limit)
-        body["thinking"] = thinking
+    wish = wished(call, fields, model, quirks.thinking, own="thinking")
+    if wish is not None and wish.said:
+        thinking, chosen = _thinking(call, wish, model, limit, body)
+        body |= thinking
         config |= chosen
     config |= _object("output_config", fields.pop("output_config", {}))
     if config:
@@ -88,7 +91,7 @@ def pass_on(call: Call, model: str, quirks: Quirks) -> Encoded:
     not settled yet (``anthropic-beta``) go along, if its hints hold some.
     """
     streamed = quirks.streamed(call)
-    body = {**_own(call.body), "model": model, "stream": streamed}
+    body = {**foreign.own(call), "model": model, "stream": streamed}
     return _request(body, model, quirks, streamed, call.hints.get("betas", ""))
 
 
@@ -96,14 +99,8 @@ def count(call: Call, model: str) -> Encoded:
     """`call`, whose body is Anthropic's, as the question how many tokens of `model` it has."""
     betas = call.hints.get("betas", "")
     fresh = (("anthropic-beta", betas),) if betas else ()
-    body = msgspec.json.encode({**_own(call.body), "model": model})
+    body = msgspec.json.encode({**foreign.own(call), "model": model})
     return Encoded("/messages/count_tokens", (*WHOLE_HEADERS, _VERSION_HEADER), body, streamed=False, fresh=fresh)
-
-
-def _own(body: Mapping[str, Any]) -> Mapping[str, Any]:
-    if "messages" not in body:
-        return body
-    return {**body, "messages": without_foreign_thoughts(body["messages"])}
 
 
 def _request(body: dict[str, Any], model: str, quirks: Quirks, streamed: bool, betas: str = "") -> Encoded:
@@ -179,37 +176,47 @@ def _format(wanted: Any) -> dict[str, Any]:
     raise not_translatable(f"response_format {short(wanted)}", "Anthropic", "Possible here: text, json_schema.")
 
 
-def _thinking(effort: Any, model: str, limit: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """``reasoning_effort`` as ``thinking``, and what it adds to ``output_config``.
+def _thinking(
+    call: Call, wish: Thinking, model: str, limit: Any, body: dict[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """``thinking``, and what the wish adds to ``output_config``, for a request that is `body` so far.
 
     Claude thinks as far as it finds right since 4.6, and up to a budget before that, which is part of the limit on
-    output tokens. Other makers' models with this dialect know the budget.
+    output tokens; before 3.7 it does not think. Other makers' models with this dialect know the budget. Who thinks
+    cannot be made to call a tool, and who thinks by a budget must have the thoughts behind the calls that are being
+    answered: then it does not think.
     """
-    if effort == "none":
-        return {"type": "disabled"}, {}
-    if _adaptive(model):
-        return {"type": "adaptive"}, {"effort": _level(effort, _EFFORTS)}
-    budget = _level(effort, _BUDGETS)
+    if wish.off:
+        return {"thinking": {"type": "disabled"}}, {}
+    version = _version(model)
+    adaptive = version is not None and version >= _FIRST_ADAPTIVE
+    config = {"effort": wish.level(call, _EFFORTS)} if adaptive and wish.tokens is not None else {}
+    budget = wish.tokens or BUDGETS["medium"]
     if isinstance(limit, int):
         budget = min(budget, limit - 1)
-        if budget < _LEAST_BUDGET:
-            raise not_translatable(
-                f"reasoning_effort {short(effort)} with a limit of {limit} tokens",
-                "Anthropic",
-                f"Thinking needs a limit above {_LEAST_BUDGET}.",
-            )
-    return {"type": "enabled", "budget_tokens": budget}, {}
+    forced = body.get("tool_choice", {}).get("type") in ("any", "tool")
+    unable = version is not None and version < _FIRST_THINKING
+    if forced or unable or (not adaptive and (budget < LEAST_BUDGET or foreign.lacks_thoughts(body["messages"]))):
+        left_out(call, wish.name)
+        return {}, config
+    shown = {} if wish.shown is None else {"display": "summarized" if wish.shown else "omitted"}
+    how = {"type": "adaptive"} if adaptive else {"type": "enabled", "budget_tokens": budget}
+    return {"thinking": {**how, **shown}}, config
 
 
-def _level(effort: Any, table: Mapping[str, Any]) -> Any:
-    return looked_up({"reasoning_effort": effort}, "reasoning_effort", table, "Anthropic")
-
-
-def _adaptive(model: str) -> bool:
+def _version(model: str) -> tuple[int, int] | None:
+    """Which Claude it is; None: it is none."""
     found = _VERSION.search(model)
     if found is None:
-        return "claude" in model
-    return (int(found[1]), int(found[2] or 0)) >= _FIRST_ADAPTIVE
+        return _NEWEST if "claude" in model else None
+    return int(found[1]), int(found[2] or 0)
+
+
+def _whom(fields: dict[str, Any]) -> dict[str, Any]:
+    """``metadata``, which says for whom the request is, as OpenAI's newer and older field do."""
+    older, newer = fields.pop("user", None), fields.pop("safety_identifier", None)
+    said = older if newer is None else newer
+    return {"metadata": {"user_id": said}} if isinstance(said, str) else {}
 
 
 def _default_limit(thinking: Any) -> int:

@@ -60,7 +60,8 @@ def _blocks(message: Message, where: str) -> Blocks:
     blocks = _content(message.content, where)
     if message.role == "tool":
         identity = _identity(message.tool_call_id or "")
-        return [{"type": "tool_result", "tool_use_id": identity, "content": blocks}]
+        failed = {"is_error": True} if message.is_error else {}
+        return [{"type": "tool_result", "tool_use_id": identity, "content": blocks, **failed}]
     if message.refusal:
         blocks.append({"type": "text", "text": message.refusal})
     return blocks + [

@@ -1,32 +1,37 @@
 """The server role, reading: a request for ``/messages`` in OpenAI's chat form, which every target's dialect can encode.
 
 Results of tools become messages of their own, before the rest of their turn, because that is where OpenAI wants them.
-Its results hold no pictures: those go into the user's message that follows. Thoughts go on as text, for targets that
-take them back; signatures and hidden thoughts mean something to Anthropic alone.
+They keep their pictures, and that they are a failure, for targets that have a place for it (`tool_results`). Thoughts
+go on as text, for targets that take them back; signatures and hidden thoughts mean something to Anthropic alone. How
+far to think goes on in a form of its own (`thinking`).
 
-What is left out changes nothing in the answer or is a matter of degree, and the call's notes name it: marks for the
-prompt cache, whom the request is for, how far to think. What Anthropic would do itself (its own tools, its files) is
-refused by name. Fields that are unknown here go on as they are: they are the target's to take or to refuse.
+What is left out changes nothing in the answer, and the call's notes name it: marks for the prompt cache, say. What
+Anthropic would do itself (its own tools, its files) is refused by name. Fields that are unknown here go on as they are:
+they are the target's to take or to refuse.
 """
 
+import hashlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
+from msgspec import structs
 
 from splitsecond.errors import CallerFault
 from splitsecond.service import Call
-from splitsecond.wire.chat_form import short
-from splitsecond.wire.translation import leave_out, not_translatable, plain_fields
+from splitsecond.wire import thinking
+from splitsecond.wire.tool_results import FAILED
+from splitsecond.wire.translation import leave_out, not_translatable, plain_fields, short
 
 ELSEWHERE = "a target that does not speak Anthropic's dialect"
-_LEFT_OUT = ("metadata", "service_tier", "context_management", "thinking", "inference_geo", "speed")
+_LEFT_OUT = ("context_management", "inference_geo", "speed")
 _REFUSED = ("mcp_servers", "container")
-_EFFORTS = {"low": "low", "medium": "medium", "high": "high", "xhigh": "xhigh", "max": "xhigh"}
+_EFFORTS = ("low", "medium", "high", "xhigh", "max")
+_TIERS = {"auto": "auto", "standard_only": "default"}
 _CHOICES = {"auto": "auto", "any": "required", "none": "none"}
 _HINTS_OF_TOOLS = ("eager_input_streaming", "defer_loading", "input_examples", "allowed_callers")
-_BESIDE = "See the next message."
-"""In the place of a tool's result that has only pictures."""
+_LONGEST_USER = 64
+"""Characters, at OpenAI. Agents send longer ones; those are told by their digest."""
 
 Fields = dict[str, Any]
 
@@ -48,7 +53,12 @@ def to_chat(call: Call) -> Call:
         body["stop"] = stop
     body |= _tools(fields, notice)
     body |= _output(call, fields)
-    return msgspec.structs.replace(call, body=body | fields, dialect="openai")
+    body |= _whom(fields, notice)
+    if (tier := fields.pop("service_tier", None)) is not None:
+        if tier not in _TIERS:
+            raise CallerFault(f"service_tier is {short(tier)}: expected one of {', '.join(_TIERS)}")
+        body["service_tier"] = _TIERS[tier]
+    return structs.replace(call, body=body | fields, dialect="openai")
 
 
 class _Notice:
@@ -106,9 +116,7 @@ def _user(blocks: list[Fields], where: str, notice: _Notice) -> list[Fields]:
     for number, block in enumerate(blocks):
         place = f"{where}[{number}]"
         if block.get("type") == "tool_result":
-            result, pictures = _result(block, place, notice)
-            results.append(result)
-            parts += pictures
+            results.append(_result(block, place, notice))
         else:
             parts += _parts(block, place, notice)
     if len(parts) == 1 and parts[0]["type"] == "text":
@@ -116,21 +124,20 @@ def _user(blocks: list[Fields], where: str, notice: _Notice) -> list[Fields]:
     return [*results, {"role": "user", "content": parts}] if parts or not results else results
 
 
-def _result(block: Fields, place: str, notice: _Notice) -> tuple[Fields, list[Fields]]:
-    """A tool's result: its message, and the pictures that go beside it."""
+def _result(block: Fields, place: str, notice: _Notice) -> Fields:
+    """The message with a tool's result."""
     identity = block.get("tool_use_id")
     if not isinstance(identity, str):
         raise CallerFault(f"{place}.tool_use_id must be a text, got {short(identity)}")
-    notice(block, "is_error")
+    notice(block)
     parts: list[Fields] = []
     for number, inner in enumerate(_blocks(block.get("content", ""), f"{place}.content")):
         parts += _parts(inner, f"{place}.content[{number}]", notice)
-    texts = [part["text"] for part in parts if part["type"] == "text"]
-    pictures = [part for part in parts if part["type"] != "text"]
-    if pictures:
-        texts = texts or [_BESIDE]
-        pictures.insert(0, {"type": "text", "text": f"Of the result of {identity}:"})
-    return {"role": "tool", "tool_call_id": identity, "content": "\n".join(texts)}, pictures
+    content: Any = parts
+    if all(part["type"] == "text" for part in parts):
+        content = "\n".join(part["text"] for part in parts)
+    failed = {FAILED: True} if block.get("is_error") is True else {}
+    return {"role": "tool", "tool_call_id": identity, "content": content, **failed}
 
 
 def _assistant(blocks: list[Fields], where: str, notice: _Notice) -> list[Fields]:
@@ -144,7 +151,7 @@ def _assistant(blocks: list[Fields], where: str, notice: _Notice) -> list[Fields
             case {"type": "thinking", "thinking": str(thought)}:
                 thoughts.append(thought)
             case {"type": "redacted_thinking"}:
-                pass
+                notice({**block, "redacted_thinking": True}, "redacted_thinking")
             case {"type": "tool_use", "id": str(identity), "name": str(name), "input": dict(given)}:
                 function = {"name": name, "arguments": msgspec.json.encode(given).decode()}
                 calls.append({"id": identity, "type": "function", "function": function})
@@ -260,10 +267,32 @@ def _output(call: Call, fields: Fields) -> Fields:
             made["response_format"] = {"type": "json_schema", "json_schema": named}
         case wanted:
             raise not_translatable(f"output_config.format {short(wanted)}", ELSEWHERE)
-    if (effort := config.pop("effort", None)) is not None:
-        if not isinstance(effort, str) or effort not in _EFFORTS:
-            raise CallerFault(f"output_config.effort is {short(effort)}: expected one of {', '.join(_EFFORTS)}")
-        made["reasoning_effort"] = _EFFORTS[effort]
+    if (wish := _thinking(fields.pop("thinking", None), config.pop("effort", None))) is not None:
+        made[thinking.FIELD] = wish
     for name in list(config):
         leave_out(call, config, name)
     return made
+
+
+def _thinking(given: Any, effort: Any) -> thinking.Thinking | None:
+    """How far to think; None: nothing is said of it. The effort is of the whole answer, but elsewhere of thoughts."""
+    if effort is not None and (not isinstance(effort, str) or effort not in _EFFORTS):
+        raise CallerFault(f"output_config.effort is {short(effort)}: expected one of {', '.join(_EFFORTS)}")
+    if given is None:
+        return thinking.Thinking(name="effort", effort=effort) if effort else None
+    wish = thinking.of_messages(given)
+    if wish is None:
+        raise CallerFault(f"thinking is {short(given)}: expected the type enabled, adaptive or disabled")
+    return structs.replace(wish, effort=effort or "")
+
+
+def _whom(fields: Fields, notice: _Notice) -> Fields:
+    """``user``, out of what `fields` say of whom the request is for."""
+    about = fields.pop("metadata", None)
+    if not isinstance(about, dict):
+        return {}
+    whom = about.get("user_id")
+    if not isinstance(whom, str):
+        notice({"metadata": about}, "metadata")
+        return {}
+    return {"user": whom if len(whom) <= _LONGEST_USER else hashlib.sha256(whom.encode()).hexdigest()}

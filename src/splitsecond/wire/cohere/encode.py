@@ -11,14 +11,13 @@ import msgspec
 
 from splitsecond.errors import CallerFault
 from splitsecond.service import Call
-from splitsecond.wire.chat_form import Message, ToolCall, chat_fields, chat_messages, looked_up, output_limit, short
+from splitsecond.wire.chat_form import Message, ToolCall, chat_fields, chat_messages, looked_up, output_limit
 from splitsecond.wire.dialect import STREAM_HEADERS, WHOLE_HEADERS, Encoded, Quirks
-from splitsecond.wire.translation import not_translatable
+from splitsecond.wire.thinking import BUDGETS, Thinking, wished
+from splitsecond.wire.translation import not_translatable, short
 
 _RENAMED = {"top_p": "p", "top_k": "k"}
 _TOOL_CHOICES = {"auto": None, "none": "NONE", "required": "REQUIRED", "NONE": "NONE", "REQUIRED": "REQUIRED"}
-_THINKING = {"none": {"type": "disabled"}, "high": {"type": "enabled"}}
-"""``reasoning_effort`` to ``thinking``, as Cohere's compatibility endpoint has it: on or off."""
 _NO_PARAMETERS = {"type": "object", "properties": {}}
 
 
@@ -47,11 +46,20 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
         body["tool_choice"] = choice
     if (wanted := fields.pop("response_format", None)) is not None:
         body["response_format"] = _response_format(wanted)
-    hint = 'Possible here: none, high; or thinking, as {"type": "enabled", "token_budget": 1024}.'
-    if (thinking := looked_up(fields, "reasoning_effort", _THINKING, "Cohere", hint)) is not None:
-        body["thinking"] = thinking
+    wish = wished(call, fields, model, quirks.thinking, own="thinking")
+    if wish is not None and wish.said:
+        body["thinking"] = _thinking(wish)
     headers = STREAM_HEADERS if streamed else WHOLE_HEADERS
     return Encoded("/chat", headers, msgspec.json.encode(body | fields), streamed)
+
+
+def _thinking(wish: Thinking) -> dict[str, Any]:
+    """``thinking``: not at all, up to a budget, or, for what is as much as most give, without one."""
+    if wish.off:
+        return {"type": "disabled"}
+    tokens = wish.tokens
+    few = tokens is not None and tokens < BUDGETS["high"]
+    return {"type": "enabled", "token_budget": tokens} if few else {"type": "enabled"}
 
 
 def _message(message: Message, where: str) -> dict[str, Any]:

@@ -15,10 +15,12 @@ import msgspec
 
 from splitsecond.errors import CallerFault
 from splitsecond.service import Call
-from splitsecond.wire.chat_form import chat_fields, short
+from splitsecond.wire import tool_results
+from splitsecond.wire.chat_form import THOUGHTS, chat_fields
 from splitsecond.wire.dialect import STREAM_HEADERS, WHOLE_HEADERS, Encoded, Quirks
 from splitsecond.wire.gemini import messages
-from splitsecond.wire.translation import not_translatable
+from splitsecond.wire.thinking import Thinking, wished
+from splitsecond.wire.translation import left_out, not_translatable, short
 
 _WITH_PREFIX = ("models/", "tunedModels/")
 
@@ -38,10 +40,13 @@ _CONFIG = {
 _KNOWN = ("n", "service_tier")
 """Fields that other dialects have not, and this one has."""
 
-_THINKING_BUDGETS = {"none": 0, "minimal": 1024, "low": 1024, "medium": 8192, "high": 24576, "xhigh": 24576}
-_THINKING_LEVELS = {"minimal": "MINIMAL", "low": "LOW", "medium": "MEDIUM", "high": "HIGH", "xhigh": "XHIGH"}
-"""``reasoning_effort`` to a budget in tokens up to Gemini 2.5, as Google's compatibility endpoint has it; to a level
-after that, where thinking cannot be turned off."""
+_LEVELS = ("low", "medium", "high", "xhigh", "minimal")
+"""From Gemini 3 on, where thinking cannot be turned off; the first is one that all models have."""
+_BUDGETS = (0, 24576)
+_BUDGETS_OF_PRO = (128, 32768)
+"""The least and the most tokens that Gemini 2.5 may be told to think."""
+_AS_FOUND_RIGHT = -1
+_NOT_THINKING = re.compile(r"gemma|gemini-(1|2\.0)")
 
 _MODES = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
 _SERVICE_TIERS = {"default": "standard", "flex": "flex", "priority": "priority"}
@@ -54,8 +59,12 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
     """
     fields = chat_fields(call, "Gemini", known=_KNOWN)
     body: dict[str, Any] = {}
-    config = _config(fields, model)
+    config = _config(fields)
+    wish = wished(call, fields, model, quirks.thinking)
+    if wish is not None:
+        config |= _thinking(call, wish, model)
     if "messages" in fields:
+        fields["messages"] = _results(call, fields["messages"])
         body["contents"], system = messages.translate(fields.pop("messages"), signed=_is_new(model))
         if system:
             body["systemInstruction"] = {"parts": system}
@@ -80,7 +89,7 @@ def _path(model: str, streamed: bool) -> str:
     return f"/{quote(name, safe='/@')}:{'streamGenerateContent?alt=sse' if streamed else 'generateContent'}"
 
 
-def _config(fields: dict[str, Any], model: str) -> dict[str, Any]:
+def _config(fields: dict[str, Any]) -> dict[str, Any]:
     """``generationConfig``, out of the fields that go into it; they are taken out of `fields`."""
     config: dict[str, Any] = {}
     for name, native in _CONFIG.items():
@@ -90,14 +99,33 @@ def _config(fields: dict[str, Any], model: str) -> dict[str, Any]:
         config["stopSequences"] = [stop] if isinstance(stop, str) else stop
     if (wanted := fields.pop("response_format", None)) is not None:
         config |= _response_format(wanted)
-    if (effort := fields.pop("reasoning_effort", None)) is not None:
-        if _is_new(model):
-            level = _looked_up("reasoning_effort", effort, _THINKING_LEVELS)
-            config["thinkingConfig"] = {"thinkingLevel": level}
-        else:
-            budget = _looked_up("reasoning_effort", effort, _THINKING_BUDGETS)
-            config["thinkingConfig"] = {"thinkingBudget": budget}
     return config
+
+
+def _thinking(call: Call, wish: Thinking, model: str) -> dict[str, Any]:
+    """``thinkingConfig``: a level from Gemini 3 on, a budget before; nothing for models that do not think."""
+    if _NOT_THINKING.search(model):
+        if wish.said and not wish.off:
+            left_out(call, wish.name)
+        return {}
+    made: dict[str, Any] = {} if wish.shown is None or wish.off else {"includeThoughts": wish.shown}
+    if _is_new(model):
+        if wish.tokens is not None:  # else it finds out itself
+            made["thinkingLevel"] = wish.level(call, _LEVELS).upper()
+    elif wish.said:
+        least, most = _BUDGETS_OF_PRO if "pro" in model else _BUDGETS
+        tokens = wish.tokens
+        if wish.off and least:
+            left_out(call, wish.name)
+        made["thinkingBudget"] = _AS_FOUND_RIGHT if tokens is None else min(max(tokens, least), most)
+    return {"thinkingConfig": made} if made else {}
+
+
+def _results(call: Call, messages: Any) -> Any:
+    """The messages with results of tools as Gemini takes them, which are text, or a failure with its text."""
+    if isinstance(messages, list) and any(isinstance(each, dict) and each.get(THOUGHTS) for each in messages):
+        left_out(call, THOUGHTS)
+    return tool_results.as_text(messages, failures=True)
 
 
 def _is_new(model: str) -> bool:

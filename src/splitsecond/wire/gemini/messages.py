@@ -124,6 +124,7 @@ class _Message(Struct):
     tool_calls: list[_Call] | None = None
     function_call: Any = None
     tool_call_id: str | None = None
+    is_error: bool | None = None
 
 
 def translate(messages: Any, *, signed: bool) -> tuple[list[dict[str, Any]], Parts]:
@@ -219,7 +220,7 @@ def _result(message: _Message, where: str, names: Mapping[str, str]) -> dict[str
         raise not_translatable(f"{where}.content with anything but text", "Gemini")
     text = "".join(part["text"] for part in parts)
     said = _object(text)
-    response = {"output": text} if said is None else said
+    response = {"error": text} if message.is_error else {"output": text} if said is None else said
     return {"functionResponse": {"id": identity, "name": names[identity], "response": response}}
 
 

@@ -12,18 +12,18 @@ import msgspec
 
 from splitsecond.errors import CallerFault
 from splitsecond.service import Call
-from splitsecond.wire.chat_form import chat_fields, chat_messages, looked_up, output_limit, short
+from splitsecond.wire.chat_form import chat_fields, chat_messages, output_limit
 from splitsecond.wire.dialect import WHOLE_HEADERS, Encoded, Quirks
 from splitsecond.wire.ollama import messages
-from splitsecond.wire.translation import not_translatable
+from splitsecond.wire.thinking import Thinking, wished
+from splitsecond.wire.translation import not_translatable, short
 
 _HEADERS = (("content-type", "application/json"), ("accept", "application/x-ndjson"))
 
 _OPTIONS = ("temperature", "top_p", "seed", "frequency_penalty", "presence_penalty", "top_k", "min_p")
 """What ``options`` calls by the name that OpenAI has for it, or everyone else."""
 
-_THINK = {"none": False, "low": "low", "medium": "medium", "high": "high"}
-"""``reasoning_effort`` to ``think``. Most models only think or do not: any word turns it on."""
+_EFFORTS = ("none", "low", "medium", "high")
 
 
 def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
@@ -42,12 +42,20 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
         body["tools"] = tools
     if (format_ := _format(fields.pop("response_format", None))) is not None:
         body["format"] = format_
-    if (think := looked_up(fields, "reasoning_effort", _THINK, "Ollama")) is not None:
-        body["think"] = think
+    wish = wished(call, fields, model, quirks.thinking, own="think")
+    if wish is not None and wish.said:
+        body["think"] = _think(call, wish)
     if options := _options(fields):
         body["options"] = options
     headers = _HEADERS if streamed else WHOLE_HEADERS
     return Encoded("/api/chat", headers, msgspec.json.encode(body | fields), streamed)
+
+
+def _think(call: Call, wish: Thinking) -> bool | str:
+    """``think``: whether, or how far, which few models know. The others think, or do not: any word turns it on."""
+    if wish.off:
+        return False
+    return True if wish.tokens is None else wish.level(call, _EFFORTS)
 
 
 def _options(fields: dict[str, Any]) -> dict[str, Any]:

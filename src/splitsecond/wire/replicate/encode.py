@@ -14,15 +14,16 @@ from msgspec import Struct
 
 from splitsecond.errors import CallerFault, ProviderFault, excerpt
 from splitsecond.service import Call
-from splitsecond.wire.chat_form import Message, chat_fields, chat_messages, output_limit, short
+from splitsecond.wire.chat_form import Message, chat_fields, chat_messages, output_limit
 from splitsecond.wire.dialect import Encoded, Quirks
 from splitsecond.wire.refusals import error_said
-from splitsecond.wire.translation import not_translatable, plain_fields
+from splitsecond.wire.thinking import wished
+from splitsecond.wire.translation import left_out, not_translatable, plain_fields, short
 
 _JSON = ("content-type", "application/json")
 _STREAM_HEADERS = (_JSON, ("accept", "application/json"))
 _WHOLE_HEADERS = (*_STREAM_HEADERS, ("prefer", "wait"))
-_NO_CHAT = ("tools", "tool_choice", "response_format", "reasoning_effort")
+_NO_CHAT = ("tools", "tool_choice", "response_format")
 _NO_WISH: dict[str, tuple[Any, ...]] = {
     "tools": ([],),
     "tool_choice": ("auto", "none"),
@@ -51,7 +52,7 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
     Raises `CallerFault`: "not_translatable" names what a prediction has not.
     """
     body: dict[str, Any] = {"stream": True} if (streamed := quirks.streamed(call)) else {}
-    given = _chat_input(call) if call.operation == "chat" else _completion_input(call)
+    given = _chat_input(call, model, quirks) if call.operation == "chat" else _completion_input(call)
     own = given.pop("input", {})
     if not isinstance(own, dict):
         raise CallerFault(f"input must be an object, got {short(own)}")
@@ -92,8 +93,11 @@ def output_address(body: bytes) -> str:
     return prediction.urls.stream
 
 
-def _chat_input(call: Call) -> dict[str, Any]:
+def _chat_input(call: Call, model: str, quirks: Quirks) -> dict[str, Any]:
     fields = chat_fields(call, "Replicate")
+    wish = wished(call, fields, model, quirks.thinking)
+    if wish is not None and wish.said and not wish.off:
+        left_out(call, wish.name)
     for name in _NO_CHAT:
         if name in fields and (value := fields.pop(name)) not in _NO_WISH.get(name, ()):
             raise not_translatable(f"{name} {short(value)}", "Replicate")

@@ -13,11 +13,12 @@ import msgspec
 
 from splitsecond.errors import CallerFault
 from splitsecond.service import Call
-from splitsecond.wire.chat_form import chat_fields, chat_messages, output_limit, short
+from splitsecond.wire.chat_form import chat_fields, chat_messages, leave_thoughts, output_limit
 from splitsecond.wire.dialect import STREAM_HEADERS, WHOLE_HEADERS, Encoded, Quirks
 from splitsecond.wire.responses import items
 from splitsecond.wire.responses.foreign import without_foreign_items
-from splitsecond.wire.translation import leave_out, not_translatable
+from splitsecond.wire.thinking import EFFORTS, Thinking, wished
+from splitsecond.wire.translation import leave_out, not_translatable, short
 
 _KNOWN = (
     "metadata", "parallel_tool_calls", "prompt_cache_key", "prompt_cache_retention", "safety_identifier",
@@ -45,7 +46,9 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
     streamed = quirks.streamed(call)
     body: dict[str, Any] = {"model": model, "stream": streamed, "store": False}
     if "messages" in fields or "input" not in fields:
-        body["input"] = items.translate(chat_messages(fields.pop("messages", []), "Responses"))
+        said = chat_messages(fields.pop("messages", []), "Responses", pictures=True)
+        leave_thoughts(call, said)
+        body["input"] = items.translate(said)
     if (limit := output_limit(fields)) is not None:
         body["max_output_tokens"] = limit
     if tools := fields.pop("tools", None):
@@ -57,8 +60,9 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
         text["format"] = _format(wanted)
     if text := text | _object("text", fields.pop("text", {})):
         body["text"] = text
-    if (effort := fields.pop("reasoning_effort", None)) is not None:
-        body["reasoning"] = {"effort": effort} | _object("reasoning", fields.pop("reasoning", {}))
+    wish = wished(call, fields, model, quirks.thinking, own="reasoning")
+    if reasoning := (_reasoning(call, wish) if wish else {}) | _object("reasoning", fields.pop("reasoning", {})):
+        body["reasoning"] = reasoning
     headers = STREAM_HEADERS if streamed else WHOLE_HEADERS
     return Encoded("/responses", headers, msgspec.json.encode(body | fields), streamed)
 
@@ -76,6 +80,12 @@ def pass_on(call: Call, model: str, quirks: Quirks) -> Encoded:
     if not streamed:
         body.pop("stream_options", None)  # refused where there is no stream
     return Encoded("/responses", headers, msgspec.json.encode(body), streamed)
+
+
+def _reasoning(call: Call, wish: Thinking) -> dict[str, Any]:
+    """``reasoning``. Thoughts are told as a summary, and only to who asks for it."""
+    made = {"effort": wish.level(call, EFFORTS)} if wish.said else {}
+    return {**made, "summary": "auto"} if wish.shown else made
 
 
 def _tool(tool: Any) -> dict[str, Any]:

@@ -9,20 +9,27 @@ keeps one. What else is left out changes nothing in the answer, and the call's n
 here go on as they are: they are the target's to take or to refuse.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from splitsecond.errors import CallerFault
 from splitsecond.service import Call
-from splitsecond.wire.chat_form import short
-from splitsecond.wire.translation import leave_out, not_translatable, plain_fields
+from splitsecond.wire import thinking
+from splitsecond.wire.translation import leave_out, not_translatable, plain_fields, short
 
 ELSEWHERE = "a target that does not speak the Responses API"
 _LEFT_OUT = (
-    "store", "metadata", "include", "truncation", "prompt_cache_key", "prompt_cache_retention", "safety_identifier",
-    "user", "service_tier", "max_tool_calls", "client_metadata",
+    "store", "metadata", "include", "truncation", "max_tool_calls", "client_metadata",
 )  # fmt: skip
+_USUAL: Mapping[str, tuple[Any, ...]] = {
+    "store": (False,),
+    "truncation": ("disabled",),
+    "metadata": ({},),
+    "include": ([],),
+}
+"""Values that ask for what happens anyway, of which nothing need be said."""
 _REFUSED = ("previous_response_id", "conversation", "prompt", "background", "top_logprobs", "context_management")
 _OURS = ("model", "stream", "stream_options")
 _ROLES = ("user", "assistant", "system", "developer")
@@ -39,6 +46,8 @@ def to_chat(call: Call) -> Call:
     for name in _OURS:
         fields.pop(name, None)
     for name in _LEFT_OUT:
+        if fields.get(name) in _USUAL.get(name, ()):
+            fields.pop(name, None)
         leave_out(call, fields, name)
     for name in _REFUSED:
         if value := fields.pop(name, None):
@@ -48,11 +57,8 @@ def to_chat(call: Call) -> Call:
         body["max_completion_tokens"] = limit
     body |= _tools(fields)
     body |= _text(fields)
-    thinking = _object("reasoning", fields.pop("reasoning", {}))
-    if (effort := thinking.pop("effort", None)) is not None:
-        body["reasoning_effort"] = effort
-    for name in list(thinking):
-        leave_out(call, thinking, name)
+    if (wish := _thinking(call, _object("reasoning", fields.pop("reasoning", {})))) is not None:
+        body[thinking.FIELD] = wish
     return msgspec.structs.replace(call, body=body | fields, dialect="openai")
 
 
@@ -131,12 +137,10 @@ def _think(item: Fields, chat: _Chat) -> None:
 
 
 def _result(identity: str, parts: list[Fields], chat: _Chat) -> None:
-    """A tool's result. A chat's holds no pictures: they go into a user's message after it."""
-    texts = [part["text"] for part in parts if part["type"] == "text"]
-    others = [part for part in parts if part["type"] != "text"]
-    chat.add({"role": "tool", "tool_call_id": identity, "content": "\n".join(texts)})
-    if others:
-        chat.add({"role": "user", "content": [{"type": "text", "text": f"Of the result of {identity}:"}, *others]})
+    """A tool's result, with the pictures in it for targets that have a place for them (`tool_results`)."""
+    only_text = all(part["type"] == "text" for part in parts)
+    content: Any = "\n".join(part["text"] for part in parts) if only_text else parts
+    chat.add({"role": "tool", "tool_call_id": identity, "content": content})
 
 
 def _parts(content: str | list[Any], where: str) -> list[Fields]:
@@ -210,6 +214,19 @@ def _tool_choice(choice: Any) -> Any:
             allowed = {"mode": mode, "tools": [_tool_choice(tool) for tool in tools]}
             return {"type": "allowed_tools", "allowed_tools": allowed}
     raise not_translatable(f"tool_choice {short(choice)}", ELSEWHERE)
+
+
+def _thinking(call: Call, said: Fields) -> thinking.Thinking | None:
+    """How far to think, and whether the thoughts are to be told; None: nothing is said of it."""
+    effort, summary, older = (said.pop(name, None) for name in ("effort", "summary", "generate_summary"))
+    if effort is not None and (not isinstance(effort, str) or effort not in thinking.EFFORTS):
+        raise CallerFault(f"reasoning.effort is {short(effort)}: expected one of {', '.join(thinking.EFFORTS)}")
+    for name in list(said):
+        leave_out(call, said, name)
+    shown = True if summary or older else None
+    if effort is None and shown is None:
+        return None
+    return thinking.Thinking(name="reasoning", effort=effort or "", shown=shown)
 
 
 def _text(fields: Fields) -> Fields:

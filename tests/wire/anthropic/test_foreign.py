@@ -1,0 +1,63 @@
+"""Conversations with thoughts that other makers' models have had, going on at Anthropic."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec import Raw
+
+from splitsecond.service import Call
+from splitsecond.wire import anthropic
+from splitsecond.wire.dialect import Quirks
+
+UNSIGNED = {"type": "thinking", "thinking": "Hm.", "signature": ""}
+SIGNED = {"type": "thinking", "thinking": "Hm.", "signature": "Eq"}
+USE = {"type": "tool_use", "id": "a", "name": "f", "input": {}}
+RESULT = {"type": "tool_result", "tool_use_id": "a", "content": "one"}
+BUDGET = {"type": "enabled", "budget_tokens": 2000}
+
+
+def passed(*blocks: Any, then: Any = RESULT, **fields: Any) -> tuple[dict[str, Any], list[str]]:
+    """What Anthropic is asked after an answer of these `blocks`, and what is named as left out."""
+    turns = [
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "content": list(blocks)},
+        {"role": "user", "content": [then]},
+    ]
+    asked = {"messages": turns, "max_tokens": 4000, **fields}
+    body = {name: Raw(msgspec.json.encode(value)) for name, value in asked.items()}
+    call = Call(id="1", dialect="anthropic", body=body)
+    return msgspec.json.decode(anthropic.pass_on(call, "m", Quirks()).body), call.notes.dropped
+
+
+def test_thoughts_that_nobody_signed_are_left_out_and_named() -> None:
+    made, dropped = passed(UNSIGNED, {"type": "text", "text": "Yes?"}, then={"type": "text", "text": "So?"})
+    assert made["messages"][1]["content"] == [{"type": "text", "text": "Yes?"}]
+    assert dropped == ["thinking blocks"]
+
+
+@pytest.mark.parametrize(
+    ("blocks", "thinking", "kept"),
+    [
+        ((UNSIGNED, USE), BUDGET, False),
+        ((UNSIGNED, USE), {"type": "adaptive"}, True),
+        ((SIGNED, UNSIGNED, USE), BUDGET, True),
+        (({"type": "redacted_thinking", "data": "x"}, UNSIGNED, USE), BUDGET, True),
+        ((UNSIGNED, {"type": "text", "text": "x"}), BUDGET, True),
+    ],
+)
+def test_who_answers_a_call_without_its_thought_does_not_think_by_a_budget(
+    blocks: tuple[Any, ...], thinking: Any, kept: bool
+) -> None:
+    made, dropped = passed(*blocks, thinking=thinking)
+    assert ("thinking" in made) is kept
+    assert dropped == (["thinking blocks"] if kept else ["thinking blocks", "thinking"])
+
+
+def test_its_own_conversations_go_through_byte_for_byte() -> None:
+    odd = Raw(b'[ {"role":"user","content":"say \\"signature\\":\\"\\" 1.50"} ]')
+    call = Call(id="1", dialect="anthropic", body={"messages": odd, "thinking": Raw(b'{"type":"enabled"}')})
+    assert bytes(odd) in anthropic.pass_on(call, "m", Quirks()).body
+    made, dropped = passed(USE, thinking=BUDGET)
+    assert made["thinking"] == BUDGET
+    assert dropped == []

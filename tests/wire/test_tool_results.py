@@ -1,0 +1,181 @@
+"""Results of tools that hold pictures, or are failures: where a dialect has a place for that, and where not."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from splitsecond.service import Call
+from splitsecond.upstream.interpreter import request
+from splitsecond.upstream.target import DIALECTS
+from splitsecond.wire.dialect import Quirks
+from splitsecond.wire.tool_results import as_text, marked
+
+SOURCE = {"type": "base64", "media_type": "image/png", "data": "AA=="}
+URL = "data:image/png;base64,AA=="
+PICTURE = {"type": "image_url", "image_url": {"url": URL}}
+WHOSE = {"type": "text", "text": "Of the result of a:"}
+BESIDE = "See the next message."
+
+
+def text(words: str) -> dict[str, Any]:
+    return {"type": "text", "text": words}
+
+
+def result(content: Any, **more: Any) -> dict[str, Any]:
+    return {"role": "tool", "tool_call_id": "a", "content": content, **more}
+
+
+def user(content: Any) -> dict[str, Any]:
+    return {"role": "user", "content": content}
+
+
+@pytest.mark.parametrize(
+    ("messages", "made"),
+    [
+        ([result("one")], [result("one")]),
+        ([result([text("one")])], [result([text("one")])]),
+        ([result([PICTURE])], [result(BESIDE), user([WHOSE, PICTURE])]),
+        ([result([text("one"), PICTURE])], [result([text("one")]), user([WHOSE, PICTURE])]),
+        (
+            [result([PICTURE]), result("two"), user("So?")],
+            [result(BESIDE), result("two"), user([WHOSE, PICTURE, text("So?")])],
+        ),
+        ([result([PICTURE]), user([text("So?")])], [result(BESIDE), user([WHOSE, PICTURE, text("So?")])]),
+        (
+            [result([PICTURE]), {"role": "assistant", "content": "x"}],
+            [result(BESIDE), user([WHOSE, PICTURE]), {"role": "assistant", "content": "x"}],
+        ),
+        ([result([{"type": "document", "document": {}}])], [result([{"type": "document", "document": {}}])]),
+        ([result("no", is_error=True)], [result("Error: no")]),
+        ([result("error: no", is_error=True)], [result("error: no")]),
+        ([result("no", is_error=False)], [result("no")]),
+        ([result([text("no")], is_error=True)], [result([text("Error:"), text("no")])]),
+        ([result(None, is_error=True)], [result("Error: ")]),
+        ("x", "x"),
+        ([5, user("x")], [5, user("x")]),
+    ],
+)
+def test_as_text(messages: Any, made: Any) -> None:
+    assert as_text(messages) == made
+
+
+def test_with_a_word_for_a_failure_or_a_place_for_pictures() -> None:
+    failed = result([text("no"), PICTURE], is_error=True)
+    assert as_text([failed], failures=True) == [result([text("no")], is_error=True), user([WHOSE, PICTURE])]
+    assert marked([failed, user("x")]) == [result([text("Error:"), text("no"), PICTURE]), user("x")]
+
+
+TURNS = [
+    user("hi"),
+    {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "f", "input": {}}]},
+    user(
+        [
+            {
+                "type": "tool_result",
+                "tool_use_id": "a",
+                "is_error": True,
+                "content": [text("no"), {"type": "image", "source": SOURCE}],
+            },
+            text("So?"),
+        ]
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("dialect", "field", "told"),
+    [
+        ("openai", "messages", [result([text("Error:"), text("no")]), user([WHOSE, PICTURE, text("So?")])]),
+        ("cohere", "messages", [result([text("Error:"), text("no")]), user([WHOSE, PICTURE, text("So?")])]),
+        (
+            "ollama",
+            "messages",
+            [
+                {"role": "tool", "content": "Error:\nno", "tool_name": "f"},
+                {"role": "user", "content": "Of the result of a:\nSo?", "images": ["AA=="]},
+            ],
+        ),
+        (
+            "gemini",
+            "contents",
+            [
+                {
+                    "role": "user",
+                    "parts": [
+                        {"functionResponse": {"id": "a", "name": "f", "response": {"error": "no"}}},
+                        {"text": "Of the result of a:"},
+                        {"inlineData": {"mimeType": "image/png", "data": "AA=="}},
+                        {"text": "So?"},
+                    ],
+                }
+            ],
+        ),
+        (
+            "responses",
+            "input",
+            [
+                {
+                    "type": "function_call_output",
+                    "call_id": "a",
+                    "output": [
+                        {"type": "input_text", "text": "Error:"},
+                        {"type": "input_text", "text": "no"},
+                        {"type": "input_image", "image_url": URL, "detail": "auto"},
+                    ],
+                },
+                user("So?"),
+            ],
+        ),
+    ],
+)
+def test_of_an_anthropic_client(dialect: str, field: str, told: Any) -> None:
+    body = {"messages": msgspec.Raw(msgspec.json.encode(TURNS))}
+    call = Call(id="1", dialect="anthropic", body=body)
+    encoded = request(call, dialect, DIALECTS[dialect].encode, "m", Quirks())
+    assert msgspec.json.decode(encoded.body)[field][2:] == told
+    assert call.notes.dropped == []
+
+
+def test_of_a_client_of_responses_at_anthropic() -> None:
+    given = [
+        user("hi"),
+        {"type": "function_call", "call_id": "a", "name": "f", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "a", "output": [{"type": "input_image", "image_url": URL}]},
+    ]
+    call = Call(id="1", dialect="responses", body={"input": msgspec.Raw(msgspec.json.encode(given))})
+    encoded = request(call, "anthropic", DIALECTS["anthropic"].encode, "m", Quirks())
+    assert msgspec.json.decode(encoded.body)["messages"][2]["content"] == [
+        {"type": "tool_result", "tool_use_id": "a", "content": [{"type": "image", "source": SOURCE}]}
+    ]
+
+
+def test_a_failure_that_a_chat_marks_is_one_at_anthropic() -> None:
+    called = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    said = [user("hi"), {"role": "assistant", "tool_calls": [called]}, result("no", is_error=True)]
+    encoded = request(Call(id="1", body={"messages": said}), "anthropic", DIALECTS["anthropic"].encode, "m", Quirks())
+    assert msgspec.json.decode(encoded.body)["messages"][2]["content"] == [
+        {"type": "tool_result", "tool_use_id": "a", "content": [text("no")], "is_error": True}
+    ]
+
+
+PARTS = st.none() | st.integers(0, 3) | st.sampled_from(["x", text("y"), PICTURE, {"type": "odd"}, {}, []])
+MESSAGES = st.fixed_dictionaries(
+    {"role": st.sampled_from(["tool", "user", "assistant"])},
+    optional={
+        "content": PARTS | st.lists(PARTS, max_size=3),
+        "is_error": st.none() | st.booleans() | st.just("x"),
+        "tool_call_id": st.sampled_from(["a", None]),
+    },
+)
+
+
+@given(st.lists(MESSAGES | PARTS, max_size=5))
+def test_no_part_is_lost(messages: list[Any]) -> None:
+    before = str(messages)
+    for made in (as_text(messages), as_text(messages, failures=True), marked(messages)):
+        assert str(made).count("AA==") == before.count("AA==")
+        assert str(made).count("'odd'") == before.count("'odd'")
+    assert str(messages) == before
