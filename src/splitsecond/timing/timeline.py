@@ -106,6 +106,13 @@ class Timeline(Struct, kw_only=True):
                     self._first_answer_ns = event.at
                 if event.tokens_so_far is not None:
                     self._so_far.append(event.tokens_so_far)
+            elif isinstance(event, Finish):
+                self._finish_reason = event.reason
+            elif isinstance(event, Usage):
+                self._usage = event
+            elif isinstance(event, Done):
+                self._done_marker = event.marker
+                self.ended_well = True
             elif isinstance(event, TokenRun):
                 run = len(event.lengths)
                 number += run - 1
@@ -114,22 +121,14 @@ class Timeline(Struct, kw_only=True):
                 self._lengths.extend(event.lengths)
                 if self._first_answer_ns is None:
                     self._first_answer_ns = event.at
-            elif isinstance(event, Usage):
-                self._usage = event
-            elif isinstance(event, Finish):
-                self._finish_reason = event.reason
-            elif isinstance(event, Done):
-                self._done_marker = event.marker
-                self.ended_well = True
             elif isinstance(event, Broken):
                 self.broken = event.fault
-        if events:
-            if self._first_event_ns is None:
-                self._first_event_ns = events[0].at
-            self._events += number
-            if tokens > self._max_read_tokens:
-                self.has_token = True
-                self._max_read_tokens = tokens
+        if number and self._first_event_ns is None:
+            self._first_event_ns = events[0].at
+        self._events += number
+        if tokens > self._max_read_tokens:
+            self.has_token = True
+            self._max_read_tokens = tokens
 
     def observe(
         self,

@@ -12,7 +12,7 @@ and lines of llama.cpp's older servers that begin with ``error:`` count as data 
 Nothing grows without bound: a line or an event longer than `max_bytes` sets `overflow`; nothing is decoded after it.
 """
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 MAX_EVENT_BYTES = 8 * 1024 * 1024
 """The most one line or one event may hold. Images as base64 inside a chunk run to a few megabytes."""
@@ -20,7 +20,6 @@ MAX_EVENT_BYTES = 8 * 1024 * 1024
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _MARK_BEGINS = (b"", _BYTE_ORDER_MARK[:1])
 _JUNK_BYTES = 4000
-_LF = 0x0A
 _LINE_ENDS = (b"\n", b"\r")
 
 
@@ -31,24 +30,23 @@ class SseEvent(Struct, frozen=True, gc=False):
     name: str = ""
 
 
-class SseDecoder:
-    """Bytes in, events out.
+class SseDecoder(Struct, eq=False):
+    """Bytes in, events out. A line or an event may have `max_bytes`.
 
-    `overflow`: the bound was passed. `junk`: the lines that are not of this format, the first few thousand bytes of
-    them. `between_events`: nothing is pending, so the next byte begins an event.
+    `overflow`: that was passed. `junk`: the lines that are not of this format, the first few thousand bytes of them.
+    `between_events`: nothing is pending, so the next byte begins an event.
     """
 
-    def __init__(self, max_bytes: int = MAX_EVENT_BYTES) -> None:
-        self.overflow = False
-        self.junk = b""
-        self._max_bytes = max_bytes
-        self._line = bytearray()  # the unfinished line
-        self._data: list[bytes] = []  # data lines of the unfinished event
-        self._data_bytes = 0
-        self._name = ""
-        self._after_cr = False  # a line feed that comes next belongs to the carriage return before it
-        self._at_start = True  # a byte order mark may still come
-        self.between_events = False
+    max_bytes: int = MAX_EVENT_BYTES
+    overflow: bool = False
+    junk: bytes = b""
+    between_events: bool = False
+    _line: bytearray = field(default_factory=bytearray)  # the unfinished line
+    _data: list[bytes] = []  # data lines of the unfinished event
+    _data_bytes: int = 0
+    _name: str = ""
+    _after_cr: bool = False  # a line feed that comes next belongs to the carriage return before it
+    _at_start: bool = True  # a byte order mark may still come
 
     def feed(self, data: bytes) -> list[SseEvent]:
         """The events and comments that `data` completes, in order."""
@@ -58,7 +56,7 @@ class SseDecoder:
         if self._at_start and not self._line and data[:1] not in _MARK_BEGINS:
             self._at_start = False
             self.between_events = True
-        if self.between_events and data.find(b"\r") < 0 and len(data) <= self._max_bytes:
+        if self.between_events and data.find(b"\r") < 0 and len(data) <= self.max_bytes:
             start, size = 0, len(data)
             while start < size:
                 name, begin = "", start
@@ -68,7 +66,7 @@ class SseDecoder:
                         break
                     name, begin = data[start + 7 : line_end].decode("utf-8", "replace"), line_end + 1
                 end = data.find(b"\n", begin)
-                if not (0 <= end < size - 1 and data[end + 1] == _LF and data.startswith(b"data: ", begin)):
+                if end < 0 or not data.startswith(b"data: ", begin) or not data.startswith(b"\n", end + 1):
                     break
                 events.append(SseEvent(data[begin + 6 : end], name))
                 start = end + 2
@@ -140,7 +138,7 @@ class SseDecoder:
             self.junk = (self.junk + b"\n" + line if self.junk else line)[:_JUNK_BYTES]
 
     def _bound(self, size: int) -> None:
-        self.overflow = self.overflow or size > self._max_bytes
+        self.overflow = self.overflow or size > self.max_bytes
 
 
 def encode_event(data: bytes, event: str = "") -> bytes:

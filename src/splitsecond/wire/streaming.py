@@ -36,8 +36,8 @@ class StreamDecoder(ABC):
         self.server_timings: dict[str, float] = {}
         self.in_runs = False
         self._begun = False
-        self._json: bytearray | None = None
-        self._json_at = 0
+        self._json: list[bytes] | None = None
+        self._json_bytes = self._json_at = 0
         self._ended = False
         self._chunks = 0
         self._tokens = 0
@@ -53,13 +53,14 @@ class StreamDecoder(ABC):
                 return out
             self._begun = True
             if data.startswith(self.json_begins):
-                self._json = bytearray()
+                self._json = []
             else:
                 self._begin_events()
         if self._json is not None:
-            self._json += data
+            self._json.append(data)
+            self._json_bytes += len(data)
             self._json_at = at
-            if len(self._json) > MAX_EVENT_BYTES:
+            if self._json_bytes > MAX_EVENT_BYTES:
                 self._break(at, out, "malformed", f"the body is longer than {MAX_EVENT_BYTES} bytes")
         elif (token := self._plain_token(data, at)) is not None:
             out.append(token)
@@ -73,7 +74,7 @@ class StreamDecoder(ABC):
         if self._ended:
             return out
         if self._json is not None:
-            self._take_whole(bytes(self._json), at, out)
+            self._take_whole(b"".join(self._json), at, out)
             return out
         if not self._begun:
             self._begin_events()

@@ -7,6 +7,8 @@ an id for each fragment. Some servers repeat the name with each fragment; it cou
 
 from collections.abc import Hashable
 
+from msgspec import Struct
+
 from splitsecond.events import ToolPart
 
 
@@ -21,13 +23,12 @@ class _Begun:
         self.rest = ToolPart(number)
 
 
-class ToolCalls:
+class ToolCalls(Struct, eq=False):
     """The calls of one answer."""
 
-    def __init__(self) -> None:
-        self._begun: dict[tuple[int, Hashable], _Begun] = {}
-        self._counts: dict[int, int] = {}
-        self._latest: dict[int, Hashable] = {}
+    _begun: dict[tuple[int, Hashable], _Begun] = {}
+    _counts: dict[int, int] = {}
+    _latest: dict[int, Hashable] = {}
 
     def part(self, key: Hashable, id: str = "", name: str = "", index: int = 0) -> ToolPart:  # noqa: A002
         """The part that a fragment is, of the call that the provider knows by `key` among those of choice `index`.

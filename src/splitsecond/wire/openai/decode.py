@@ -20,7 +20,7 @@ from splitsecond.service import Operation
 from splitsecond.wire.dialect import Decoder
 from splitsecond.wire.openai.embeddings import EmbeddingsDecoder
 from splitsecond.wire.openai.logprobs import has_logprobs, token_logprobs
-from splitsecond.wire.openai.shapes import Choice, Chunk, Delta, Function, Part
+from splitsecond.wire.openai.shapes import UNSAID, Choice, Chunk, Delta, Function, Part
 from splitsecond.wire.openai.tally import UsageTally, timings_of, usage_times
 from splitsecond.wire.openai.template import Template
 from splitsecond.wire.refusals import Said, error_said, said_in
@@ -32,8 +32,8 @@ _decode_chunk = msgspec.json.Decoder(Chunk).decode
 
 _MANY_BYTES = 1500
 """A read that long holds several events."""
-_FIRST = 3
-"""Events of a stream after which one has mostly been learned from: the role, the first token, and one more."""
+_FIRST = 2
+"""Events of a stream after which one has mostly been learned from: the role, and the first token."""
 
 _Piece = tuple[TokenKind, str, ToolPart | None]
 
@@ -132,7 +132,7 @@ class OpenAIDecoder(StreamDecoder):
         if data == END_MARK:  # that it is no JSON need not be found out by trying
             self._end(at, out, marker=True)
             return
-        if self._tokens and (token := self._text_token(data, 0, len(data), at)) is not None:
+        if self._choices and (token := self._text_token(data, 0, len(data), at)) is not None:
             out.append(token)
             return
         try:
@@ -163,8 +163,7 @@ class OpenAIDecoder(StreamDecoder):
             out.append(Done(at, False))
 
     def _take_chunk(self, chunk: Chunk, data: bytes, at: int, out: list[Event]) -> None:
-        before = len(out)
-        fresh = self._tokens == 0
+        before, fresh = len(out), self._tokens == 0
         self._chunks += 1
         if chunk.error or chunk.base_resp is not None or chunk.x_groq is not None:
             said = _reported(chunk)
@@ -172,21 +171,26 @@ class OpenAIDecoder(StreamDecoder):
                 self._report(at, out, said, data)
                 return
         choices = chunk.choices or ()
-        counted = self._count(chunk, at) if chunk.usage is not None or chunk.x_groq is not None else None
+        counted = None
+        if chunk.usage is not None or chunk.x_groq is not None:
+            counted = self._count(chunk, at)
         for choice in choices:
             index = choice.index
             self._choices.add(index)
             if choice.usage is not None:
                 counted = self._tally.take(choice.usage, at, index) or counted
-            so_far = None if counted is None else counted.output_tokens
-            logprobs = token_logprobs(choice.logprobs)
-            for kind, text, tool in _pieces(choice, fresh, self._calls):
+            if pieces := _pieces(choice, fresh, self._calls):
+                so_far = None if counted is None else counted.output_tokens
                 if self._tokens == 0:
                     self._running_count = so_far is not None and self._json is None
-                self._tokens += 1
+                if not self._running_count:
+                    so_far = None
+                logprobs = None if choice.logprobs is UNSAID else token_logprobs(choice.logprobs)
+                for kind, text, tool in pieces:
+                    out.append(Token(at, text, kind, index, so_far, tool, logprobs))
+                    logprobs = None  # they stand once, on the first of the chunk's tokens
+                self._tokens += len(pieces)
                 self._closed_by_usage = False
-                out.append(Token(at, text, kind, index, so_far if self._running_count else None, tool, logprobs))
-                logprobs = None  # they stand once, on the first of the chunk's tokens
             reason = choice.finish_reason
             if reason == "error":
                 self._report(at, out, Said("finish_reason is error"), data)
@@ -208,7 +212,8 @@ class OpenAIDecoder(StreamDecoder):
             shape = chunk.x_groq.usage
         if shape is None:
             return None
-        self.server_timings.update(usage_times(shape))
+        if times := usage_times(shape):
+            self.server_timings.update(times)
         if chunk.choices:
             return self._tally.take(shape, at, chunk.choices[0].index)
         return self._tally.take_alone(shape, at, several=len(self._choices) > 1)
@@ -265,7 +270,7 @@ def _only_text(choice: Choice) -> str | None:
     delta = choice.delta
     if delta is None or choice.finish_reason is not None or choice.usage is not None:
         return None
-    if has_logprobs(choice.logprobs):
+    if choice.logprobs is not UNSAID and has_logprobs(choice.logprobs):
         return None
     if delta.reasoning_content is not None or delta.reasoning is not None or delta.refusal is not None:
         return None

@@ -17,6 +17,7 @@ _PATHS: dict[Operation, str] = {"chat": "/chat/completions", "completions": "/co
 _MAX_TOKENS = ("max_tokens", "max_completion_tokens")
 _USAGE = msgspec.Raw(b'{"include_usage":true}')
 _NO_LIMIT = (None, msgspec.Raw(b"null"))
+_encode = msgspec.json.Encoder().encode
 
 
 def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
@@ -28,18 +29,26 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
     fields["model"] = model
     if call.operation == "embeddings":
         fields.pop("stream", None)
-        return Encoded("/embeddings", WHOLE_HEADERS, msgspec.json.encode(fields), False)
+        return Encoded("/embeddings", WHOLE_HEADERS, _encode(fields), False)
     streamed = fields["stream"] = quirks.streamed(call)
     options = fields.pop("stream_options", None)
     if quirks.stream_options and streamed:
         fields["stream_options"] = _USAGE if options is None else {**_options(options), "include_usage": True}
-    if call.operation == "chat" and not fields.keys().isdisjoint(_MAX_TOKENS):
-        asked = [fields.pop(name, None) for name in (quirks.max_tokens_field, *_MAX_TOKENS)]
-        limits = [limit for limit in asked if limit not in _NO_LIMIT]
-        if limits:
-            fields[quirks.max_tokens_field] = limits[0]
+    if call.operation == "chat" and ("max_tokens" in fields or "max_completion_tokens" in fields):
+        _name_limit(fields, quirks.max_tokens_field)
     headers = STREAM_HEADERS if streamed else WHOLE_HEADERS
-    return Encoded(_PATHS[call.operation], headers, msgspec.json.encode(fields), streamed)
+    return Encoded(_PATHS[call.operation], headers, _encode(fields), streamed)
+
+
+def _name_limit(fields: dict[str, Any], name: str) -> None:
+    """Gives the limit on output tokens the provider's `name` for it."""
+    limit = fields.pop(name, None)
+    for other in _MAX_TOKENS:
+        given = fields.pop(other, None)
+        if limit in _NO_LIMIT:
+            limit = given
+    if limit not in _NO_LIMIT:
+        fields[name] = limit
 
 
 def _options(value: Any) -> dict[str, Any]:

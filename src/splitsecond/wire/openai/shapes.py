@@ -9,6 +9,8 @@ from typing import Annotated, Any
 from msgspec import Meta, Raw, Struct
 
 Count = Annotated[int, Meta(ge=0, lt=1 << 53)]
+UNSAID = Raw()
+"""A field that is not there."""
 
 
 class CachedDetails(Struct, gc=False):
@@ -107,7 +109,7 @@ class Choice(Struct, gc=False):
     message: Delta | None = None
     finish_reason: str | None = None
     usage: UsageShape | None = None
-    logprobs: Raw = Raw()
+    logprobs: Raw = UNSAID
 
 
 class GroqExtra(Struct, gc=False):

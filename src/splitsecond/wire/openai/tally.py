@@ -9,6 +9,8 @@ then they add up. The prompt is the same for all choices, so input tokens never 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from msgspec import Struct
+
 from splitsecond.events import Usage
 from splitsecond.wire.openai.shapes import UsageShape
 
@@ -16,12 +18,11 @@ _GROQ_TIMES = ("queue_time", "prompt_time", "completion_time", "total_time")
 _NOT_TIMINGS = frozenset({"created"})
 
 
-class UsageTally:
+class UsageTally(Struct, eq=False):
     """Usage as it comes in, and what it amounts to so far."""
 
-    def __init__(self) -> None:
-        self._by_choice: dict[int, Usage] = {}
-        self._alone: list[Usage] = []
+    _by_choice: dict[int, Usage] = {}
+    _alone: list[Usage] = []
 
     @property
     def alone_output(self) -> int | None:
@@ -34,7 +35,7 @@ class UsageTally:
         if usage is None:
             return None
         self._by_choice[index] = usage
-        return self._total(at)
+        return usage if len(self._by_choice) == 1 and not self._alone else self._total(at)
 
     def take_alone(self, shape: UsageShape, at: int, *, several: bool) -> Usage | None:
         """The same for a `shape` in a chunk without choices. `several`: the answer has several choices."""
@@ -60,16 +61,18 @@ class UsageTally:
 
 def _usage_of(shape: UsageShape, at: int) -> Usage | None:
     details, output_details = shape.prompt_tokens_details, shape.completion_tokens_details
-    cached = details.cached_tokens if details else None
+    cached = written = reasoning = None
+    if details is not None:
+        cached, written = details.cached_tokens, details.cache_write_tokens
     if cached is None:
-        cached = shape.prompt_cache_hit_tokens if shape.prompt_cache_hit_tokens is not None else shape.cached_tokens
-    reasoning = output_details.reasoning_tokens if output_details else None
+        cached = shape.cached_tokens if shape.prompt_cache_hit_tokens is None else shape.prompt_cache_hit_tokens
+    if output_details is not None:
+        reasoning = output_details.reasoning_tokens
     output = shape.completion_tokens
     if reasoning and output is not None and _leaves_reasoning_out(shape, output, reasoning):
         output += reasoning
     if shape.prompt_tokens is None and output is None:
         return None
-    written = details.cache_write_tokens if details else None
     return Usage(at, shape.prompt_tokens, output, reasoning, cached, written)
 
 

@@ -8,6 +8,7 @@ same shape. Whatever does not fit is decoded as ever.
 
 import re
 from collections.abc import Callable
+from operator import itemgetter
 
 _TRIES = 8
 """After so many events that did not fit it is given up: some servers put something new into every event."""
@@ -70,25 +71,25 @@ class Template:
         At the speed of C for all of them together: they are cut where they should be, and what that leaves out is put
         back and compared.
         """
-        begin, end = b"data: " + self._before, self._after
+        begin, after = b"data: " + self._before, self._after
         if not self._before or not data.startswith(begin):
             return [], 0
-        events = data.split(b"\n\n")
-        while events and not (events[-1].startswith(begin) and events[-1].endswith(end)):
+        events = data.split(b"\n")[::2]
+        while events and not (events[-1].startswith(begin) and events[-1].endswith(after)):
             events.pop()
-        start, stop = len(begin), -len(end)
-        parts = [event[start:stop] for event in events]
-        run = begin + (end + b"\n\n" + begin).join(parts) + end + b"\n\n"
-        joined = b"".join(parts)
-        if not parts or b"" in parts or not data.startswith(run):
+        start, end = len(begin), after + b"\n\n"
+        parts = list(map(itemgetter(slice(start, -len(after))), events))
+        run = (end + begin).join(parts)
+        stop = start + len(run)
+        if not parts or not all(parts) or not data.startswith(run, start) or not data.startswith(end, stop):
             return [], 0
-        if len(joined.translate(None, _NOT_PLAIN_BYTES)) < len(joined):
+        lines = b"\n".join(parts)
+        if len(lines.translate(None, _NOT_PLAIN_BYTES)) <= len(lines) - len(parts):
             return [], 0
         try:
-            texts = b"\n".join(parts).decode().split("\n")
+            return lines.decode().split("\n"), stop + len(end)
         except UnicodeDecodeError:
             return [], 0
-        return texts, len(run)
 
 
 def _only_value(data: bytes, raw: bytes) -> int:
