@@ -14,7 +14,7 @@ attempt of the same call) and the tokens that came. `cost_estimated` counts such
 generating, their true cost is higher.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import floor, log10
 
 from msgspec import Struct
@@ -62,21 +62,29 @@ def cost_usd(o: Observation, price: Price | None) -> float | None:
 
 def bill(observations: Iterable[Observation], prices: Prices) -> Bill:
     """What attempts cost together, each by its own target's price; of a policy's calls its attempts, not the calls."""
-    sent = billed(observations)
+    costs = list(costs_usd(billed(observations), prices.get))
+    return Bill(
+        sum(usd or 0.0 for _, usd, _ in costs),
+        len(costs),
+        sum(estimated for _, _, estimated in costs),
+        sum(usd is None for _, usd, _ in costs),
+    )
+
+
+def costs_usd(
+    sent: Sequence[Observation], price: Callable[[str], Price | None]
+) -> Iterator[tuple[Observation, float | None, bool]]:
+    """Each attempt with what it cost (None: not known), and whether that is an estimate (see the file)."""
     prompts: dict[str, int] = {o.call: o.input_tokens for o in sent if o.input_tokens is not None}
     typical = max(prompts.values(), default=None)
-    usd, estimated, unpriced = 0.0, 0, 0
     for o in sent:
-        price = prices.get(o.target)
-        cost = cost_usd(o, price)
-        if cost is None and price is not None and price.by_token:
+        known = price(o.target)
+        usd, estimated = cost_usd(o, known), False
+        if usd is None and known is not None and known.by_token:
             prompt = prompts.get(o.call, typical)
             if prompt is not None:
-                cost = price.cost_usd(input_tokens=prompt, output_tokens=o.output_tokens or 0)
-                estimated += 1
-        usd += cost or 0.0
-        unpriced += cost is None
-    return Bill(usd, len(sent), estimated, unpriced)
+                usd, estimated = known.cost_usd(input_tokens=prompt, output_tokens=o.output_tokens or 0), True
+        yield o, usd, estimated
 
 
 def billed(observations: Iterable[Observation]) -> list[Observation]:
@@ -167,7 +175,7 @@ def _cache_note(answers: Sequence[Observation], price: Price | None) -> list[str
     plain = [replace(o, cached_tokens=0, cache_write_tokens=0) for o in answers]
     saved = sum((cost_usd(a, price) or 0.0) - (cost_usd(b, price) or 0.0) for a, b in zip(plain, answers, strict=True))
     moved = f"saved {usd(saved)}" if saved >= 0 else f"cost {usd(-saved)} more than it saved"
-    return [f"{percent(cached / total)} of the input came from the provider's prompt cache, which {moved}."]
+    return [f"{percent(cached / total)} of the input, warm-ups included, came from the provider's prompt cache, which {moved}."]
 
 
 def _estimated_note(found: Bill) -> list[str]:

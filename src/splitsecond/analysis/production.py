@@ -158,7 +158,7 @@ class Traffic:
 
     def __init__(self, price: Callable[[str], Price | None], by: By = "target") -> None:
         self._price = price
-        self._name = _NAMES[by]
+        self._name = NAMES[by]
         self._kept: defaultdict[str, _Kept] = defaultdict(_Kept)
 
     def add(self, moment: datetime, o: Observation) -> None:
@@ -256,7 +256,7 @@ def _model(target: str) -> str:
     return target.partition("/")[2].rpartition("/")[2]
 
 
-_NAMES: dict[By, Callable[[str], str]] = {
+NAMES: dict[By, Callable[[str], str]] = {
     "target": lambda target: target,
     "model": _model,
     "provider": lambda target: target.partition("/")[0],

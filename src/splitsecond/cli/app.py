@@ -15,6 +15,7 @@ import typer
 from splitsecond import __version__
 from splitsecond.cli.bench import bench
 from splitsecond.cli.compare import compare
+from splitsecond.cli.cost import cost
 from splitsecond.cli.demo import demo
 from splitsecond.cli.doctor import doctor
 from splitsecond.cli.explain import explain
@@ -70,7 +71,21 @@ def ending_well(command: Callable[..., None]) -> Callable[..., None]:
     return ended
 
 
-for command in (bench, demo, compare, report, doctor, simulate, serve, explain, speed, recommend, providers, models):
+for command in (
+    bench,
+    demo,
+    compare,
+    report,
+    doctor,
+    simulate,
+    serve,
+    explain,
+    speed,
+    recommend,
+    cost,
+    providers,
+    models,
+):
     app.command()(ending_well(command))
 
 

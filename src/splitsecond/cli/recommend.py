@@ -43,16 +43,16 @@ def recommend(
     from splitsecond.analysis.recommendation import recommend as recommended
     from splitsecond.cli.asking import one_of
     from splitsecond.cli.results import check_json, write_json
-    from splitsecond.cli.traffic import Window, speeds
+    from splitsecond.cli.traffic import Logged, speeds
     from splitsecond.report.production import recommendation_table
     from splitsecond.timing.uses import USES
 
     wanted = [one_of(use, "USE", tuple(USES)) for use in uses or USES]
     check_json(json)
-    window = Window(days)
-    found = recommended(speeds(log, config, window, only=only or (), least=1), wanted)
-    write_json({"schema": SCHEMA, "since": window.since, "until": window.until, "uses": found}, json)
+    logged = Logged(log, config, days)
+    found = recommended(speeds(logged, only=only or (), least=1), wanted)
+    write_json({"schema": SCHEMA, "since": logged.since, "until": logged.until, "uses": found}, json)
     console = Console(stderr=json == "-")
-    console.print(f"By real requests, {window.words}\n", highlight=False)
+    console.print(f"By real requests, {logged.words}\n", highlight=False)
     for each in found:
         recommendation_table(each, console)

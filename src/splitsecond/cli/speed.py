@@ -40,23 +40,23 @@ def speed(
     from splitsecond.analysis.production_statements import speed_statements
     from splitsecond.cli.asking import one_of
     from splitsecond.cli.results import check_json, write_json
-    from splitsecond.cli.traffic import Window, speeds
+    from splitsecond.cli.traffic import Logged, speeds
     from splitsecond.report.production import speed_table
 
     one_of(by, "--by", ("target", "model", "provider"))
     check_json(json)
-    window = Window(days)
-    found = speeds(log, config, window, only=only or (), by=by, least=least)  # type: ignore[arg-type] # checked above
+    logged = Logged(log, config, days)
+    found = speeds(logged, only=only or (), by=by, least=least)  # type: ignore[arg-type] # checked above
     statements = speed_statements(found)
     write_json(
         {
-            "schema": SCHEMA, "since": window.since, "until": window.until, "by": by, "least": least,
+            "schema": SCHEMA, "since": logged.since, "until": logged.until, "by": by, "least": least,
             "speeds": found, "statements": statements,
         },
         json,
     )  # fmt: skip
     console = Console(stderr=json == "-")
-    console.print(f"Real requests, {window.words}", highlight=False)
+    console.print(f"Real requests, {logged.words}", highlight=False)
     speed_table(found, console)
     for statement in statements:
         console.print(f"• {statement}", markup=False, highlight=False)

@@ -1,10 +1,10 @@
-"""Where production speeds come from: the gateway's log, and what its targets cost. For `speed` and `recommend`."""
+"""The gateway's log as commands read it: found, opened, priced, and gone through with a progress bar."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from splitsecond import clock
 from splitsecond.cli.serve import DEFAULT
@@ -14,64 +14,102 @@ if TYPE_CHECKING:
     from splitsecond.analysis.production import By, Speed
     from splitsecond.catalog.price import Price
     from splitsecond.gateway.configuration.settings import Settings
-    from splitsecond.store.log import Past
+    from splitsecond.store.log import Past, Served
+    from splitsecond.timing.observation import Observation
 
 DAYS = 14.0
 LONGEST_DAYS = 3650.0
+_DRAWN = 500
+"""Records after which the bar is drawn again."""
+
+Record = TypeVar("Record")
 
 
-class Window:
-    """The days that are looked at."""
+class Logged:
+    """The last `days` of a log. `log` is a URL or the path of a SQLite file; "": that of the configuration.
 
-    def __init__(self, days: float) -> None:
+    Raises `CallerFault` where there is none, or `days` make no sense.
+    """
+
+    def __init__(self, log: str, config: Path | None, days: float) -> None:
         if not 0 < days <= LONGEST_DAYS:
             raise CallerFault(
                 f"--days: got {days:g}, expected more than 0, at most {LONGEST_DAYS:g}", kind="bad_option"
             )
         self.until: datetime = clock.wall_time()
         self.since: datetime = self.until - timedelta(days=days)
+        self._settings = _settings(log, config)
+        self._past = _opened(log, self._settings)
+
+    @property
+    def span_s(self) -> float:
+        """How long that is."""
+        return (self.until - self.since).total_seconds()
 
     @property
     def words(self) -> str:
         """From when to when, for a person."""
         return f"{self.since:%Y-%m-%d %H:%M} to {self.until:%Y-%m-%d %H:%M} UTC"
 
+    def targets(self, only: Sequence[str] = ()) -> list[str]:
+        """Those whose name holds one of `only`; all, where that is empty. Raises `CallerFault` for none."""
+        named = [name for name in self._past.targets() if not only or any(text in name for text in only)]
+        if not named:
+            what = f"target like {' or '.join(map(repr, only))}" if only else "request"
+            raise CallerFault(f"there is no {what} in the log", kind="nothing_logged")
+        return named
 
-def speeds(
-    log: str, config: Path | None, window: Window, *, only: Sequence[str] = (), by: "By" = "target", least: int
-) -> "list[Speed]":
-    """What the log says of each target whose name holds one of `only` (all, where that is empty).
+    def price(self, targets: Sequence[str]) -> "Callable[[str], Price | None]":
+        """What targets cost, by the configuration where there is one, else by the public list and the catalogue."""
+        if self._settings is None:
+            from splitsecond.catalog.prices import prices
 
-    `log` is a URL or the path of a SQLite file; "": that of the configuration. Raises `CallerFault` where there is
-    none, or nothing in it.
-    """
-    from rich.console import Console
-    from rich.progress import Progress
+            return prices(targets).get
+        from splitsecond.gateway.facts import TargetFacts
 
+        facts = TargetFacts(self._settings)
+        facts.learn(facts.look_up(targets))
+        return facts.price
+
+    def attempts(self) -> "Iterator[tuple[datetime, Observation]]":
+        """The attempts, in order, each with the moment of its call."""
+        return self._read(self._past.attempts(self.since, self.until))
+
+    def calls(self) -> "Iterator[tuple[datetime, Served]]":
+        """The calls with their attempts, in order, each with its moment."""
+        return self._read(self._past.calls(self.since, self.until))
+
+    def nothing(self) -> CallerFault:
+        """The fault of there being nothing in these days."""
+        words = f"nothing was asked from {self.words}"
+        return CallerFault(words, kind="nothing_logged", hint="Look further back with --days.")
+
+    def _read(self, records: Iterator[tuple[datetime, Record]]) -> Iterator[tuple[datetime, Record]]:
+        from rich.console import Console
+        from rich.progress import Progress
+
+        screen = Console(stderr=True)
+        with Progress(console=screen, transient=True, disable=not screen.is_terminal) as progress:
+            task = progress.add_task("reading the log", total=self.span_s)
+            for number, (moment, record) in enumerate(records):
+                if number % _DRAWN == 0:
+                    progress.update(task, completed=(moment - self.since).total_seconds())
+                yield moment, record
+
+
+def speeds(logged: Logged, *, only: Sequence[str] = (), by: "By" = "target", least: int) -> "list[Speed]":
+    """What the log says of each target whose name holds one of `only`. Raises `CallerFault` where it says nothing."""
     from splitsecond.analysis.production import Traffic
 
-    settings = _settings(log, config)
-    past = _opened(log, settings)
-    named = [name for name in past.targets() if not only or any(text in name for text in only)]
-    if not named:
-        what = f"target like {' or '.join(map(repr, only))}" if only else "request"
-        raise CallerFault(f"there is no {what} in the log", kind="nothing_logged")
-    traffic = Traffic(_prices(named, settings), by)
-    wanted, read, span = frozenset(named), 0, (window.until - window.since).total_seconds()
-    screen = Console(stderr=True)
-    with Progress(console=screen, transient=True, disable=not screen.is_terminal) as progress:
-        task = progress.add_task("reading the log", total=span)
-        for moment, attempt in past.attempts(window.since, window.until):
-            if attempt.target in wanted:
-                traffic.add(moment, attempt)
-                read += 1
-            if read % 1000 == 0:
-                progress.update(task, completed=(moment - window.since).total_seconds())
-    if not read:
-        raise CallerFault(
-            f"nothing was asked from {window.words}", kind="nothing_logged", hint="Look further back with --days."
-        )
-    return traffic.speeds(least)
+    named = logged.targets(only)
+    traffic, wanted = Traffic(logged.price(named), by), frozenset(named)
+    for moment, attempt in logged.attempts():
+        if attempt.target in wanted:
+            traffic.add(moment, attempt)
+    found = traffic.speeds(least)
+    if not found:
+        raise logged.nothing()
+    return found
 
 
 def _settings(log: str, config: Path | None) -> "Settings | None":
@@ -98,16 +136,3 @@ def _opened(log: str, settings: "Settings | None") -> "Past":
             "the configuration keeps no log", kind="no_log", hint="Add log: sqlite:///splitsecond.db to it."
         )
     return Past.open(settings.log.url)
-
-
-def _prices(targets: Sequence[str], settings: "Settings | None") -> "Callable[[str], Price | None]":
-    """What targets cost, by the configuration where there is one, else by the public list and the catalogue."""
-    if settings is None:
-        from splitsecond.catalog.prices import prices
-
-        return prices(targets).get
-    from splitsecond.gateway.facts import TargetFacts
-
-    facts = TargetFacts(settings)
-    facts.learn(facts.look_up(targets))
-    return facts.price

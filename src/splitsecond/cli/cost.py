@@ -1,0 +1,61 @@
+"""`splitsecond cost`: where the gateway's money went."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from splitsecond.cli.traffic import DAYS
+
+
+def cost(
+    log: Annotated[
+        str, typer.Option(metavar="URL", help="The gateway's log; that of splitsecond.yaml, if none is named.")
+    ] = "",
+    config: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The gateway's configuration.", show_default=False)
+    ] = None,
+    days: Annotated[float, typer.Option(help="How many days to look back.")] = DAYS,
+    by: Annotated[str, typer.Option(help="One row for each target, model, provider, route, client or day.")] = "target",
+    json: Annotated[str, typer.Option(metavar="FILE", help="The same as JSON; - for standard output.")] = "",
+) -> None:
+    """Show what calls cost, losers of races and broken answers included, by the prices of today.
+
+    \b
+    splitsecond cost
+    splitsecond cost --by route --days 1
+    splitsecond cost --log sqlite:///splitsecond.db --by client --json cost.json
+
+    The log holds counts and no prices, so what it says follows the price list. Attempts that did not say their counts
+    are estimated by their prompt and the tokens that came; what has no known price is counted apart.
+    """
+    from typing import cast
+
+    from rich.console import Console
+
+    from splitsecond.analysis.spending import SCHEMA, By, Ledger, per_month
+    from splitsecond.cli.asking import one_of
+    from splitsecond.cli.results import check_json, write_json
+    from splitsecond.cli.traffic import Logged
+    from splitsecond.report.spending import spending_table
+
+    one_of(by, "--by", ("target", "model", "provider", "route", "client", "day"))
+    check_json(json)
+    logged = Logged(log, config, days)
+    ledger = Ledger(logged.price(logged.targets()), cast(By, by))
+    for moment, call in logged.calls():
+        ledger.add(moment, call.attempts, route=call.route, client=call.client)
+    rows, total = ledger.rows(logged.span_s), ledger.total(logged.span_s)
+    if not rows:
+        raise logged.nothing()
+    monthly = per_month(total.usd + total.rented_usd, logged.span_s)
+    write_json(
+        {
+            "schema": SCHEMA, "since": logged.since, "until": logged.until, "by": by, "total": total,
+            "usd_per_30_days": monthly, "rows": rows,
+        },
+        json,
+    )  # fmt: skip
+    console = Console(stderr=json == "-")
+    console.print(f"What calls cost, {logged.words}", highlight=False)
+    spending_table(rows, total, by, monthly, console)
