@@ -70,6 +70,18 @@ def test_a_target_of_another_dialect_is_measured_by_the_same_counts(
         assert row["input_tokens"] == pytest.approx(64, abs=4)  # of 8 prompts, each within a few words
 
 
+def test_without_counts_a_provider_of_the_catalogue_is_said_to_send_them(
+    split: Split, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Peer(lambda asked: stream(asked, tokens=20, usage=False)) as peer:
+        monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", peer.base_url.removesuffix("/v1"))
+        monkeypatch.setenv("AZURE_OPENAI_API_KEY", "k")
+        ended = split("bench", "azure/gpt-4o", "-c", 1, "-n", 2, *FEW, "--json", "-")
+    (row,) = ended.json["conditions"]
+    assert (row["errors"], row["token_source"]) == (0, "events")
+    assert "The provider is known to send them in a chunk of their own at the end" in " ".join(row["notes"])
+
+
 def test_simulated_targets_are_started_and_their_folder_is_named_after_the_run(
     split: Split, quick_profile: Path, tmp_path: Path
 ) -> None:
