@@ -1,0 +1,30 @@
+"""`bench` shows what a provider says of its own time beside what we measured of it, and the two agree."""
+
+from pathlib import Path
+
+import pytest
+from tests.cli.conftest import QUICK, Split
+
+from splitsecond.simulator.process import running
+
+FEW = ("-c", 2, "-n", 6, "--input-tokens", 64, "--output-tokens", 20, "--no-html", "--json", "-")
+GAPS = 19
+
+
+@pytest.mark.parametrize(("form", "dialect"), [("groq", "openai"), ("", "ollama")])
+def test_theirs_stands_beside_ours(split: Split, tmp_path: Path, form: str, dialect: str) -> None:
+    (tmp_path / "says.toml").write_text(f'server_timings = "{form}"\n{QUICK}')
+    with running(str(tmp_path / "says.toml")) as (simulated,):
+        base_url = simulated.origin if dialect == "ollama" else simulated.base_url
+        ended = split("bench", "--base-url", base_url, "--model", simulated.model, "--dialect", dialect, *FEW)
+    assert ended.code == 0
+    (row,) = ended.json["conditions"]
+    said = row["server_ms"]
+    wait, prompt, output = ("queue", "prompt", "completion") if form else ("load", "prompt_eval", "eval")
+    assert said[wait] == 0
+    assert 18 < said[prompt] <= 22.1, "as the profile has it"
+    assert GAPS / 420 * 1000 < said[output] < GAPS / 380 * 1000
+    assert said["total"] == pytest.approx(said[prompt] + said[output], abs=2)  # medians need not add up
+    assert row["ttft_ms"]["p50"] > said[prompt] - 1
+    assert row["e2e_ms"]["p50"] > said["total"] - 1
+    assert "server" in ended.err
