@@ -10,11 +10,15 @@ a call. So all of them also draw on one budget of the whole (`Counted`), whose s
 has: each keeps its own, and together they send no more than the most generous may alone.
 """
 
+from collections.abc import Coroutine
+from typing import Any
+
 from splitsecond.service import Call, Reply, Service
 
 _WHOLE = 1_000_000
 MOST_SAVED = 10
 """Extra requests. gRPC's retry throttle and Finagle's retry budget save as much."""
+_FULL = MOST_SAVED * _WHOLE
 
 
 class Budget:
@@ -30,7 +34,8 @@ class Budget:
 
     def deposit(self) -> None:
         """A call came in."""
-        self._saved = min(self._saved + self._deposit, MOST_SAVED * _WHOLE)
+        if self._saved < _FULL:
+            self._saved = min(self._saved + self._deposit, _FULL)
 
     def withdraw(self) -> bool:
         """Whether an extra request may be sent; if so it is paid for."""
@@ -53,6 +58,6 @@ class Counted:
     def __repr__(self) -> str:
         return repr(self._service)
 
-    async def __call__(self, call: Call) -> Reply:
+    def __call__(self, call: Call) -> Coroutine[Any, Any, Reply]:
         self._budget.deposit()
-        return await self._service(call)
+        return self._service(call)

@@ -41,7 +41,7 @@ class Deadline:
         self._service = service
         self._total, self._total_ns = total, None if total is None else duration("total", total)
         self._ttft, self._ttft_ns = ttft, None if ttft is None else duration("ttft", ttft)
-        self._alarms: Alarms | None = None
+        self._alarms = Alarms()
 
     def __repr__(self) -> str:
         return written("deadline", [self._service], total=self._total, ttft=self._ttft)
@@ -57,8 +57,6 @@ class Deadline:
         due_ns = now_ns + self._ttft_ns
         if call.token_due_ns is None or due_ns < call.token_due_ns:
             call = msgspec.structs.replace(call, token_due_ns=due_ns)
-        if self._alarms is None:
-            self._alarms = Alarms(asyncio.get_running_loop())
         limit = _Limit()
         self._alarms.set(limit, due_ns, now_ns)
         try:

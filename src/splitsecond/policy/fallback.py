@@ -38,7 +38,7 @@ from splitsecond.policy.answers.carrying import MakeTeller
 from splitsecond.policy.budget import MOST_SAVED, Budget
 from splitsecond.policy.choosing.branch import Branch, branches
 from splitsecond.policy.deadline import Deadline
-from splitsecond.policy.remedy import TOO_LONG, all_failed, answered, check_time, remedy
+from splitsecond.policy.remedy import TOO_LONG, all_failed, answered, check_time, emptied, remedy
 from splitsecond.policy.resume import carried_on, way, with_stall
 from splitsecond.policy.settings import duration, written
 from splitsecond.policy.targets.standing import Standing
@@ -90,8 +90,9 @@ class Fallback:
         self._ttft = ttft
         self._stall, self._stall_ns = stall, None if stall is None else duration("stall", stall)
         self._resume = resume
-        steps: list[Service] = [_Twice(branch.service, budget) for branch in among]
-        self._steps = steps if ttft is None else [Deadline(step, ttft=ttft) for step in steps]
+        twice: list[Service] = [_Twice(branch.service, budget) for branch in among]
+        steps = twice if ttft is None else [Deadline(step, ttft=ttft) for step in twice]
+        self._steps = tuple(zip(among, steps, strict=True))
 
     def __repr__(self) -> str:
         services = [branch.service for branch in self._branches]
@@ -102,11 +103,12 @@ class Fallback:
             call = with_stall(call, self._stall_ns)
         causes: list[Fault] = []
         longer_than = -1
-        for branch, step in zip(self._branches, self._steps, strict=True):
+        for branch, step in self._steps:
             if longer_than >= 0 and not self._takes_more(branch, longer_than):
                 continue
             try:
-                check_time(call, clock.now_ns(), branch.service)
+                if call.deadline_ns is not None:
+                    check_time(call, clock.now_ns(), branch.service)
                 return await step(call)
             except Fault as fault:
                 causes.append(fault.kept())
@@ -144,7 +146,10 @@ class _Twice:
     async def __call__(self, call: Call) -> Reply:
         self._budget.deposit()
         try:
-            return await answered(self._branch, call)
+            reply = await self._branch(call)  # as `answered` asks: this is done for each call
+            if reply.empty:
+                raise await emptied(self._branch, reply)
+            return reply
         except Fault as fault:
             if remedy(fault) != "again" or not self._budget.withdraw():
                 raise

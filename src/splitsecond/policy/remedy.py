@@ -92,8 +92,12 @@ async def answered(service: Service, call: Call) -> Reply:
     """A reply that has a first token. An answer that ended well without one is no answer where others may be asked."""
     reply = await service(call)
     if reply.empty:
-        await reply.aclose()
-        raise ProviderFault(
-            f"{service!r} ended its answer without a single token", kind="empty_answer", phase="first token", status=200
-        )
+        raise await emptied(service, reply)
     return reply
+
+
+async def emptied(service: Service, reply: Reply) -> ProviderFault:
+    """What is wrong with the empty `reply` of `service`; it is closed."""
+    await reply.aclose()
+    words = f"{service!r} ended its answer without a single token"
+    return ProviderFault(words, kind="empty_answer", phase="first token", status=200)
