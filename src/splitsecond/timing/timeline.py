@@ -6,6 +6,7 @@ so it does little: it appends the arrival and the length of each content event a
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 from msgspec import Struct
 
@@ -39,6 +40,9 @@ class Sending(Struct, frozen=True):
     rtt_ns: int | None = None
 
 
+_UNSAID = Usage(0)
+
+
 class Timeline(Struct, kw_only=True):
     """The moments of one attempt, while they happen. `observe` closes the book.
 
@@ -63,7 +67,7 @@ class Timeline(Struct, kw_only=True):
     _token_at: list[int] = []
     _lengths: list[int] = []
     _so_far: list[int] = []
-    _usage: Usage | None = None
+    _usage: Usage = _UNSAID
     _finish_reason: str = ""
     _done_marker: bool = False
     _events: int = 0
@@ -145,8 +149,8 @@ class Timeline(Struct, kw_only=True):
         token (kind "empty_answer"), because nothing about its speed can be said. Otherwise `cancelled` says that we
         closed it before its end.
         """
-        fault = fault or self.broken
-        if fault is None and not cancelled and not self._token_at:
+        fault, token_at, usage = fault or self.broken, self._token_at, self._usage
+        if fault is None and not cancelled and not token_at:
             fault = ProviderFault(
                 f"the answer ended without a single token (finish reason {self._finish_reason or 'not given'!r})",
                 kind="empty_answer",
@@ -155,40 +159,36 @@ class Timeline(Struct, kw_only=True):
             )
         outcome: Outcome = "failed" if fault else "cancelled" if cancelled else "ok"
         output_tokens, source = self._count()
-        usage = self._usage
+        first_ns = last_ns = None
+        if token_at:
+            first_ns, last_ns = token_at[0], token_at[-1]
         return Observation(
             id=self.attempt,
             call=self.call,
             target=self.target,
             outcome=outcome,
-            fault=record_fault(fault) if fault else None,
             due_ns=self.due_ns,
             start_ns=self.start_ns,
-            dns_ns=sending.dns_ns,
-            tcp_ns=sending.tcp_ns,
-            tls_ns=sending.tls_ns,
             reused=sending.reused,
-            resent=sending.resent,
             rtt_ns=sending.rtt_ns,
             sent_ns=sending.sent_ns,
             head_ns=self._head_ns,
             first_event_ns=self._first_event_ns,
-            first_token_ns=self._token_at[0] if self._token_at else None,
+            first_token_ns=first_ns,
             first_answer_ns=self._first_answer_ns,
-            last_token_ns=self._token_at[-1] if self._token_at else None,
+            last_token_ns=last_ns,
             end_ns=end_ns,
-            token_at=self._token_at,
+            token_at=token_at,
             token_lengths=self._lengths,
-            tokens_so_far=self._so_far if len(self._so_far) == len(self._token_at) else [],
             streamed=self.streamed,
             status=self._status,
             finish_reason=self._finish_reason,
             done_marker=self._done_marker,
-            input_tokens=usage.input_tokens if usage else None,
+            input_tokens=usage.input_tokens,
             output_tokens=output_tokens,
-            reasoning_tokens=usage.reasoning_tokens if usage else None,
-            cached_tokens=usage.cached_tokens if usage else None,
-            cache_write_tokens=usage.cache_write_tokens if usage else None,
+            reasoning_tokens=usage.reasoning_tokens,
+            cached_tokens=usage.cached_tokens,
+            cache_write_tokens=usage.cache_write_tokens,
             token_source=source,
             events=self._events,
             body_bytes=self._body_bytes,
@@ -199,11 +199,23 @@ class Timeline(Struct, kw_only=True):
             max_read_tokens=self._max_read_tokens,
             server_timings=server_timings or {},
             limits=self.limits,
+            **self._rare(fault, sending),
         )
+
+    def _rare(self, fault: Fault | None, sending: Sending) -> dict[str, Any]:
+        """Fields that most observations leave as they are by themselves; each that is given costs a step or two."""
+        fields: dict[str, Any] = {}
+        if fault is not None:
+            fields["fault"] = record_fault(fault)
+        if not sending.reused or sending.resent:
+            fields |= {name: getattr(sending, name) for name in ("dns_ns", "tcp_ns", "tls_ns", "resent")}
+        if self._so_far and len(self._so_far) == len(self._token_at):
+            fields["tokens_so_far"] = self._so_far
+        return fields
 
     def _count(self) -> tuple[int | None, TokenSource]:
         """N and where it comes from: the provider's usage, its running count, else the number of content events."""
-        if self._usage is not None and self._usage.output_tokens is not None:
+        if self._usage.output_tokens is not None:
             return self._usage.output_tokens, "usage"
         if self._so_far:
             return self._so_far[-1], "usage"
