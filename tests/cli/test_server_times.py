@@ -27,4 +27,5 @@ def test_theirs_stands_beside_ours(split: Split, tmp_path: Path, form: str, dial
     assert said["total"] == pytest.approx(said[prompt] + said[output], abs=2)  # medians need not add up
     assert row["ttft_ms"]["p50"] > said[prompt] - 1
     assert row["e2e_ms"]["p50"] > said["total"] - 1
-    assert "server" in ended.err
+    assert "the server's own times, p50 in ms:" in ended.words
+    assert f" {wait} 0, " in ended.words

@@ -23,10 +23,11 @@ def simulate(
     seed: Annotated[int, typer.Option(help="Decides the draws of the table profiles.")] = 0,
     show_list: Annotated[bool, typer.Option("--list", help="List the shipped profiles, and end.")] = False,
 ) -> None:
-    """Serve simulated providers in every dialect: known times, and faults on demand.
+    """Serve simulated providers in every dialect: known times, prompt caches, rate limits, and faults on demand.
 
     Prints "READY name url model=…" for each as soon as it answers. GET /truth gives planned and actual send times.
-    A request's header "x-splitsecond-fault: stall; after=5; seconds=2" asks for a fault.
+    A request's header "x-splitsecond-fault: stall; after=5; seconds=2" asks for a fault. docs/simulator.md has all that
+    a profile may say.
     """
     from splitsecond.simulator import profile, server
 

@@ -270,6 +270,10 @@ def test_tokens_are_counted_by_anthropic_and_else_guessed(claude: anthropic.Anth
     assert counted.parse().input_tokens == 77
     (asked,) = behind.asked
     assert (asked.path, asked.body) == ("/v1/messages/count_tokens", {"model": "m", "messages": HELLO})
+    answered = claude.messages.create(model=TARGETS["anthropic"], max_tokens=1, messages=HELLO)
+    truly = claude.messages.with_raw_response.count_tokens(model=TARGETS["anthropic"], messages=HELLO)
+    assert truly.parse().input_tokens == answered.usage.input_tokens
+    assert "x-splitsecond-estimated" not in truly.headers
     guessed = claude.messages.with_raw_response.count_tokens(
         model=TARGETS["openai"], messages=[{"role": "user", "content": "four " * 400}]
     )

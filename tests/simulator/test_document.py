@@ -1,0 +1,46 @@
+"""docs/simulator.md: what it shows can be used as it stands there, and it names all that there is."""
+
+import re
+from pathlib import Path
+from typing import get_args
+
+import msgspec
+import pytest
+
+from splitsecond.simulator.endpoints import endpoint_at
+from splitsecond.simulator.faults import FaultKind
+from splitsecond.simulator.profile import EngineSpec, PromptCacheSpec, RateLimitSpec, TimingsForm, load, parse
+from splitsecond.simulator.truth import Record
+
+TEXT = (Path(__file__).parents[2] / "docs/simulator.md").read_text()
+UNTOLD = {"profile"}
+
+
+def test_each_profile_that_is_shown_can_be_played() -> None:
+    shown = re.findall(r"```toml\n(.*?)```", TEXT, re.DOTALL)
+    table, engine = (parse(text, name="shown", where="docs/simulator.md") for text in shown)
+    assert table.prompt_cache is not None
+    assert table.rate_limits is not None
+    assert table.faults
+    assert engine.engine is not None
+
+
+@pytest.mark.parametrize("spec", [EngineSpec, PromptCacheSpec, RateLimitSpec, Record])
+def test_each_setting_and_each_field_is_named(spec: type[msgspec.Struct]) -> None:
+    named = set(re.findall(r"\w+", TEXT))
+    assert set(spec.__struct_fields__) - UNTOLD <= named
+
+
+def test_each_kind_of_fault_and_each_form_is_named() -> None:
+    named = set(re.findall(r"`([\w.]+)`", TEXT))
+    assert set(get_args(FaultKind)) <= named
+    forms = {form for group in get_args(TimingsForm) for form in get_args(group) if form}
+    assert len(forms) == 4
+    assert forms <= named
+
+
+def test_each_path_is_there_and_so_is_the_yardstick() -> None:
+    paths = re.findall(r"`(/v1[^`]*|/v2[^`]*|/api[^`]*)`", TEXT)
+    answered = [path for path in paths if endpoint_at(path.replace("MODEL", "m"))]
+    assert len(answered) >= 7
+    assert load("steady-cached").prompt_cache is not None
