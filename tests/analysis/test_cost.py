@@ -110,10 +110,13 @@ def test_an_hour_is_shared_over_the_tokens_of_an_hour() -> None:
 
 def test_what_the_cache_saved_is_said_or_what_filling_it_cost() -> None:
     read = with_cost(row(), [request(**WHOLE, cached_tokens=50_000)], PRICES, hours=1.0)
-    assert read.notes == ["50 % of the input came from the provider's prompt cache, which saved $0.0900."]
+    assert read.notes == [
+        "50 % of the input, warm-ups included, came from the provider's prompt cache, which saved $0.0900."
+    ]
     filled = with_cost(row(), [request(**WHOLE, cached_tokens=2_000, cache_write_tokens=90_000)], PRICES, hours=1.0)
     assert filled.notes == [
-        "2 % of the input came from the provider's prompt cache, which cost $0.0414 more than it saved."
+        "2 % of the input, warm-ups included, came from the provider's prompt cache, which cost $0.0414 more than it "
+        "saved."
     ]
 
 

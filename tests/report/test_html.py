@@ -199,6 +199,25 @@ def test_money_stands_wherever_speed_does_and_says_whose_the_price_is(invented: 
 
 
 @pytest.mark.usefixtures("no_bundle")
+def test_a_run_of_both_ways_has_a_section_on_the_prompt_cache(invented: Invented) -> None:
+    assert "What prompt caching saves" not in render(*invented)
+    run, observations = invented_run(("groq/llama-3.1-70b-versatile",), (1,), reuse=True)
+    page = render(run, observations)
+    (section,) = re.findall(r'<section id="cache">.*?</section>', page, re.DOTALL)
+    cells = [re.sub(r"<[^>]+>", " ", cell).split() for cell in re.findall(r"<td[^>]*>(.*?)</td>", section)]
+    assert cells[0] == ["c=1"]
+    assert cells[1][1] == "→"
+    assert cells[3:] == [["93.8", "%", "in", "80", "of", "80"], ["0.302", "→", "0.0669", "−0.235"]]
+    assert "by prompts that begin differently and by prompts that begin alike" in page
+    assert [title for title in re.findall(r"<figcaption>(.*?)</figcaption>", page) if "cache reuse" in title] == [
+        "Concurrency 1, cache reuse",
+        "Time to first token, cache reuse, ms",
+        "Speed of one request, cache reuse, tokens per second",
+        "System throughput against the speed of one request, cache reuse",
+        "Concurrency 1, cache reuse",
+    ]
+
+
 def test_what_servers_say_of_their_time_stands_beside_ours(invented: Invented) -> None:
     run, observations = invented
     assert "theirs" not in Page(render(run, observations)).text

@@ -35,6 +35,22 @@ def test_a_run_has_its_pictures_in_order(invented: Invented) -> None:
     assert all(p.description.endswith(".") for p in pictures.values())
 
 
+def test_the_two_ways_of_asking_are_in_no_picture_together() -> None:
+    run, observations = invented_run(tuple(PROVIDERS)[:2], concurrencies=(1, 8), requests=8, reuse=True)
+    pictures = charts(run, observations)
+    for name in ("ttft-concurrency-8", "ttft-by-load", "throughput", "waterfall-concurrency-1"):
+        assert {name, f"{name}-reuse"} <= set(pictures)
+        assert pictures[f"{name}-reuse"].title.endswith(("cache reuse", "cache reuse, ms"))
+
+    def drawn(name: str, field: str) -> list[float]:
+        return [one[field] for records in pictures[name].spec["datasets"].values() for one in records]
+
+    median = {(c.concurrency, c.cache_reuse): c.ttft_ms.p50 for c in run.conditions if c.target.startswith("groq")}
+    assert round(median[1, False] or 0, 3) in drawn("ttft-by-load", "p50")
+    assert round(median[1, True] or 0, 3) in drawn("ttft-by-load-reuse", "p50")
+    assert round(median[1, True] or 0, 3) not in drawn("ttft-by-load", "p50")
+
+
 def test_every_picture_can_be_drawn_in_both_themes(invented: Invented) -> None:
     for picture in charts(*invented).values():
         for theme in THEMES:

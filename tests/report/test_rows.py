@@ -55,6 +55,16 @@ def test_levels_go_from_light_to_heavy_and_closed_loops_come_first() -> None:
     assert rows.ttft(closed) is closed.ttft_ms
 
 
+def test_the_two_ways_of_asking_are_levels_of_their_own() -> None:
+    run, _ = invented_run(concurrencies=(8, 1), requests=2, reuse=True)
+    found = rows.levels(run)
+    assert [level.title for level in found] == [
+        "Concurrency 1", "Concurrency 1, cache reuse", "Concurrency 8", "Concurrency 8, cache reuse"
+    ]  # fmt: skip
+    assert [rows.load_words(level.conditions[0]) for level in found] == ["c=1", "c=1 reuse", "c=8", "c=8 reuse"]
+    assert [{c.cache_reuse for c in level.conditions} for level in found] == [{False}, {True}] * 2
+
+
 def test_settings_are_made_flat() -> None:
     asked = {"slo": {"ttft": 300}, "levels": [1, 8], "prompts": None, "header": "", "empty": {}, "none": []}
     assert rows.flat(asked) == [("slo.ttft", "300"), ("levels", "1, 8")]

@@ -15,6 +15,7 @@ from splitsecond.report.terminal import comparison_table, run_table
 from splitsecond.timing.observation import Observation
 
 Invented = tuple[Run, Sequence[Observation]]
+PAIR = ("groq/llama-3.1-70b-versatile", "together/meta-llama-3.1-70b-instruct-turbo")
 
 
 def printed(run: Run, width: int = 140, files: Sequence[Path] = ()) -> str:
@@ -54,6 +55,31 @@ def test_what_a_server_says_of_its_time_stands_beside_ours(invented: Invented) -
     ours = f"TTFT {rows.number(first.ttft_ms.p50)}, E2E {rows.number(first.e2e_ms.p50)}"
     words = f"the server's own times, p50 in ms: queue 3.00, prompt eval 19.5; seen from here: {ours}."
     assert f"{first.target}: {words}" in text
+
+
+@pytest.mark.parametrize(("width", "form"), [(80, "beneath"), (200, "beside")])
+def test_what_a_prompt_cache_saves_is_a_table_before_the_sentences(width: int, form: str) -> None:
+    run, _ = invented_run(PAIR, concurrencies=(1, 8), reuse=True)
+    text = printed(run, width=width)
+    assert all(len(line) <= width for line in text.splitlines())
+    headings = [line.strip() for line in text.splitlines() if line.startswith("Concurrency")]
+    assert headings == ["Concurrency 1", "Concurrency 1, cache reuse", "Concurrency 8", "Concurrency 8, cache reuse"]
+    table = text[text.index("What prompt caching saves") : text.index("\n• ")]
+    found = run.cache_savings[0].ttft[0]
+    assert found.change == pytest.approx(-0.6, abs=0.05)
+    for part in (f"{found.before:.0f} → {rows.number(found.after)}", "93.8 %", "in 80 of 80", "0.302 → 0.0669"):
+        assert part in table
+    assert ("−0.235" in table, "unreported" in table) == (True, False)
+    assert any("93.8 %" in line and "in 80 of 80" in line for line in table.splitlines()) == (form == "beside")
+    assert table.count("in 0 of 80") == 2  # the provider that caches nothing
+    assert "the prompt cache saves" in text[text.index("\n• ") :].splitlines()[1]
+
+
+def test_where_the_table_of_savings_has_no_room_its_sentences_remain() -> None:
+    run, _ = invented_run(PAIR, concurrencies=(1,), requests=8, reuse=True)
+    text = printed(run, width=50)
+    assert "What prompt caching saves" not in text
+    assert "the prompt cache saves" in " ".join(text.split())
 
 
 def test_sentences_then_the_instrument_then_the_files(invented: Invented) -> None:

@@ -47,6 +47,11 @@ DEFINITIONS = {
         "the row cost divided by all tokens of its answers, so they are in the row's own mix of input and output. A "
         "machine paid by the hour: the hour, divided by the tokens of an hour at the row's system tokens/s."
     ),
+    "Cache reuse": (
+        "Of a run that asked in two ways: prompts that share all but their last words, so that the provider's prompt "
+        "cache can have them. The other way, with as many tokens, begins each prompt differently. Both take turns, and "
+        "the cache is filled by warm-ups; “cached” is what the provider says came from it."
+    ),
     "N": (
         "The provider's own count of tokens (usage); else a tokenizer's; else the number of events. Which one it "
         "was stands under “counted by”."

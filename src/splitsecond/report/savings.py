@@ -21,6 +21,7 @@ NOTE = (
     "the hour they are of its time."
 )
 THOUSAND = 1000
+TENTH = 0.1
 
 
 class Cell(Struct, frozen=True, kw_only=True):
@@ -79,14 +80,19 @@ def _wait(found: FigureChange | None) -> Cell:
     if found is None:
         return Cell(figure=MISSING)
     moved = "" if found.change is None else change(found.change)
-    between = f"{change(found.ci95[0]).removesuffix(' %')} to {change(found.ci95[1])}" if found.ci95 else ""
+    between = f"{_bound(found.ci95[0])} to {_bound(found.ci95[1])} %" if found.ci95 else ""
     figure = f"{number(found.before)} → {number(found.after)}"
     return Cell(figure=figure, remark=moved, interval=between, better=found.better, weak=not found.real)
 
 
+def _bound(share: float) -> str:
+    """A bound of a change in percent: whole ones where it is large, since a narrow console has little room."""
+    return change(round(share, 2) if abs(share) >= TENTH else share).removesuffix(" %")
+
+
 def _cached(saving: CacheSaving) -> Cell:
     if saving.cached_share is None:
-        return Cell(figure=MISSING, remark="not reported")
+        return Cell(figure=MISSING, remark="unreported")
     return Cell(figure=share(saving.cached_share), remark=f"in {saving.hits} of {saving.requests}")
 
 
@@ -94,6 +100,11 @@ def _money(saving: CacheSaving) -> Cell:
     fresh, reuse = saving.usd_per_request_fresh, saving.usd_per_request_reuse
     if fresh is None or reuse is None:
         return Cell(figure=MISSING)
-    figure = f"{usd(THOUSAND * fresh)} → {usd(THOUSAND * reuse)}"
-    saved = THOUSAND * (reuse - fresh)
-    return Cell(figure=figure, remark=f"{'+' if saved > 0 else ''}{usd(saved)}" if saved else "")
+    saved = reuse - fresh
+    sign = "+" if saved > 0 else ""
+    return Cell(figure=f"{_dollars(fresh)} → {_dollars(reuse)}", remark=f"{sign}{_dollars(saved)}" if saved else "")
+
+
+def _dollars(of_one: float) -> str:
+    """Of a thousand requests; the heading has the sign."""
+    return usd(THOUSAND * of_one).replace("$", "")

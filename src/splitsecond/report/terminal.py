@@ -26,8 +26,8 @@ from splitsecond.report.rows import MISSING, printable
 
 COLUMNS = (("TTFT", "ms"), ("TPS", "tokens/s"))
 PER_MILLION = "usd_per_million"
-SAVINGS = ("TTFT p50\nms", "TTFT p95\nms", "cached\nof the input", "$ per 1,000\nrequests")
-"""`savings.HEADINGS` on two lines."""
+SAVINGS = ("TTFT p50\nms", "TTFT p95\nms", "cached\nof input", "$ per 1,000\nrequests")
+"""`savings.HEADINGS`, on two lines."""
 LOOKS = {"invalid": "red", "error": "yellow", "note": "dim", "server": "dim"}
 SHORTEST_NAME = 12
 MORE_THAN_ANY_CONSOLE = 10_000
