@@ -14,18 +14,17 @@ import os
 import resource
 import sys
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from splitsecond.clock import NS_PER_S
 from splitsecond.store.served import Served
 from splitsecond.timing.observation import Observation
-
-K = TypeVar("K")
 
 MOST_TARGETS = 1000
 BUCKETS_S = (0.025, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 60.0)
@@ -37,7 +36,7 @@ _SUFFIX = ".counts"
 class Histogram(Struct):
     """How many were up to each of `BUCKETS_S`, beyond all of them, and their sum in seconds."""
 
-    counts: list[int] = msgspec.field(default_factory=lambda: [0] * (len(BUCKETS_S) + 1))
+    counts: list[int] = field(default_factory=lambda: [0] * (len(BUCKETS_S) + 1))
     total_s: float = 0.0
 
     def add(self, ns: int) -> None:
@@ -67,32 +66,40 @@ class Process(Struct, frozen=True):
     cascades: dict[str, tuple[float, bool]] = {}
 
 
+def _numbers() -> Any:
+    return field(default_factory=lambda: defaultdict(int))
+
+
+def _histograms() -> Any:
+    return field(default_factory=lambda: defaultdict(Histogram))
+
+
 class Counts(Struct):
     """What is counted; keys are the labels. `lost`: attempts that another was faster than, by target.
 
     `cost_usd`: of all attempts whose price is known, by client and target.
     """
 
-    requests: dict[tuple[str, str, int], int] = {}
-    attempts: dict[tuple[str, str, str], int] = {}
-    lost: dict[str, int] = {}
-    cached: dict[tuple[str, str], int] = {}
-    input_tokens: dict[str, int] = {}
-    output_tokens: dict[str, int] = {}
-    cost_usd: dict[tuple[str, str], float] = {}
-    target_ttft: dict[str, Histogram] = {}
-    route_ttft: dict[str, Histogram] = {}
+    requests: dict[tuple[str, str, int], int] = _numbers()
+    attempts: dict[tuple[str, str, str], int] = _numbers()
+    lost: dict[str, int] = _numbers()
+    cached: dict[tuple[str, str], int] = _numbers()
+    input_tokens: dict[str, int] = _numbers()
+    output_tokens: dict[str, int] = _numbers()
+    cost_usd: dict[tuple[str, str], float] = _numbers()
+    target_ttft: dict[str, Histogram] = _histograms()
+    route_ttft: dict[str, Histogram] = _histograms()
 
     def merge(self, other: "Counts") -> None:
         """All of `other` too."""
         for name in ("requests", "attempts", "lost", "cached", "input_tokens", "output_tokens", "cost_usd"):
             mine = getattr(self, name)
             for label, number in getattr(other, name).items():
-                _count(mine, label, number)
+                mine[label] += number
         for name in ("target_ttft", "route_ttft"):
-            histograms = getattr(self, name)
+            mine = getattr(self, name)
             for label, histogram in getattr(other, name).items():
-                histograms.setdefault(label, Histogram()).merge(histogram)
+                mine[label].merge(histogram)
 
 
 class _File(Struct):
@@ -129,31 +136,33 @@ class Metrics:
     def took(self, record: Served) -> None:
         """A call is over."""
         counts = self.counts
+        client = record.client
         route = "direct" if "/" in record.route else record.route
-        _count(counts.requests, (route, record.client, record.status))
+        counts.requests[route, client, record.status] += 1
         if record.cache:
-            _count(counts.cached, (route, record.cache))
+            counts.cached[route, record.cache] += 1
         if record.first_token_ns is not None:
-            _histogram(counts.route_ttft, route).add(record.first_token_ns - record.start_ns)
+            counts.route_ttft[route].add(record.first_token_ns - record.start_ns)
         for attempt in record.attempts:
             target = self._targets.get(attempt.target) or self._known(attempt.target)
             fault = attempt.fault
-            _count(counts.attempts, (target, attempt.outcome, "" if fault is None else fault.kind))
-            if record.target and attempt.role == "loser" and attempt.outcome == "cancelled":
-                _count(counts.lost, target)
+            counts.attempts[target, attempt.outcome, "" if fault is None else fault.kind] += 1
+            if attempt.role == "loser" and record.target and attempt.outcome == "cancelled":
+                counts.lost[target] += 1
             if (ttft_ns := attempt.ttft_ns) is not None:
-                _histogram(counts.target_ttft, target).add(ttft_ns)
+                counts.target_ttft[target].add(ttft_ns)
             if attempt.input_tokens:
-                _count(counts.input_tokens, target, attempt.input_tokens)
+                counts.input_tokens[target] += attempt.input_tokens
             if attempt.output_tokens:
-                _count(counts.output_tokens, target, attempt.output_tokens)
+                counts.output_tokens[target] += attempt.output_tokens
             if self._cost is not None and (usd := self._cost(attempt)):
-                counts.cost_usd[record.client, target] = counts.cost_usd.get((record.client, target), 0.0) + usd
-        self._changed()
+                counts.cost_usd[client, target] += usd
+        if self._folder is not None:
+            self._changed()
 
     def refused(self, status: int, client: str = "") -> None:
         """A request was answered that became no call: a wrong key, a wrong path, a limit."""
-        _count(self.counts.requests, ("", client, status))
+        self.counts.requests["", client, status] += 1
         self._changed()
 
     def collected(self) -> tuple[Counts, list[Process]]:
@@ -209,17 +218,6 @@ class Metrics:
             available=dict(self._available()) if self._available is not None else {},
             cascades=dict(self._cascades()) if self._cascades is not None else {},
         )
-
-
-def _count(counter: dict[K, int], label: K, number: int = 1) -> None:
-    counter[label] = counter.get(label, 0) + number
-
-
-def _histogram(histograms: dict[str, Histogram], label: str) -> Histogram:
-    found = histograms.get(label)
-    if found is None:
-        found = histograms[label] = Histogram()
-    return found
 
 
 def _read(path: Path) -> _File | None:
