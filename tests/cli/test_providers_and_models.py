@@ -247,5 +247,7 @@ def test_a_key_that_the_provider_refuses_is_named_by_its_variable(
     spec = TargetSpec(name="b/x", base_url="http://b.test", model="x", api_key_env=("B_KEY", "C_KEY"))
     fault = ProviderFault("HTTP 401: no", kind="http_401", phase="head", target="b/x", hint="Check the API key.")
     assert advised(fault, spec).hint == f"Check the API key. It is the one in {named}."
+    gemini = ProviderFault("HTTP 400: API key not valid", kind="http_400", phase="head", target="b/x", status=400)
+    assert advised(gemini, spec).hint == f"It is the one in {named}."
     gone = CallerFault("no access token from the credentials in [key]", kind="bad_key", target="b/x")
     assert advised(gone, spec).hint == f"It is the one in {named}."

@@ -39,3 +39,20 @@ def test_the_nearest_route_is_named(text: str) -> None:
 def test_what_is_missing_is_said_where_only_this_machine_asks(model: str, why: str) -> None:
     assert why in str(refused(OPEN, model))
     assert why not in str(refused(GOOD.replace("groq/*", '"*"'), model))
+
+
+@pytest.mark.parametrize(
+    ("routes", "model", "near"),
+    [
+        ("[fast, slow]", "fasst", "fast"),
+        ("[slow]", "fasst", ""),  # what it may not use is not named
+        ("[fast, groq/*]", "llama-3.3-70b-versatile", "groq/llama-3.3-70b-versatile"),
+        ("[fast, groq/openai/gpt-oss-120b]", "gpt-oss-120b", "groq/openai/gpt-oss-120b"),
+        ("[fast]", "llama-3.3-70b-versatile", ""),
+        ("['*']", "llama", "ours/llama"),
+    ],
+)
+def test_the_nearest_name_is_one_that_the_key_may_use(routes: str, model: str, near: str) -> None:
+    text = GOOD.replace("[fast, groq/*]", routes) + "  slow: {policy: '\"ours/llama\"'}\n"
+    hint = refused(text, model).hint
+    assert hint.startswith(f"Did you mean {near}? Routes: " if near else "Routes: ")

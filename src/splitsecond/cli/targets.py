@@ -15,15 +15,17 @@ from urllib.parse import urlsplit
 import msgspec
 
 from splitsecond.analysis.wording import ENGINE, SIMULATED
-from splitsecond.catalog.prices import instead_of
+from splitsecond.catalog.prices import instead_of, words_of
 from splitsecond.catalog.provider import Auth
 from splitsecond.cli.asking import one_of
 from splitsecond.errors import CallerFault, Fault
 from splitsecond.policy.expression import parse
 from splitsecond.policy.expression import targets as policy_targets
+from splitsecond.policy.targets.verdict import of_fault
 from splitsecond.simulator import profile
 from splitsecond.simulator.process import running
 from splitsecond.testing.engine.process import MODELS, EngineProcess
+from splitsecond.timing.timeline import record_fault
 from splitsecond.transport.exchange import Origin
 from splitsecond.upstream.spec import TargetSpec, Timeouts, api_key, from_catalog
 from splitsecond.upstream.target import DIALECTS
@@ -168,12 +170,10 @@ def advised(fault: Fault, spec: TargetSpec | None = None) -> Fault:
 
     `spec`: its target's.
     """
-    if fault.kind in REFUSED_KEY and spec is not None and spec.api_key_env:
+    refused = fault.kind in REFUSED_KEY or of_fault(record_fault(fault)) in ("locked", "unpaid")
+    if refused and spec is not None and spec.api_key_env:
         variable = next((name for name in spec.api_key_env if os.environ.get(name, "").strip()), spec.api_key_env[0])
         fault.hint = f"{fault.hint} It is the one in {variable}.".strip()
     if fault.kind == "http_404" or (fault.kind == "http_400" and "model" in fault.message.lower()):
-        day, near = instead_of(fault.target)
-        retired = f"Its provider has {day} as the day on which it takes this model down. " if day else ""
-        meant = f"Did you mean {' or '.join(near)}? " if near else ""
-        fault.hint = f"{retired}{meant}{fault.hint}".strip()
+        fault.hint = f"{words_of(*instead_of(fault.target))} {fault.hint}".strip()
     return fault

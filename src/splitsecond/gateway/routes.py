@@ -149,16 +149,25 @@ class Routes:
         )
 
     def _unknown(self, model: str, key: ClientKey | None, why: CallerFault | None = None) -> CallerFault:
+        """That there is no such model, with the nearest that `key` may use."""
+        near = self._near(model[:LONGEST_MODEL], key)
         routes = self.names(key)
-        near = difflib.get_close_matches(model[:LONGEST_MODEL], routes, n=1)
-        hint = f"Did you mean {near[0]}? " if near else ""
-        hint += f"Routes: {', '.join(routes)}." if routes else 'Name a target as "provider/model".'
+        meant = f"Did you mean {' or '.join(near)}? " if near else ""
+        other = f"Routes: {', '.join(routes)}." if routes else 'Name a target as "provider/model".'
         return CallerFault(
             f"there is no model {model[:LONGEST_MODEL]!r} for you here" + (f": {why.message}" if why else ""),
             kind="model_not_found",
             status=404,
-            hint=why.hint if why else hint,
+            hint=why.hint if why else f"{meant}{other}",
         )
+
+    def _near(self, model: str, key: ClientKey | None) -> list[str]:
+        """Names that are like `model`, or end like it: routes, targets of routes, and what the key names itself."""
+        own = [name for name in key.routes if not name.endswith("*")] if key is not None else []
+        routed = (target for policy in self._settings.routes.values() for target in targets(policy))
+        known = [name for name in dict.fromkeys([*self._routes, *own, *routed]) if key is None or key.allows(name)]
+        ends = [name for name in known if name.endswith(f"/{model}")]
+        return (ends or difflib.get_close_matches(model, known))[:2]
 
 
 class Model(msgspec.Struct, frozen=True):

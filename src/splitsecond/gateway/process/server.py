@@ -22,10 +22,12 @@ from msgspec import Struct
 
 from splitsecond import clock
 from splitsecond.errors import CallerFault
+from splitsecond.gateway.advice import Advice
 from splitsecond.gateway.app import Gateway
 from splitsecond.gateway.configuration.settings import Settings
 from splitsecond.gateway.connection import Connection
 from splitsecond.gateway.facts import TargetFacts
+from splitsecond.gateway.notices import Notices
 from splitsecond.gateway.process.ports import BACKLOG, bound, url
 from splitsecond.gateway.process.reload import Source, Watch, on_hangup, say
 from splitsecond.gateway.records.allowance import Allowance
@@ -90,6 +92,8 @@ class Worker:
         self._allowance = Allowance(settings.keys, self._facts.cost_usd, tally=self._tally)
         keeps = [self._metrics.took, *([self._log.put] if self._log is not None else [])]
         self._books = Books(*keeps, charge=self._charge)
+        self._advice = Advice(settings, self._facts)
+        self._notices = Notices(self._standing, say, folder)
         self._unpriced: deque[tuple[str, Observation]] = deque(maxlen=MOST_UNPRICED)
         self._changed = asyncio.Event()
         self.gateway = Gateway(self._routes, books=self._books, metrics=self._metrics)
@@ -111,6 +115,8 @@ class Worker:
         self._standing.renew(self._facts.facts, lambda target: again or _way(before, target) != _way(settings, target))
         self._allowance = Allowance(settings.keys, self._facts.cost_usd, tally=self._tally)
         self._routes = Routes(settings, self._observe, self._client, self._standing, self._routes)
+        self._advice = Advice(settings, self._facts)
+        self._notices.renew()
         self._serve()
         self._changed.set()
 
@@ -169,11 +175,14 @@ class Worker:
             allowance=self._allowance,
             metrics_for=listen.metrics,
             cors=listen.cors,
+            advise=self._advice.for_client,
         )
 
     def _observe(self, attempt: Observation) -> None:
         self._standing.observe(attempt)
         self._books.observe(attempt)
+        if attempt.fault is not None or self._notices.open:
+            self._notices.heard(attempt, self._advice)
 
     def _charge(self, client: str, attempt: Observation) -> None:
         """An attempt has ended, whose price may still have to be looked up."""

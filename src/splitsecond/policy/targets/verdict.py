@@ -37,7 +37,7 @@ def verdict(observation: Observation) -> Verdict:
         return "nothing"
     if fault.type == "TimedOut" and fault.phase == "total" and observation.first_token_ns is not None:
         return "ill" if _fell_silent(observation) else "nothing"  # the answer was longer than its caller would wait
-    return _of_fault(fault)
+    return of_fault(fault)
 
 
 def _fell_silent(observation: Observation) -> bool:
@@ -49,7 +49,8 @@ def _fell_silent(observation: Observation) -> bool:
     return observation.end_ns - at[-1] > max(2 * longest_ns, LEAST_SILENCE_NS)
 
 
-def _of_fault(fault: FaultRecord) -> Verdict:
+def of_fault(fault: FaultRecord) -> Verdict:
+    """What a failure before the end of an answer says of its target."""
     match fault.type:
         case "CallerFault" | "Overloaded" | "AllFailed":
             return "nothing"

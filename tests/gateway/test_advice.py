@@ -1,0 +1,140 @@
+"""What clients, and whoever runs the gateway, are told of a refusal that the latter can mend."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import structs
+from tests.gateway.test_server import Configured, configured, play  # noqa: F401 - a fixture
+from tests.gateway.test_settings import ENVIRONMENT, GOOD
+from tests.gateway.visitor import visits
+
+from splitsecond.catalog.prices import Apart
+from splitsecond.errors import AllFailed, CallerFault, Fault, Overloaded, ProviderFault
+from splitsecond.gateway.advice import NOT_YOURS, Advice
+from splitsecond.gateway.configuration.reading import read
+from splitsecond.gateway.facts import TargetFacts
+from splitsecond.gateway.process.server import Worker
+from splitsecond.policy.targets.verdict import of_fault
+from splitsecond.timing.timeline import record_fault
+from splitsecond.upstream.target import DIALECTS
+
+MORE = GOOD + "  slow: {policy: '\"ours/llama\"'}\n  moved: {policy: '\"groq/mixtral-8x7b-32768\"'}\n"
+MOVED = (
+    "Its provider has 2025-03-20 as the day on which it takes this model down. Did you mean groq/openai/gpt-oss-120b?"
+)
+
+
+def advice(text: str = MORE) -> Advice:
+    settings = structs.replace(read(text, ENVIRONMENT), source=Path("a.yaml"))
+    facts = TargetFacts(settings)
+    facts.learn(Apart(models={"groq": ["llama-3.1-8b-instant", "openai/gpt-oss-20b"]}))
+    return Advice(settings, facts)
+
+
+def refused(status: int, target: str, message: str = "no") -> ProviderFault:
+    return ProviderFault(message, kind=f"http_{status}", phase="head", target=target, status=status, hint="As it was.")
+
+
+@pytest.mark.parametrize(
+    ("fault", "hint"),
+    [
+        (refused(404, "groq/llama-3.1-8b-instnt"), "Did you mean groq/llama-3.1-8b-instant?"),
+        (refused(404, "groq/mixtral-8x7b-32768"), MOVED),
+        (refused(404, "groq/llama-3.1-8b-instant"), "As it was."),
+        (refused(404, "ours/lama"), "Did you mean ours/llama?"),
+        (refused(404, "nowhere/x"), "As it was."),
+        (CallerFault("no such model", kind="http_400", target="ours/lama"), "Did you mean ours/llama?"),
+        (CallerFault("no such tool", kind="http_400", target="ours/lama", hint="As it was."), "As it was."),
+        (refused(401, "groq/x"), NOT_YOURS),
+        (refused(400, "groq/x"), NOT_YOURS),  # by Gemini and xAI, where it is the key
+        (refused(402, "groq/x"), NOT_YOURS),
+        (refused(403, "groq/x", "this API key may not"), NOT_YOURS),
+        (refused(403, "groq/x", "not in your country"), "As it was."),
+        (refused(429, "groq/x"), "As it was."),
+        (Overloaded("not asked", kind="ejected", target="groq/x", status=502, hint="Change the key."), NOT_YOURS),
+        (Overloaded("not asked", kind="ejected", target="groq/x", hint="Wait."), "Wait."),
+    ],
+)
+def test_what_a_client_is_told(fault: Fault, hint: str) -> None:
+    assert advice().for_client(fault).hint == hint
+    together = advice().for_client(AllFailed([fault, refused(404, "ours/lama")]))
+    assert hint.rstrip(".") in str(together)
+    assert str(together).endswith("Did you mean ours/llama? (while: head).") or fault.phase == "queue"
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        (
+            refused(401, "ours/llama", "the prompt was: hello"),
+            "ours refuses its key, env:OURS at providers.ours.api_key of a.yaml (HTTP 401). "
+            "Used by routes.fast and routes.slow of a.yaml.",
+        ),
+        (
+            refused(402, "groq/x"),
+            "groq has no credit left for the key in GROQ_API_KEY (HTTP 402). "
+            "Used by routes.fast and routes.moved of a.yaml.",
+        ),
+    ],
+)
+def test_a_refused_key_is_named_by_its_place(fault: ProviderFault, words: str) -> None:
+    record = record_fault(fault)
+    assert advice().of_key(fault.target, record, of_fault(record)) == words
+
+
+def test_credentials_that_are_gone_are_named_in_our_own_words() -> None:
+    record = record_fault(CallerFault("no access token from [key]", kind="bad_key", target="groq/x"))
+    words = advice().of_key("groq/x", record, "nothing")
+    assert words.startswith("groq refuses the key in GROQ_API_KEY (no access token from [key]).")
+
+
+def test_a_model_that_is_not_served_is_named_with_the_file_to_change() -> None:
+    record = record_fault(refused(404, "x"))
+    assert advice().of_model("groq/mixtral-8x7b-32768", record) == (
+        f"groq/mixtral-8x7b-32768 is not served (HTTP 404). Used by routes.moved of a.yaml. {MOVED}"
+    )
+    assert advice().of_model("ours/llama", record) == (
+        "ours/llama is not served (HTTP 404). Used by routes.fast and routes.slow of a.yaml."
+    )
+    assert advice().of_model("groq/what-a-client-made-up", record) == ""
+
+
+DOORS: dict[str, dict[str, Any]] = {
+    "/v1/chat/completions": {"messages": [{"role": "user", "content": "hi"}]},
+    "/v1/responses": {"input": "hi"},
+    "/v1/messages": {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 9},
+}
+PATHS = {"gemini": "/v1beta", "cohere": "/v2", "ollama": ""}
+PROVIDER = """
+  {name}-well: {{dialect: {name}, base_url: {url}, api_key: env:{name}}}
+  {name}-locked: {{dialect: {name}, base_url: {url}, api_key: env:{name}-2, headers: {{x-splitsecond-fault: "401"}}}}
+"""
+
+
+@pytest.mark.parametrize("path", DOORS)
+def test_every_client_is_told_so_of_every_provider(configured: Configured, path: str) -> None:  # noqa: F811
+    """Refusals as the simulator's dialects say them: of a model that it has not, and of a key."""
+    base = configured("").providers["sim"].base_url.removesuffix("/v1")
+    spoken = {name: f"{base}{PATHS.get(name, '/v1')}" for name in DIALECTS if name != "replicate"}
+    providers = "".join(PROVIDER.format(name=name, url=url) for name, url in spoken.items())
+    routes = "".join(f"  {name}: {{policy: '\"{name}-well/quick\"'}}\n" for name in spoken)
+    keys = {variable: f"a-key-for-{variable}" for name in spoken for variable in (name, f"{name}-2")}
+
+    async def ask(worker: Worker) -> None:
+        for name in spoken:
+            unknown = await told(worker, f"{name}-well/quik")
+            assert unknown.startswith(f"{name}-well/quik: HTTP 404: "), unknown
+            assert f"Did you mean {name}-well/quick?" in unknown
+            locked = await told(worker, f"{name}-locked/quick")
+            assert locked.startswith(f"{name}-locked/quick: HTTP 401: "), locked
+            assert locked.endswith(NOT_YOURS)
+            assert "a-key-for" not in locked
+
+    async def told(worker: Worker, model: str) -> str:
+        visitor = await visits(worker.gateway).asks({"model": model, **DOORS[path]}, path=path)
+        assert visitor.status == 502
+        message: str = visitor.json["error"]["message"]
+        return message
+
+    play(read(f"providers:{providers}routes:\n{routes}", keys), ask)

@@ -1,0 +1,129 @@
+"""Whoever runs the gateway is told of a refused key or an unserved model once, and when it is over."""
+
+from pathlib import Path
+
+import pytest
+from msgspec import structs
+from tests.policy.attempts import answered, failed
+
+from splitsecond.errors import CallerFault, Fault, ProviderFault
+from splitsecond.gateway.advice import Advice
+from splitsecond.gateway.configuration.reading import read
+from splitsecond.gateway.facts import TargetFacts
+from splitsecond.gateway.notices import Notices
+from splitsecond.policy.targets.standing import Standing
+
+TEXT = """
+providers: {ours: {base_url: http://10.0.0.5/v1, api_key: env:OURS}, free: {base_url: http://10.0.0.6/v1}}
+routes:
+  fast: {policy: 'race("ours/llama", "ours/llama-3", "free/llama")'}
+"""
+KEY = "ours refuses its key, env:OURS at providers.ours.api_key of a.yaml (HTTP 401). Used by routes.fast of a.yaml."
+AGAIN = "ours takes its key again."
+MODEL = "ours/llama is not served (HTTP 404). Used by routes.fast of a.yaml. Did you mean ours/llama-3?"
+
+
+class Worker:
+    """A worker's standing and notices. `said` is what it says."""
+
+    def __init__(self, said: list[str], folder: Path | None = None) -> None:
+        settings = structs.replace(read(TEXT, {"OURS": "sk-ours-1234"}), source=Path("a.yaml"))
+        facts = TargetFacts(settings)
+        self.standing = Standing(facts.facts)
+        self.notices = Notices(self.standing, said.append, folder)
+        self.advice = Advice(settings, facts)
+
+    def refused(self, status: int, target: str = "ours/llama", message: str = "no") -> None:
+        self.failed(ProviderFault(message, kind=f"http_{status}", phase="head", status=status), target)
+
+    def failed(self, fault: Fault, target: str = "ours/llama") -> None:
+        attempt = failed(fault, target=target)
+        self.standing.observe(attempt)
+        self.notices.heard(attempt, self.advice)
+
+    def answered(self, target: str = "ours/llama") -> None:
+        attempt = answered(target=target)
+        self.standing.observe(attempt)
+        self.notices.heard(attempt, self.advice)
+
+
+def test_a_refused_key_is_said_once_for_all_targets_of_it_and_again_when_it_is_refused_again() -> None:
+    said: list[str] = []
+    worker = Worker(said)
+    for target in ("ours/llama", "ours/llama-3", "ours/llama", "ours/a-clients-own"):
+        worker.refused(401, target)
+    assert said == [f"{KEY} It is not asked again until that changes."]
+    worker.answered("free/llama")
+    assert said[1:] == []
+    worker.answered("ours/llama-3")
+    worker.answered("ours/llama-3")
+    assert said[1:] == [AGAIN]
+    worker.refused(401)
+    assert said[2:] == [KEY], "it has worked, so it is tried again by and by"
+
+
+def test_a_server_that_wants_a_key_and_has_none_is_named() -> None:
+    said: list[str] = []
+    Worker(said).refused(401, "free/llama")
+    assert said[0].startswith("free refuses to answer without a key (HTTP 401).")
+
+
+def test_a_model_that_is_not_served_is_said_once_with_the_nearest_name() -> None:
+    said: list[str] = []
+    worker = Worker(said)
+    for _ in range(3):
+        worker.refused(404)
+    worker.refused(404, "ours/a-clients-own")
+    assert said == [MODEL]
+    worker.answered("ours/llama-3")
+    worker.answered()
+    assert said[1:] == ["ours/llama is served again."]
+
+
+def test_a_refusal_of_one_request_is_nobodys_news() -> None:
+    said: list[str] = []
+    worker = Worker(said)
+    worker.answered()
+    worker.refused(404)  # it has just served others: this is about the request
+    worker.refused(429, "ours/llama-3")
+    worker.refused(500, "ours/llama-3")
+    worker.failed(CallerFault("HTTP 400: no such tool", kind="http_400", phase="head", status=400), "ours/llama-3")
+    assert said == []
+
+
+@pytest.mark.parametrize("status", [401, 402])
+def test_what_a_provider_says_is_not_repeated(status: int) -> None:
+    said: list[str] = []
+    Worker(said).refused(status, message="you asked: my secret prompt")
+    assert len(said) == 1
+    assert "prompt" not in said[0]
+
+
+def test_after_a_change_of_the_configuration_what_is_still_wrong_is_said_again() -> None:
+    said: list[str] = []
+    worker = Worker(said)
+    worker.refused(404)
+    worker.notices.renew()
+    worker.refused(404)
+    assert said == [MODEL, MODEL]
+
+
+def test_a_target_that_is_in_the_configuration_no_more_is_nobodys_news() -> None:
+    said: list[str] = []
+    Worker(said).refused(401, "mars/llama")
+    assert said == []
+
+
+def test_of_several_workers_one_says_it(tmp_path: Path) -> None:
+    said: list[str] = []
+    workers = [Worker(said, tmp_path) for _ in range(3)]
+    for worker in workers:
+        worker.refused(404)
+    assert said == [MODEL]
+    for worker in workers:
+        worker.answered()
+    assert said[1:] == ["ours/llama is served again."]
+    assert list(tmp_path.iterdir()) == []
+    gone = Worker(said, tmp_path / "gone")
+    gone.refused(404)
+    assert said[2:] == [MODEL], "where no mark can be left it is said"
