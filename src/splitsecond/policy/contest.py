@@ -27,6 +27,9 @@ from splitsecond.errors import Fault
 from splitsecond.policy.remedy import all_failed, answered
 from splitsecond.service import Call, Reply, Service
 
+LOST = "another was faster"
+"""Why an attempt is cancelled: not because nobody wants an answer any more."""
+
 
 class Contest:
     """``async with Contest(call) as contest: contest.enter(service)``; afterwards `reply` is the winner's."""
@@ -68,7 +71,7 @@ class Contest:
         self._winner = reply
         for number, entrant in enumerate(self._entrants):
             if number != place:
-                entrant.cancel()
+                entrant.cancel(LOST)
 
     async def __aenter__(self) -> Self:
         await self._group.__aenter__()

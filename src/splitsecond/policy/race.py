@@ -3,7 +3,8 @@
 What it does. Every branch gets the call at the same moment. The first one with a content-bearing token wins: headers,
 a role or a ping do not count, or else a target that greets early and then stalls would win. Losers are closed at once.
 A branch that fails, or ends without a token, has not won; the others run on. When all fail: `AllFailed`, in the order
-in which the branches stand.
+in which the branches stand. A target that has fallen silent is noticed by the races that it loses (`targets/silence`),
+and is not asked until it is due to be tried again.
 
 What it costs. The input tokens of every branch, and what each loser had made by the time it was closed; some providers
 bill a closed request to its end. Also a place under every provider's rate limit.

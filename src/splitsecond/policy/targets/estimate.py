@@ -10,9 +10,10 @@ Time per output token and the length of answers come from answers that ended wel
 import math
 from collections.abc import Mapping, Sequence
 from random import Random
+from typing import NamedTuple
 
 from splitsecond import clock
-from splitsecond.policy.targets.samples import Sample, Samples
+from splitsecond.policy.targets.samples import Curve, Sample, Samples
 from splitsecond.timing.observation import Observation
 
 LEAST_SPREAD = 0.1
@@ -65,6 +66,10 @@ class Estimate:
         longer = 0.0 if input_tokens is None else self._ttft.slope * (input_tokens - self._ttft.usual_size)
         return max(found + longer, curve.least / 2) if longer else found
 
+    def times(self) -> "Times":
+        """The times to first token as they are known at this moment."""
+        return Times(self._ttft.curve(clock.now_ns()), self._ttft.slope, self._ttft.usual_size)
+
     def tpot_ns(self, at: float = 0.5) -> float | None:
         """The time for each output token after the first, that the share `at` of answers need at most."""
         curve = self._tpot.curve(clock.now_ns())
@@ -106,6 +111,19 @@ class Estimate:
         middle = max(curve.quantile(0.5), 1.0)
         spread = max(math.log(max(curve.quantile(0.84), middle) / middle), LEAST_SPREAD)
         return math.exp(chance.gauss(0.0, min(spread / math.sqrt(max(curve.weight, 0.1)), 1.0)))
+
+
+class Times(NamedTuple):
+    """Times to first token: those of a prompt of the usual size, and what each token more or less of it makes."""
+
+    curve: Curve | None
+    slope: float
+    usual_size: float
+
+    def waiting(self, ns: int, input_tokens: int) -> float:
+        """The share of requests with such a prompt that still wait for their token after `ns`."""
+        longer = self.slope * (input_tokens - self.usual_size)
+        return 1.0 if self.curve is None else self.curve.waiting(ns - longer)
 
 
 def first_token(observation: Observation, at_ns: int) -> Sample | None:

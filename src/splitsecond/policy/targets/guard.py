@@ -6,6 +6,8 @@ from random import Random
 
 from splitsecond import clock
 from splitsecond.errors import Overloaded
+from splitsecond.policy.choosing.prompt_size import input_tokens
+from splitsecond.policy.contest import LOST
 from splitsecond.policy.targets.stand import NEVER_NS, Stand
 from splitsecond.service import Call, Notes, Reply, Service
 
@@ -36,8 +38,11 @@ class Guard:
             reply = await self._service(call)
         except BaseException as left:
             stand.left(call.id, call.stream)
-            if isinstance(left, asyncio.CancelledError) and _too_late(call):
-                stand.overdue(clock.now_ns(), now_ns)
+            if isinstance(left, asyncio.CancelledError):
+                if _too_late(call):
+                    stand.overdue(clock.now_ns(), now_ns)
+                elif left.args == (LOST,):
+                    stand.lost(call.stream, input_tokens(call), clock.now_ns(), now_ns)
             raise
         stand.replied(call.id, call.stream, reply, clock.now_ns())
         return reply

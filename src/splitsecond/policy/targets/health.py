@@ -121,6 +121,13 @@ class Health:
         elif self._was_probe(now_ns, began_ns):
             self._back_off(now_ns, f"still failing: {reason}")
 
+    def suspected(self, now_ns: int, began_ns: int, reason: str) -> None:
+        """A request that began at `began_ns` is one of so many without a token that it must be down."""
+        if self.state == "closed":
+            self._back_off(now_ns, reason)
+        else:
+            self.failed(now_ns, began_ns, reason)
+
     def limited(self, now_ns: int, began_ns: int, wait_ns: int | None, reason: str) -> None:
         """The target asked us to come later: in `wait_ns`, where it said so."""
         fresh = self.state != "open" or began_ns >= self._opened_ns

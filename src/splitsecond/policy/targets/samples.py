@@ -19,7 +19,7 @@ Adding is cheap, as it is done for each request. The curve is worked out when it
 `REFRESH_NS`, as it takes a tenth of a millisecond.
 """
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice, takewhile
@@ -82,6 +82,11 @@ class Curve:
         """The least value by which the share `at` had ended; else the longest that was waited for: it is beyond."""
         place = bisect_left(self.ended, at - 1e-9)
         return self.values[place] if place < len(self.values) else self.longest
+
+    def waiting(self, value: float) -> float:
+        """The share that has not ended by `value`."""
+        place = bisect_right(self.values, value)
+        return 1 - self.ended[place - 1] if place else 1.0
 
 
 class Samples:

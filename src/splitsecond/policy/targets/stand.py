@@ -13,6 +13,7 @@ from splitsecond.policy.targets.estimate import Estimate
 from splitsecond.policy.targets.facts import Facts
 from splitsecond.policy.targets.health import LASTS_NS, Health
 from splitsecond.policy.targets.quota import Quota
+from splitsecond.policy.targets.silence import Silence
 from splitsecond.policy.targets.verdict import Verdict, verdict
 from splitsecond.service import Reply
 from splitsecond.timing.observation import Observation
@@ -86,8 +87,8 @@ class Stand:
     """Of one target."""
 
     __slots__ = (
-        "_last_resort_ns", "_probe", "estimates", "facts", "health", "key", "name", "number", "quota", "under_way",
-        "waiting",
+        "_last_resort_ns", "_probe", "_silence", "estimates", "facts", "health", "key", "name", "number", "quota",
+        "under_way", "waiting",
     )  # fmt: skip
 
     def __init__(self, name: str, facts: Facts, key: Key, chance: Random) -> None:
@@ -104,6 +105,7 @@ class Stand:
         """Since when each call waits for its first token, streamed or not; the first to begin first."""
         self._last_resort_ns = -LAST_RESORT_NS
         self._probe: Probe | None = None
+        self._silence: Silence | None = None
 
     def begun(self, call: str, stream: bool, now_ns: int) -> None:
         """An attempt for `call` goes to the target."""
@@ -113,6 +115,7 @@ class Stand:
 
     def replied(self, call: str, stream: bool, reply: Reply, now_ns: int) -> None:
         """The first token of `reply` has come."""
+        self._silence = None
         began_ns = self._waits_no_more(call, stream)
         estimate = self.estimates.get(self._mode(stream))
         if estimate is not None and began_ns is not None:
@@ -153,6 +156,16 @@ class Stand:
     def overdue(self, now_ns: int, began_ns: int) -> None:
         """Whoever asked gave up, as the time for the first token was over."""
         self.health.failed(now_ns, began_ns, "no token in the time that a policy gives")
+
+    def lost(self, stream: bool, input_tokens: int, now_ns: int, began_ns: int) -> None:
+        """It was closed before its token, because another has brought one."""
+        silence = self._silence
+        if silence is None:
+            if (estimate := self.estimates.get(self._mode(stream))) is None:
+                return
+            silence = self._silence = Silence(estimate)
+        if silence.lost(now_ns - began_ns, input_tokens):
+            self.health.suspected(now_ns, began_ns, f"no token in {silence.races} races that others have won")
 
     def _judge(self, says: Verdict, observation: Observation, now_ns: int) -> None:
         fault, began_ns = observation.fault, observation.sent_ns or now_ns
