@@ -10,6 +10,7 @@ from splitsecond.catalog.provider import Provider, fill_base_url, names, provide
 from splitsecond.errors import CallerFault
 from splitsecond.upstream.target import DIALECTS
 from splitsecond.wire.dialect import Quirks
+from splitsecond.wire.thinking import told
 
 ADDRESS = re.compile(r"https://\S+|http://localhost:\d+\S*|\{[A-Z_]+_ENDPOINT(_[A-Z]+)?\}/\S+")
 
@@ -144,3 +145,58 @@ def test_the_key_that_is_present_is_named_and_not_shown() -> None:
     cohere = provider("cohere")
     assert cohere.key_variable({"COHERE_API_KEY": "secret", "CO_API_KEY": " "}) == "COHERE_API_KEY"
     assert cohere.key_variable({}) == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "model", "field", "efforts"),
+    [
+        ("openai", "gpt-5-mini", "reasoning_effort", ("minimal", "low", "medium", "high")),
+        ("openai", "gpt-5.1-codex", "reasoning_effort", ("none", "low", "medium", "high")),
+        ("openai", "gpt-4o", None, ()),
+        ("openai-responses", "gpt-6.1-terra", "reasoning_effort", ("none", "low", "medium", "high", "xhigh")),
+        ("groq", "openai/gpt-oss-120b", "reasoning_effort", ("low", "medium", "high")),
+        ("groq", "llama-3.3-70b-versatile", None, ()),
+        ("xai", "grok-4.3", "reasoning_effort", ("low", "high")),
+        ("deepseek", "deepseek-v4-pro", "thinking", ()),
+        ("qwen", "qwen-plus", "enable_thinking", ()),
+        ("openrouter", "anthropic/claude-opus-4.6", "reasoning", ()),
+        ("ollama", "qwen3:8b", "reasoning_effort", ()),
+        ("ollama", "llama3.2", None, ()),
+        ("vllm", "any", "reasoning_effort", ()),
+    ],
+)
+def test_how_a_model_is_told_how_far_to_think(
+    name: str, model: str, field: str | None, efforts: tuple[str, ...]
+) -> None:
+    way = told(msgspec.convert(provider(name).quirks, Quirks).thinking, model)
+    assert (way and way.field, way.efforts if way else ()) == (field, efforts)
+
+
+def test_whether_closing_an_answer_stops_the_bill() -> None:
+    """As OpenRouter's documents list it of the providers that it calls."""
+    stops = "openai azure anthropic fireworks novita deepinfra together cohere hyperbolic xai friendli chutes deepseek"
+    goes_on = "groq gemini vertex minimax huggingface replicate perplexity mistral lambda sambanova qwen nebius"
+    assert [name for name in stops.split() if provider(name).closing_stops_billing is not True] == []
+    assert [name for name in goes_on.split() if provider(name).closing_stops_billing is not False] == []
+    assert provider("openrouter").closing_stops_billing is None
+
+
+@pytest.mark.parametrize(
+    ("name", "quirk", "value"),
+    [
+        ("openai", "usage", "own_chunk"),
+        ("groq", "usage", "x_groq"),
+        ("moonshot", "usage", "choices"),
+        ("mistral", "usage", "last_chunk"),
+        ("mistral", "stream_options", False),
+        ("perplexity", "usage", "every_chunk"),
+        ("gemini-openai", "usage", "every_chunk"),
+        ("deepseek", "reasoning_field", "reasoning_content"),
+        ("groq", "reasoning_field", "reasoning"),
+        ("anthropic", "rate_limits", "anthropic-ratelimit"),
+        ("gemini", "rate_limits", "none"),
+        ("azure", "max_tokens_field", "max_completion_tokens"),
+    ],
+)
+def test_how_providers_differ(name: str, quirk: str, value: object) -> None:
+    assert provider(name).quirks[quirk] == value

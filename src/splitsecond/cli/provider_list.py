@@ -47,6 +47,7 @@ _QUIRKS: Mapping[str, tuple[str, Mapping[Any, str]]] = {
     "stream_options": ("stream_options", {False: "refused"}),
     "done_marker": ("end of a stream", {False: "without [DONE]"}),
     "takes_thoughts": ("thoughts of before", {True: "taken back, as reasoning_content"}),
+    "takes": ("fields that few take", {}),
     "on_vertex": ("messages", {True: "as Vertex has them"}),
 }
 """What each quirk is called for a person, and what its values mean; a value that is not here speaks for itself."""
@@ -198,8 +199,19 @@ def show_one(entry: ProviderEntry) -> None:
 
 def _quirk(name: str, value: Any) -> tuple[str, str]:
     """How it departs from its dialect: what is different, and how it is."""
+    if name == "thinking":
+        return "how far to think", "; ".join(map(_way, value)) or "nothing is known of how it is told"
+    if isinstance(value, list):
+        return _QUIRKS[name][0], ", ".join(value) or "none of those that few take"
     called, meanings = _QUIRKS.get(name, (name, {}))
     return called, meanings.get(value, str(value))
+
+
+def _way(way: Mapping[str, Any]) -> str:
+    """How some models are told how far to think: "gpt-5*: reasoning_effort, low to high"."""
+    efforts = way.get("efforts")
+    said = f"{way.get('field', 'reasoning_effort')}{f', {efforts[0]} to {efforts[-1]}' if efforts else ''}"
+    return f"{' '.join(way['models'])}: {said}" if "models" in way else said
 
 
 def _notes(found: Sequence[ProviderEntry], width: int) -> Iterator[str]:

@@ -28,6 +28,12 @@ USAGE_WORDS: Mapping[str, str] = {
 """The same in words, to stand after "token counts"."""
 
 
+FewTake = Literal[
+    "top_k", "user", "service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention", "verbosity"
+]
+"""Fields of a chat that few providers of OpenAI's dialect take, beside OpenAI itself."""
+
+
 class Quirks(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How a provider departs from its dialect. The defaults are what most OpenAI-compatible providers do.
 
@@ -52,7 +58,7 @@ class Quirks(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     on_vertex: bool = False
     takes_thoughts: bool = False
     stream_whole: bool = True
-    takes: tuple[str, ...] = ("top_k", "user")
+    takes: tuple[FewTake, ...] = ("top_k", "user")
     thinking: tuple[Told, ...] = (Told(),)
     usage: UsagePlace = ""
     reasoning_field: Literal["", "reasoning_content", "reasoning", "content"] = ""

@@ -26,6 +26,7 @@ from splitsecond.service import Call
 from splitsecond.wire.translation import left_out, not_translatable, short
 
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+_ORDER = EFFORTS.index
 USUAL_EFFORTS = ("none", "low", "medium", "high")
 """Those that most servers know which know any."""
 BUDGETS: Mapping[str, int] = dict(zip(EFFORTS, (0, 1024, 1024, 8192, 24576, 32768, 32768), strict=True))
@@ -36,6 +37,7 @@ FIELD = "reasoning"
 _OBJECT = frozenset({"max_tokens", "enabled", "exclude"})
 """OpenRouter's words in it, which the Responses API has not."""
 
+Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 Way = Literal["reasoning_effort", "reasoning", "thinking", "enable_thinking"]
 
 
@@ -49,7 +51,11 @@ class Told(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     models: tuple[str, ...] = ("*",)
     field: Way = "reasoning_effort"
-    efforts: tuple[str, ...] = ()
+    efforts: tuple[Effort, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.efforts and (set(self.efforts) == {"none"} or list(self.efforts) != sorted(self.efforts, key=_ORDER)):
+            raise ValueError("efforts go from the least to the most, and one of them is not none")
 
 
 def told(ways: Sequence[Told], model: str) -> Told | None:
@@ -100,8 +106,8 @@ class Thinking(Struct, frozen=True, kw_only=True):
         if self.off:
             left_out(call, self.name)
             return known[0]
-        place = EFFORTS.index(self.effort or _effort(self.budget))
-        return min((word for word in known if word != "none"), key=lambda word: abs(EFFORTS.index(word) - place))
+        place = _ORDER(self.effort or _effort(self.budget))
+        return min((word for word in known if word != "none"), key=lambda word: abs(_ORDER(word) - place))
 
 
 def of_budget(name: str, budget: int, shown: bool | None = None) -> Thinking:

@@ -8,35 +8,27 @@ said in the provider's own way. What is left out is named: it changes nothing in
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args
 
 from msgspec import structs
 
 from splitsecond.service import Call
 from splitsecond.wire import tool_results
 from splitsecond.wire.chat_form import THOUGHTS
-from splitsecond.wire.dialect import Quirks
+from splitsecond.wire.dialect import FewTake, Quirks
 from splitsecond.wire.thinking import Thinking, Told, told, wished
 from splitsecond.wire.translation import leave_out, left_out
 
-_FEW_TAKE: Mapping[str, tuple[Any, ...]] = {
-    "top_k": (),
-    "user": (),
-    "service_tier": ("auto",),
-    "safety_identifier": (),
-    "prompt_cache_key": (),
-    "prompt_cache_retention": (),
-    "verbosity": ("medium",),
-}
-"""Fields that a chat keeps only where the quirks say so, and the values of which nothing need be said."""
+_USUAL: Mapping[str, Any] = {"service_tier": "auto", "verbosity": "medium"}
+"""Values that ask for what happens anyway, of which nothing need be said."""
 
 
 def fitted(chat: Call, model: str, quirks: Quirks) -> Call:
     """`chat`, in the form in which another dialect's reader made it, for `model` at a provider with these `quirks`."""
     body = dict(chat.body)
-    for name, usual in _FEW_TAKE.items():
-        if name not in quirks.takes:
-            if body.get(name) in usual:
+    for name in get_args(FewTake):
+        if name in body and name not in quirks.takes:
+            if body[name] == _USUAL.get(name):
                 del body[name]
             leave_out(chat, body, name)
     wish = wished(chat, body, model, quirks.thinking)
