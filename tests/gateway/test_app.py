@@ -22,6 +22,7 @@ from splitsecond.service import Call, Reply, Service
 from splitsecond.store.served import Served
 from splitsecond.testing.fake_service import FakeService, Script
 from splitsecond.testing.virtual_time import START_NS, run_virtual
+from splitsecond.timing.observation import Observation
 from splitsecond.wire.openai.teller import teller
 
 MS = clock.NS_PER_MS
@@ -413,6 +414,61 @@ def test_a_whole_answer_says_where_its_time_went() -> None:
         client = await visitor(service, books=books).asks(CHAT)
         timed = [value for name, value in client.answer.pairs if name == "server-timing"]
         assert timed == ["ttft;dur=200.000", "connect;dur=0.000, upstream;dur=300.000"]
+
+    run_virtual(main())
+
+
+PRICES = {"a/x": 1e-6, "b/x": 1e-3, "free/x": 0.0}
+
+
+def per_token(attempt: Observation) -> float | None:
+    """Prices of `PRICES`, input and output alike."""
+    price = PRICES.get(attempt.target)
+    if price is None or attempt.input_tokens is None or attempt.output_tokens is None:
+        return None
+    return price * (attempt.input_tokens + attempt.output_tokens)
+
+
+@pytest.mark.parametrize(
+    ("policy", "body", "said"),
+    [
+        ('"a/x"', CHAT, "0.000021"),
+        ('race("a/x", "b/x")', CHAT, "0.008021"),  # of the loser its prompt, guessed at 8 tokens
+        ('"free/x"', CHAT, "0"),
+        ('"nobody/knows"', CHAT, None),
+        ('"a/x"', STREAM, None),  # the head goes before it is known
+    ],
+)
+def test_a_whole_answer_says_what_it_cost(policy: str, body: Any, said: str | None) -> None:
+    async def main() -> None:
+        books = Books()
+        ttft = {"b/x": 0.5}
+
+        def target(name: str) -> Service:
+            script = Script(ttft=ttft.get(name, 0.2), tokens=11, input_tokens=10)
+            return counted(FakeService(target=name, script=lambda call: script, observer=books.observe))
+
+        client = visitor(fake(), books=books)
+        routes: Any = OneRoute(build(parse(policy), target, teller=teller))
+        client.gateway.use(routes, cost=per_token)
+        await client.asks(body)
+        assert client.status == 200
+        assert client.headers.get("x-splitsecond-cost-usd") == said
+
+    run_virtual(main())
+
+
+def test_an_answer_from_the_cache_costs_nothing() -> None:
+    async def main() -> None:
+        books = Books()
+        script = Script(ttft=0.2, tokens=11, input_tokens=10)
+        target = counted(FakeService(target="a/x", script=lambda call: script, observer=books.observe))
+        client = visitor(fake(), books=books)
+        routes: Any = OneRoute(build(parse('cache("a/x", ttl="1m", sampled=True)'), lambda name: target, teller=teller))
+        client.gateway.use(routes, cost=per_token)
+        answers = [await visits(client.gateway).asks(CHAT) for _ in range(2)]
+        assert [each.headers["x-splitsecond-cache"] for each in answers] == ["miss", "hit"]
+        assert [each.headers["x-splitsecond-cost-usd"] for each in answers] == ["0.000021", "0"]
 
     run_virtual(main())
 

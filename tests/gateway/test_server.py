@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec import structs
@@ -158,6 +159,26 @@ def test_a_limit_in_money_holds_for_many_calls_at_once(configured: Configured) -
         assert "its calls under way may cost" in visitors[1].json["error"]["message"]
 
     play(configured(FAST + LIMITED), main)
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "counted"),
+    [
+        ("/v1/chat/completions", {}, ("prompt_tokens", "completion_tokens")),
+        ("/v1/messages", {"max_tokens": 9}, ("input_tokens", "output_tokens")),
+        ("/v1/responses", {"input": "hi"}, ("input_tokens", "output_tokens")),
+    ],
+)
+def test_an_answer_says_what_its_tokens_cost(
+    configured: Configured, path: str, body: dict[str, Any], counted: tuple[str, ...]
+) -> None:
+    async def main(worker: Worker) -> None:
+        answer = await visits(worker.gateway).asks(CHAT | body, path=path)
+        tokens = sum(answer.json["usage"][name] for name in counted)
+        assert tokens > 0
+        assert float(answer.headers["x-splitsecond-cost-usd"]) == pytest.approx(tokens * 1000 / 1e6)
+
+    play(configured(FAST), main)
 
 
 def test_it_says_that_it_is_not_ready_as_soon_as_it_is_told_to_end(configured: Configured) -> None:

@@ -31,7 +31,7 @@ from splitsecond.gateway.doors import DOORS, Door, Way, assembly, dialect_at, wa
 from splitsecond.gateway.explain import PROMPT
 from splitsecond.gateway.origins import Origins, stranger
 from splitsecond.gateway.records.allowance import Allowance
-from splitsecond.gateway.records.books import Books, Page
+from splitsecond.gateway.records.books import Books, Page, spent_usd
 from splitsecond.gateway.records.exposition import CONTENT_TYPE, exposed
 from splitsecond.gateway.records.metrics import Metrics
 from splitsecond.gateway.refusal import Headers, refusal
@@ -102,10 +102,12 @@ class Gateway:
         metrics_for: MetricsFor = "loopback",
         cors: tuple[str, ...] = (),
         advise: Callable[[Fault], Fault] | None = None,
+        cost: Callable[[Observation], float | None] | None = None,
     ) -> None:
         """Serves by these from the next request on; those under way end as they began.
 
-        `advise`: adds to what a client is told of a failure what may help.
+        `advise`: adds to what a client is told of a failure what may help. `cost`: what an attempt cost in US dollars,
+        None where that is not known.
         """
         self._routes = routes
         self._keys = {key.digest: key for key in keys}
@@ -114,6 +116,7 @@ class Gateway:
         self._metrics_for: MetricsFor = metrics_for
         self._origins = Origins(cors)
         self._advise = advise
+        self._cost = cost
 
     async def __call__(self, visit: Visit) -> None:
         try:
@@ -261,7 +264,7 @@ class Gateway:
             if call.stream:
                 await _stream(visit, page, reply, headers, way(call, reply.target, usage=request.usage))
             else:
-                await _whole(visit, page, reply, headers)
+                await _whole(visit, page, reply, headers, self._cost)
 
 
 async def _stream(visit: Visit, page: Page, reply: Reply, headers: Headers, relay: Way) -> None:
@@ -278,7 +281,9 @@ async def _stream(visit: Visit, page: Page, reply: Reply, headers: Headers, rela
     await visit.send(last, last=True)
 
 
-async def _whole(visit: Visit, page: Page, reply: Reply, headers: Headers) -> None:
+async def _whole(
+    visit: Visit, page: Page, reply: Reply, headers: Headers, cost: Callable[[Observation], float | None] | None
+) -> None:
     """One answer, when all of it has come. By then another target may have answered, where the first broke off."""
     whole, body, attempts = assembly(page.call), b"", page.call.notes.attempts
     try:
@@ -295,6 +300,8 @@ async def _whole(visit: Visit, page: Page, reply: Reply, headers: Headers) -> No
         return
     if page.attempts:
         headers.append((b"server-timing", _timed(page.attempts[-1])))
+    if cost is not None and (usd := spent_usd(page, cost)) is not None:
+        headers.append((b"x-splitsecond-cost-usd", f"{usd:.9f}".rstrip("0").rstrip(".").encode()))
     await visit.answer(200, body, headers)
 
 

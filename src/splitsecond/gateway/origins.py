@@ -16,8 +16,8 @@ _MOST_S = b"7200"
 """How long a browser may remember the answer; Chromium's own bound."""
 _SHOWN = (
     b"x-request-id, x-splitsecond-target, x-splitsecond-attempts, x-splitsecond-cache, x-splitsecond-chosen, "
-    b"x-splitsecond-dropped, x-splitsecond-estimated, retry-after, server-timing, x-ratelimit-limit-requests, "
-    b"x-ratelimit-remaining-requests, x-ratelimit-reset-requests"
+    b"x-splitsecond-dropped, x-splitsecond-estimated, x-splitsecond-cost-usd, retry-after, server-timing, "
+    b"x-ratelimit-limit-requests, x-ratelimit-remaining-requests, x-ratelimit-reset-requests"
 )
 
 

@@ -176,6 +176,7 @@ class Worker:
             metrics_for=listen.metrics,
             cors=listen.cors,
             advise=self._advice.for_client,
+            cost=self._facts.cost_usd,
         )
 
     def _observe(self, attempt: Observation) -> None:

@@ -125,6 +125,19 @@ def counted(attempt: Observation, call: Call) -> Observation:
     return msgspec.structs.replace(attempt, input_tokens=given, output_tokens=attempt.output_tokens or 0)
 
 
+def spent_usd(page: Page, cost: Callable[[Observation], float | None]) -> float | None:
+    """What the attempts of a call cost by `cost`, with those that lost; None where that is not known, or not yet."""
+    usd = 0.0
+    if len(page.attempts) < page.call.notes.attempts:
+        return None
+    for attempt in page.attempts:
+        own = cost(counted(attempt, page.call))
+        if own is None:
+            return None
+        usd += own
+    return usd
+
+
 def served(page: Page) -> Served:
     """The record of a call that is over."""
     call = page.call
