@@ -72,6 +72,16 @@ def test_the_estimate_has_warm_ups_and_every_target_of_a_policy() -> None:
     assert estimate_usd(plan("h/x"), WORKLOAD, input_tokens=500, prices=prices) == 0
 
 
+def test_both_ways_of_asking_cost_and_filling_the_cache_may_cost_more() -> None:
+    made = make_plan({"a/x": "http://x"}, [Load(concurrency=2)], requests=10, blocks=1, cache_reuse=True)
+    for written, more in ((None, 0.0), (1250.0, 500 * 250e-6), (100.0, 0.0)):
+        price = msgspec.structs.replace(DOLLAR, cache_write_usd=written)
+        about = estimate_usd(made, WORKLOAD, input_tokens=500, prices={"a/x": price})
+        assert about == pytest.approx(24 * (500 * 1000e-6 + 500 * 2000e-6) + 12 * more)
+    words = announce(made, WORKLOAD, Allowance(prices={"a/x": DOLLAR}), ["a/x"], input_tokens=500)
+    assert words == "This run costs about $36.00 at most, for 24 requests."
+
+
 def test_prompts_from_a_file_are_as_long_as_they_are() -> None:
     prompts = [{"messages": [{"role": "user", "content": "x" * n}]} for n in (3_971, 7_971)]
     workload = msgspec.structs.replace(WORKLOAD, prompts=prompts, output_tokens=0)
