@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from splitsecond.errors import ProviderFault
 from splitsecond.gateway.assemble import Assembly
+from splitsecond.gateway.assemble_others import ResponseAssembly
 from splitsecond.gateway.relay import Relay
 
 ROLE = b'data: {"id":"a","choices":[{"index":0,"delta":{"role":"assistant"}}],"usage":null}\n\n'
@@ -107,6 +108,7 @@ def test_choices_reasoning_and_unknown_fields_are_put_together() -> None:
         "content": "one more",
         "reasoning_content": "let me see",
         "odd": {"a": "b"},
+        "refusal": None,
     }
     assert second["message"]["content"] == "two"
     assert [first["finish_reason"], second["finish_reason"]] == ["stop", "length"]
@@ -144,6 +146,56 @@ def test_a_completion_and_log_probabilities_are_put_together() -> None:
     assert answer["choices"] == [
         {"index": 0, "text": "ab", "logprobs": {"tokens": ["a", "b"], "token_logprobs": [-0.5, -0.5]}}
     ]
+
+
+def test_what_is_put_together_is_what_openai_would_have_said_unstreamed() -> None:
+    head: dict[str, Any] = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 5, "model": "gpt-5-mini"}
+    head |= {"service_tier": "default", "system_fingerprint": "fp_1"}
+
+    def piece(delta: Any, finish: str | None = None) -> dict[str, Any]:
+        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
+        return {**head, "choices": [choice], "usage": None, "obfuscation": "Xk9"}
+
+    usage = {"prompt_tokens": 8, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 0}}
+    answer = assembled(
+        piece({"role": "assistant", "content": "", "refusal": None}),
+        piece({"content": "Hi"}),
+        piece({"content": "!"}),
+        piece({}, "stop"),
+        {**head, "choices": [], "usage": usage, "obfuscation": "a"},
+    )
+    message: dict[str, Any] = {"role": "assistant", "content": "Hi!", "annotations": [], "refusal": None}
+    whole = {
+        **{name: head[name] for name in ("id", "object", "created", "model")},
+        "object": "chat.completion",
+        "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}],
+        "usage": usage,
+        **{name: head[name] for name in ("service_tier", "system_fingerprint")},
+    }
+    assert json.dumps(answer) == json.dumps(whole)
+
+
+def test_what_a_response_is_at_its_end_goes_on_byte_for_byte() -> None:
+    response = (
+        b'{"id":"resp_1", "temperature":1.0,"status":"completed", "output":[ ],"odd":1e2,"long":12345678901234567890}'
+    )
+    events = [
+        b'{"type":"response.created","response":{"id":"resp_1"}}',
+        b'{"type":"response.output_text.delta","delta":"x"}',
+    ]
+    events.append(b'{"type":"response.completed","sequence_number":3, "response":' + response + b"}")
+    data = b"".join(b"event: x\ndata: " + event + b"\n\n" for event in events)
+    for cut in range(0, len(data), 7):
+        assembly = ResponseAssembly()
+        assembly.feed(data[:cut])
+        assembly.feed(data[cut:])
+        assert assembly.answer() == response
+    unfinished = ResponseAssembly()
+    unfinished.feed(data[: data.index(b"event: x", 9)])
+    with pytest.raises(ProviderFault, match="no event with the whole"):
+        unfinished.answer()
+    with pytest.raises(ProviderFault, match="is not JSON"):
+        ResponseAssembly().feed(b"data: {x}\n\n")
 
 
 def test_an_answer_that_came_whole_stays_as_it_came() -> None:

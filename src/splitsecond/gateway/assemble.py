@@ -6,8 +6,8 @@ inside a delta are joined, except names and ids, which are set; objects are merg
 joined at the end, once: adding to a text that grows takes quadratic time.
 """
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -15,9 +15,14 @@ from splitsecond.errors import ProviderFault
 from splitsecond.wire.lenient import mended
 from splitsecond.wire.sse import SseDecoder
 
+T = TypeVar("T")
+
+_decode: Callable[[bytes], Any] = msgspec.json.decode
 MAX_ANSWER_BYTES = 64 << 20
 _SET = frozenset({"id", "type", "role", "name", "format", "call_id"})
 _OBJECTS = {"chat.completion.chunk": "chat.completion"}
+_LAST = ("usage", "service_tier", "system_fingerprint")
+"""What stands after the choices."""
 _BLANK = b"\xef\xbb\xbf \t\r\n"
 _END_MARK = b"[DONE]"
 
@@ -29,12 +34,12 @@ class _Text(list[str]):
 class Assembly:
     """`feed` it the body of an answer; at its end `answer` is the whole of it."""
 
+    _size = 0
+    _json: list[bytes] | None = None  # what came, where it is no stream
+    _sse: SseDecoder | None = None  # where it is one
+
     def __init__(self) -> None:
         self.merged: dict[str, Any] = {}
-        self._sse = SseDecoder()
-        self._json: bytearray | None = None
-        self._begun = False
-        self._size = 0
 
     def feed(self, data: bytes) -> None:
         """The next bytes. Raises `ProviderFault` where the answer is too long."""
@@ -42,27 +47,35 @@ class Assembly:
         if self._size > MAX_ANSWER_BYTES:
             words = f"the answer is longer than {MAX_ANSWER_BYTES} bytes"
             raise ProviderFault(words, kind="too_long", phase="between tokens", status=200)
-        if not self._begun:
-            data = data.lstrip(_BLANK)
-            self._begun = bool(data)
-            self._json = bytearray() if data.startswith(b"{") else None
         if self._json is not None:
-            self._json += data
+            self._json.append(data)
             return
+        if self._sse is None:
+            data = data.lstrip(_BLANK)
+            if data.startswith(b"{"):
+                self._json = [data]
+                return
+            if not data:
+                return
+            self._sse = SseDecoder()
         for event in self._sse.feed(data):
             self._take(event.data)
 
     def answer(self) -> bytes:
         """The whole answer, as JSON. What came as JSON stays as it came."""
         if self._json is not None:
-            return bytes(self._json)
-        for event in self._sse.rest():
+            return b"".join(self._json)
+        for event in self._sse.rest() if self._sse is not None else ():
             self._take(event.data)
+        return self.whole()
+
+    def whole(self) -> bytes:
+        """What all events came to, as JSON."""
         return msgspec.json.encode(self.fields())
 
     def chunks(self, *, usage: bool) -> Iterator[bytes]:
         """The answer as the chunks of a stream: all that it says in one, then its usage if that is wanted."""
-        fields = _decoded(self.answer())
+        fields = decoded(self.answer(), _decode)
         counts = fields.pop("usage", None)
         fields["object"] = "chat.completion.chunk" if "chat" in str(fields.get("object")) else fields.get("object")
         for choice in fields.get("choices") or ():
@@ -78,7 +91,11 @@ class Assembly:
     def _take(self, data: bytes | None) -> None:
         if data is None or not data.strip() or data.strip() == _END_MARK:
             return
-        chunk = _decoded(data)
+        self.take(data)
+
+    def take(self, data: bytes) -> None:
+        """One event of the stream, as JSON."""
+        chunk = decoded(data, _decode)
         if isinstance(chunk, dict):
             self.merge(chunk)
 
@@ -87,26 +104,38 @@ class Assembly:
         _merge(self.merged, chunk)
 
     def fields(self) -> dict[str, Any]:
-        """What all events came to."""
+        """What all events came to, as OpenAI orders it."""
         fields: dict[str, Any] = _plain(self.merged)
         fields["object"] = _OBJECTS.get(fields.get("object", ""), fields.get("object"))
+        fields.pop("obfuscation", None)  # what makes the events of a stream equally long
         choices = sorted(fields.get("choices") or (), key=lambda choice: choice.get("index", 0))
-        for choice in choices:
-            delta = choice.pop("delta", None)
-            if delta is not None:
-                choice["message"] = {"role": "assistant", "content": None, **choice.get("message", {}), **delta}
-                for call in choice["message"].get("tool_calls") or ():
-                    call.pop("index", None)
-                if choice["message"].get("tool_calls") and not choice["message"]["content"]:
-                    choice["message"]["content"] = None
-        fields["choices"] = choices
-        return fields
+        fields["choices"] = [_whole_choice(choice) for choice in choices]
+        last = {name: fields.pop(name) for name in _LAST if name in fields}
+        return fields | last
 
 
-def _decoded(data: bytes) -> Any:
+def _whole_choice(choice: dict[str, Any]) -> dict[str, Any]:
+    """A choice as an answer that was not streamed has it: what is null there is said, and nothing numbers the calls."""
+    delta = choice.pop("delta", None)
+    if delta is None:
+        return choice
+    message = {"role": "assistant", "content": None, **choice.pop("message", {}), **delta}
+    for call in message.get("tool_calls") or ():
+        call.pop("index", None)
+    if message.get("tool_calls") and not message["content"]:
+        message["content"] = None
+    if "refusal" in message:  # said by who always says whether there are annotations
+        message.setdefault("annotations", [])
+    message["refusal"] = message.pop("refusal", None)
+    said = {"index": choice.pop("index", 0), "message": message, "logprobs": choice.pop("logprobs", None)}
+    return said | choice
+
+
+def decoded(data: bytes, decode: Callable[[bytes], T]) -> T:
+    """What `decode` makes of the JSON of an event, mended if need be. Raises `ProviderFault` where it is none."""
     for form in (bytes, mended):
         try:
-            return msgspec.json.decode(form(data))
+            return decode(form(data))
         except (ValueError, RecursionError) as error:
             why = error
     raise ProviderFault(f"an event is not JSON: {why}", kind="malformed", phase="between tokens", status=200)

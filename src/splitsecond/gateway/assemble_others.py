@@ -1,7 +1,7 @@
 """Streams of Anthropic's Messages and of OpenAI's Responses, each made into one answer as if it had not been streamed.
 
 A message grows block by block, and what an event holds that is unknown here is kept. A response needs no putting
-together: the event that ends it holds all of it.
+together: the event that ends it holds all of it, and its bytes are the answer.
 """
 
 from typing import Any
@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from splitsecond.errors import ProviderFault
-from splitsecond.gateway.assemble import Assembly
+from splitsecond.gateway.assemble import Assembly, decoded
 
 _ENDS = ("response.completed", "response.incomplete", "response.failed")
 
@@ -61,19 +61,33 @@ class MessageAssembly(Assembly):
                 block[name] = value
 
 
+class _Event(msgspec.Struct):
+    """An event of a response, of which only the last matters."""
+
+    type: str = ""
+    response: msgspec.Raw = msgspec.Raw()
+
+
+_decode_event = msgspec.json.Decoder(_Event).decode
+
+
 class ResponseAssembly(Assembly):
     """OpenAI's Responses."""
 
-    def merge(self, chunk: dict[str, Any]) -> None:
-        match chunk:
-            case {"type": str(kind), "response": dict(response)} if kind in _ENDS:
-                self.merged = response
+    def __init__(self) -> None:
+        super().__init__()
+        self._response = b""
 
-    def fields(self) -> dict[str, Any]:
-        if not self.merged:
+    def take(self, data: bytes) -> None:
+        event = decoded(data, _decode_event)
+        if event.type in _ENDS and event.response:
+            self._response = bytes(event.response)
+
+    def whole(self) -> bytes:
+        if not self._response:
             words = "the stream holds no event with the whole response"
             raise ProviderFault(words, kind="malformed", phase="between tokens", status=200)
-        return self.merged
+        return self._response
 
 
 def _object(text: str) -> Any:
