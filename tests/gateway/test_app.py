@@ -257,13 +257,17 @@ def test_a_wrong_request_reaches_nobody(asking: dict[str, Any], status: int) -> 
     run_virtual(main())
 
 
+def named(name: str, key: str) -> ClientKey:
+    return ClientKey(name, hashlib.sha256(key.encode()).digest())
+
+
 @pytest.mark.parametrize(
     ("presented", "status"),
     [(f"Bearer {KEY}", 200), (f"bearer  {KEY}", 200), (f"Basic {KEY}", 401), (f"Bearer {KEY}x", 401), ("", 401)],
 )
 def test_only_who_has_a_key_is_served(presented: str, status: int) -> None:
     async def main() -> None:
-        keys = [ClientKey("web", hashlib.sha256(KEY.encode()).digest())]
+        keys = [named("web", KEY)]
         client = await visitor(fake(), *keys).asks(CHAT, headers={"authorization": presented})
         assert client.status == status
         assert KEY.encode() not in client.body
@@ -271,6 +275,18 @@ def test_only_who_has_a_key_is_served(presented: str, status: int) -> None:
             b"", path="/v1/models", method="GET", headers={"authorization": presented}
         )
         assert models.status == status
+
+    run_virtual(main())
+
+
+def test_a_key_that_was_right_is_not_once_it_is_taken_away() -> None:
+    async def main() -> None:
+        client, headers = visitor(fake(), named("web", KEY)), {"authorization": f"Bearer {KEY}"}
+        routes: Any = OneRoute(fake())
+        for keys, status in (([named("web", KEY)], 200), ([named("app", KEY + "2")], 401), ([named("web", KEY)], 200)):
+            client.gateway.use(routes, tuple(keys))
+            for _ in range(2):
+                assert (await visits(client.gateway).asks(CHAT, headers=headers)).status == status
 
     run_virtual(main())
 
@@ -309,7 +325,7 @@ def test_what_a_client_says_beside_its_request_reaches_policies() -> None:
             "cookie": "session=1",
             "x-forwarded-for": "10.0.0.1",
         }
-        key = ClientKey("web", hashlib.sha256(KEY.encode()).digest())
+        key = named("web", KEY)
         await visitor(service, key).asks(STREAM, headers=said | {"authorization": f"Bearer {KEY}"})
         (told,) = service.calls
         assert told.call.hints == {

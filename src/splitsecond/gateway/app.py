@@ -45,6 +45,8 @@ MetricsFor = Literal["loopback", "key", "off"]
 MAX_BODY_BYTES = 32 << 20
 LONGEST_HINT = 1024
 LONGEST_SAID = 1024
+MOST_KNOWN = 4096
+"""Headers with a key that was right, and whose key that is: looked up there it costs no hash."""
 _HINTS = (
     (b"x-splitsecond-complexity", "complexity"),
     (b"x-splitsecond-task", "task"),
@@ -111,6 +113,8 @@ class Gateway:
         """
         self._routes = routes
         self._keys = {key.digest: key for key in keys}
+        self._known: dict[bytes, ClientKey] = {}
+        self._limited = {key.name for key in keys if (key.requests_per_minute, key.usd_per_day) != (None, None)}
         self._max_body_bytes = max_body_bytes
         self._allowance = allowance
         self._metrics_for: MetricsFor = metrics_for
@@ -186,20 +190,32 @@ class Gateway:
                 raise CallerFault(words, kind="not_allowed", status=403)
 
     def _key(self, visit: Visit) -> ClientKey | None:
-        """Whose request it is; None where there are no keys."""
+        """Whose request it is; None where there are no keys.
+
+        What was right once is found in a table of its own, whose hashes nobody outside this process can reckon: two
+        values are compared only where these are equal, so that how long it takes says nothing of a key here either.
+        """
         if not self._keys:
             return None
-        scheme, _, presented = visit.header(b"authorization").partition(b" ")
-        found = self._holder(presented) if scheme.lower() == b"bearer" else None
-        if found is None:
-            found = self._holder(visit.header(b"x-api-key"))
+        said = visit.header(b"authorization")
+        found = self._known.get(said) or self._holder(visit, said)
         if found is None:
             hint = "Send it as Authorization: Bearer KEY, or as x-api-key: KEY."
             raise CallerFault("no valid key", kind="invalid_api_key", status=401, hint=hint)
         visit.client = found.name
         return found
 
-    def _holder(self, presented: bytes) -> ClientKey | None:
+    def _holder(self, visit: Visit, said: bytes) -> ClientKey | None:
+        """Whose key a request has, in its header of authorization (`said`) or in its other one."""
+        scheme, _, presented = said.partition(b" ")
+        found = self._named(presented) if scheme.lower() == b"bearer" else None
+        if found is None:
+            return self._named(visit.header(b"x-api-key"))
+        if len(self._known) < MOST_KNOWN:
+            self._known[said] = found
+        return found
+
+    def _named(self, presented: bytes) -> ClientKey | None:
         """Whose key that is. It is looked up by its hash and compared in constant time, so that how long it takes says
         nothing of a key to who does not know it."""
         digest = hashlib.sha256(presented.strip()).digest()
@@ -213,7 +229,7 @@ class Gateway:
             raise CallerFault("the request's body is not JSON", kind="unsupported_media_type", status=415, hint=hint)
         request = asked.read(await visit.body(self._max_body_bytes))
         service = self._routes.service(request.model, key, request.wishes)
-        if key is not None and self._allowance is not None:
+        if key is not None and self._allowance is not None and key.name in self._limited:
             visit.extra = [*visit.extra, *self._allowance.admit(key)]
         call = Call(
             id=f"req-{self._chance.getrandbits(128):032x}",
@@ -256,20 +272,21 @@ class Gateway:
             page.fault = fault.kept()
             await visit.refuse(refusal(self._advised(fault), call.dialect), _said(visit, call))
             return
-        async with reply:
+        try:
             page.target = reply.target
             if not reply.empty:
                 page.first_token_ns = clock.now_ns()
-            headers = _head(visit, page)
             if call.stream:
-                await _stream(visit, page, reply, headers, way(call, reply.target, usage=request.usage))
+                await _stream(visit, page, reply, way(call, page.target, usage=request.usage))
             else:
-                await _whole(visit, page, reply, headers, self._cost)
+                await _whole(visit, page, reply, self._cost)
+        finally:
+            await reply.aclose()
 
 
-async def _stream(visit: Visit, page: Page, reply: Reply, headers: Headers, relay: Way) -> None:
+async def _stream(visit: Visit, page: Page, reply: Reply, relay: Way) -> None:
     """The head with the first bytes, then whatever comes as it comes."""
-    visit.begin_stream(headers)
+    visit.begin_stream(_head(visit, page))
     try:
         while data := await reply.read():
             if whole := relay.feed(data):
@@ -281,20 +298,17 @@ async def _stream(visit: Visit, page: Page, reply: Reply, headers: Headers, rela
     await visit.send(last, last=True)
 
 
-async def _whole(
-    visit: Visit, page: Page, reply: Reply, headers: Headers, cost: Callable[[Observation], float | None] | None
-) -> None:
+async def _whole(visit: Visit, page: Page, reply: Reply, cost: Callable[[Observation], float | None] | None) -> None:
     """One answer, when all of it has come. By then another target may have answered, where the first broke off."""
-    whole, body, attempts = assembly(page.call), b"", page.call.notes.attempts
+    whole, body = assembly(page.call), b""
     try:
         while data := await reply.read():
             whole.feed(data)
         body = whole.answer()
     except Fault as fault:
         page.fault = fault.kept()
-    if page.call.notes.attempts != attempts:
-        page.target = reply.target
-        headers = _head(visit, page)
+    page.target = reply.target
+    headers = _head(visit, page)
     if page.fault is not None:
         await visit.refuse(refusal(page.fault, page.call.dialect), headers)
         return
@@ -307,7 +321,9 @@ async def _whole(
 
 def _head(visit: Visit, page: Page) -> Headers:
     """What the head of an answer says: of its call so far, and who answers."""
-    return [*_said(visit, page.call, page.first_token_ns), (b"x-splitsecond-target", _header_value(page.target))]
+    headers = _said(visit, page.call, page.first_token_ns)
+    headers.append((b"x-splitsecond-target", _header_value(page.target)))
+    return headers
 
 
 def _timed(attempt: Observation) -> bytes:
@@ -319,15 +335,15 @@ def _timed(attempt: Observation) -> bytes:
 
 def _said(visit: Visit, call: Call, token_ns: int | None = None) -> Headers:
     """What the head says of how the call went so far. `token_ns`: when its first token came, where one did."""
-    notes = call.notes
+    notes, identity = call.notes, call.id.encode()
     waited_ms = ((token_ns or clock.now_ns()) - visit.start_ns) / clock.NS_PER_MS
     headers = [
-        (b"x-request-id", call.id.encode()),
+        (b"x-request-id", identity),
         (b"x-splitsecond-attempts", b"%d" % notes.attempts),
         (b"server-timing", b"ttft;dur=%.3f" % waited_ms),
     ]
     if call.dialect == "anthropic":
-        headers.append((b"request-id", call.id.encode()))
+        headers.append((b"request-id", identity))
     if notes.cache:
         headers.append((b"x-splitsecond-cache", _header_value(notes.cache)))
     if notes.chosen:

@@ -34,6 +34,10 @@ _JSON = b"application/json"
 _TEXT = b"text/plain; charset=utf-8"
 _STREAM = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]
 _STATUS_LINES = {status.value: b"HTTP/1.1 %d %b" % (status.value, status.phrase.encode()) for status in HTTPStatus}
+_KEPT = (b"", b"")
+_CLOSED = (b"connection: close", b"", b"")
+"""How a head ends."""
+_header_line = b": ".join
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _LAST_CHUNK = b"0\r\n\r\n"
 
@@ -247,15 +251,13 @@ class Visit:
             raise Left
         if self.status:
             raise RuntimeError("the answer has begun already")
-        given = [_STATUS_LINES[status], *map(b": ".join, self._line.server_state.default_headers)]
-        given += map(b": ".join, headers)
-        if self.extra:
-            given += map(b": ".join, self.extra)
-        head = b"\r\n".join(given)
-        if not head.count(b"\n") == head.count(b"\r") == len(given) - 1:
+        given = (*self._line.server_state.default_headers, *headers, *self.extra)
+        lines = (_STATUS_LINES[status], *map(_header_line, given), *(_KEPT if self.keep_alive else _CLOSED))
+        head = b"\r\n".join(lines)
+        if not head.count(b"\n") == head.count(b"\r") == len(lines) - 1:
             raise RuntimeError("a header of an answer holds a line break")
         self.status = status
-        self._head = head + (b"\r\n\r\n" if self.keep_alive else b"\r\nconnection: close\r\n\r\n")
+        self._head = head
 
     def _write(self, data: bytes, *, last: bool) -> None:
         if self._left:
