@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from splitsecond import __version__
+from splitsecond.cli.batch import batch
 from splitsecond.cli.bench import bench
 from splitsecond.cli.compare import compare
 from splitsecond.cli.cost import cost
@@ -72,20 +73,8 @@ def ending_well(command: Callable[..., None]) -> Callable[..., None]:
 
 
 for command in (
-    bench,
-    demo,
-    compare,
-    report,
-    doctor,
-    simulate,
-    serve,
-    explain,
-    speed,
-    recommend,
-    cost,
-    providers,
-    models,
-):
+    bench, demo, compare, report, doctor, simulate, serve, batch, explain, speed, recommend, cost, providers, models
+):  # fmt: skip
     app.command()(ending_well(command))
 
 

@@ -1,0 +1,1 @@
+"""Many requests of a file, answered as fast as their targets take them."""

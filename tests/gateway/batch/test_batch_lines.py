@@ -1,0 +1,127 @@
+"""The file of a batch, and that of its answers: what can be read, what is wrong where, and how it is gone on with."""
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from splitsecond.errors import CallerFault
+from splitsecond.gateway.batch.lines import Answer, Response, answered, encoded, mended, read
+
+CHAT = '{"model":"fast","messages":[{"role":"user","content":"Hi"}]}'
+
+
+def written(tmp_path: Path, *lines: str) -> Path:
+    path = tmp_path / "requests.jsonl"
+    path.write_text("\n".join(lines))
+    return path
+
+
+def test_both_forms_and_every_path(tmp_path: Path) -> None:
+    file = written(
+        tmp_path,
+        f'{{"custom_id":"a","method":"POST","url":"/v1/chat/completions","body":{CHAT}}}',
+        "",
+        f'{{"custom_id":"b","params":{CHAT}}}',
+        '{"custom_id":7,"url":"/v1/embeddings","body":{"model":"e","input":"x"}}',
+        '{"url":"/v1/responses","body":{"model":"r","input":"x"}}',
+    )
+    items = read(file)
+    assert [(i.line, i.custom_id, i.asked.model, i.door.operation, i.door.dialect) for i in items] == [
+        (1, "a", "fast", "chat", "openai"),
+        (3, "b", "fast", "chat", "anthropic"),
+        (4, "7", "e", "embeddings", "openai"),
+        (5, "line-5", "r", "chat", "responses"),
+    ]
+
+
+def test_a_model_for_all(tmp_path: Path) -> None:
+    (item,) = read(written(tmp_path, '{"body":{"messages":[],"temperature":0}}'), model="groq/m")
+    assert item.asked.model == "groq/m"
+    assert {name: bytes(value) for name, value in item.asked.body.items()} == {
+        "messages": b"[]",
+        "temperature": b"0",
+        "model": b'"groq/m"',
+    }
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("{", "line 1: it is not a request in JSON"),
+        ("[]", "line 1: it is not a request in JSON"),
+        ('{"custom_id":"a"}', "line 1: it has neither a body nor params"),
+        ('{"body":{"messages":[]}}', "line 1: the request names no model"),
+        ('{"body":[]}', "line 1: the request's body is not a JSON object"),
+        (f'{{"url":"/v1/nothing","body":{CHAT}}}', "nothing answers to POST /v1/nothing. POST to one of /v1/chat"),
+        (f'{{"url":"/v1/messages/count_tokens","body":{CHAT}}}', "nothing answers to POST"),
+        (f'{{"method":"GET","body":{CHAT}}}', "nothing answers to GET"),
+        (f'{{"custom_id":"a","body":{CHAT}}}\n' * 2, "line 2: the custom_id 'a' stands on line 1"),
+        ("", "there is no request in"),
+        ("[" * 100_000, "line 1: it is not a request in JSON"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_named_with_its_line(tmp_path: Path, line: str, words: str) -> None:
+    with pytest.raises(CallerFault) as refused:
+        read(written(tmp_path, line))
+    assert words in str(refused.value)
+
+
+def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(CallerFault, match="cannot read"):
+        read(tmp_path / "none.jsonl")
+    with pytest.raises(CallerFault, match="cannot read"):
+        answered(tmp_path)
+
+
+@settings(max_examples=200)
+@given(st.binary(max_size=200))
+def test_any_bytes_are_requests_or_a_clear_refusal(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
+    path = tmp_path_factory.mktemp("any") / "requests.jsonl"
+    path.write_bytes(data)
+    assert _outcome(path).startswith(("requests", "line ", "there is no request in "))
+
+
+def _outcome(path: Path) -> str:
+    try:
+        return f"requests: {len(read(path))}"
+    except CallerFault as fault:
+        return fault.message
+
+
+def an_answer(name: str) -> Answer:
+    return Answer(name, Response(200, f"req-{name}", msgspec.Raw(b'{"id":"1"}')), "groq/m", f"req-{name}")
+
+
+def test_answers_are_written_as_openai_writes_them() -> None:
+    line = encoded(an_answer("a"))
+    assert line.endswith(b"\n")
+    assert json.loads(line) == {
+        "id": "req-a",
+        "custom_id": "a",
+        "response": {"status_code": 200, "request_id": "req-a", "body": {"id": "1"}},
+        "error": None,
+        "target": "groq/m",
+    }
+
+
+def test_answers_that_are_there_are_gone_on_with(tmp_path: Path) -> None:
+    path = tmp_path / "answers.jsonl"
+    assert answered(path) == set()
+    path.write_bytes(encoded(an_answer("a")) + encoded(an_answer("b")))
+    assert answered(path) == {"a", "b"}
+    whole = path.read_bytes()
+    for cut in range(1, len(encoded(an_answer("c")))):  # we were killed while we wrote the third
+        path.write_bytes(whole + encoded(an_answer("c"))[:cut])
+        assert answered(path) == {"a", "b"}
+        mended(path)
+        assert path.read_bytes() == whole
+
+
+def test_another_file_is_not_written_into(tmp_path: Path) -> None:
+    path = written(tmp_path, f'{{"custom_id":"a","body":{CHAT}}}', "")
+    with pytest.raises(CallerFault, match=r"line 1 is no answer of a batch. Name another file."):
+        answered(path)

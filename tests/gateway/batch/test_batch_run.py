@@ -1,0 +1,137 @@
+"""A batch in virtual time: each request is answered once or refused once, whatever happens on the way."""
+
+import asyncio
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from random import Random
+
+import msgspec
+import pytest
+from tests.policy.branches import bad_request, fails, full, refused, reset, scripted, silent, status
+
+from splitsecond import clock
+from splitsecond.errors import AllFailed, Fault
+from splitsecond.gateway.batch.lines import Item, read
+from splitsecond.gateway.batch.pace import Window
+from splitsecond.gateway.batch.run import TRIES, Batch, Outcome
+from splitsecond.gateway.records.books import Books
+from splitsecond.store.served import Served
+from splitsecond.testing.fake_service import FakeService, Script
+from splitsecond.testing.virtual_time import run_virtual
+
+OK = Script(ttft=0.5, tokens=10, tps=20, input_tokens=5)
+
+
+class Played(msgspec.Struct):
+    outcomes: list[Outcome]
+    served: list[Served]
+    left: int
+    batch: Batch
+    took_s: float
+
+    def statuses(self) -> list[int]:
+        return [outcome.answer.response.status_code for outcome in self.outcomes]
+
+
+@pytest.fixture
+def items(tmp_path: Path) -> Callable[[int], list[Item]]:
+    def made(count: int) -> list[Item]:
+        path = tmp_path / "requests.jsonl"
+        path.write_text("".join(f'{{"custom_id":"{n}","body":{{"model":"m","stream":true}}}}\n' for n in range(count)))
+        return read(path)
+
+    return made
+
+
+def play(items: Sequence[Item], fake: FakeService, *, most: int = 8, stop_at: float | None = None) -> Played:
+    async def played() -> Played:
+        outcomes: list[Outcome] = []
+        served: list[Served] = []
+        books = Books(served.append)
+        batch = Batch(lambda model: fake, books, Window(most), outcomes.append, chance=Random(1))
+        if stop_at is not None:
+            asyncio.get_running_loop().call_later(stop_at, batch.stop)
+        begun_ns = clock.now_ns()
+        left = await batch.run(items)
+        books.flush()
+        return Played(outcomes, served, left, batch, (clock.now_ns() - begun_ns) / clock.NS_PER_S)
+
+    return run_virtual(played())
+
+
+def test_each_is_answered_once_and_not_streamed(items: Callable[[int], list[Item]]) -> None:
+    fake = scripted(OK)
+    found = play(items(50), fake)
+    assert sorted(int(o.answer.custom_id) for o in found.outcomes) == list(range(50))
+    assert set(found.statuses()) == {200}
+    body = json.loads(bytes(found.outcomes[0].answer.response.body))
+    assert body["object"] == "chat.completion"
+    assert body["choices"][0]["message"]["content"]
+    assert len(fake.calls) == 50
+    assert not any(each.call.stream or "stream" in each.call.body for each in fake.calls)
+    assert [s.outcome for s in found.served] == ["ok"] * 50
+    assert found.batch.window.widest == 8
+    assert fake.left_open == 0
+
+
+@pytest.mark.parametrize("fault", [status(429), status(503), status(500), reset(), silent(), full()], ids=repr)
+def test_what_may_pass_is_asked_again(items: Callable[[int], list[Item]], fault: Fault) -> None:
+    found = play(items(1), scripted(fails(fault), fails(fault), OK))
+    assert found.statuses() == [200]
+    assert (found.batch.asked_again, len(found.served)) == (2, 3)
+
+
+def test_not_for_ever(items: Callable[[int], list[Item]]) -> None:
+    fake = scripted(fails(status(503)))
+    found = play(items(2), fake)
+    assert found.statuses() == [503, 503]
+    assert len(fake.calls) == 2 * TRIES
+    assert found.left == 0
+
+
+@pytest.mark.parametrize("fault", [bad_request(), refused(), AllFailed([bad_request()])], ids=repr)
+def test_what_will_not_pass_is_refused_at_once(items: Callable[[int], list[Item]], fault: Fault) -> None:
+    fake = scripted(fails(fault), OK)
+    found = play(items(3), fake, most=1)
+    assert [outcome.ok for outcome in found.outcomes] == [False, True, True]
+    assert "error" in json.loads(bytes(found.outcomes[0].answer.response.body))
+    assert len(fake.calls) == 3
+
+
+def test_a_wait_that_was_asked_for_is_kept(items: Callable[[int], list[Item]]) -> None:
+    found = play(items(4), scripted(fails(status(429, retry_after_s=60), ttft=0.0), OK), most=1)
+    assert found.statuses() == [200] * 4
+    assert found.took_s >= 60
+
+
+def test_who_asks_for_hours_is_not_waited_for(items: Callable[[int], list[Item]]) -> None:
+    found = play(items(1), scripted(fails(status(429, retry_after_s=7200)), OK))
+    assert found.statuses() == [429]
+    assert found.took_s < 10
+
+
+@pytest.mark.parametrize("code", [401, 402])
+def test_a_refused_key_stops_it_and_the_rest_is_left(items: Callable[[int], list[Item]], code: int) -> None:
+    fake = scripted(OK, fails(status(code)))
+    found = play(items(20), fake, most=1)
+    assert found.statuses() == [200]
+    assert found.left == 19
+    assert found.batch.stopped is not None
+    assert len(fake.calls) == 2
+
+
+def test_stopped_it_answers_what_is_under_way(items: Callable[[int], list[Item]]) -> None:
+    fake = scripted(OK)
+    found = play(items(100), fake, most=4, stop_at=2.2)
+    assert set(found.statuses()) == {200}
+    assert len(found.outcomes) + found.left == 100
+    assert found.left > 80
+    assert fake.left_open == 0
+
+
+def test_an_answer_that_breaks_is_asked_again(items: Callable[[int], list[Item]]) -> None:
+    broken = Script(tokens=10, breaks_after=3, fault=reset())
+    found = play(items(1), scripted(broken, OK))
+    assert found.statuses() == [200]
+    assert [s.outcome for s in found.served] == ["failed", "ok"]
