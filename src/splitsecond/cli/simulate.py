@@ -26,8 +26,8 @@ def simulate(
     """Serve simulated providers in every dialect: known times, prompt caches, rate limits, and faults on demand.
 
     Prints "READY name url model=…" for each as soon as it answers. GET /truth gives planned and actual send times.
-    A request's header "x-splitsecond-fault: stall; after=5; seconds=2" asks for a fault. docs/simulator.md has all that
-    a profile may say.
+    A request's header "x-splitsecond-fault: stall; after=5; seconds=2" asks for a fault.
+    docs/simulator.md has all that a profile may say.
     """
     from splitsecond.simulator import profile, server
 

@@ -14,8 +14,10 @@ _MINUTE_NS = 60 * NS_PER_S
 
 
 class _Bucket(msgspec.Struct):
-    """`missing` is what was used of `limit` and had not flowed in again at `at_ns`, times a minute's nanoseconds: so that
-    no fraction is lost."""
+    """`missing` is what was used of `limit` and had not flowed in again at `at_ns`, times a minute's nanoseconds.
+
+    Without fractions, so that who waits as long as told is served.
+    """
 
     limit: int
     missing: int = 0

@@ -152,7 +152,7 @@ class SimulatedProvider:
         """The same request, with how the rate limits stand after it. Raises `Refusal` where they do not let it in."""
         if self._allowance is None:
             return asked
-        short = self._allowance.take(asked.prompt_tokens + asked.output_tokens, asked.arrived_ns)
+        short = self._allowance.take(asked.prompt_tokens + asked.output_tokens, clock.now_ns())
         asked = msgspec.structs.replace(asked, limits=self._allowance.state())
         if short is None:
             return asked
@@ -180,8 +180,8 @@ class SimulatedProvider:
             return None
         text = asked.request.prompt_text
         if asked.endpoint.marked_cache:
-            return self._prompts.recall_marked(text, asked.request.cache_marks, asked.arrived_ns)
-        return self._prompts.recall(text, asked.arrived_ns)
+            return self._prompts.recall_marked(text, asked.request.cache_marks, clock.now_ns())
+        return self._prompts.recall(text, clock.now_ns())
 
     def _keep(self, asked: Asked) -> None:
         """The prompt has been worked off: from now on its beginnings are known."""
