@@ -72,10 +72,17 @@ def ending_well(command: Callable[..., None]) -> Callable[..., None]:
     return ended
 
 
-for command in (
-    bench, demo, compare, report, doctor, simulate, serve, batch, explain, speed, recommend, cost, providers, models
-):  # fmt: skip
-    app.command()(ending_well(command))
+COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
+    "Measure": (bench, demo, compare, report, doctor, simulate),
+    "Serve": (serve, explain, batch),
+    "Learn from what was served": (speed, recommend, cost),
+    "Look up": (providers, models),
+}
+"""By the heading under which `--help` lists them."""
+
+for heading, listed in COMMANDS.items():
+    for command in listed:
+        app.command(rich_help_panel=heading)(ending_well(command))
 
 
 def main() -> None:
