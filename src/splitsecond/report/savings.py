@@ -21,7 +21,8 @@ NOTE = (
     "the hour they are of its time."
 )
 THOUSAND = 1000
-TENTH = 0.1
+WIDE, LARGE = 0.02, 0.1
+"""An interval that is so wide needs no tenths of a percent where it reaches so far."""
 
 
 class Cell(Struct, frozen=True, kw_only=True):
@@ -80,14 +81,15 @@ def _wait(found: FigureChange | None) -> Cell:
     if found is None:
         return Cell(figure=MISSING)
     moved = "" if found.change is None else change(found.change)
-    between = f"{_bound(found.ci95[0])} to {_bound(found.ci95[1])} %" if found.ci95 else ""
+    between = _between(*found.ci95) if found.ci95 else ""
     figure = f"{number(found.before)} → {number(found.after)}"
     return Cell(figure=figure, remark=moved, interval=between, better=found.better, weak=not found.real)
 
 
-def _bound(share: float) -> str:
-    """A bound of a change in percent: whole ones where it is large, since a narrow console has little room."""
-    return change(round(share, 2) if abs(share) >= TENTH else share).removesuffix(" %")
+def _between(low: float, high: float) -> str:
+    """An interval of changes: in whole percent where that says enough, since a narrow console has little room."""
+    digits = 2 if high - low >= WIDE and max(abs(low), abs(high)) >= LARGE else 3
+    return f"{change(round(low, digits)).removesuffix(' %')} to {change(round(high, digits))}"
 
 
 def _cached(saving: CacheSaving) -> Cell:
