@@ -12,7 +12,7 @@ from splitsecond.analysis.findings import Spread
 from splitsecond.analysis.production import Speed
 from splitsecond.analysis.recommendation import BATCH, Candidate, Keeps, Recommendation
 from splitsecond.report.rows import MISSING, cell, number, printable, share
-from splitsecond.report.terminal import MORE_THAN_ANY_CONSOLE
+from splitsecond.report.terminal import MORE_THAN_ANY_CONSOLE, SHORTEST_NAME, broken
 
 GRADE_LOOKS = {1: "bold green", 2: "green", 3: "", 4: "yellow", 5: "red"}
 _KEEPS: dict[Keeps, tuple[str, str]] = {"yes": ("yes", "green"), "unsure": ("perhaps", "yellow"), "no": ("no", "red")}
@@ -47,12 +47,17 @@ def _speeds(speeds: Sequence[Speed], left_out: frozenset[str], *, beside: bool) 
     }
     shown = {heading: texts for heading, texts in columns.items() if heading not in left_out}
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("target", overflow="fold", no_wrap=len(left_out) < len(_FEWER))
+    narrow = len(left_out) == len(_FEWER)
+    table.add_column("target", overflow="fold", no_wrap=not narrow)
     for heading in shown:
         table.add_column(heading, justify="right", no_wrap=True)
     for speed, *row in zip(speeds, *shown.values(), strict=True):
-        table.add_row(Text(printable(speed.name)), *row, style="" if speed.grade is not None else "dim")
+        table.add_row(_name(speed.name, narrow=narrow), *row, style="" if speed.grade is not None else "dim")
     return table
+
+
+def _name(name: str, *, narrow: bool) -> Text:
+    return Text(broken(printable(name), SHORTEST_NAME) if narrow else printable(name))
 
 
 def _figure(spread: Spread, percentile: str, *, beside: bool) -> Text:
@@ -94,7 +99,7 @@ def _candidates(candidates: Sequence[Candidate], *, beside: bool) -> Table:
         bounds = "" if c.ci95 == (None, None) else "–".join("?" if b is None else number(b) for b in c.ci95)
         wait = Text(number(c.ttft_p95_ms))
         table.add_row(
-            Text(printable(c.target)),
+            _name(c.target, narrow=not beside),
             Text(word, look),
             wait.append(("  " if beside else "\n") + bounds, "dim") if bounds else wait,
             Text(number(c.total_tps)),

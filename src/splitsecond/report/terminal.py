@@ -251,13 +251,13 @@ def _filled(
 
 
 def _name(target: str, invalid: bool, form: Form) -> Text:
-    name = Text(_broken(printable(target), form.name_width) if form.name_width else printable(target))
+    name = Text(broken(printable(target), form.name_width) if form.name_width else printable(target))
     if invalid:
         name.append(" INVALID", "bold red")
     return name
 
 
-def _broken(name: str, width: int) -> str:
+def broken(name: str, width: int) -> str:
     """A name on lines of at most `width` where its slashes and hyphens allow it."""
     lines = [""]
     for part in re.findall(r"[^/-]*[/-]|[^/-]+", name):
