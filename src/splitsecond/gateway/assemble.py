@@ -34,12 +34,11 @@ class _Text(list[str]):
 class Assembly:
     """`feed` it the body of an answer; at its end `answer` is the whole of it."""
 
-    _size = 0
-    _json: list[bytes] | None = None  # what came, where it is no stream
-    _sse: SseDecoder | None = None  # where it is one
-
     def __init__(self) -> None:
         self.merged: dict[str, Any] = {}
+        self._size = 0
+        self._json: list[bytes] | None = None  # what came, where it is no stream
+        self._sse: SseDecoder | None = None  # where it is one
 
     def feed(self, data: bytes) -> None:
         """The next bytes. Raises `ProviderFault` where the answer is too long."""

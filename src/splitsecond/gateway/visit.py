@@ -67,20 +67,11 @@ class Visit:
     that go with whatever is answered. `keep_alive`: the connection stays open after the answer.
     """
 
-    start_ns = 0
-    status = 0
-    complete = False
-    client = ""
-    extra: Sequence[tuple[bytes, bytes]] = ()
-    _task: asyncio.Task[None] | None = None
-    _begun = False  # it is served; before that its task could not be cancelled in good order
-    _left = False
-    _whole = False  # all of the request is there
-    _size = 0  # of the body so far
-    _limit = 0  # of the body that is waited for
-    _waiter: asyncio.Future[None] | None = None  # of who waits for the body
-    _head = b""  # waits for what follows it
-    _chunked = False
+    __slots__ = (
+        "_begun", "_body", "_chunked", "_head", "_http_1_1", "_left", "_limit", "_line", "_size", "_task", "_waiter",
+        "_whole", "client", "complete", "extra", "headers", "keep_alive", "method", "path", "query", "start_ns",
+        "status",
+    )  # fmt: skip
 
     def __init__(
         self, line: Line, method: str, url: tuple[str, bytes], headers: Headers, *, http_1_1: bool, keep_alive: bool
@@ -90,9 +81,23 @@ class Visit:
         self.path, self.query = url
         self.headers: Mapping[bytes, bytes] = dict(headers)
         self.keep_alive = keep_alive
+        self.start_ns = 0
+        self.status = 0
+        self.complete = False
+        self.client = ""
+        self.extra: Sequence[tuple[bytes, bytes]] = ()
         self._http_1_1 = http_1_1
         self._line = line
+        self._task: asyncio.Task[None] | None = None
+        self._begun = False  # it is served; before that its task could not be cancelled in good order
+        self._left = False
         self._body: list[bytes] = []
+        self._whole = False  # all of the request is there
+        self._size = 0  # of the body so far
+        self._limit = 0  # of the body that is waited for
+        self._waiter: asyncio.Future[None] | None = None  # of who waits for the body
+        self._head = b""  # waits for what follows it
+        self._chunked = False
 
     @property
     def peer(self) -> str:
