@@ -40,7 +40,10 @@ class Fault(Exception):
     `phase`   how far the request had come
     `target`  which target it happened at, "" while that is not known
     `hint`    what to try, a sentence, or ""
+    `on_trial`  the target was known to be ill, and the request was to find out whether it still is
     """
+
+    on_trial = False
 
     def __init__(self, message: str, *, kind: str, phase: Phase, target: str = "", hint: str = "") -> None:
         super().__init__(message)

@@ -25,7 +25,8 @@ token is late for good reason, and whose input is most of what an answer costs.
 
 A failure of `a` before `b` was asked is raised at once: a fast failure is mostly one that `b` would share or that
 `fallback` handles, and it must not eat the budget for slowness. After `b` was asked, it is for `b` to answer. Where `a`
-is not asked at all because it is down (`standing`), `b` is asked in its place, which costs nothing more.
+is not asked at all because it is down (`standing`), `b` is asked in its place, which costs nothing more; and so it is
+where the call was to find out whether `a` is well again, and it is not.
 
 Where it stands. Inside `fallback` and `deadline`. Around `limit`, so that waiting in our own queue counts as slow; and
 around `retry`, so that waiting for another try does.
@@ -42,7 +43,7 @@ from splitsecond.policy.choosing.branch import Branch, branches
 from splitsecond.policy.choosing.prompt_size import input_tokens
 from splitsecond.policy.contest import Contest
 from splitsecond.policy.latency import Latencies
-from splitsecond.policy.remedy import ejected
+from splitsecond.policy.remedy import only_tried
 from splitsecond.policy.settings import share, written
 from splitsecond.policy.targets.standing import Standing
 from splitsecond.service import Call, Reply, Service
@@ -98,7 +99,7 @@ class Hedge:
             opening = _Opening(self._timed)
             first = contest.enter(opening)
             await asyncio.wait([first], timeout=None if delay_ns is None else delay_ns / clock.NS_PER_S)
-            if opening.ejected or (not first.done() and self._may_help(call) and self._budget.withdraw()):
+            if opening.was_down or (not first.done() and self._may_help(call) and self._budget.withdraw()):
                 contest.enter(self._second.service)
         return contest.reply()
 
@@ -130,17 +131,17 @@ class Hedge:
 
 
 class _Opening:
-    """The first branch, for one call; `ejected` says whether it was not asked, because it is down."""
+    """The first branch, for one call; `was_down`: it was not asked, or has failed again as it was tried out."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self.ejected = False
+        self.was_down = False
 
     async def __call__(self, call: Call) -> Reply:
         try:
             return await self._service(call)
         except Fault as fault:
-            self.ejected = ejected(fault)
+            self.was_down = only_tried(fault)
             raise
 
 

@@ -74,6 +74,13 @@ def ejected(fault: Fault) -> bool:
     return all(map(ejected, fault.causes)) if isinstance(fault, AllFailed) else fault.kind == "ejected"
 
 
+def only_tried(fault: Fault) -> bool:
+    """Whether nobody failed who was thought to be well: whoever was asked at all was on trial."""
+    if isinstance(fault, AllFailed):
+        return all(map(only_tried, fault.causes))
+    return (fault.on_trial and remedy(fault) != "change") or ejected(fault)
+
+
 def all_failed(faults: Iterable[Fault]) -> AllFailed:
     """One fault for several, in the order in which they were tried; those of policies inside are listed one by one."""
     causes: list[Fault] = []

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from math import sqrt
 
 from splitsecond import clock
-from splitsecond.errors import AllFailed, Fault
-from splitsecond.policy.remedy import all_failed, remedy
+from splitsecond.errors import Fault
+from splitsecond.policy.remedy import all_failed, ejected, only_tried, remedy
 from splitsecond.policy.targets.estimate import Estimate
 from splitsecond.policy.targets.standing import Standing
 from splitsecond.service import Call, Reply, Service
@@ -110,26 +110,25 @@ def in_order(among: Iterable[Branch], why: str) -> Iterator[Choice]:
 async def ask_in_turn(call: Call, choices: Iterable[Choice]) -> Reply:
     """The reply of the first.
 
-    The next is asked only where nothing was sent, because all targets of that branch are known to be down; what to do
-    about any other failure is for the policies around. Raises what they raised, `AllFailed` where that were several.
+    The next is asked only where that branch was known to be ill: nothing was sent, as its targets are down, or the call
+    was to find out whether one still is, so that nobody's call fails for that. What to do about any other failure is
+    for the policies around. Raises what they raised, `AllFailed` where that were several.
     """
     refusals: list[Fault] = []
     for branch, why in choices:
+        if refusals and call.deadline_ns is not None and clock.now_ns() >= call.deadline_ns:
+            break
         call.notes.chosen = why
         branch.asked_ns = clock.now_ns()
         try:
             reply = await branch.service(call)
         except Fault as fault:
-            if not _ejected(fault):
+            if not ejected(fault):
                 branch.ended(clock.now_ns(), failed=remedy(fault) != "change")
-                raise
+                if not only_tried(fault):
+                    raise
             refusals.append(fault.kept())
         else:
             branch.ended(clock.now_ns(), failed=False)
             return reply
     raise refusals[0] if len(refusals) == 1 else all_failed(refusals)
-
-
-def _ejected(fault: Fault) -> bool:
-    """Whether no target was asked at all."""
-    return all(map(_ejected, fault.causes)) if isinstance(fault, AllFailed) else fault.kind == "ejected"

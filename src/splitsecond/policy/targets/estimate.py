@@ -122,8 +122,15 @@ class Times(NamedTuple):
 
     def waiting(self, ns: int, input_tokens: int) -> float:
         """The share of requests with such a prompt that still wait for their token after `ns`."""
-        longer = self.slope * (input_tokens - self.usual_size)
-        return 1.0 if self.curve is None else self.curve.waiting(ns - longer)
+        return 1.0 if self.curve is None else self.curve.waiting(ns - self._longer(input_tokens))
+
+    def longest_ns(self, input_tokens: int) -> float | None:
+        """What nearly all that brought one took, with such a prompt. None: none has."""
+        found = None if self.curve is None else self.curve.quantile_of_ended(0.95)
+        return None if found is None else found + self._longer(input_tokens)
+
+    def _longer(self, input_tokens: int) -> float:
+        return self.slope * (input_tokens - self.usual_size)
 
 
 def first_token(observation: Observation, at_ns: int) -> Sample | None:

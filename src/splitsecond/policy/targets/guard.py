@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 
 from splitsecond import clock
-from splitsecond.errors import Overloaded
+from splitsecond.errors import Fault, Overloaded, TimedOut
 from splitsecond.policy.choosing.prompt_size import input_tokens
 from splitsecond.policy.contest import LOST
 from splitsecond.policy.targets.stand import NEVER_NS, Stand
@@ -30,12 +30,14 @@ class Guard:
     async def __call__(self, call: Call) -> Reply:
         now_ns = clock.now_ns()
         stand = self._stand(self._name)
+        on_trial = False
         if stand.troubled or call.notes.barred:
             self._check(call, stand, now_ns)
+            on_trial = stand.on_trial
         call.notes.asked.append(self._name)
         stand.begun(call.id, call.stream, now_ns)
         try:
-            reply = await self._service(call)
+            reply = await (self._tried(call, stand, now_ns) if on_trial else self._service(call))
         except BaseException as left:
             stand.left(call.id, call.stream)
             if isinstance(left, asyncio.CancelledError):
@@ -43,9 +45,30 @@ class Guard:
                     stand.overdue(clock.now_ns(), now_ns)
                 elif left.args == (LOST,):
                     stand.lost(call.stream, input_tokens(call), clock.now_ns(), now_ns)
+            elif isinstance(left, Fault):
+                left.on_trial = on_trial
             raise
         stand.replied(call.id, call.stream, reply, clock.now_ns())
         return reply
+
+    async def _tried(self, call: Call, stand: Stand, now_ns: int) -> Reply:
+        """The reply of a target that may still be ill. Where another could answer, it is not waited for as long as its
+        settings allow."""
+        relieved = self._is_relieved(call, now_ns)
+        patience_ns = stand.patience_ns(call.stream, input_tokens(call)) if relieved else None
+        if patience_ns is None:
+            return await self._service(call)
+        scope = asyncio.timeout(patience_ns / clock.NS_PER_S)
+        try:
+            async with scope:
+                return await self._service(call)
+        except TimeoutError:
+            if not scope.expired():
+                raise
+        stand.left(call.id, call.stream)
+        stand.overdue(clock.now_ns(), now_ns)
+        words = f"no token in {patience_ns / clock.NS_PER_S:.0f} s from a target that was down"
+        raise TimedOut(words, phase="first token", target=self._name, after_ns=patience_ns)
 
     def _check(self, call: Call, stand: Stand, now_ns: int) -> None:
         """Raises `Overloaded` where the target should not be asked for this call."""
@@ -89,11 +112,15 @@ class Guard:
         share = stand.health.share(now_ns)
         if share >= 1 or self._chance.random() < share:
             return ""
+        return "it was down and is coming back" if self._is_relieved(call, now_ns) else ""
+
+    def _is_relieved(self, call: Call, now_ns: int) -> bool:
+        """Whether another target, which is well, may answer the call."""
         for name in self._others:
             other = self._stand(name)
             if other.health.state == "closed" and not other.until_ns(now_ns) and _may_serve(call, other):
-                return "it was down and is coming back"
-        return ""
+                return True
+        return False
 
 
 def _may_serve(call: Call, other: Stand) -> bool:

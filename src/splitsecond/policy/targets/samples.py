@@ -83,6 +83,11 @@ class Curve:
         place = bisect_left(self.ended, at - 1e-9)
         return self.values[place] if place < len(self.values) else self.longest
 
+    def quantile_of_ended(self, at: float) -> float | None:
+        """The same, but never beyond the longest that has ended. None: none has."""
+        place = bisect_left(self.ended, at - 1e-9)
+        return self.values[min(place, len(self.values) - 1)] if self.values else None
+
     def waiting(self, value: float) -> float:
         """The share that has not ended by `value`."""
         place = bisect_right(self.values, value)

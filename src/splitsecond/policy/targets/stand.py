@@ -23,6 +23,9 @@ KEY_AGAIN_NS = 300 * NS_PER_S
 """How often a key that has worked, or an account without credit, is tried again."""
 LAST_RESORT_NS = 20 * NS_PER_S
 """How often a target that is down is asked because all others have failed for the same call."""
+PATIENCE = 3
+"""Times its usual longest wait for a first token, while it is not known to be well."""
+LEAST_PATIENCE_NS = 10 * NS_PER_S
 RATE_LIMITED = "http_429"
 """The kind of the fault that says so."""
 
@@ -187,6 +190,11 @@ class Stand:
         """Whether anything must be looked at before the target is asked."""
         return self.health.state != "closed" or self.quota is not None or self.key.until_ns != 0
 
+    @property
+    def on_trial(self) -> bool:
+        """Whether it was ill, and whoever asks it finds out if it still is."""
+        return self.health.state != "closed" or self.key.until_ns != 0
+
     def until_ns(self, now_ns: int) -> int:
         """When it may be asked again; 0: it may be now."""
         key_ns = self.key.until_ns
@@ -236,6 +244,13 @@ class Stand:
             return False
         self._last_resort_ns = now_ns
         return True
+
+    def patience_ns(self, stream: bool, input_tokens: int) -> int | None:
+        """How long a request that is to find out whether it is well may wait for its token, where others could answer.
+        None: there is nothing to tell by."""
+        estimate = self.estimates.get(self._mode(stream))
+        longest_ns = None if estimate is None else estimate.times().longest_ns(input_tokens)
+        return None if longest_ns is None else max(round(PATIENCE * longest_ns), LEAST_PATIENCE_NS)
 
     def why(self, now_ns: int) -> str:
         """Why it may not be asked, in a few words; "" where it may."""

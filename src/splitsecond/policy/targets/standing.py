@@ -11,6 +11,8 @@ could answer the call:
 - Two things are refused even then. A target that itself said when to come again is left alone until then, and one whose
   key is refused until the configuration changes (then its `Standing` is made anew).
 - A call that was at a target does not go there again while that is open.
+- Whether one that was down is well again is found out with somebody's call, as there are no others. Where that fails
+  before its first token its fault says that it was `on_trial`, and a policy that has another target asks that.
 - When those that stand have failed for a call, one that is down may be asked for it, three times a minute: it may be
   the only answer there is, and must not become a way to hammer a target that is down.
 """
