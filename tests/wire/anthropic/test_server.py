@@ -169,6 +169,33 @@ def test_a_request() -> None:
     assert anthropic.parse_request("chat", body(system="Be kind.")).prompt_text == "Be kind.\nHi"
 
 
+MARK = {"cache_control": {"type": "ephemeral"}}
+SAID = {"type": "text", "text": "four"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "marks"),
+    [
+        ({"messages": [{"role": "user", "content": "four"}]}, ()),
+        ({"messages": [{"role": "user", "content": [SAID | MARK, SAID]}]}, (4,)),
+        ({"system": [SAID | MARK], "messages": [{"role": "user", "content": [SAID, SAID | MARK]}]}, (4, 14)),
+        (
+            {"messages": [{"role": "user", "content": [SAID, {"type": "tool_result", "content": [SAID], **MARK}]}]},
+            (9,),
+        ),
+        ({"messages": [{"role": "user", "content": [SAID, {"type": "image", **MARK}, SAID]}]}, (4,)),
+        ({"messages": [{"role": "user", "content": [{"type": "image", **MARK}]}]}, ()),
+        ({"messages": [{"role": "user", "content": [SAID, SAID]}], **MARK}, (9,)),
+        ({"messages": [{"role": "user", "content": [SAID | {"cache_control": None}]}]}, ()),
+    ],
+)
+def test_how_much_of_the_prompt_is_marked(fields: dict[str, Any], marks: tuple[int, ...]) -> None:
+    request = anthropic.parse_request("chat", json.dumps({"model": "m", "max_tokens": 1, **fields}).encode())
+    assert request.cache_marks == marks
+    counted = anthropic.parse_count(json.dumps({"model": "m", **fields}).encode())
+    assert (counted.max_tokens, counted.prompt_text, counted.cache_marks) == (None, request.prompt_text, marks)
+
+
 def test_what_we_encode_can_be_parsed() -> None:
     asked = {"messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}]}
     encoded = anthropic.encode(Call(id="c", body=asked), "m", Quirks())
