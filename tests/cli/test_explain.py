@@ -69,7 +69,8 @@ def test_a_running_gateway_says_what_it_has_seen(split: Split, tmp_path: Path) -
 
 def test_what_cannot_be_explained(split: Split, tmp_path: Path) -> None:
     Path("splitsecond.yaml").write_text(SETTINGS.format(keys=[]))
-    assert "Routes: safe, hard." in split("explain", "save").complaint
+    said = split("explain", "save").complaint
+    assert "there is no route 'save' in splitsecond.yaml. Did you mean safe? Routes: safe, hard." in said
     assert "unknown provider 'faster'" in split("explain", "faster/m").complaint
     assert "no gateway answers" in split("explain", "safe", "--url", "http://127.0.0.1:9").complaint
     assert split("explain", "safe", "--config", "missing.yaml").code == 2

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from tests.gateway.test_settings import ENVIRONMENT, EXAMPLE, KEY
 
-from splitsecond.gateway.configuration.checkup import checkup, problems
+from splitsecond.gateway.configuration.checkup import checkup
+from splitsecond.gateway.configuration.problems import misspelt, problems
 from splitsecond.gateway.configuration.reading import read
 
 
@@ -58,6 +59,25 @@ def test_all_of_the_example(tmp_path: Path) -> None:
 def test_what_is_hardly_meant(text: str, problem: str) -> None:
     said = "\n".join(problems(read(text, ENVIRONMENT)))
     assert re.search(problem, said), said
+
+
+@pytest.mark.parametrize(
+    ("model", "meant"),
+    [
+        ("groq/openai/gpt-oss-120", "Did you mean groq/openai/gpt-oss-120b?"),
+        ("groq-2/openai/gpt-oss-120", "Did you mean groq-2/openai/gpt-oss-120b?"),
+        ("groq/openai/gpt-oss-120b", ""),  # it is one
+        ("groq/something-quite-new", ""),  # the list is older than what providers have
+        ("groq/llama-3.3-70b-versatile", ""),  # that it is taken down is said already
+        ("ours/openai/gpt-oss-120", ""),
+    ],
+)
+def test_a_model_that_is_called_almost_like_one_is_named(model: str, meant: str) -> None:
+    providers = "providers: {groq-2: {like: groq}, ours: {base_url: 'http://x'}}"
+    text = f"{providers}\nroutes: {{r: {{policy: '\"{model}\"'}}}}"
+    assert "".join(misspelt(read(text, ENVIRONMENT))) == (
+        f"routes.r: {model} is not known here. {meant}" if meant else ""
+    )
 
 
 @pytest.mark.parametrize("base_url", ["https://api.x.com", "http://10.0.0.5", "http://vllm:8000", "http://a.internal"])

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from splitsecond.gateway.configuration.checkup import problems
+from splitsecond.gateway.configuration.problems import problems
 from splitsecond.gateway.configuration.reading import read
 from splitsecond.policy.expression import parse
 from splitsecond.policy.forms import POLICIES

@@ -1,9 +1,12 @@
 """Whoever runs the gateway is told of a refused key or an unserved model once, and when it is over."""
 
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 import pytest
 from msgspec import structs
+from tests.gateway.conftest import Served, gateway, heard, ready
 from tests.policy.attempts import answered, failed
 
 from splitsecond.errors import CallerFault, Fault, ProviderFault
@@ -127,3 +130,35 @@ def test_of_several_workers_one_says_it(tmp_path: Path) -> None:
     gone = Worker(said, tmp_path / "gone")
     gone.refused(404)
     assert said[2:] == [MODEL], "where no mark can be left it is said"
+
+
+def test_a_gateway_of_two_workers_says_what_is_wrong(tmp_path: Path, served: Served) -> None:
+    (tmp_path / "splitsecond.yaml").write_text(f"""
+listen: {{workers: 2}}
+seeds: [none-*]
+providers: {{sim: {{base_url: {served.simulated.base_url}}}}}
+routes: {{fast: {{policy: '"sim/quick"'}}, slow: {{policy: '"sim/quik"'}}}}
+""")
+    with gateway(tmp_path) as process:
+        url = ready(process)
+        assert "splitsecond.yaml: seeds: there is no" in heard(process)
+        for model, status in (("slow", 502), ("slow", 502), ("slow", 502), ("slow", 502), ("fast", 200)):
+            assert asked(url, model) == status  # each on a connection of its own, at either worker
+        assert heard(process) == (
+            "splitsecond: sim/quik is not served (HTTP 404). Used by routes.slow of splitsecond.yaml. "
+            "Did you mean sim/quick?\n"
+        )
+        process.terminate()
+        assert process.stderr is not None
+        assert b"not served" not in process.stderr.read(), "it is said once"
+
+
+def asked(url: str, model: str) -> int:
+    body = f'{{"model":"{model}","messages":[{{"role":"user","content":"hi"}}]}}'.encode()
+    request = urllib.request.Request(f"{url}/chat/completions", body, {"content-type": "application/json"})
+    try:
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code

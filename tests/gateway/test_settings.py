@@ -51,6 +51,20 @@ def test_a_whole_configuration() -> None:
     assert list(settings.routes) == ["fast"]
 
 
+def test_a_region_only_says_where_a_provider_is_that_the_catalogue_has_in_one_place_or_that_has_an_own_address() -> (
+    None
+):
+    settings = read("providers: {groq: {region: eu}, qwen: {region: mars, base_url: 'http://x'}}", ENVIRONMENT)
+    assert [settings.known[name].region for name in ("groq", "qwen")] == ["eu", "mars"]
+    assert settings.providers["qwen"].base_url == "http://x"
+
+
+def test_a_key_under_another_name_is_named() -> None:
+    with pytest.raises(CallerFault) as caught:
+        read("routes: {fast: {policy: '\"openai/x\"'}}", {"OPENAI_KEY": "sk-123456789"})
+    assert caught.value.hint == "OPENAI_KEY is set: is it that? export OPENAI_API_KEY=..."
+
+
 def test_how_long_is_waited_where_nothing_is_said() -> None:
     text = "providers: {x: {base_url: 'http://x'}, y: {base_url: 'http://y', timeouts: {head: 120s}}}"
     settings = read(text, {"GROQ_API_KEY": "gsk-1234567890"})
@@ -233,6 +247,11 @@ def test_no_file_serves_the_providers_whose_key_is_there() -> None:
         ("keys: [{name: a, key: 'env:WEB_KEY'}, {name: a, key: 'env:OTHER_KEY'}]", r"keys\[1\].name: a is given twice"),
         (GOOD.replace("[fast,", "[fats,"), r"keys\[0\].routes: there is no route fats. Did you mean fast?"),
         ("providers: {grok: {}}", "providers.grok: it is not in the catalogue.* Did you mean groq"),
+        ("providers: {qwen-mars: {}}", "providers.qwen-mars: it is not in the catalogue.* Did you mean qwen-us"),
+        ("providers: {qwen: {region: mars}}", "providers.qwen.region: .* no region mars of .* It has cn, .*base_url"),
+        ("providers: {mine: {like: qwen, region: uk}}", "providers.mine.region: .* Did you mean us"),
+        ("providers: {mine: {like: qwen-uk}}", "providers.mine.like: qwen-uk is not in .* Did you mean qwen-us"),
+        ("providers: {groq: {api_key: 'env:GROQ_KEY'}}", "GROQ_KEY is not set.* GROQ_API_KEY is set: is it that?"),
         ("providers: {'a b': {base_url: 'http://x'}}", "providers.a b: a provider's name"),
         ("providers: {x: {base_url: 'ftp://x'}}", "providers.x.base_url: .*ftp"),
         ("providers: {x: {base_url: 'http://x', dialect: opnai}}", "x.dialect: got opnai.* Did you mean openai?"),

@@ -42,6 +42,7 @@ def serve(
         typer.echo(schema_text())
         return
     from splitsecond.gateway.configuration.defaults import found
+    from splitsecond.gateway.configuration.problems import problems
     from splitsecond.gateway.process import server, supervisor
     from splitsecond.gateway.process.reload import Source, say
 
@@ -57,6 +58,8 @@ def serve(
         return
     if path is None:
         say(found(settings))
+    for words in problems(settings) if path is not None else ():
+        say(f"{path}: {words}")
     if settings.listen.workers == 1:
         server.serve(source, settings)
     else:

@@ -31,7 +31,7 @@ from splitsecond.gateway.doors import DOORS, Door, Way, assembly, dialect_at, wa
 from splitsecond.gateway.explain import PROMPT
 from splitsecond.gateway.origins import Origins, stranger
 from splitsecond.gateway.records.allowance import Allowance
-from splitsecond.gateway.records.books import Books, Page, spent_usd
+from splitsecond.gateway.records.books import Books, Page, call_usd
 from splitsecond.gateway.records.exposition import CONTENT_TYPE, exposed
 from splitsecond.gateway.records.metrics import Metrics
 from splitsecond.gateway.refusal import Headers, refusal
@@ -314,7 +314,7 @@ async def _whole(visit: Visit, page: Page, reply: Reply, cost: Callable[[Observa
         return
     if page.attempts:
         headers.append((b"server-timing", _timed(page.attempts[-1])))
-    if cost is not None and (usd := spent_usd(page, cost)) is not None:
+    if cost is not None and (usd := call_usd(page, cost)) is not None:
         headers.append((b"x-splitsecond-cost-usd", f"{usd:.9f}".rstrip("0").rstrip(".").encode()))
     await visit.answer(200, body, headers)
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from splitsecond.errors import CallerFault
+from splitsecond.gateway.configuration.mistakes import meant
 from splitsecond.gateway.configuration.settings import Settings
 from splitsecond.gateway.facts import TargetFacts
 from splitsecond.gateway.records.history import history, opened
@@ -62,8 +63,9 @@ async def by_history(settings: Settings, route: str, prompt: str, say: Callable[
     expression = settings.routes.get(route)
     if expression is None:
         if "/" not in route:
-            hint = f"Routes: {', '.join(settings.routes)}." if settings.routes else "There are none."
-            raise CallerFault(f"there is no route {route!r}", kind="unknown_route", hint=hint)
+            words = f"there is no route {route!r} in {settings.source or 'a gateway without a configuration'}"
+            known = f"Routes: {', '.join(settings.routes)}." if settings.routes else "There are none."
+            raise CallerFault(words, kind="unknown_route", hint=f"{meant(route, settings.routes)} {known}".lstrip())
         settings.spec(route)
         expression = TargetName(route)
     facts = TargetFacts(settings)

@@ -91,11 +91,11 @@ def api_key(spec: TargetSpec, environment: Mapping[str, str]) -> str | None:
         f"no key: {' or '.join(spec.api_key_env)} is {'empty' if given else 'not set'}",
         kind="missing_key",
         target=spec.name,
-        hint=_alike(spec.api_key_env, environment) + f"export {spec.api_key_env[0]}=...",
+        hint=keys_like(spec.api_key_env, environment) + f"export {spec.api_key_env[0]}=...",
     )
 
 
-def _alike(variables: Sequence[str], environment: Mapping[str, str]) -> str:
+def keys_like(variables: Sequence[str], environment: Mapping[str, str]) -> str:
     """Which variables that are set look like the key under another name; "" where none does."""
     owners = tuple({variable.partition("_")[0] + "_" for variable in variables})
     alike = (name for name in environment if name.upper().startswith(owners) and _SECRET_NAME.search(name.upper()))

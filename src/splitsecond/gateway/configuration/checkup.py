@@ -1,15 +1,13 @@
 """What `serve --check` says of a configuration: its policies as trees, its targets, clients and log, and its problems.
 
-Problems are what is not wrong in itself, but hardly meant. No key is shown, only the names of those that are there.
+No key is shown, only the names of those that are there.
 """
 
 import glob
-import ipaddress
-from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 from splitsecond.catalog.provider import names
-from splitsecond.errors import CallerFault
+from splitsecond.gateway.configuration.problems import misspelt, problems
 from splitsecond.gateway.configuration.settings import ClientKey, PriceGiven, Settings, provider
 from splitsecond.gateway.process.reload import counted, summary
 from splitsecond.policy.expression import Expression, TargetName, targets
@@ -31,7 +29,7 @@ def checkup(settings: Settings) -> list[str]:
         check_url(settings.log.url)
         found.append(f"log: {_log(settings)}, kept for {settings.log.keep_days} days")
     found += [f"seeds: {counted(len(glob.glob(pattern)), 'run')} in {pattern}" for pattern in settings.seeds]
-    found += [f"problem: {words}" for words in problems(settings)]
+    found += [f"problem: {words}" for words in (*problems(settings), *misspelt(settings))]
     listen = settings.listen
     where = f"{listen.host}:{listen.port}, {counted(listen.workers, 'worker')}"
     return [*found, f"ok: {summary(settings)}, listens on {where}"]
@@ -41,33 +39,6 @@ def keys_of_providers(settings: Settings) -> list[str]:
     """The variables that the catalogue knows and that are set."""
     known = dict.fromkeys(variable for name in names() for variable in provider(name).api_key_env)
     return [variable for variable in known if settings.environment.get(variable)]
-
-
-def problems(settings: Settings) -> Iterator[str]:
-    """What is hardly meant."""
-    for name, spec in settings.providers.items():
-        try:
-            settings.spec(f"{name}/any")
-        except CallerFault as fault:
-            yield f"providers.{name}: {fault.message}; it cannot be asked."
-        if spec.api_key_env and _in_clear(spec.base_url):
-            yield f"providers.{name}: our key goes to {spec.base_url} unencrypted. Use https."
-    for pattern in settings.seeds:
-        if not glob.glob(pattern):
-            yield f"seeds: there is no {pattern}."
-    for route, policy in settings.routes.items():
-        for target in targets(policy):
-            like = settings.about(target).like
-            model = target.partition("/")[2]
-            known = provider(like).model(model) if like else None
-            if known is not None and known.retired:
-                instead = f", which names {known.replaced_by} in its place" if known.replaced_by else ""
-                yield (
-                    f"routes.{route}: {target} is taken down on {known.retired} by its provider{instead}. "
-                    f"See: splitsecond models {like}"
-                )
-    if not settings.routes:
-        yield 'there are no routes: clients can only name targets, as "provider/model".'
 
 
 def tree(expression: Expression, depth: int, name: str = "") -> list[str]:
@@ -119,15 +90,3 @@ def _log(settings: Settings) -> str:
         return url
     place = urlsplit(url)
     return f"{place.scheme}://{place.hostname or ''}{place.path}"
-
-
-def _in_clear(base_url: str) -> bool:
-    """Whether what is sent there can be read on its way through other people's networks."""
-    place = urlsplit(base_url)
-    if place.scheme != "http":
-        return False
-    host = place.hostname or ""
-    try:
-        return ipaddress.ip_address(host).is_global
-    except ValueError:
-        return "." in host and not host.endswith((".local", ".internal"))

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from splitsecond.gateway.configuration.mistakes import bad
+from splitsecond.upstream.spec import keys_like
 
 
 class Secrets:
@@ -23,14 +24,14 @@ class Secrets:
         kind, _, name = reference.partition(":")
         if kind == "env" and name:
             value = self.environment.get(name, "").strip()
-            missing = f"the environment variable {name} is not set"
+            missing, hint = f"the environment variable {name} is not set", keys_like([name], self.environment).rstrip()
         elif kind == "file" and name:
             value = self._read(place, self._folder / name)
-            missing = f"the file {name} is empty"
+            missing, hint = f"the file {name} is empty", ""
         else:
             raise bad(place, "a secret must not stand in the file", "Write env:NAME or file:PATH.")
         if not value:
-            raise bad(place, missing)
+            raise bad(place, missing, hint)
         if not value.isascii() or not value.isprintable():
             raise bad(place, "the secret has characters that no HTTP header can carry")
         self.found[reference] = value

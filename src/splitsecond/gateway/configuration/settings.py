@@ -17,7 +17,7 @@ from splitsecond.catalog.provider import Provider, fill_base_url, split_target
 from splitsecond.catalog.provider import provider as read_provider
 from splitsecond.errors import CallerFault
 from splitsecond.policy.expression import Expression
-from splitsecond.upstream.spec import TargetSpec, Timeouts
+from splitsecond.upstream.spec import TargetSpec, Timeouts, keys_like
 
 OWN_SERVER = "A server of your own needs an entry in the configuration: providers: {NAME: {base_url: URL}}."
 provider = lru_cache(maxsize=256)(partial(read_provider, own_server=OWN_SERVER))
@@ -172,7 +172,7 @@ class Settings(Struct, frozen=True, kw_only=True):
             raise CallerFault(
                 f"no key for {name}: {' or '.join(spec.api_key_env)} is not set",
                 kind="missing_key",
-                hint=f"export {spec.api_key_env[0]}=...",
+                hint=f"{keys_like(spec.api_key_env, self.environment)}export {spec.api_key_env[0]}=...",
             )
         return structs.replace(spec, name=target, model=model)
 

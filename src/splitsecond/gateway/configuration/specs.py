@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from splitsecond.analysis.wording import listed
 from splitsecond.catalog.provider import Auth, Provider, fill_base_url, names, provider
 from splitsecond.errors import CallerFault
 from splitsecond.gateway.configuration.mistakes import bad, meant, shaped
@@ -66,15 +67,36 @@ def catalogue_entry(name: str, given: ProviderGiven) -> Provider:
     place = f"providers.{name}"
     try:
         entry = provider(given.like or name)
-        return provider(f"{entry.name}-{given.region}") if given.region in entry.regions else entry
     except CallerFault as fault:
         if fault.kind != "unknown_provider":
             raise bad(place, fault.message, fault.hint) from None
         if given.like:
-            raise bad(f"{place}.like", f"{given.like} is not in the catalogue", meant(given.like, names())) from None
+            near = meant(given.like, _catalogued(given.like))
+            raise bad(f"{place}.like", f"{given.like} is not in the catalogue", near) from None
         if given.base_url:
             return Provider(title=name, base_url=given.base_url)
-        raise bad(place, "it is not in the catalogue, and has no base_url", meant(name, names())) from None
+        raise bad(place, "it is not in the catalogue, and has no base_url", meant(name, _catalogued(name))) from None
+    return _in_region(place, entry, given)
+
+
+def _in_region(place: str, entry: Provider, given: ProviderGiven) -> Provider:
+    """`entry` in the region that is given. Raises `CallerFault` where the catalogue has others of it, but not that one.
+
+    Of a provider without regions in the catalogue, and of another address, it only says where that is.
+    """
+    if given.region in entry.regions:
+        return provider(f"{entry.name}-{given.region}")
+    if given.region and entry.regions and not given.base_url:
+        near = meant(given.region, entry.regions) or f"It has {listed(sorted(entry.regions))}."
+        words = f"the catalogue has no region {given.region} of {entry.title}"
+        raise bad(f"{place}.region", words, f"{near} Or give the base_url that it has there.")
+    return entry
+
+
+def _catalogued(name: str) -> list[str]:
+    """The providers that `name` may be meant for: all, and the regions of those whose name it begins with."""
+    owners = [owner for owner in names() if name.startswith(f"{owner}-")]
+    return [*(f"{owner}-{region}" for owner in owners for region in provider(owner).regions), *names()]
 
 
 def _base_url(place: str, given: ProviderGiven, entry: Provider, secrets: Secrets) -> str:

@@ -125,7 +125,7 @@ def counted(attempt: Observation, call: Call) -> Observation:
     return msgspec.structs.replace(attempt, input_tokens=given, output_tokens=attempt.output_tokens or 0)
 
 
-def spent_usd(page: Page, cost: Callable[[Observation], float | None]) -> float | None:
+def call_usd(page: Page, cost: Callable[[Observation], float | None]) -> float | None:
     """What the attempts of a call cost by `cost`, with those that lost; None where that is not known, or not yet."""
     usd = 0.0
     if len(page.attempts) < page.call.notes.attempts:
