@@ -116,8 +116,6 @@ async def ask_in_turn(call: Call, choices: Iterable[Choice]) -> Reply:
     """
     refusals: list[Fault] = []
     for branch, why in choices:
-        if refusals and call.deadline_ns is not None and clock.now_ns() >= call.deadline_ns:
-            break
         call.notes.chosen = why
         branch.asked_ns = clock.now_ns()
         try:
@@ -128,6 +126,8 @@ async def ask_in_turn(call: Call, choices: Iterable[Choice]) -> Reply:
                 if not only_tried(fault):
                     raise
             refusals.append(fault.kept())
+            if call.deadline_ns is not None and clock.now_ns() >= call.deadline_ns:
+                break
         else:
             branch.ended(clock.now_ns(), failed=False)
             return reply
