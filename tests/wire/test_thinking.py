@@ -203,7 +203,7 @@ def test_a_chat_says_it_in_the_way_of_its_provider(way: Any, said: dict[str, Any
 @pytest.mark.parametrize(
     ("client", "said", "dialect", "model", "told", "named"),
     [
-        ("anthropic", MEASURED, "replicate", "a/b", {}, ["thinking"]),
+        ("anthropic", MEASURED, "replicate", "a/b", {}, ["thinking", "usage"]),
         ("responses", LOW, "gemini", "gemma-3-27b", {}, ["reasoning"]),
         ("responses", {"reasoning": {"effort": "none"}}, "gemini", "gemma-3-27b", {}, []),
         (

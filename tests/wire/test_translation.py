@@ -28,7 +28,7 @@ BODY = {
         (gemini, ["user"]),
         (cohere, ["user"]),
         (ollama, ["user"]),
-        (replicate, ["user"]),
+        (replicate, ["user", "usage"]),
     ],
 )
 def test_what_was_left_out_is_named_once(dialect: ModuleType, dropped: list[str]) -> None:

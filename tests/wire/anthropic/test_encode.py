@@ -236,6 +236,7 @@ def test_tool_calls_and_their_results() -> None:
         {"role": "tool", "tool_call_id": "call_2", "content": [text("cold")]},
         {"role": "user", "content": "And?"},
         {"role": "assistant", "content": None, "refusal": "No."},
+        {"role": "assistant", "content": ""},
     ) == [
         {"role": "user", "content": [text("Hello")]},
         {

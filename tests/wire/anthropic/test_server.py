@@ -228,3 +228,10 @@ def test_what_is_wrong_is_named(raw: bytes, words: str) -> None:
 def test_any_bytes_that_are_no_request_are_the_callers_fault(raw: bytes) -> None:
     with pytest.raises(CallerFault):
         anthropic.parse_request("chat", raw)
+
+
+def test_the_ids_of_other_makers_calls_are_ones_that_anthropic_takes_back() -> None:
+    write = writer()
+    data = write.opening() + write.tool_call("f", "functions.f:0") + write.finish("tool_calls") + write.done()
+    (call,) = (event for event in loud(data) if isinstance(event, Token))
+    assert call.tool == ToolPart(0, "functions_f_0", "f")

@@ -43,6 +43,7 @@ def test_words() -> None:
     assert messages(
         {"role": "user", "content": "hi"},
         {"role": "assistant", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
+        {"role": "assistant", "content": ""},
         user({"type": "text", "text": "c"}, {"type": "text", "text": "d"}),
         {"role": "system", "content": "Now be long."},
         system=[{"type": "text", "text": "Be brief.", **MARK}, {"type": "text", "text": "Be kind."}],
@@ -50,6 +51,7 @@ def test_words() -> None:
         {"role": "system", "content": "Be brief.\nBe kind."},
         {"role": "user", "content": "hi"},
         {"role": "assistant", "content": "a\nb"},
+        {"role": "assistant", "content": ""},
         {"role": "user", "content": [{"type": "text", "text": "c"}, {"type": "text", "text": "d"}]},
         {"role": "system", "content": "Now be long."},
     ]
@@ -118,6 +120,7 @@ def test_pictures_and_documents(block: Any, part: Any) -> None:
     [
         (OWN_NAMES, OWN_NAMES),
         ({"stop_sequences": ["a"]}, {"stop": ["a"]}),
+        ({"stop_sequences": []}, {}),
         ({"output_config": {"effort": "max"}}, {"reasoning": Thinking(name="effort", effort="max")}),
         ({"thinking": {"type": "adaptive"}}, {"reasoning": Thinking(name="thinking", on=True)}),
         (

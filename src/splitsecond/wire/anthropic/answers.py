@@ -4,6 +4,7 @@ All that is the same in every event of a block is put into JSON once; a token th
 one concatenation. The writer takes OpenAI's words for why an answer ends and says Anthropic's.
 """
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ from splitsecond.wire.sse import encode_event
 
 _json = msgspec.json.Encoder().encode
 
+NOT_IN_AN_ID = re.compile(r"[^a-zA-Z0-9_-]")
 _MARK = b'"\\u0000"'
 _TEXT = ({"type": "text", "text": ""}, {"type": "text_delta", "text": "\0"})
 _BLOCKS: dict[TokenKind, tuple[dict[str, Any], dict[str, str]]] = {
@@ -92,8 +94,10 @@ class StreamWriter:
         return begun + before + _json(text) + after
 
     def tool_call(self, name: str, call_id: str, index: int = 0) -> bytes:
-        """A tool call begins: its name."""
-        return self._begin("tool", {"type": "tool_use", "id": call_id, "name": name, "input": {}})
+        """A tool call begins: its name. Other makers' ids have dots and colons, which Anthropic would refuse later."""
+        return self._begin(
+            "tool", {"type": "tool_use", "id": NOT_IN_AN_ID.sub("_", call_id), "name": name, "input": {}}
+        )
 
     def finish(self, reason: str, index: int = 0) -> bytes:
         """Why the answer ended; now only the end of its last block."""

@@ -16,11 +16,11 @@ from typing import Any
 import msgspec
 
 from splitsecond.errors import CallerFault
+from splitsecond.wire.anthropic.answers import NOT_IN_AN_ID
 from splitsecond.wire.chat_form import Message, ToolCall
 from splitsecond.wire.translation import not_translatable
 
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)(?:;[^,]*)?;base64,", re.ASCII)
-_NOT_IN_AN_ID = re.compile(r"[^a-zA-Z0-9_-]")
 
 Blocks = list[dict[str, Any]]
 
@@ -35,6 +35,8 @@ def translate(messages: Sequence[Message]) -> tuple[Blocks, list[dict[str, Any]]
         native = dict(message.native)
         if (mark := native.pop("cache_control", None)) is not None and blocks:
             blocks[-1] = {**blocks[-1], "cache_control": mark}
+        if role == "assistant" and not blocks:
+            continue  # Anthropic refuses an answer that says nothing
         if role == "system":
             system += blocks
         elif turns and turns[-1]["role"] == role:
@@ -139,4 +141,4 @@ def _call(call: ToolCall, place: str) -> dict[str, Any]:
 
 def _identity(given: str) -> str:
     """A call's id with what Anthropic takes in one; other providers put dots and colons there."""
-    return _NOT_IN_AN_ID.sub("_", given)
+    return NOT_IN_AN_ID.sub("_", given)

@@ -49,13 +49,13 @@ def to_chat(call: Call) -> Call:
             raise not_translatable(f"{name} {short(value)}", ELSEWHERE)
     notice = _Notice(call)
     body: Fields = {"messages": _messages(fields, notice)}
-    if (stop := fields.pop("stop_sequences", None)) is not None:
+    if stop := fields.pop("stop_sequences", None):  # OpenAI refuses an empty list
         body["stop"] = stop
     body |= _tools(fields, notice)
     body |= _output(call, fields)
     body |= _whom(fields, notice)
     if (tier := fields.pop("service_tier", None)) is not None:
-        if tier not in _TIERS:
+        if not isinstance(tier, str) or tier not in _TIERS:
             raise CallerFault(f"service_tier is {short(tier)}: expected one of {', '.join(_TIERS)}")
         body["service_tier"] = _TIERS[tier]
     return structs.replace(call, body=body | fields, dialect="openai")
@@ -158,13 +158,11 @@ def _assistant(blocks: list[Fields], where: str, notice: _Notice) -> list[Fields
             case _:
                 raise _unknown(block, f"{where}[{number}]", ("text", "thinking", "tool_use"))
         notice(block)
-    said: Fields = {"role": "assistant", "content": "\n".join(texts) or None}
+    said: Fields = {"role": "assistant", "content": "\n".join(texts) or (None if calls else "")}
     if thoughts:
         said["reasoning_content"] = "\n".join(thoughts)
     if calls:
         said["tool_calls"] = calls
-    elif not texts:
-        said["content"] = ""
     return [said]
 
 

@@ -71,7 +71,7 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
     elif "contents" not in fields:
         raise CallerFault("the request has no messages")
     if tools := fields.pop("tools", None):
-        body["tools"] = _tools(tools)
+        body["tools"] = _tools(call, tools)
     if (choice := fields.pop("tool_choice", None)) is not None:
         body["toolConfig"] = {"functionCallingConfig": _tool_choice(choice)}
     if (tier := fields.pop("service_tier", "auto")) != "auto":
@@ -145,7 +145,7 @@ def _response_format(wanted: Any) -> dict[str, Any]:
     raise not_translatable(f"response_format {short(wanted)}", "Gemini")
 
 
-def _tools(tools: Any) -> list[dict[str, Any]]:
+def _tools(call: Call, tools: Any) -> list[dict[str, Any]]:
     """OpenAI's functions in one tool, as Gemini wants them, and Gemini's own tools after it."""
     declarations: list[dict[str, Any]] = []
     native: list[dict[str, Any]] = []
@@ -157,6 +157,8 @@ def _tools(tools: Any) -> list[dict[str, Any]]:
                     declared["description"] = rest["description"]
                 if rest.get("parameters"):
                     declared["parametersJsonSchema"] = rest["parameters"]
+                if rest.get("strict"):
+                    left_out(call, "strict")
                 declarations.append(declared)
             case dict() if "type" not in tool:
                 native.append(tool)

@@ -4,6 +4,9 @@ A prediction's ``input`` is the model's own: the names here are those that the l
 one prompt, so only one turn of a user can be carried over, with the system's words before it; a conversation is refused
 by name, as are tools. Every field that is not OpenAI's is the model's own and goes into ``input`` as it is
 (``prompt_template``, ``min_tokens``, ``image``), and what ``input`` itself holds wins.
+
+A stream never says how many tokens it has. Some clients' dialects must have a number there, so the client is told that
+the counts were left out.
 """
 
 from typing import Any
@@ -64,6 +67,8 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
     data = msgspec.json.encode(body)
     if not streamed:
         return Encoded(path, _WHOLE_HEADERS, data, streamed=False)
+    if call.operation == "chat":
+        left_out(call, "usage")
     return Encoded(path, _STREAM_HEADERS, data, follow=output_address)
 
 
