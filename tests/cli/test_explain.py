@@ -43,7 +43,7 @@ routes: {all: {policy: 'fallback("rented/m", "sold/m", "other/m")'}}
     shown = [line for line in split("explain", "all").out.splitlines() if "under way" in line]
     assert [line.split("speed unknown, ")[1] for line in shown] == [
         "$2.69 an hour",
-        "$1 in and $2 out for a million tokens",
+        "$1 in, $2 out a million tokens, $1.25 blended",
         "price unknown",
     ]
 

@@ -58,6 +58,17 @@ def test_done_medians_errors_and_time_to_go_are_shown() -> None:
     assert "–" not in last
 
 
+def test_the_money_so_far_is_shown_where_it_is_known() -> None:
+    console, out = terminal()
+    spent = [0.0]
+    progress = Progress(console, lambda: spent[0])
+    progress.start({"groq/llama-3.1-70b-versatile c=32": 32})
+    assert "so far" not in out.getvalue()
+    spent[0] = 0.0123
+    progress.stop()
+    assert "0/32 requests, $0.0123 so far" in out.getvalue()
+
+
 def test_frames_are_few() -> None:
     console, out = terminal()
     now = Ticking()

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from splitsecond.gateway.configuration.settings import Settings
     from splitsecond.gateway.explain import Explained, TargetExplained
+    from splitsecond.policy.targets.facts import Facts
 
 WAIT_S = 5.0
 
@@ -145,14 +146,25 @@ def _figures(each: "TargetExplained") -> list[str]:
         figures.append(f"known as by {stands.samples:.0f} fresh requests")
     if stands.requests_left is not None:
         figures.append(f"{stands.requests_left} requests left")
-    if facts.input_usd is None or facts.output_usd is None:
-        figures.append("price unknown")
-    elif facts.per_hour_usd is None or facts.input_usd or facts.output_usd:
-        day = f" ({facts.priced})" if facts.priced else ""
-        figures.append(f"${facts.input_usd:g} in and ${facts.output_usd:g} out for a million tokens{day}")
-    if facts.per_hour_usd is not None:
-        figures.append(f"${facts.per_hour_usd:g} an hour")
+    figures.append(_price(facts))
     return figures
+
+
+def _price(facts: "Facts") -> str:
+    from splitsecond.analysis.cost import price_words
+    from splitsecond.catalog.price import Price
+
+    if facts.input_usd is None or facts.output_usd is None:
+        return "price unknown"
+    price = Price(
+        input_usd=facts.input_usd,
+        output_usd=facts.output_usd,
+        cached_usd=facts.cached_usd,
+        per_hour_usd=facts.per_hour_usd,
+    )
+    blended = f", ${price.blended_usd:.3g} blended" if price.blended_usd else ""
+    day = f" ({facts.priced})" if facts.priced else ""
+    return f"{price_words(price)}{blended}{day}"
 
 
 def _ms(ns: float | None) -> str:

@@ -169,7 +169,8 @@ def measure(
         environment=environment(),
     )
     screen = Console(stderr=True)
-    progress = Progress(screen)
+    meter = Meter(allowance)
+    progress = Progress(screen, lambda: meter.spent_usd)
     fault: Fault | None = None
     interrupted = False
     with RunFolder.create(output.folder or Path("runs") / run_id) as folder:
@@ -178,7 +179,7 @@ def measure(
         except OSError as error:
             folder.discard()
             raise FolderFailed(cannot_write(folder.path, error), kind="disk", phase="queue") from None
-        recorder = Recorder(folder, progress, Meter(allowance))
+        recorder = Recorder(folder, progress, meter)
         if money:
             screen.print(Text(money), soft_wrap=True)
         progress.start({c.condition: c.requests for c in plan.conditions})

@@ -1,4 +1,5 @@
-"""Progress while a benchmark runs: for each condition a bar, done of total, running medians, errors, time to go.
+"""Progress while a benchmark runs: for each condition a bar, done of total, running medians, errors; for all of them
+the time to go, and the money so far.
 
 There is no thread and no timer: a frame is drawn when an observation comes in and the last frame is `REFRESH_NS` old.
 A frame takes some milliseconds in which no socket is read; arrivals stamped by the kernel do not feel that, and the
@@ -6,7 +7,7 @@ frames are few. Where the console is no terminal nothing is printed at all.
 """
 
 from bisect import insort
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from statistics import median
 
 from rich.console import Console
@@ -15,6 +16,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from splitsecond.analysis.cost import usd
 from splitsecond.clock import NS_PER_MS, NS_PER_S, now_ns
 from splitsecond.report.rows import number, printable
 from splitsecond.timing.observation import Observation
@@ -53,10 +55,14 @@ class _Row:
 
 
 class Progress:
-    """Shows how far a run is. Call `start`, then `observed` for each observation, and `stop` whatever happens."""
+    """Shows how far a run is. Call `start`, then `observed` for each observation, and `stop` whatever happens.
 
-    def __init__(self, console: Console) -> None:
+    `spent_usd`: what it has cost so far.
+    """
+
+    def __init__(self, console: Console, spent_usd: Callable[[], float] = float) -> None:
         self._console = console
+        self._spent_usd = spent_usd
         self._rows: dict[str, _Row] = {}
         self._live: Live | None = None
         self._began = self._drawn = 0
@@ -98,7 +104,9 @@ class Progress:
 
     def _table(self) -> Table:
         done, total = sum(r.done for r in self._rows.values()), sum(r.total for r in self._rows.values())
-        heading = f"{done}/{total} requests{self._time_to_go(done, total)}"
+        spent = self._spent_usd()
+        money = f", {usd(spent)} so far" if spent else ""
+        heading = f"{done}/{total} requests{self._time_to_go(done, total)}{money}"
         table = Table(title=heading, title_justify="left", title_style="", box=None, pad_edge=False, header_style="dim")
         table.add_column("", overflow="ellipsis", no_wrap=True)
         bar = BARS[self._console.width >= NARROW]
