@@ -100,9 +100,9 @@ def test_theirs_is_the_truth_and_ours_is_not_less(simulated: dict[str, Running],
     truth(of)
     seen = asked(of, "ollama" if form == "ollama" else "openai", f"{form} is asked", 3)
     for observation, record in zip(seen, truth(of), strict=True):
-        due = record["planned_ns"]
-        spans = [record["began_ns"] - record["arrived_ns"], due[0] - record["began_ns"], due[-1] - due[0]]
-        spans.append(due[-1] - record["arrived_ns"])
+        left = record["actual_ns"]
+        spans = [record["began_ns"] - record["arrived_ns"], left[0] - record["began_ns"], left[-1] - left[0]]
+        spans.append(left[-1] - record["arrived_ns"])
         for name, span in zip(NAMES[form], spans, strict=True):
             if name:
                 assert in_ms(observation.server_timings, name) == pytest.approx(span / clock.NS_PER_MS)

@@ -48,6 +48,8 @@ class Answer:
         self.outcome: Outcome | None = None
         self.began_ns = 0
         """When the work on its prompt began; whoever produces it says so."""
+        self._first_ns = 0
+        self._last_ns = 0
         self._news = asyncio.Event()
         self._pacer = pacer
         self._render = render
@@ -69,11 +71,10 @@ class Answer:
         return self.outcome is not None
 
     def took(self, arrived_ns: int) -> Took:
-        """Where the provider's time went, by when its tokens were due. Nothing, where none was."""
-        due = self.planned_ns
-        if not due:
+        """Where the provider's time went, by when its tokens were there, sent or not. Nothing, where none was."""
+        if not self.planned_ns:
             return Took(0, 0, 0)
-        return Took(self.began_ns - arrived_ns, due[0] - self.began_ns, due[-1] - due[0])
+        return Took(self.began_ns - arrived_ns, self._first_ns - self.began_ns, self._last_ns - self._first_ns)
 
     async def ended(self) -> Outcome:
         """Wait until it is over, and say why."""
@@ -110,7 +111,11 @@ class Answer:
         if index == 0:
             self._begun()
         self.planned_ns.append(due_ns)
-        self._put(self._render(index), is_token=True)
+        data = self._render(index)
+        now = self._last_ns = clock.now_ns()
+        if index == 0:
+            self._first_ns = now
+        self._put(data, now)
         if index + 1 == self.tokens and not self.over and not (self._after == self.tokens and self._strikes()):
             self.end("complete")
 
@@ -141,23 +146,24 @@ class Answer:
         """The client has gone."""
         self.end("closed_by_client")
 
-    def _put(self, data: bytes, *, is_token: bool) -> None:
+    def _put(self, data: bytes, token_ns: int | None = None) -> None:
+        """Send it, or hold it back. `token_ns`: it is a token, which leaves at this moment if it does."""
         if self._waiting is not None:
             self._waiting.append(data)
             return
         if not data:
             return
-        if is_token:
-            self.actual_ns.append(clock.now_ns())
+        if token_ns is not None:
+            self.actual_ns.append(token_ns)
         if not self._write(data):
             self.end("slow_reader")
 
     def _strikes(self) -> bool:
         """The fault's moment has come. Whether that is the end."""
         if self._kind == "malformed":
-            self._put(self._malformed, is_token=False)
+            self._put(self._malformed)
         elif self._kind == "error_event":
-            self._put(self._error, is_token=False)
+            self._put(self._error)
             self.end("error_event")
         elif self._kind == "cut":
             self.end("cut")
