@@ -92,7 +92,11 @@ def test_a_cache_that_nobody_speaks_of_is_seen_by_its_time() -> None:
             {"cached_tokens": 900},
             ("no saving of TTFT that n = 40 could show (", "saves $8.10 per 1,000 requests;"),
         ),
-        (240, {"cached_tokens": 900, "cache_write_tokens": 0, "input_tokens": 9000}, ("saves 39.7 %", "costs $71.90 per")),
+        (
+            240,
+            {"cached_tokens": 900, "cache_write_tokens": 0, "input_tokens": 9000},
+            ("saves 39.7 %", "costs $71.90 per"),
+        ),
         (240, {"cached_tokens": 5}, ("saves 39.7 %", "ms (95 % interval 3", "; 0.5 % of the input")),
         (600, {"cached_tokens": 900}, ("no saving but a longer TTFT at p50", "but the prompt cache saves $8.10 per")),
         (600, {"cached_tokens": 100, "cache_write_tokens": 900}, ("filling the prompt cache costs $1.35 per",)),

@@ -175,7 +175,8 @@ def _cache_note(answers: Sequence[Observation], price: Price | None) -> list[str
     plain = [replace(o, cached_tokens=0, cache_write_tokens=0) for o in answers]
     saved = sum((cost_usd(a, price) or 0.0) - (cost_usd(b, price) or 0.0) for a, b in zip(plain, answers, strict=True))
     moved = f"saved {usd(saved)}" if saved >= 0 else f"cost {usd(-saved)} more than it saved"
-    return [f"{percent(cached / total)} of the input, warm-ups included, came from the provider's prompt cache, which {moved}."]
+    share = f"{percent(cached / total)} of the input, warm-ups included"
+    return [f"{share}, came from the provider's prompt cache, which {moved}."]
 
 
 def _estimated_note(found: Bill) -> list[str]:
