@@ -90,11 +90,11 @@ class FigureChange(Struct, frozen=True, kw_only=True):
 class CacheSaving(Struct, kw_only=True):
     """What a provider's prompt cache saves: a target's row of fresh prompts beside its row of cache reuse.
 
-    `fresh` and `reuse` are the names of these conditions. `ttft`: p50 and p95, before by fresh prompts, after with cache
-    reuse; empty where a row has no answer. With cache reuse `hits` of `requests` answers had input from the cache, the
-    share `cached_share` of all input (None: the provider does not say). `usd_per_request_*`: what the input of a request
-    costs, filling the cache included, or of a machine paid by the hour its time; output is left out, as it costs the
-    same both ways and its length is chance. `verdict` says it in words.
+    `fresh` and `reuse` are the names of these conditions. `ttft`: p50 and p95, before by fresh prompts, after with
+    cache reuse; empty where a row has no answer. With cache reuse `hits` of `requests` answers had input from the
+    cache, the share `cached_share` of all input (None: the provider does not say). `usd_per_request_*`: what the input
+    of a request costs, filling the cache included, or of a machine paid by the hour its time; output is left out, as it
+    costs the same both ways and its length is chance. `verdict` says it in words.
     """
 
     target: str
