@@ -22,9 +22,9 @@ from splitsecond.policy.expression import Expression, TargetName, targets
 from splitsecond.policy.targets.standing import Standing
 from splitsecond.service import Service
 from splitsecond.transport.client import Client
-from splitsecond.upstream.attempt import Observer
 from splitsecond.upstream.interpreter import teller
 from splitsecond.upstream.target import Target, connect
+from splitsecond.upstream.terms import Observer
 from splitsecond.wire.openai.logprobs import without_logprobs
 
 MOST_TARGETS = 1024

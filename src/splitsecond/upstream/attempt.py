@@ -15,22 +15,21 @@ said everything but leaves the body open is given `LINGER_NS`, then closed: that
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from types import TracebackType
-from typing import Protocol, Self
-
-from msgspec import Struct
+from typing import Self
 
 from splitsecond import clock
-from splitsecond.alarms import Alarm, Alarms
+from splitsecond.alarms import Alarm
 from splitsecond.clock import NS_PER_MS, NS_PER_S
-from splitsecond.errors import Fault, Phase, ProviderFault, TimedOut
+from splitsecond.errors import Fault, Phase, ProviderFault
 from splitsecond.events import Broken, Event
 from splitsecond.service import Call
 from splitsecond.timing.observation import Observation
 from splitsecond.timing.timeline import Sending, Timeline
 from splitsecond.transport.exchange import Exchange
-from splitsecond.upstream.spec import Timeouts, own
+from splitsecond.upstream.spec import own
+from splitsecond.upstream.terms import Terms, overdue
 from splitsecond.upstream.unread import FULL_BYTES, HELD_BYTES, Unread
 from splitsecond.wire.dialect import Decoder
 from splitsecond.wire.rate_limits import rate_limits
@@ -39,14 +38,6 @@ from splitsecond.wire.server_times import PROCESSING_HEADER, processing_times
 
 LINGER_NS = NS_PER_S
 ERROR_BODY_BYTES = 65_536
-
-MISSING: Mapping[Phase, str] = {
-    "head": "no answer",
-    "first token": "no token",
-    "between tokens": "no further token",
-}
-
-Observer = Callable[[Observation], None]
 
 
 def _sending(exchange: Exchange) -> Sending:
@@ -61,27 +52,6 @@ def _sending(exchange: Exchange) -> Sending:
         resent=exchange.resent,
         rtt_ns=exchange.rtt_ns(),
     )
-
-
-class FaultReader(Protocol):
-    """A dialect's reading of an error answer."""
-
-    def __call__(self, status: int, headers: Mapping[str, str], body: bytes) -> Fault: ...
-
-
-class Terms(Struct, frozen=True):
-    """What all attempts at one target have in common.
-
-    `raw`: their replies keep the bytes of the body, for `Reply.read`, and no events. Of a watched call both are kept.
-    """
-
-    target: str
-    timeouts: Timeouts
-    read_fault: FaultReader
-    observer: Observer
-    alarms: Alarms
-    secrets: Sequence[str] = ()
-    raw: bool = False
 
 
 class Attempt(Alarm):
@@ -324,13 +294,9 @@ class Attempt(Alarm):
     def _overdue(self, due_ns: int) -> Fault:
         """The fault of not having had what was due at `due_ns`."""
         phase, since_ns, limit_ms = self._waiting_for()
-        missing = MISSING[phase]
         if due_ns == self._deadline_ns:
-            after_ns = due_ns - self._timeline.start_ns
-            words = f"{missing} when the deadline of {after_ns // NS_PER_MS} ms for the whole call passed"
-            return TimedOut(words, phase="total", after_ns=after_ns)
-        words = f"{missing} for {limit_ms} ms"
-        return TimedOut(words, phase=phase, after_ns=due_ns - since_ns)
+            return overdue(phase, due_ns - self._timeline.start_ns)
+        return overdue(phase, due_ns - since_ns, limit_ms)
 
     # What the caller does.
 

@@ -22,10 +22,11 @@ from splitsecond.timing.timeline import Timeline
 from splitsecond.transport.client import Client
 from splitsecond.transport.exchange import Origin, Request
 from splitsecond.upstream import interpreter
-from splitsecond.upstream.attempt import Attempt, Observer, Terms
+from splitsecond.upstream.attempt import Attempt
 from splitsecond.upstream.google_token import GoogleToken
 from splitsecond.upstream.prelude import Prelude, followed
 from splitsecond.upstream.spec import TargetSpec, api_key, own, secrets
+from splitsecond.upstream.terms import Observer, Terms
 from splitsecond.wire import anthropic, cohere, gemini, ollama, openai, replicate, responses
 from splitsecond.wire.dialect import Decoder, Encoded, Follow, Quirks
 from splitsecond.wire.retelling import Retelling
