@@ -1,26 +1,18 @@
 """A target that has fallen silent in races is left out of them; one that only loses is not."""
 
 import asyncio
-from collections.abc import Callable
 from random import Random
 
 import msgspec
 import pytest
 from tests.policy.attempts import answered, closed
 from tests.policy.branches import SILENT, a_call, ask, play
+from tests.policy.world import Told, World
 
-from splitsecond import clock
-from splitsecond.clock import NS_PER_MS, NS_PER_S
-from splitsecond.policy.building import build
-from splitsecond.policy.expression import parse, targets
+from splitsecond.clock import NS_PER_MS
 from splitsecond.policy.targets.estimate import Estimate
 from splitsecond.policy.targets.silence import LEAST_RACES, Silence
-from splitsecond.policy.targets.standing import Standing
-from splitsecond.service import Call
-from splitsecond.testing.fake_service import FakeService, Script
-
-Told = Callable[[float], Script]
-"""What a target does, by the seconds since the start."""
+from splitsecond.testing.fake_service import Script
 
 
 def about(ttft: float, seed: int, by: float = 0.3) -> Told:
@@ -34,21 +26,8 @@ def between(begin_s: float, end_s: float, other: Script, usual: Told) -> Told:
     return lambda now_s: other if begin_s <= now_s < end_s else usual(now_s)
 
 
-class World:
-    """A policy over fake targets, asked `rate` times a second."""
-
-    def __init__(self, policy: str, **scripts: Told) -> None:
-        self.standing = Standing(chance=Random(5))
-        self.began_ns = clock.now_ns()
-        self.fakes = {
-            name: FakeService(script=self._script(scripts[name[0]]), target=name, observer=self.standing.observe)
-            for name in targets(parse(policy))
-        }
-        self.service = build(parse(policy), self.fakes.__getitem__, self.standing)
-        self.number = 0
-
-    def _script(self, told: Told) -> Callable[[Call], Script]:
-        return lambda call: told((clock.now_ns() - self.began_ns) / NS_PER_S)
+class Traffic(World):
+    """A policy that is asked so many times a second."""
 
     async def run(self, seconds: float, *, rate: float = 3.0, tokens_in: int = 10) -> dict[str, int]:
         """How many requests each target got in that time, and how many calls there were as ""."""
@@ -66,7 +45,7 @@ class World:
 def test_one_that_falls_silent_is_raced_no_more_and_comes_back_when_it_answers() -> None:
     async def main() -> None:
         a = between(60, 360, SILENT, about(0.2, 1))
-        world = World('race("a/x", "b/x")', a=a, b=about(0.2, 2))
+        world = Traffic('race("a/x", "b/x")', a=a, b=about(0.2, 2))
         asked = await world.run(60)
         assert asked["a/x"] == asked[""]
         asked = await world.run(300)
@@ -87,7 +66,7 @@ def test_whoever_only_loses_is_raced_for_ever(ttft: float) -> None:
 
     async def main() -> None:
         b = between(20, 25, SILENT, about(0.2, 2))  # so that there is something to be known of the other
-        world = World('race("a/x", "b/x", "c/x")', a=about(ttft, 1), b=b, c=between(20, 25, SILENT, about(0.25, 3)))
+        world = Traffic('race("a/x", "b/x", "c/x")', a=about(ttft, 1), b=b, c=between(20, 25, SILENT, about(0.25, 3)))
         asked = await world.run(200)
         assert asked["a/x"] == asked[""]
         assert world.standing.available("a/x")
@@ -97,7 +76,7 @@ def test_whoever_only_loses_is_raced_for_ever(ttft: float) -> None:
 
 def test_one_of_which_nothing_is_known_may_be_slow() -> None:
     async def main() -> None:
-        world = World('race("a/x", "b/x")', a=lambda now_s: SILENT, b=about(0.2, 2))
+        world = Traffic('race("a/x", "b/x")', a=lambda now_s: SILENT, b=about(0.2, 2))
         asked = await world.run(60)
         assert asked["a/x"] == asked[""]
 
@@ -108,7 +87,7 @@ def test_a_longer_prompt_takes_longer() -> None:
     """Where prompts become long the slower one loses each race later than ever, and is as well as before."""
 
     async def main() -> None:
-        world = World('race("a/x", "b/x")', a=lambda now_s: Script(ttft=5.0), b=lambda now_s: Script(ttft=4.0))
+        world = Traffic('race("a/x", "b/x")', a=lambda now_s: Script(ttft=5.0), b=lambda now_s: Script(ttft=4.0))
         for number in range(64):
             tokens = 100 + 100 * (number % 10)
             world.standing.observe(answered(100 + tokens, input_tokens=tokens, target="a/x"))
@@ -120,7 +99,7 @@ def test_a_longer_prompt_takes_longer() -> None:
 
 def test_clients_who_leave_say_nothing() -> None:
     async def main() -> None:
-        world = World('race("a/x", "b/x")', a=about(0.2, 1), b=about(0.2, 2))
+        world = Traffic('race("a/x", "b/x")', a=about(0.2, 1), b=about(0.2, 2))
         await world.run(20)
         for fake in world.fakes.values():
             fake._script = lambda call: SILENT
@@ -137,7 +116,7 @@ def test_clients_who_leave_say_nothing() -> None:
 def test_the_first_of_a_hedge_that_falls_silent_is_found_too() -> None:
     async def main() -> None:
         a = between(60, 1000, SILENT, about(0.2, 1))
-        world = World('fallback(hedge("a/x", "b/x", extra_load=1.0), "c/x")', a=a, b=about(0.2, 2), c=about(0.2, 3))
+        world = Traffic('fallback(hedge("a/x", "b/x", extra_load=1.0), "c/x")', a=a, b=about(0.2, 2), c=about(0.2, 3))
         await world.run(60)
         asked = await world.run(60)
         assert asked["a/x"] < 60
@@ -149,7 +128,7 @@ def test_the_first_of_a_hedge_that_falls_silent_is_found_too() -> None:
 def test_a_policy_in_a_race_is_judged_by_whom_it_asked() -> None:
     async def main() -> None:
         a = between(60, 1000, SILENT, about(0.2, 1))
-        world = World('race(fallback("a/x", "c/x", ttft="5s"), "b/x")', a=a, b=about(0.2, 2), c=about(0.2, 3))
+        world = Traffic('race(fallback("a/x", "c/x", ttft="5s"), "b/x")', a=a, b=about(0.2, 2), c=about(0.2, 3))
         await world.run(60)
         asked = await world.run(60)
         assert asked["a/x"] < 60

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from tests.policy.attempts import answered, failed
 from tests.policy.branches import SILENT, a_call, ask, bad_request, fails, play, refused, reset, silent, status
-from tests.policy.test_standing import GOOD, World
+from tests.policy.world import GOOD, World
 
 from splitsecond.errors import AllFailed, CallerFault, Fault, TimedOut
 from splitsecond.policy.targets.facts import Facts
