@@ -100,7 +100,9 @@ def instead_of(target: str, known: Iterable[str] | None = None) -> tuple[str, li
         instead = owner.model(model).replaced_by or owner.default_model
         return day, [f"{name}/{instead}"] if instead else []
     names = _in_service(owner, of_provider(owner) if known is None else known)
-    near = [] if model in names else difflib.get_close_matches(model, names, n=3, cutoff=0.6)
+    maker = model.rpartition("/")[0]
+    alike = [each for each in names if each.startswith(f"{maker}/")] if maker else []  # of hundreds, where it names one
+    near = [] if model in names else difflib.get_close_matches(model, alike or names, n=3, cutoff=0.6)
     return "", [f"{name}/{each}" for each in near]
 
 
