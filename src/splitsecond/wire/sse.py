@@ -56,19 +56,23 @@ class SseDecoder(Struct, eq=False):
         if self._at_start and not self._line and data[:1] not in _MARK_BEGINS:
             self._at_start = False
             self.between_events = True
-        if self.between_events and data.find(b"\r") < 0 and len(data) <= self.max_bytes:
-            start, size = 0, len(data)
+        start, size = 0, len(data)
+        if self.between_events and b"\r" not in data and size <= self.max_bytes:
             while start < size:
-                name, begin = "", start
-                if data.startswith(b"event: ", start):
-                    line_end = data.find(b"\n", start)
-                    if line_end < 0:
+                begin = start + 6
+                if data.startswith(b"data: ", start):
+                    name = ""
+                elif data.startswith(b"event: ", start):
+                    line_end = data.find(b"\ndata: ", start)
+                    name, begin = data[start + 7 : line_end].decode("utf-8", "replace"), line_end + 7
+                    if line_end < 0 or "\n" in name:
                         break
-                    name, begin = data[start + 7 : line_end].decode("utf-8", "replace"), line_end + 1
-                end = data.find(b"\n", begin)
-                if end < 0 or not data.startswith(b"data: ", begin) or not data.startswith(b"\n", end + 1):
+                else:
                     break
-                events.append(SseEvent(data[begin + 6 : end], name))
+                end = data.find(b"\n", begin)
+                if not data.startswith(b"\n\n", end):
+                    break
+                events.append(SseEvent(data[begin:end], name))
                 start = end + 2
             if start == size:
                 return events
