@@ -117,8 +117,9 @@ class Observation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def ttft_cold_ns(self) -> int | None:
         """Time to first token with the connection's set-up: DNS, TCP and TLS added to TTFT."""
-        ttft = self.ttft_ns
-        return None if ttft is None else ttft + self.dns_ns + self.tcp_ns + self.tls_ns
+        if self.first_token_ns is None or self.sent_ns is None:
+            return None
+        return self.first_token_ns - self.sent_ns + self.dns_ns + self.tcp_ns + self.tls_ns
 
     @property
     def ttft_due_ns(self) -> int | None:

@@ -36,8 +36,8 @@ class Estimate:
         if first is not None:
             self._ttft.add(first)
         if observation.outcome == "ok":
-            tpot_ns = observation.tpot_ns
-            if tpot_ns is not None:
+            whole = observation.first_token_ns == observation.last_token_ns  # then it has no pace
+            if not whole and (tpot_ns := observation.tpot_ns) is not None:
                 self._tpot.add(Sample(at_ns, tpot_ns))
             if observation.output_tokens is not None:
                 self._tokens.add(Sample(at_ns, observation.output_tokens))

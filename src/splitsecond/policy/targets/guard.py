@@ -31,7 +31,7 @@ class Guard:
         now_ns = clock.now_ns()
         stand = self._stand(self._name)
         on_trial = False
-        if stand.troubled or call.notes.barred:
+        if stand.is_troubled() or call.notes.barred:
             self._check(call, stand, now_ns)
             on_trial = stand.on_trial
         call.notes.asked.append(self._name)

@@ -85,9 +85,10 @@ class Health:
 
     def answered(self, now_ns: int, began_ns: int) -> None:
         """The answer to a request that began at `began_ns` has ended well."""
-        self.lasted(now_ns, began_ns)
         if self.state == "open":
-            return
+            self.lasted(now_ns, began_ns)
+            if self.state == "open":
+                return
         self._count(self._good, now_ns)
         self._in_a_row = 0
         self._good_ns = now_ns
@@ -209,7 +210,8 @@ class Health:
     def _count(self, into: list[int], now_ns: int) -> None:
         """One more in the period that is running; those of half a minute ago are forgotten."""
         period = now_ns // _PERIOD_NS
-        for gone in range(max(self._period, period - _PERIODS) + 1, period + 1):
-            self._good[gone % _PERIODS] = self._bad[gone % _PERIODS] = 0
-        self._period = max(self._period, period)
+        if period > self._period:
+            for gone in range(max(self._period, period - _PERIODS) + 1, period + 1):
+                self._good[gone % _PERIODS] = self._bad[gone % _PERIODS] = 0
+            self._period = period
         into[period % _PERIODS] += 1

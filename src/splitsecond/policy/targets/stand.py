@@ -119,8 +119,11 @@ class Stand:
     def replied(self, call: str, stream: bool, reply: Reply, now_ns: int) -> None:
         """The first token of `reply` has come."""
         self._silence = None
-        began_ns = self._waits_no_more(call, stream)
-        estimate = self.estimates.get(self._mode(stream))
+        mode = self._mode(stream)
+        began_ns = self.waiting[mode].pop(call, None)
+        if began_ns is None:
+            began_ns = self._waits_no_more(call, stream)
+        estimate = self.estimates.get(mode)
         if estimate is not None and began_ns is not None:
             estimate.waited(now_ns - began_ns, now_ns)
         if self.health.probe == call and began_ns is not None and not reply.empty:
@@ -149,7 +152,8 @@ class Stand:
             self.quota.told(limits, observation.head_ns or now_ns, number)
         if observation.outcome == "ok":
             began_ns = observation.sent_ns or now_ns
-            self.key.taken(began_ns)
+            if self.key.until_ns or not self.key.worked:
+                self.key.taken(began_ns)
             self.health.answered(now_ns, began_ns)
             if self.quota is not None:
                 self.quota.used((observation.input_tokens or 0) + (observation.output_tokens or 0))
@@ -185,8 +189,7 @@ class Stand:
 
     # What may be done.
 
-    @property
-    def troubled(self) -> bool:
+    def is_troubled(self) -> bool:
         """Whether anything must be looked at before the target is asked."""
         return self.health.state != "closed" or self.quota is not None or self.key.until_ns != 0
 

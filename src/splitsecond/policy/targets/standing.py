@@ -91,7 +91,7 @@ class Standing:
     def available(self, target: str) -> bool:
         """Whether `target` may be asked: it is not down, its key was not refused, its rate limit is not used up."""
         stand = self._stands.get(target)
-        return stand is None or not stand.troubled or not stand.until_ns(clock.now_ns())
+        return stand is None or not stand.is_troubled() or not stand.until_ns(clock.now_ns())
 
     def why_not(self, target: str) -> str:
         """Why it is not available, in a few words; "" where it is."""
@@ -147,6 +147,6 @@ class Standing:
     def _forget(self) -> None:
         """Forget the first that is well and has nothing under way."""
         for name, stand in self._stands.items():
-            if not stand.under_way and not stand.troubled:
+            if not stand.under_way and not stand.is_troubled():
                 del self._stands[name]
                 return
