@@ -32,8 +32,8 @@ class Notes(Struct, kw_only=True):
     `asked`, in order, `refused`, those that were not asked because they are down, and `barred`, those that are not to
     be asked (again), as their answer broke off or they could not go on with it. `cache`: "hit", "shared" (with an
     identical call under way), "miss", or "" where no cache stood in the way. `chosen`: why a policy chose the target
-    that answers, in a few words. `dropped`: what of the request could not be carried over to the target's dialect, and
-    was left out.
+    that answers, in a few words. `dropped`: what of the request goes to no target; `left_out`: by targets, what could
+    not be carried over to their dialect.
     """
 
     attempts: int = 0
@@ -43,6 +43,7 @@ class Notes(Struct, kw_only=True):
     cache: str = ""
     chosen: str = ""
     dropped: list[str] = []
+    left_out: dict[str, list[str]] = {}
 
 
 class Call(Struct, frozen=True, kw_only=True):

@@ -82,7 +82,7 @@ def test_an_answer_that_is_not_streamed_is_assembled() -> None:
         answer = (await client.asks(CHAT, parts=3)).json
         assert answer["object"] == "chat.completion"
         (choice,) = answer["choices"]
-        assert choice["message"] == {"role": "assistant", "content": "wordwordword"}
+        assert choice["message"] == {"role": "assistant", "content": "wordwordword", "refusal": None}
         assert choice["finish_reason"] == "stop"
         assert answer["usage"]["completion_tokens"] == 3
 

@@ -181,13 +181,13 @@ def tried(client: Spoken, asked: dict[str, Any], dialect: str, quirks: Quirks, p
     call = Call(id="1", dialect=client, body=body, stream=bool(asked.get("stream")))
     encode = DIALECTS[dialect].encode
     try:
-        encoded = interpreter.request(call, dialect, encode, "gemini-2.5-pro", quirks, prefill)
+        encoded = interpreter.request(call, dialect, encode, "gemini-2.5-pro", quirks, prefill=prefill)
     except CallerFault:
         pass  # and nothing else may be raised
     else:
         assert isinstance(msgspec.json.decode(encoded.body), dict)
-    assert all(isinstance(name, str) and "," not in name for name in call.notes.dropped)
-    assert len(set(call.notes.dropped)) == len(call.notes.dropped)
+    assert all(isinstance(name, str) and "," not in name for name in call.notes.left_out.get("", []))
+    assert len(set(call.notes.left_out.get("", []))) == len(call.notes.left_out.get("", []))
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)

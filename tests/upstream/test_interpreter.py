@@ -210,7 +210,7 @@ BEGUN = {"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "
 )
 def test_an_answer_that_is_begun_goes_to_who_goes_on_from_there(prefill: Any, last: dict[str, Any]) -> None:
     call = Call(id="c", body=BEGUN, dialect="anthropic")
-    encoded = interpreter.request(call, "openai", openai.encode, "m", Quirks(), prefill)
+    encoded = interpreter.request(call, "openai", openai.encode, "m", Quirks(), prefill=prefill)
     assert json.loads(encoded.body)["messages"][1] == {"role": "assistant", "content": "Once", **last}
 
 
@@ -221,7 +221,7 @@ def test_an_answer_that_is_begun_is_refused_by_who_would_begin_anew(dialect: str
     with pytest.raises(
         CallerFault, match=r"messages\[1\], the beginning of the answer, cannot.*a user's message"
     ) as no:
-        interpreter.request(call, dialect, DIALECTS[dialect].encode, "m", Quirks(), prefill)
+        interpreter.request(call, dialect, DIALECTS[dialect].encode, "m", Quirks(), prefill=prefill)
     assert no.value.kind == "not_translatable"
 
 

@@ -24,7 +24,7 @@ def asked(client: Spoken, said: dict[str, Any], **quirks: Any) -> tuple[dict[str
     encoded = request(call, "openai", openai.encode, "m", msgspec.convert(quirks, Quirks))
     told = msgspec.json.decode(encoded.body)
     usual = {"model": "m", "stream": True, "stream_options": {"include_usage": True}, **HELLO["openai"]}
-    return {name: value for name, value in told.items() if usual.get(name) != value}, call.notes.dropped
+    return {name: value for name, value in told.items() if usual.get(name) != value}, call.notes.left_out.get("", [])
 
 
 @pytest.mark.parametrize(

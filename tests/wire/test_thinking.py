@@ -46,7 +46,7 @@ def asked(
     told = {name: value for name, value in fields.items() if name not in NOT_OF_THINKING}
     told.get("generationConfig", {}).pop("maxOutputTokens", None)
     told.get("options", {}).pop("num_predict", None)
-    return {name: value for name, value in told.items() if value not in ({}, 64000)}, call.notes.dropped
+    return {name: value for name, value in told.items() if value not in ({}, 64000)}, call.notes.left_out.get("", [])
 
 
 @pytest.mark.parametrize(

@@ -136,7 +136,7 @@ def test_of_an_anthropic_client(dialect: str, field: str, told: Any) -> None:
     call = Call(id="1", dialect="anthropic", body=body)
     encoded = request(call, dialect, DIALECTS[dialect].encode, "m", Quirks())
     assert msgspec.json.decode(encoded.body)[field][2:] == told
-    assert call.notes.dropped == []
+    assert call.notes.left_out.get("", []) == []
 
 
 def test_of_a_client_of_responses_at_anthropic() -> None:

@@ -321,7 +321,7 @@ async def _whole(visit: Visit, page: Page, reply: Reply, cost: Callable[[Observa
 
 def _head(visit: Visit, page: Page) -> Headers:
     """What the head of an answer says: of its call so far, and who answers."""
-    headers = _said(visit, page.call, page.first_token_ns)
+    headers = _said(visit, page.call, page.first_token_ns, page.target)
     headers.append((b"x-splitsecond-target", _header_value(page.target)))
     return headers
 
@@ -333,8 +333,9 @@ def _timed(attempt: Observation) -> bytes:
     return b"connect;dur=%.3f, upstream;dur=%.3f" % (connect_ms, (attempt.end_ns - sent_ns) / clock.NS_PER_MS)
 
 
-def _said(visit: Visit, call: Call, token_ns: int | None = None) -> Headers:
-    """What the head says of how the call went so far. `token_ns`: when its first token came, where one did."""
+def _said(visit: Visit, call: Call, token_ns: int | None = None, target: str = "") -> Headers:
+    """What the head says of how the call went so far. `token_ns`: when its first token came, where one did; `target`:
+    who answers."""
     notes, identity = call.notes, call.id.encode()
     waited_ms = ((token_ns or clock.now_ns()) - visit.start_ns) / clock.NS_PER_MS
     headers = [
@@ -348,8 +349,9 @@ def _said(visit: Visit, call: Call, token_ns: int | None = None) -> Headers:
         headers.append((b"x-splitsecond-cache", _header_value(notes.cache)))
     if notes.chosen:
         headers.append((b"x-splitsecond-chosen", _header_value(notes.chosen)))
-    if notes.dropped:
-        headers.append((b"x-splitsecond-dropped", _header_value(", ".join(notes.dropped))))
+    if notes.dropped or target in notes.left_out:
+        dropped = ", ".join([*notes.dropped, *notes.left_out.get(target, ())])
+        headers.append((b"x-splitsecond-dropped", _header_value(dropped)))
     return headers
 
 

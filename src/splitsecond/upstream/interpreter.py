@@ -7,9 +7,11 @@ OpenAI's chat form, which every dialect can encode, and the answer's events are 
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
+from msgspec import structs
+
 from splitsecond import clock
 from splitsecond.catalog.model import Prefill
-from splitsecond.service import Call, Operation, Spoken
+from splitsecond.service import Call, Notes, Operation, Spoken
 from splitsecond.wire import anthropic, openai, responses
 from splitsecond.wire.anthropic import foreign
 from splitsecond.wire.anthropic.teller import teller as message_teller
@@ -64,29 +66,42 @@ _OWN_NAMES: Mapping[Spoken, Mapping[str, str]] = {
 
 
 def request(
-    call: Call, dialect: str, encode: Encode, model: str, quirks: Quirks, prefill: Prefill | None = None
+    call: Call,
+    dialect: str,
+    encode: Encode,
+    model: str,
+    quirks: Quirks,
+    *,
+    prefill: Prefill | None = None,
+    target: str = "",
 ) -> Encoded:
-    """`call` as a request to `model` at a target that speaks `dialect`, which `encode` writes out of OpenAI's form.
+    """`call` as a request to `model` at `target`, which speaks `dialect`; `encode` writes that out of OpenAI's form.
 
-    `prefill`: whether the target goes on from the beginning of an answer, and how; None: not known. Raises
-    `CallerFault` for what cannot be carried over.
+    What had to be left out stands in the call's notes, under the `target`. `prefill`: whether it goes on from the
+    beginning of an answer, and how; None: not known. Raises `CallerFault` for what cannot be carried over.
     """
+    if call.dialect == dialect == "openai":
+        return encode(call, model, quirks)
+    own = structs.replace(call, notes=Notes())
+    encoded = _written(own, dialect, encode, model, quirks, prefill)
+    if own.notes.dropped:
+        names = _OWN_NAMES[call.dialect]
+        call.notes.left_out[target] = list(dict.fromkeys(names.get(name, name) for name in own.notes.dropped))
+    return encoded
+
+
+def _written(call: Call, dialect: str, encode: Encode, model: str, quirks: Quirks, prefill: Prefill | None) -> Encoded:
     if call.dialect == "openai":
         return encode(call, model, quirks)
     pass_on, to_chat = _READERS[call.dialect]
     if call.dialect == dialect:
         return pass_on(call, model, quirks)
-    before = len(call.notes.dropped)
     chat = to_chat(call)
     if call.dialect == "anthropic":
         chat = begun(chat, prefill)
     if dialect == "openai":
         chat = fitted(chat, model, quirks)
-    encoded = encode(chat, model, quirks)
-    if len(call.notes.dropped) > before:
-        own = _OWN_NAMES[call.dialect]
-        call.notes.dropped[:] = dict.fromkeys(own.get(name, name) for name in call.notes.dropped)
-    return encoded
+    return encode(chat, model, quirks)
 
 
 def retelling(call: Call, model: str) -> Retelling:

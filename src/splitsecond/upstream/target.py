@@ -121,7 +121,10 @@ class Target:
     async def __call__(self, call: Call) -> Attempt:
         """Sends the call. Returns when the first token has arrived or the answer ended well; raises `Fault`."""
         spec = self._spec
-        encoded = interpreter.request(call, spec.dialect, self._dialect.encode, spec.model, self._quirks, spec.prefill)
+        encode, quirks = self._dialect.encode, self._quirks
+        encoded = interpreter.request(
+            call, spec.dialect, encode, spec.model, quirks, prefill=spec.prefill, target=spec.name
+        )
         call.notes.attempts += 1
         identity = f"{call.id}.{next(self._attempts)}"
         timeline = Timeline(

@@ -22,7 +22,7 @@ PATHS = {"openai": "/v1", "anthropic": "/v1", "responses": "/v1", "gemini": "/v1
 PATHS |= {"replicate": "/v1"}
 TARGETS = {dialect: f"sim-{dialect}/quick-model" for dialect in DIALECTS}
 TARGETS["replicate"] = "sim-replicate/simulated/quick-model"
-FAULTS = {"cut": "cut; after=3", "error": "error_event; after=2", "limited": "429; retry_after=3", "down": "500"}
+FAULTS = {"cut": "cut; after=6", "error": "error_event; after=6", "limited": "429; retry_after=3", "down": "500"}
 CARRIED_ON = [
     (first, then) for first in ("openai", "anthropic", "responses") for then in ("openai", "anthropic", "responses")
 ]
@@ -69,6 +69,7 @@ def _configuration(simulated: Providers, noted: str) -> str:
     lines.append(f"  noted-prefix: {{base_url: '{noted}/v1', prefill: prefix}}")
     both = f'{TARGETS["replicate"]}", "{TARGETS["gemini"]}'
     lines += ["routes:", f"  either: {{policy: 'fallback(\"{both}\")'}}"]
+    lines.append(f'  after-one-down: {{policy: \'fallback("down-{TARGETS["gemini"]}", "{TARGETS["openai"]}")\'}}')
     lines.append('  goes-on: {policy: \'fallback("noted-openai/m", "noted-prefix/m")\'}')
     for first, then in CARRIED_ON:  # each breaks too seldom to be left out
         name, header = f"{first}-then-{then}", f'headers: {{x-splitsecond-fault: "{FAULTS["cut"]}"}}'

@@ -184,6 +184,13 @@ def test_what_cannot_be_carried_over_is_refused_or_goes_elsewhere(claude: anthro
     raw = claude.messages.with_raw_response.create(model="either", max_tokens=8, messages=turns)
     assert raw.headers["x-splitsecond-target"] == TARGETS["gemini"]
     assert raw.headers["request-id"] == raw.headers["x-request-id"]
+    assert "x-splitsecond-dropped" not in raw.headers  # of what was tried before nothing is said
+    asked: dict[str, Any] = {"max_tokens": 8, "messages": HELLO, "metadata": {"user_id": "u"}}
+    raw = claude.messages.with_raw_response.create(model="after-one-down", **asked)
+    assert raw.headers["x-splitsecond-target"] == TARGETS["openai"]
+    assert "x-splitsecond-dropped" not in raw.headers
+    raw = claude.messages.with_raw_response.create(model=TARGETS["replicate"], **asked)
+    assert raw.headers["x-splitsecond-dropped"] == "metadata, usage"
 
 
 def test_an_answer_that_is_begun_goes_to_who_goes_on_from_there(claude: anthropic.Anthropic, behind: Behind) -> None:
