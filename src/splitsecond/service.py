@@ -29,8 +29,9 @@ class Notes(Struct, kw_only=True):
     """What those who served a call have to say of it, beside the answer: the only part of a call that changes.
 
     `attempts`: how many requests went to targets so far. Of targets that are watched over (`policy/targets/standing`):
-    `asked`, in order, `refused`, those that were not asked because they are down, and `barred`, those that are not to
-    be asked (again), as their answer broke off or they could not go on with it. `cache`: "hit", "shared" (with an
+    `asked`, in order, `refused`, those that were not asked because they are down, `barred`, those that are not to be
+    asked (again), as their answer broke off or they could not go on with it, and `tried`, the last that was asked to
+    find out whether it is well again. `cache`: "hit", "shared" (with an
     identical call under way), "miss", or "" where no cache stood in the way. `chosen`: why a policy chose the target
     that answers, in a few words. `dropped`: what of the request goes to no target; `left_out`: by targets, what could
     not be carried over to their dialect.
@@ -40,6 +41,7 @@ class Notes(Struct, kw_only=True):
     asked: list[str] = []
     refused: list[str] = []
     barred: list[str] = []
+    tried: str = ""
     cache: str = ""
     chosen: str = ""
     dropped: list[str] = []

@@ -25,6 +25,8 @@ POLICIES = [
     'limit(fastest("a/x", "b/x"), concurrency=4)',
     'weighted(fallback("a/x", "c/x"), "b/x")',
     'fastest(hedge("a/x", "c/x"), "b/x")',
+    'weighted(deadline("a/x", ttft="2s"), "b/x")',
+    'weighted(deadline(retry("a/x"), ttft="2s", total="4s"), deadline("b/x", ttft="2s"))',
 ]
 FACTS = {
     "a/x": Facts(provider="a", region="eu", input_usd=1.0, output_usd=1.0),

@@ -66,7 +66,10 @@ class Deadline:
                 raise
         finally:
             limit.lift()
-        raise TimedOut(f"no token from {self._service!r} in {self._ttft}", phase="first token", after_ns=self._ttft_ns)
+        words = f"no token from {self._service!r} in {self._ttft}"
+        late = TimedOut(words, phase="first token", after_ns=self._ttft_ns)
+        late.on_trial = call.notes.asked[-1:] == [call.notes.tried]
+        raise late
 
 
 class _Limit(Alarm):

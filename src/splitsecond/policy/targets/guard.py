@@ -34,6 +34,8 @@ class Guard:
         if stand.is_troubled() or call.notes.barred:
             self._check(call, stand, now_ns)
             on_trial = stand.on_trial
+            if on_trial:
+                call.notes.tried = self._name
         call.notes.asked.append(self._name)
         stand.begun(call.id, call.stream, now_ns)
         try:
