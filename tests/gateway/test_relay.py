@@ -41,6 +41,12 @@ def test_in_any_split_it_is_what_came_without_the_usage(cuts: list[int], wanted:
     assert relayed(data, cuts, usage=wanted) == expected
 
 
+@given(st.lists(st.sampled_from([FILTER, ROLE, PING, WORD, STOP, USAGE])), cuts)
+def test_wherever_usage_stands_alone_it_is_left_out(events: list[bytes], cuts: list[int]) -> None:
+    expected = b"".join(event for event in events if event != USAGE)
+    assert relayed(b"".join(events) + DONE, cuts) == expected + DONE
+
+
 @given(cuts)
 def test_what_was_left_out_at_a_good_end_is_put_there(cuts: list[int]) -> None:
     assert relayed(BEFORE, cuts) == BEFORE + DONE

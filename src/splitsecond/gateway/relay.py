@@ -17,6 +17,7 @@ from splitsecond.wire.sse import encode_event
 _EVENT_END = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 _NO_CHOICES = re.compile(rb'"choices"\s*:\s*\[\s*\]')
 _COUNTED = b'"usage"'
+_NONE = b'"usage":null'
 _MARK = b"[DONE]"
 _DONE = re.compile(rb"(?:^|[\r\n])data: ?\[DONE\]\s*$")
 BLANK = b"\xef\xbb\xbf \t\r\n"
@@ -58,7 +59,7 @@ class Relay:
         if whole:
             tail = whole[-32:]
             self._done = tail.rstrip().endswith(_MARK) and _DONE.search(tail) is not None
-            if not self._usage and whole.rfind(_COUNTED) >= 0:  # for bytes this is faster than `in`
+            if not self._usage:
                 return _without_usage(whole)
         return whole
 
@@ -85,26 +86,31 @@ def end_of_events(data: bytes, begin: int) -> int:
 
 
 def _without_usage(events: bytes) -> bytes:
-    """`events` without those of usage alone. Only those with a word of usage are looked into."""
+    """`events` without those of usage alone.
+
+    Only those with a word of usage are looked into, from the end, where it stands, and from where bytes are searched
+    faster. Many providers say of each chunk that it has none.
+    """
     kept: list[bytes] = []
-    begin = 0
-    place = events.find(_COUNTED)
+    end = len(events)
+    place = events.rfind(_COUNTED)
     while place >= 0:
-        start, stop = _event_around(events, begin, place)
-        if _is_usage(events[start:stop]):
-            kept.append(events[begin:start])
-            begin = stop
-        place = events.find(_COUNTED, stop)
-    return b"".join([*kept, events[begin:]]) if begin else events
+        if not events.startswith(_NONE, place):
+            place, stop = _event_around(events, place)
+            if _is_usage(events[place:stop]):
+                kept.append(events[stop:end])
+                end = place
+        place = events.rfind(_COUNTED, 0, place)
+    return b"".join((events[:end], *reversed(kept))) if kept else events
 
 
-def _event_around(events: bytes, begin: int, place: int) -> tuple[int, int]:
-    """Where the event that holds `place` begins and ends; it begins at `begin` or later."""
+def _event_around(events: bytes, place: int) -> tuple[int, int]:
+    """Where the event that holds `place` begins and ends."""
     if events.find(b"\r") < 0:
-        before = events.rfind(b"\n\n", begin, place)
-        return (begin if before < 0 else before + 2), events.index(b"\n\n", place) + 2
-    start = begin
-    for found in _EVENT_END.finditer(events, begin):
+        before = events.rfind(b"\n\n", 0, place)
+        return (0 if before < 0 else before + 2), events.index(b"\n\n", place) + 2
+    start = 0
+    for found in _EVENT_END.finditer(events):
         if found.end() > place:
             return start, found.end()
         start = found.end()
