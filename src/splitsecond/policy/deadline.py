@@ -18,7 +18,7 @@ attempts, inside it is one for each. Around `limit` waiting in the queue counts,
 
 import asyncio
 
-import msgspec
+from msgspec.structs import replace
 
 from splitsecond import clock
 from splitsecond.alarms import Alarm, Alarms
@@ -51,12 +51,12 @@ class Deadline:
         if self._total_ns is not None:
             due_ns = now_ns + self._total_ns
             earliest_ns = due_ns if call.deadline_ns is None else min(due_ns, call.deadline_ns)
-            call = msgspec.structs.replace(call, deadline_ns=earliest_ns)
+            call = replace(call, deadline_ns=earliest_ns)
         if self._ttft_ns is None:
             return await self._service(call)
         due_ns = now_ns + self._ttft_ns
         if call.token_due_ns is None or due_ns < call.token_due_ns:
-            call = msgspec.structs.replace(call, token_due_ns=due_ns)
+            call = replace(call, token_due_ns=due_ns)
         limit = _Limit()
         self._alarms.set(limit, due_ns, now_ns)
         try:

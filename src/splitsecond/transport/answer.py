@@ -34,6 +34,7 @@ class Answer:
         "_barren",
         "_body_end",
         "_fed",
+        "_in_head",
         "_inflater",
         "_lines",
         "_method",
@@ -80,6 +81,7 @@ class Answer:
         self._inflater: Inflater | None = None
         self._fed = self._barren = 0
         self._lines: list[tuple[bytes, bytes]] = []
+        self._in_head = 0  # how many of them
 
     def followed_by(self, method: str) -> "Answer":
         """For the response to the next request on a connection that this one left usable.
@@ -173,6 +175,7 @@ class Answer:
         if not self._is_bounded():
             return
         self.headers = headers = _joined(lines)
+        self._in_head = len(lines)
         version = parser.get_http_version()
         if status < 100 or version not in _VERSIONS:
             self.fail(self._malformed(f"got HTTP/{version} with status {status:03}, expected HTTP/1 with 100 to 999"))
@@ -197,7 +200,9 @@ class Answer:
 
     def on_message_complete(self) -> None:
         self._parser_ended = True
-        if self.status and not self.complete and self.fault is None and self._is_bounded():
+        if not self.status or self.complete or self.fault is not None:
+            return
+        if len(self._lines) == self._in_head or self._is_bounded():
             self._body_end = len(self._parts)
             self.news = self.complete = True
 

@@ -60,7 +60,7 @@ class Attempt(Alarm):
     __slots__ = (
         "_buffer", "_complete", "_deadline_ns", "_decoder", "_error_body", "_event_waiter", "_exchange", "_fault",
         "_first", "_headers", "_last_ns", "_retelling", "_status", "_terms", "_timeline", "_unread", "_waiter",
-        "_watched", "empty", "observation", "target",
+        "empty", "observation", "target",
     )  # fmt: skip
 
     def __init__(
@@ -72,7 +72,6 @@ class Attempt(Alarm):
         self._timeline = timeline
         self._decoder = decoder
         self._retelling = retelling
-        self._watched = watched = call.watched
         deadline_ns, total_ms = call.deadline_ns, terms.timeouts.total_ms
         if total_ms is not None:
             total_ns = call.start_ns + total_ms * NS_PER_MS
@@ -85,9 +84,15 @@ class Attempt(Alarm):
         self._error_body: bytearray | None = None
         self._last_ns = call.start_ns  # the latest moment that transport told us
         self._complete = False  # the stream said all it had to say, well or not
-        self._buffer: deque[Event] | None = deque() if watched or not terms.raw else None
-        self._unread = Unread(HELD_BYTES if watched else FULL_BYTES) if watched or terms.raw else None
-        decoder.in_runs = self._buffer is None and retelling is None
+        self._buffer: deque[Event] | None = None
+        self._unread: Unread | None = None
+        if terms.raw and not call.watched:
+            self._unread = Unread(FULL_BYTES)
+            decoder.in_runs = retelling is None
+        else:
+            self._buffer = deque()
+            if call.watched:
+                self._unread = Unread(HELD_BYTES)
         self._waiter: asyncio.Future[None] | None = None
         self._event_waiter: asyncio.Future[None] | None = None  # events and bytes may be read by two
         self._fault: Fault | None = None
@@ -181,7 +186,7 @@ class Attempt(Alarm):
                 self._break(at, ProviderFault(words, kind="malformed", phase="first token", status=self._status))
             return  # nobody reads before the first token
         elif unread.full:
-            if self._watched:  # to hold it back would stop whoever reads its events
+            if self._buffer is not None:  # it is watched: to hold it back would stop whoever reads its events
                 words = f"{unread.size} bytes of an answer that is watched were not read, expected at most {HELD_BYTES}"
                 self._break(at, ProviderFault(words, kind="too_long", phase="between tokens", status=self._status))
             elif self._exchange is not None:
@@ -388,8 +393,8 @@ class Attempt(Alarm):
         return data
 
     async def aclose(self) -> None:
-        if self._complete and self._fault is None and self.observation is None:
-            return  # all was said: the timer lets the connection end well, or closes it
+        if self.observation is not None or (self._complete and self._fault is None):
+            return  # it has ended; or all was said, and the timer lets the connection end well, or closes it
         self._settle(self._last_ns, cancelled=not self._complete)
 
     async def __aenter__(self) -> Self:

@@ -88,6 +88,7 @@ class Target:
         self._path = path.rstrip("/")
         self._client = client
         self._attempts = attempts
+        self._connect_ns = spec.timeouts.connect_ms * clock.NS_PER_MS
         self._secrets = secrets(spec, key)
         self._lasting = len(self._secrets)
         self._terms = Terms(
@@ -121,10 +122,14 @@ class Target:
     async def __call__(self, call: Call) -> Attempt:
         """Sends the call. Returns when the first token has arrived or the answer ended well; raises `Fault`."""
         spec = self._spec
-        encode, quirks = self._dialect.encode, self._quirks
-        encoded = interpreter.request(
-            call, spec.dialect, encode, spec.model, quirks, prefill=spec.prefill, target=spec.name
-        )
+        dialect, quirks = self._dialect, self._quirks
+        spoken = call.dialect == spec.dialect
+        if spoken and spec.dialect == "openai":
+            encoded = dialect.encode(call, spec.model, quirks)
+        else:
+            encoded = interpreter.request(
+                call, spec.dialect, dialect.encode, spec.model, quirks, prefill=spec.prefill, target=spec.name
+            )
         call.notes.attempts += 1
         identity = f"{call.id}.{next(self._attempts)}"
         timeline = Timeline(
@@ -139,8 +144,8 @@ class Target:
             self._terms if call.stall_ns is None else _no_longer(self._terms, call.stall_ns),
             call,
             timeline,
-            self._dialect.decoder(call.operation, encoded.streamed),
-            None if call.dialect == spec.dialect else self._retelling(call),
+            dialect.decoder(call.operation, encoded.streamed),
+            None if spoken else self._retelling(call),
         )
         headers = self._headers_with.get(encoded.headers)
         if headers is None:
@@ -153,7 +158,7 @@ class Target:
         if encoded.fresh:
             fresh += tuple(each for each in encoded.fresh if each[0] not in self._headers)
         request = Request("POST", path, headers, encoded.body, fresh)
-        connect_deadline_ns = clock.now_ns() + spec.timeouts.connect_ms * clock.NS_PER_MS
+        connect_deadline_ns = clock.now_ns() + self._connect_ns
         if call.deadline_ns is not None:
             connect_deadline_ns = min(connect_deadline_ns, call.deadline_ns)
         origin = self._origin

@@ -4,6 +4,8 @@ Nobody reads before the first token: what came until then is kept whole. After i
 provider holds the provider back: above `FULL_BYTES` the socket is not read until the reader has taken everything.
 """
 
+from msgspec import Struct
+
 from splitsecond.transport.exchange import Exchange
 from splitsecond.wire.sse import MAX_EVENT_BYTES
 
@@ -13,20 +15,19 @@ HELD_BYTES = 2 * MAX_EVENT_BYTES
 """The most that may come before the first token. An answer that is not streamed has its only token at its end."""
 
 
-class Unread:
+class Unread(Struct, eq=False):
     """`size` bytes, at best `most`. `held`: the provider is held back now; `released_ns`: until when, 0 if never."""
 
-    def __init__(self, most: int = FULL_BYTES) -> None:
-        self.size = 0
-        self._most = most
-        self.held = False
-        self.released_ns = 0
-        self._parts: list[bytes] = []
+    most: int = FULL_BYTES
+    size: int = 0
+    held: bool = False
+    released_ns: int = 0
+    _parts: list[bytes] = []
 
     @property
     def full(self) -> bool:
         """More is not to be read for now."""
-        return self.size > self._most
+        return self.size > self.most
 
     def put(self, data: bytes) -> None:
         """Add what came."""
@@ -36,7 +37,7 @@ class Unread:
 
     def take(self) -> bytes:
         """All of it."""
-        data = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+        data = b"".join(self._parts)  # of one it makes no copy
         self._parts.clear()
         self.size = 0
         return data

@@ -19,8 +19,8 @@ from splitsecond.events import Done, Event, Finish, Quiet, Token, TokenKind, Tok
 from splitsecond.service import Operation
 from splitsecond.wire.dialect import Decoder
 from splitsecond.wire.openai.embeddings import EmbeddingsDecoder
-from splitsecond.wire.openai.logprobs import has_logprobs, token_logprobs
-from splitsecond.wire.openai.shapes import UNSAID, Choice, Chunk, Delta, Function, Part
+from splitsecond.wire.openai.logprobs import token_logprobs
+from splitsecond.wire.openai.shapes import NOTHING, Choice, Chunk, Delta, Function, Part
 from splitsecond.wire.openai.tally import UsageTally, timings_of, usage_times
 from splitsecond.wire.openai.template import Template
 from splitsecond.wire.refusals import Said, error_said, said_in
@@ -165,14 +165,15 @@ class OpenAIDecoder(StreamDecoder):
     def _take_chunk(self, chunk: Chunk, data: bytes, at: int, out: list[Event]) -> None:
         before, fresh = len(out), self._tokens == 0
         self._chunks += 1
-        if chunk.error or chunk.base_resp is not None or chunk.x_groq is not None:
+        groq = chunk.x_groq
+        if chunk.error or groq is not None or chunk.base_resp is not None:
             said = _reported(chunk)
             if said is not None:
                 self._report(at, out, said, data)
                 return
         choices = chunk.choices or ()
         counted = None
-        if chunk.usage is not None or chunk.x_groq is not None:
+        if chunk.usage is not None or groq is not None:
             counted = self._count(chunk, at)
         for choice in choices:
             index = choice.index
@@ -180,12 +181,10 @@ class OpenAIDecoder(StreamDecoder):
             if choice.usage is not None:
                 counted = self._tally.take(choice.usage, at, index) or counted
             if pieces := _pieces(choice, fresh, self._calls):
-                so_far = None if counted is None else counted.output_tokens
-                if self._tokens == 0:
-                    self._running_count = so_far is not None and self._json is None
-                if not self._running_count:
-                    so_far = None
-                logprobs = None if choice.logprobs is UNSAID else token_logprobs(choice.logprobs)
+                so_far = None
+                if self._json is None:
+                    so_far = self._so_far(counted)
+                logprobs = None if choice.logprobs in NOTHING else token_logprobs(choice.logprobs)
                 for kind, text, tool in pieces:
                     out.append(Token(at, text, kind, index, so_far, tool, logprobs))
                     logprobs = None  # they stand once, on the first of the chunk's tokens
@@ -205,6 +204,13 @@ class OpenAIDecoder(StreamDecoder):
             self.server_timings.update(timings_of(chunk.timings or chunk.time_info or {}))
         if len(out) == before:
             out.append(Quiet(at, _quiet_word(choices)))
+
+    def _so_far(self, counted: Usage | None) -> int | None:
+        """The running count, where `counted` came beside a token and holds one."""
+        count = None if counted is None else counted.output_tokens
+        if self._tokens == 0:
+            self._running_count = count is not None
+        return count if self._running_count else None
 
     def _count(self, chunk: Chunk, at: int) -> Usage | None:
         shape = chunk.usage
@@ -270,7 +276,7 @@ def _only_text(choice: Choice) -> str | None:
     delta = choice.delta
     if delta is None or choice.finish_reason is not None or choice.usage is not None:
         return None
-    if choice.logprobs is not UNSAID and has_logprobs(choice.logprobs):
+    if choice.logprobs not in NOTHING:
         return None
     if delta.reasoning_content is not None or delta.reasoning is not None or delta.refusal is not None:
         return None

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-_NONE = (b"", b"null")
+from splitsecond.wire.openai.shapes import NOTHING
 
 
 class _TokenLogprob(Struct, gc=False):
@@ -26,14 +26,9 @@ _decode = msgspec.json.Decoder(_Logprobs).decode
 _LINE = re.compile(rb'^(data: ?)([^\r\n]*"logprobs"[^\r\n]*)', re.MULTILINE)
 
 
-def has_logprobs(value: Raw) -> bool:
-    """Whether ``logprobs`` of a choice is there and not null."""
-    return bytes(value) not in _NONE
-
-
 def token_logprobs(value: Raw) -> tuple[float, ...] | None:
     """The natural log-probability of each token; None: it does not say."""
-    if not has_logprobs(value):
+    if value in NOTHING:
         return None
     try:
         said = _decode(value)

@@ -9,8 +9,9 @@ from typing import Annotated, Any
 from msgspec import Meta, Raw, Struct
 
 Count = Annotated[int, Meta(ge=0, lt=1 << 53)]
-UNSAID = Raw()
-"""A field that is not there."""
+NOT_SAID = Raw()
+NOTHING = (NOT_SAID, Raw(b"null"))
+"""A raw field that is not there, or null."""
 
 
 class CachedDetails(Struct, gc=False):
@@ -109,7 +110,7 @@ class Choice(Struct, gc=False):
     message: Delta | None = None
     finish_reason: str | None = None
     usage: UsageShape | None = None
-    logprobs: Raw = UNSAID
+    logprobs: Raw = NOT_SAID
 
 
 class GroqExtra(Struct, gc=False):

@@ -35,7 +35,7 @@ class UsageTally(Struct, eq=False):
         if usage is None:
             return None
         self._by_choice[index] = usage
-        return usage if len(self._by_choice) == 1 and not self._alone else self._total(at)
+        return self._total(at) if self._alone or len(self._by_choice) > 1 else usage
 
     def take_alone(self, shape: UsageShape, at: int, *, several: bool) -> Usage | None:
         """The same for a `shape` in a chunk without choices. `several`: the answer has several choices."""
