@@ -124,21 +124,29 @@ class Gateway:
 
     async def __call__(self, visit: Visit) -> None:
         try:
-            await self._dispatch(visit)
+            door = DOORS.get(visit.path)
+            if b"origin" in visit.headers:
+                self._check_origin(visit)
+            if door is not None and visit.method == "POST":
+                await self._complete(visit, door)
+            else:
+                await self._tell(visit, door)
         except Fault as fault:
             no = refusal(self._advised(fault), dialect_at(visit.path))
             self._metrics.refused(no.status, visit.client)
             await visit.refuse(no)
 
-    async def _dispatch(self, visit: Visit) -> None:
-        door = DOORS.get(visit.path)
-        origin = visit.headers.get(b"origin", b"")
-        if origin:
-            self._check_origin(visit, origin)
-        if door is not None and visit.method == "POST":
-            await self._complete(visit, door)
+    def _check_origin(self, visit: Visit) -> None:
+        origin = visit.header(b"origin")
+        if not origin:
             return
-        page = self._pages.get(visit.path)
+        visit.extra = self._origins.headers(origin)
+        if not self._keys and not self._origins.allow(origin):
+            raise stranger(origin)
+
+    async def _tell(self, visit: Visit, door: Door | None) -> None:
+        """Whatever is no call: a page of ours, or the word that there is none."""
+        page, origin = self._pages.get(visit.path), visit.header(b"origin")
         if door is None and page is None:
             raise CallerFault(f"there is no {visit.path[:200]!r} here", kind="not_found", status=404)
         expected = "POST" if door else "GET"
@@ -150,11 +158,6 @@ class Gateway:
         else:
             words = f"{visit.path} takes {expected}, got {visit.method}"
             raise CallerFault(words, kind="method_not_allowed", status=405)
-
-    def _check_origin(self, visit: Visit, origin: bytes) -> None:
-        visit.extra = self._origins.headers(origin)
-        if not self._keys and not self._origins.allow(origin):
-            raise stranger(origin)
 
     async def _live(self, visit: Visit) -> None:
         await visit.answer(200, b'{"status":"live"}')
@@ -229,7 +232,8 @@ class Gateway:
             raise CallerFault("the request's body is not JSON", kind="unsupported_media_type", status=415, hint=hint)
         request = asked.read(await visit.body(self._max_body_bytes))
         service = self._routes.service(request.model, key, request.wishes)
-        if key is not None and self._allowance is not None and key.name in self._limited:
+        limited = visit.client in self._limited
+        if limited and key is not None and self._allowance is not None:
             visit.extra = [*visit.extra, *self._allowance.admit(key)]
         call = Call(
             id=f"req-{self._chance.getrandbits(128):032x}",
@@ -247,7 +251,8 @@ class Gateway:
             body, headers = await count_tokens(self._routes.counting(request.model), call)
             await visit.answer(200, body, [*_said(visit, call), *headers])
             return
-        page = self._books.open(call, request.model, self._reserve(call, request.model))
+        release = self._reserve(call, request.model) if limited else None
+        page = self._books.open(call, request.model, release, charged=limited)
         self._metrics.in_flight += 1
         try:
             await self._serve(visit, request, page, service)

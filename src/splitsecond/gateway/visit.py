@@ -218,9 +218,10 @@ class Visit:
 
     async def answer(self, status: int, body: bytes, headers: Headers | None = None, *, kind: bytes = _JSON) -> None:
         """A whole answer, of the content type `kind`."""
-        given = headers or []
-        self._begin(status, given if status == NO_CONTENT else [*_sized(kind, body), *given])
-        await self.send(body, last=True)
+        self._begin(status, [*(() if status == NO_CONTENT else _sized(kind, body)), *(headers or ())])
+        if self._line.flow.write_paused:
+            await self._read_on()
+        self._write(body, last=True)
 
     async def refuse(self, no: Refusal, headers: Headers | None = None) -> None:
         """An answer that says no."""

@@ -35,7 +35,8 @@ Keep = Callable[[Served], None]
 class Page(Struct, kw_only=True):
     """One call, while it is served. Whoever serves it fills in what becomes of it.
 
-    `release`: to be called when all of it is over; it gives back what was set aside for it.
+    `release`: to be called when all of it is over; it gives back what was set aside for it. `charged`: what it costs is
+    counted against a limit.
     `target`: who answers, "" while nobody does. `fault`: what the client was told, or would have been. `complete`: it
     was told all that there was to tell.
     """
@@ -50,6 +51,7 @@ class Page(Struct, kw_only=True):
     end_ns: int = 0
     attempts: list[Observation] = []
     release: Callable[[], None] | None = None
+    charged: bool = True
 
 
 class Books:
@@ -62,9 +64,9 @@ class Books:
         self._open: dict[str, Page] = {}
         self._waiting: OrderedDict[str, Page] = OrderedDict()
 
-    def open(self, call: Call, route: str, release: Callable[[], None] | None = None) -> Page:
-        """`call` came in, with `route` as its model. `release`: see `Page`."""
-        page = self._open[call.id] = Page(call=call, route=route, release=release)
+    def open(self, call: Call, route: str, release: Callable[[], None] | None = None, *, charged: bool = True) -> Page:
+        """`call` came in, with `route` as its model. `release`, `charged`: see `Page`."""
+        page = self._open[call.id] = Page(call=call, route=route, release=release, charged=charged)
         return page
 
     def observe(self, attempt: Observation) -> None:
@@ -74,8 +76,8 @@ class Books:
             page = self._waiting.get(attempt.call)
             if page is None:
                 return
-        page.attempts.append(discreet(attempt, page.call.body))
-        if self._charge is not None:
+        page.attempts.append(attempt if attempt.fault is None else discreet(attempt, page.call.body))
+        if page.charged and self._charge is not None:
             self._charge(page.call.client, counted(attempt, page.call))
         if page.end_ns and self._is_whole(page):
             del self._waiting[attempt.call]
@@ -141,6 +143,7 @@ def call_usd(page: Page, cost: Callable[[Observation], float | None]) -> float |
 def served(page: Page) -> Served:
     """The record of a call that is over."""
     call = page.call
+    well = page.complete and page.fault is None and page.status < 400
     return Served(
         call=call.id,
         start_ns=call.start_ns,
@@ -153,16 +156,15 @@ def served(page: Page) -> Served:
         status=page.status,
         cache=call.notes.cache,
         target=page.target,
-        outcome=_outcome(page),
-        fault=_fault(page),
+        outcome="ok" if well else _outcome(page),
+        fault="" if well else _fault(page),
         attempts=_with_roles(page),
     )
 
 
 def _outcome(page: Page) -> Outcome:
-    if page.status == LEFT:
-        return "cancelled"
-    return "ok" if page.fault is None and page.complete and page.status < 400 else "failed"
+    """Of a call that did not go well."""
+    return "cancelled" if page.status == LEFT else "failed"
 
 
 def _fault(page: Page) -> str:
