@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 from prometheus_client.parser import text_string_to_metric_families
 from tests.gateway.visitor import CHAT, STREAM, Transport, visitor, visits
 
@@ -58,6 +59,38 @@ def test_what_attempts_cost_is_summed_by_client_and_target_where_it_is_known() -
     found = samples(exposed(metrics))
     assert value(found, "cost_usd_total", client="web", target="a/x") == 1.0
     assert value(found, "cost_usd_total", client="web", target="b/x") is None
+
+
+def test_a_loser_costs_its_prompt_which_is_the_winners() -> None:
+    def cost(attempt: Observation) -> float | None:
+        tokens_in, tokens_out = attempt.input_tokens, attempt.output_tokens
+        return None if tokens_in is None or tokens_out is None else tokens_in + 10.0 * tokens_out
+
+    def lost(target: str, **fields: Any) -> Observation:
+        return attempt(target, ttft_ns=None, role="loser", outcome="cancelled", **fields)
+
+    metrics = Metrics(cost=cost)
+    won = attempt(role="winner", input_tokens=7, output_tokens=2)
+    unsent = structs.replace(lost("e/x"), sent_ns=None)
+    losers = [lost("b/x"), lost("c/x", input_tokens=9), lost("d/x", input_tokens=7, output_tokens=1), unsent]
+    metrics.took(record(won, *losers))
+    found = samples(exposed(metrics))
+    for target, usd in {"b/x": 7, "c/x": 9, "d/x": 17}.items():
+        assert value(found, "lost_cost_usd_total", target=target) == usd
+        assert value(found, "cost_usd_total", client="web", target=target) == usd
+    assert value(found, "cost_usd_total", client="web", target="a/x") == 27
+    assert value(found, "attempts_lost_total", target="e/x") == 1
+    assert value(found, "lost_cost_usd_total", target="e/x") is None
+
+
+def test_attempts_are_known_by_route_and_exposed_without() -> None:
+    metrics = Metrics()
+    for route in ("fast", "safe", "safe", "a/x"):
+        metrics.took(record(attempt(), route=route))
+    assert metrics.counts.attempts == {
+        ("fast", "a/x", "ok", ""): 1, ("safe", "a/x", "ok", ""): 2, ("direct", "a/x", "ok", ""): 1
+    }  # fmt: skip
+    assert value(samples(exposed(metrics)), "attempts_total", target="a/x", outcome="ok", fault="") == 4
 
 
 def test_a_call_is_counted_once_with_its_attempts() -> None:

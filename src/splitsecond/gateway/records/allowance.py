@@ -79,6 +79,12 @@ class Allowance:
         if client in self._counted and (usd := self._price(attempt)):
             self._tally.spend(client, today(), usd)
 
+    def requests_used(self, client: str) -> float:
+        """Of its requests in a minute, those that the last one still holds, in all workers."""
+        minute, into_ns = divmod(clock.now_ns(), MINUTE_NS)
+        current, previous = self._tally.requests(client, minute)
+        return current + previous * (1 - into_ns / MINUTE_NS)
+
     def spent_usd(self, client: str) -> float:
         """What `client` has spent today, in all workers. 0 for a key without a limit, which nobody counts."""
         return self._tally.spent_usd(client, today())

@@ -1,6 +1,6 @@
 """`/metrics`: the counters in Prometheus' text format."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import accumulate
 
 from prometheus_client import CollectorRegistry
@@ -36,11 +36,15 @@ class _Collected(Collector):
         )  # fmt: skip
         yield _counter(
             "attempts", "Requests sent to targets, by how they ended.", ("target", "outcome", "fault"),
-            counts.attempts.items(),
+            _without_route(counts.attempts),
         )  # fmt: skip
         yield _counter(
             "attempts_lost", "Attempts closed because another brought its first token earlier.", ("target",),
             counts.lost.items(),
+        )  # fmt: skip
+        yield _counter(
+            "lost_cost_usd", "What those cost, in US dollars: their prompts, by the winner's count, where nobody says.",
+            ("target",), counts.lost_usd.items(),
         )  # fmt: skip
         yield _counter("cache", "Calls that a cache was asked for.", ("route", "result"), counts.cached.items())
         tokens = [((target, "input"), n) for target, n in counts.input_tokens.items()]
@@ -109,6 +113,14 @@ def _histogram(name: str, words: str, label: str, histograms: dict[str, Histogra
         buckets = list(zip(bounds, accumulate(histogram.counts), strict=True))
         family.add_metric([key], buckets=buckets, sum_value=histogram.total_s)
     return family
+
+
+def _without_route(attempts: Mapping[tuple[str, str, str, str], int]) -> Iterable[tuple[object, float]]:
+    """Those of all routes together."""
+    found: dict[tuple[str, str, str], int] = {}
+    for (_, target, outcome, fault), number in attempts.items():
+        found[target, outcome, fault] = found.get((target, outcome, fault), 0) + number
+    return list(found.items())
 
 
 def _means(processes: Iterable[Iterable[tuple[str, float]]]) -> list[tuple[object, float]]:

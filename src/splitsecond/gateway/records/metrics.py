@@ -22,6 +22,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct, field
 
+from splitsecond import clock
 from splitsecond.clock import NS_PER_S
 from splitsecond.store.served import Served
 from splitsecond.timing.observation import Observation
@@ -54,6 +55,7 @@ class Histogram(Struct):
 class Process(Struct, frozen=True):
     """What one process uses: `cpu_s` since it began, `resident_bytes` of memory; `in_flight` requests.
 
+    `began_ns`: when it did, on the clock that all processes of a machine share.
     `cascades`: of each, by how it is written, the share that escalates, and whether it steps aside as it is dearer.
     """
 
@@ -64,6 +66,7 @@ class Process(Struct, frozen=True):
     dropped: int
     available: dict[str, bool]
     cascades: dict[str, tuple[float, bool]] = {}
+    began_ns: int = 0
 
 
 def _numbers() -> Any:
@@ -77,12 +80,14 @@ def _histograms() -> Any:
 class Counts(Struct):
     """What is counted; keys are the labels. `lost`: attempts that another was faster than, by target.
 
-    `cost_usd`: of all attempts whose price is known, by client and target.
+    `cost_usd`: of all attempts whose price is known, by client and target; `lost_usd`: of those that lost, by target.
     """
 
     requests: dict[tuple[str, str, int], int] = _numbers()
-    attempts: dict[tuple[str, str, str], int] = _numbers()
+    attempts: dict[tuple[str, str, str, str], int] = _numbers()
+    """By route, target, how it ended, and the kind of its fault."""
     lost: dict[str, int] = _numbers()
+    lost_usd: dict[str, float] = _numbers()
     cached: dict[tuple[str, str], int] = _numbers()
     input_tokens: dict[str, int] = _numbers()
     output_tokens: dict[str, int] = _numbers()
@@ -92,7 +97,9 @@ class Counts(Struct):
 
     def merge(self, other: "Counts") -> None:
         """All of `other` too."""
-        for name in ("requests", "attempts", "lost", "cached", "input_tokens", "output_tokens", "cost_usd"):
+        for name in (
+            "requests", "attempts", "lost", "lost_usd", "cached", "input_tokens", "output_tokens", "cost_usd",
+        ):  # fmt: skip
             mine = getattr(self, name)
             for label, number in getattr(other, name).items():
                 mine[label] += number
@@ -132,6 +139,7 @@ class Metrics:
         self._cost = cost
         self._timer: asyncio.TimerHandle | None = None
         self._targets: dict[str, str] = {}
+        self._began_ns = clock.now_ns()
 
     def took(self, record: Served) -> None:
         """A call is over."""
@@ -146,9 +154,9 @@ class Metrics:
         for attempt in record.attempts:
             target = self._targets.get(attempt.target) or self._known(attempt.target)
             fault = attempt.fault
-            counts.attempts[target, attempt.outcome, "" if fault is None else fault.kind] += 1
+            counts.attempts[route, target, attempt.outcome, "" if fault is None else fault.kind] += 1
             if attempt.role == "loser" and record.target and attempt.outcome == "cancelled":
-                counts.lost[target] += 1
+                self._lost(attempt, target, record)
             if (ttft_ns := attempt.ttft_ns) is not None:
                 counts.target_ttft[target].add(ttft_ns)
             if attempt.input_tokens:
@@ -182,6 +190,23 @@ class Metrics:
             self._timer.cancel()
             self._timer = None
         self._write()
+
+    def _lost(self, attempt: Observation, target: str, record: Served) -> None:
+        """Another was faster. Where it was closed before its tokens were counted to us, it is billed for its prompt,
+        which is as long as the winner's."""
+        counts = self.counts
+        counts.lost[target] += 1
+        if self._cost is None or attempt.sent_ns is None:
+            return
+        usd = self._cost(attempt)
+        if usd is None:
+            prompt = attempt.input_tokens
+            if prompt is None:
+                prompt = next((each.input_tokens for each in record.attempts if each.role == "winner"), None)
+            billed = msgspec.structs.replace(attempt, input_tokens=prompt, output_tokens=attempt.output_tokens or 0)
+            usd = self._cost(billed)
+            counts.cost_usd[record.client, target] += usd or 0.0
+        counts.lost_usd[target] += usd or 0.0
 
     def _known(self, target: str) -> str:
         """The label of a target."""
@@ -217,6 +242,7 @@ class Metrics:
             dropped=self._dropped() if self._dropped is not None else 0,
             available=dict(self._available()) if self._available is not None else {},
             cascades=dict(self._cascades()) if self._cascades is not None else {},
+            began_ns=self._began_ns,
         )
 
 
