@@ -14,7 +14,7 @@ from pathlib import Path
 from splitsecond.analysis.findings import ConditionFindings, Run
 from splitsecond.analysis.wording import SIMULATED
 from splitsecond.cli.demo import PROVIDERS
-from splitsecond.cli.measuring import measure, new_run_id
+from splitsecond.cli.measuring import Job, measure, new_run_id
 from splitsecond.cli.results import Output
 from splitsecond.cli.targets import resolve
 from splitsecond.load.plan import Load, make_plan
@@ -39,16 +39,15 @@ def measured(folder: Path) -> Run:
             requests=REQUESTS,
             side_by_side=True,
         )
-        measure(
+        job = Job(
             run_id=run_id,
             plan=plan,
             specs=specs,
             workload=Workload(run=run_id, output_tokens=TOKENS),
             input_tokens=TOKENS,
             settings={},
-            slo="",
-            output=Output(folder=folder, html=False),
         )
+        measure(job, Output(folder=folder, html=False))
     return read_run(folder, Run)
 
 

@@ -5,46 +5,40 @@ from typing import Annotated
 
 import typer
 
-TARGETS = "What to run"
-LOAD = "How hard to press"
-REQUESTS = "What to send"
-MONEY = "What it may cost"
-RESULTS = "Where the results go"
+from splitsecond.cli.options import (
+    LOAD,
+    MONEY,
+    REQUESTS,
+    RESULTS,
+    ApiKeyEnv,
+    BaseUrl,
+    Body,
+    Dialect,
+    Headers,
+    IgnoreEos,
+    Model,
+    Name,
+    OutputTokens,
+    Policies,
+    Prices,
+    PricesPerHour,
+    Prompts,
+    Seed,
+    Targets,
+    Timeout,
+    Warmup,
+)
 
 
 def bench(
-    targets: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="TARGET...",
-            help="provider/model, sim/PROFILE (simulated) or engine/small (llama.cpp, random weights).",
-            show_default=False,
-        ),
-    ] = None,
-    policy: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="RULE",
-            help='A rule over targets, timed like one: \'race("a/x", "b/x")\'.',
-            rich_help_panel=TARGETS,
-        ),
-    ] = None,
-    base_url: Annotated[
-        str, typer.Option(metavar="URL", help="Any OpenAI-compatible endpoint.", rich_help_panel=TARGETS)
-    ] = "",
-    model: Annotated[str, typer.Option(metavar="NAME", help="Its model.", rich_help_panel=TARGETS)] = "",
-    api_key_env: Annotated[
-        str, typer.Option(metavar="VAR", help="The variable that holds its key.", rich_help_panel=TARGETS)
-    ] = "",
-    dialect: Annotated[
-        str,
-        typer.Option(help="What it speaks: openai, anthropic, …", show_default="openai", rich_help_panel=TARGETS),
-    ] = "",
-    name: Annotated[str, typer.Option(help="What reports call it.", rich_help_panel=TARGETS)] = "",
-    header: Annotated[
-        list[str] | None,
-        typer.Option(metavar="'NAME: VALUE'", help="A header for every request.", rich_help_panel=TARGETS),
-    ] = None,
+    targets: Targets = None,
+    policy: Policies = None,
+    base_url: BaseUrl = "",
+    model: Model = "",
+    api_key_env: ApiKeyEnv = "",
+    dialect: Dialect = "",
+    name: Name = "",
+    header: Headers = None,
     concurrency: Annotated[
         str,
         typer.Option(
@@ -72,10 +66,7 @@ def bench(
         Path | None,
         typer.Option(metavar="FILE", help="Arrivals from a file: seconds, one a line.", rich_help_panel=LOAD),
     ] = None,
-    warmup: Annotated[
-        int | None,
-        typer.Option(help="Warm-up requests for each block.", show_default="the concurrency", rich_help_panel=LOAD),
-    ] = None,
+    warmup: Warmup = None,
     blocks: Annotated[
         int | None,
         typer.Option(
@@ -88,7 +79,7 @@ def bench(
     processes: Annotated[
         int | None, typer.Option(help="Processes for one row, at most.", show_default="the cores", rich_help_panel=LOAD)
     ] = None,
-    seed: Annotated[int, typer.Option(help="Decides arrivals, order and prompts.", rich_help_panel=LOAD)] = 0,
+    seed: Seed = 0,
     input_tokens: Annotated[
         int | None,
         typer.Option(
@@ -97,11 +88,8 @@ def bench(
             rich_help_panel=REQUESTS,
         ),
     ] = None,
-    output_tokens: Annotated[int, typer.Option(help="Length of the answers.", rich_help_panel=REQUESTS)] = 512,
-    prompts: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Prompts from JSON lines with OpenAI messages.", rich_help_panel=REQUESTS),
-    ] = None,
+    output_tokens: OutputTokens = 512,
+    prompts: Prompts = None,
     cache: Annotated[
         str,
         typer.Option(
@@ -110,33 +98,17 @@ def bench(
             rich_help_panel=REQUESTS,
         ),
     ] = "fresh",
-    ignore_eos: Annotated[
-        bool, typer.Option("--ignore-eos", help="Full-length answers (vLLM, llama.cpp).", rich_help_panel=REQUESTS)
-    ] = False,
-    body: Annotated[
-        str, typer.Option(metavar="JSON", help="Further fields of every request.", rich_help_panel=REQUESTS)
-    ] = "",
-    timeout: Annotated[
-        float, typer.Option(metavar="S", help="Longest wait for a first token.", rich_help_panel=REQUESTS)
-    ] = 120.0,
+    ignore_eos: IgnoreEos = False,
+    body: Body = "",
+    timeout: Timeout = 120.0,
     slo: Annotated[
         str,
         typer.Option(
             metavar="LIMITS", help="Goodput under ttft=300ms,tpot=20ms, or voice, chat, …", rich_help_panel=RESULTS
         ),
     ] = "",
-    price: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="[TARGET=]IN,OUT",
-            help="US dollars for a million tokens in and out, where nobody knows them or you pay others.",
-            rich_help_panel=MONEY,
-        ),
-    ] = None,
-    price_per_hour: Annotated[
-        list[str] | None,
-        typer.Option(metavar="[TARGET=]USD", help="What a machine of your own costs.", rich_help_panel=MONEY),
-    ] = None,
+    price: Prices = None,
+    price_per_hour: PricesPerHour = None,
     max_cost: Annotated[
         float | None,
         typer.Option(metavar="USD", help="Stop when so much is spent; keep what was measured.", rich_help_panel=MONEY),
@@ -164,10 +136,10 @@ def bench(
 
     from splitsecond.analysis.slo import parse_slo
     from splitsecond.cli import asking
-    from splitsecond.cli.measuring import measure, new_run_id
-    from splitsecond.cli.pricing import Allowance, find_prices
+    from splitsecond.cli.measuring import Job, measure, new_run_id
+    from splitsecond.cli.pricing import find_prices
     from splitsecond.cli.results import Output
-    from splitsecond.cli.targets import Endpoint, parse_policies, resolve
+    from splitsecond.cli.targets import Endpoint, callees, parse_policies
     from splitsecond.load.plan import make_plan
     from splitsecond.load.workload import Workload, read_prompts
     from splitsecond.upstream.spec import Timeouts
@@ -198,20 +170,18 @@ def bench(
     policies = parse_policies(policy or [])
     if policies and side_by_side:
         raise asking.wrong("--side-by-side", side_by_side, "no --policy with it, as that calls several hosts itself")
-    known = {*(targets or []), *([endpoint.spec().name] if endpoint else [])}
-    inside = list(dict.fromkeys(each for names in policies.values() for each in names if each not in known))
     with ExitStack() as started:
-        specs = resolve(
-            [*(targets or []), *inside],
+        called = callees(
+            targets or [],
             endpoint,
+            policies,
             started,
             headers=asking.headers(header or []),
             timeouts=Timeouts(head_ms=round(timeout * 1000), first_token_ms=round(timeout * 1000)),
             seed=seed,
         )
         plan = make_plan(
-            {name: spec.base_url for name, spec in specs.items() if name not in inside}
-            | {rule: specs[names[0]].base_url for rule, names in policies.items()},
+            called.measured,
             loads,
             requests=requests,
             warmups=warmup,
@@ -222,16 +192,16 @@ def bench(
         )
         if reuse and prompts is None and (advice := asking.too_short_to_cache(input_tokens)):
             typer.echo(advice, err=True)
-        code = measure(
+        job = Job(
             run_id=run_id,
             plan=plan,
-            specs=specs,
+            specs=called.specs,
             workload=workload,
             input_tokens=input_tokens,
             settings=settings,
             slo=slo,
-            output=Output(folder=out, json=json, html=html, png=png),
             processes=processes,
-            allowance=Allowance(prices=find_prices(specs, price or [], price_per_hour or []), most_usd=max_cost),
+            prices=find_prices(called.specs, price or [], price_per_hour or []),
         )
+        code = measure(job, Output(folder=out, json=json, html=html, png=png), max_cost)
     raise typer.Exit(code)

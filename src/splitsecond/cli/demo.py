@@ -24,7 +24,7 @@ def demo(
     from contextlib import ExitStack
 
     from splitsecond.analysis.wording import ENGINE, SIMULATED
-    from splitsecond.cli.measuring import measure, new_run_id
+    from splitsecond.cli.measuring import Job, measure, new_run_id
     from splitsecond.cli.results import Output
     from splitsecond.cli.targets import resolve
     from splitsecond.load.plan import Load, make_plan
@@ -39,7 +39,7 @@ def demo(
     run_id = new_run_id()
     with ExitStack() as started:
         specs = resolve(names, None, started)
-        code = measure(
+        job = Job(
             run_id=run_id,
             plan=make_plan(
                 {name: spec.base_url for name, spec in specs.items()},
@@ -51,7 +51,6 @@ def demo(
             workload=Workload(run=run_id, output_tokens=OUTPUT_TOKENS),
             input_tokens=512,
             settings={"requests": REQUESTS, "output_tokens": OUTPUT_TOKENS, "side_by_side": True},
-            slo="",
-            output=Output(folder=out, json=json),
         )
+        code = measure(job, Output(folder=out, json=json))
     raise typer.Exit(code)

@@ -1,4 +1,4 @@
-"""From a plan to a run on disk and on the screen: what `bench` and `demo` share.
+"""From a plan to a run on disk and on the screen: what `bench`, `demo` and `watch` share.
 
 What was measured is kept first and shown second. Every observation goes to memory and to the run's folder as it comes.
 If the folder fails (a full disk), the run stops there and says so, and what is in memory is still reported; so it is
@@ -67,6 +67,7 @@ class Recorder:
         self.observations: list[Observation] = []
         self.readings: list[InstrumentReading] = []
         self.notes: list[str] = []
+        self.noted_targets: set[str] = set()
         self._folder = folder
         self._progress = progress
         self._meter = meter
@@ -90,6 +91,7 @@ class Recorder:
         """Something a reader should know."""
         text = f"{note.condition or note.target}: {note.text}"
         self.notes.append(text)
+        self.noted_targets.add(note.target)
         self._progress.note(text)
 
     @property
@@ -118,109 +120,140 @@ def new_run_id() -> str:
     return f"{moment:%Y%m%d-%H%M%S}-{clock.now_ns() // clock.NS_PER_US % 4096:03x}"
 
 
-def measure(
-    *,
-    run_id: str,
-    plan: Plan,
-    specs: Mapping[str, TargetSpec],
-    workload: Workload,
-    input_tokens: int,
-    settings: dict[str, Any],
-    slo: str,
-    output: Output,
-    processes: int | None = None,
-    allowance: Allowance | None = None,
-) -> int:
-    """Runs the plan, keeps it, shows it. Returns the exit code. `allowance`: what it may cost, and the prices.
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run is to measure, and what `run.json` says was asked. `prices`: by target, of the day of the run."""
+
+    run_id: str
+    plan: Plan
+    specs: Mapping[str, TargetSpec]
+    workload: Workload
+    input_tokens: int
+    settings: dict[str, Any]
+    slo: str = ""
+    processes: int | None = None
+    prices: dict[str, Price] = {}
+
+
+class Taken(msgspec.Struct, kw_only=True):
+    """What came of a run. `fault` ended it early. Where it was not `pressed`, no load was put on any target yet, and
+    `refused` are those to blame.
+    """
+
+    run: Run
+    observations: Sequence[Observation] = ()
+    fault: Fault | None = None
+    interrupted: bool = False
+    pressed: bool = False
+    refused: frozenset[str] = frozenset()
+
+
+def measure(job: Job, output: Output, most_usd: float | None = None) -> int:
+    """Runs the plan, keeps it, shows it. Returns the exit code. `most_usd`: what it may cost, None: whatever it does.
 
     1: a row has no request that was answered, or lost some to a crash, or a result could not be written; 130:
     interrupted. Raises the `Fault` that ended the run early, after what was measured is shown.
     """
     check_json(output.json)
-    limits = parse_slo(slo) if slo else None
-    allowance = allowance or Allowance()
-    money = announce(plan, workload, allowance, specs, input_tokens=input_tokens)
+    allowance = Allowance(prices=job.prices, most_usd=most_usd)
+    money = announce(job.plan, job.workload, allowance, job.specs, input_tokens=job.input_tokens)
+    screen = Console(stderr=True)
+    with RunFolder.create(output.folder or Path("runs") / job.run_id) as folder:
+        taken = take(job, folder, Meter(allowance), screen, money)
+        fault, run = taken.fault, taken.run
+        if not taken.pressed and (fault or taken.interrupted):
+            folder.discard()
+            if fault is None:
+                raise KeyboardInterrupt
+            if not screen.is_terminal:  # there, notes were shown as they came
+                for note in run.asked["notes"]:
+                    screen.print(Text(printable(note)), soft_wrap=True)
+            raise advised(fault, job.specs.get(fault.target))
+        written = show(run, taken.observations, folder, output)
+    if fault is not None:
+        raise fault
+    if taken.interrupted:
+        return 130
+    return 0 if written and run.finished and all(c.errors < c.requests for c in run.conditions) else 1
+
+
+def take(job: Job, folder: RunFolder, meter: Meter, screen: Console, opening: str = "") -> Taken:
+    """Runs the plan into `folder`, with a bar on the screen while it lasts; says `opening` before it.
+
+    Raises `FolderFailed` where the folder cannot be written at all, `CallerFault` for limits that cannot be read.
+    """
+    limits = parse_slo(job.slo) if job.slo else None
     conditions = [
         AskedCondition(
             condition=c.condition,
             target=c.target,
             concurrency=c.load.concurrency,
             rate=c.load.rate,
-            output_tokens=workload.output_tokens,
+            output_tokens=job.workload.output_tokens,
             cache_reuse=c.cache_reuse,
-            usage=specs[c.target].quirks.get("usage", "") if c.target in specs else "",
+            usage=job.specs[c.target].quirks.get("usage", "") if c.target in job.specs else "",
         )
-        for c in plan.conditions
+        for c in job.plan.conditions
     ]
+    taken = Taken(run=_new_run(job, conditions))
+    run = taken.run
+    progress = Progress(screen, lambda: meter.spent_usd)
+    try:
+        folder.write_run(run)
+    except OSError as error:
+        folder.discard()
+        raise FolderFailed(cannot_write(folder.path, error), kind="disk", phase="queue") from None
+    recorder = Recorder(folder, progress, meter)
+    if opening:
+        screen.print(Text(opening), soft_wrap=True)
+    progress.start({c.condition: c.requests for c in job.plan.conditions})
+    try:
+        outcome = asyncio.run(
+            conduct(
+                job.plan,
+                job.specs,
+                job.workload,
+                input_tokens=job.input_tokens,
+                on_observation=recorder.observed,
+                on_reading=recorder.read,
+                on_note=recorder.noted,
+                most_processes=job.processes,
+            )
+        )
+        run.finished = not outcome.interrupted
+    except KeyboardInterrupt:
+        taken.interrupted = True
+    except Fault as error:
+        taken.fault = error
+    finally:
+        progress.stop()
+    taken.pressed = recorder.pressed
+    if taken.fault is not None and not taken.pressed:
+        taken.refused = frozenset({taken.fault.target, *recorder.noted_targets})
+    if isinstance(taken.fault, CostReached):
+        recorder.notes += _ended_early(job.plan, recorder.observations, "--max-cost was reached")
+    run.asked["notes"] = recorder.notes
+    conclude(run, conditions, recorder.observations, recorder.readings, limits, job.prices)
+    taken.observations = recorder.observations
+    return taken
+
+
+def _new_run(job: Job, conditions: list[AskedCondition]) -> Run:
     asked = Asked(
         command=["splitsecond", *sys.argv[1:]],
-        settings=settings,
-        targets=list(specs.values()),
+        settings=job.settings,
+        targets=list(job.specs.values()),
         conditions=conditions,
-        prices=allowance.prices,
-        slo=slo,
+        prices=job.prices,
+        slo=job.slo,
     )
-    run = Run(
-        id=run_id,
+    return Run(
+        id=job.run_id,
         began=clock.wall_time().isoformat(timespec="milliseconds"),
         began_ns=clock.now_ns(),
         version=__version__,
-        asked=concealed(msgspec.to_builtins(asked), [s for spec in specs.values() for s in secrets(spec)]),
+        asked=concealed(msgspec.to_builtins(asked), [s for spec in job.specs.values() for s in secrets(spec)]),
         environment=environment(),
     )
-    screen = Console(stderr=True)
-    meter = Meter(allowance)
-    progress = Progress(screen, lambda: meter.spent_usd)
-    fault: Fault | None = None
-    interrupted = False
-    with RunFolder.create(output.folder or Path("runs") / run_id) as folder:
-        try:
-            folder.write_run(run)
-        except OSError as error:
-            folder.discard()
-            raise FolderFailed(cannot_write(folder.path, error), kind="disk", phase="queue") from None
-        recorder = Recorder(folder, progress, meter)
-        if money:
-            screen.print(Text(money), soft_wrap=True)
-        progress.start({c.condition: c.requests for c in plan.conditions})
-        try:
-            outcome = asyncio.run(
-                conduct(
-                    plan,
-                    specs,
-                    workload,
-                    input_tokens=input_tokens,
-                    on_observation=recorder.observed,
-                    on_reading=recorder.read,
-                    on_note=recorder.noted,
-                    most_processes=processes,
-                )
-            )
-            run.finished = not outcome.interrupted
-        except KeyboardInterrupt:
-            interrupted = True
-        except Fault as error:
-            fault = error
-        finally:
-            progress.stop()
-        if not recorder.pressed and (fault or interrupted):
-            folder.discard()
-            if fault is None:
-                raise KeyboardInterrupt
-            if not screen.is_terminal:  # there, notes were shown as they came
-                for note in recorder.notes:
-                    screen.print(Text(printable(note)), soft_wrap=True)
-            raise advised(fault, specs.get(fault.target))
-        if isinstance(fault, CostReached):
-            recorder.notes += _ended_early(plan, recorder.observations, "--max-cost was reached")
-        run.asked["notes"] = recorder.notes
-        conclude(run, conditions, recorder.observations, recorder.readings, limits, allowance.prices)
-        written = show(run, recorder.observations, folder, output)
-    if fault is not None:
-        raise fault
-    if interrupted:
-        return 130
-    return 0 if written and run.finished and all(c.errors < c.requests for c in run.conditions) else 1
 
 
 def _ended_early(plan: Plan, observations: Sequence[Observation], why: str) -> list[str]:

@@ -92,6 +92,36 @@ def parse_policies(texts: Sequence[str]) -> dict[str, list[str]]:
     return found
 
 
+class Callees(msgspec.Struct, frozen=True, kw_only=True):
+    """Who is called. `measured`: the targets and policies that get rows, each with a base URL; `specs`: all targets,
+    those that only policies call too.
+    """
+
+    specs: dict[str, TargetSpec]
+    measured: dict[str, str]
+
+
+def callees(
+    targets: Sequence[str],
+    endpoint: Endpoint | None,
+    policies: Mapping[str, Sequence[str]],
+    processes: ExitStack,
+    *,
+    headers: dict[str, str],
+    timeouts: Timeouts,
+    seed: int,
+) -> Callees:
+    """All that is named on a command line. `policies`: as `parse_policies` gives them. Raises as `resolve` does."""
+    known = {*targets, *([endpoint.spec().name] if endpoint else [])}
+    inside = list(dict.fromkeys(each for names in policies.values() for each in names if each not in known))
+    specs = resolve([*targets, *inside], endpoint, processes, headers=headers, timeouts=timeouts, seed=seed)
+    return Callees(
+        specs=specs,
+        measured={name: spec.base_url for name, spec in specs.items() if name not in inside}
+        | {rule: specs[names[0]].base_url for rule, names in policies.items()},
+    )
+
+
 def resolve(
     names: Sequence[str],
     endpoint: Endpoint | None,
