@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from splitsecond.clock import NS_PER_S, now_ns
+from splitsecond import clock
+from splitsecond.clock import NS_PER_S
 from splitsecond.errors import Fault
 from splitsecond.service import Call
 from splitsecond.testing.engine import EngineProcess
@@ -60,7 +61,7 @@ def observe(engine: EngineProcess, ask: Callable[[Target], Awaitable[None]]) -> 
 
 
 def call(number: int, **body: Any) -> Call:
-    return Call(id=str(number), body={"messages": MESSAGES, **body}, start_ns=now_ns())
+    return Call(id=str(number), body={"messages": MESSAGES, **body}, start_ns=clock.now_ns())
 
 
 async def ask_in_full(target: Target, number: int, max_tokens: int) -> None:
@@ -128,9 +129,9 @@ def test_closing_a_reply_after_its_first_token_frees_the_slot(engine: EngineProc
 
 
 def wait_until_idle(engine: EngineProcess) -> None:
-    deadline_ns = now_ns() + 10 * NS_PER_S
+    deadline_ns = clock.now_ns() + 10 * NS_PER_S
     while any(slot["is_processing"] for slot in json.loads(page(engine, "/slots"))):
-        assert now_ns() < deadline_ns, "a slot was still busy 10 s after its reply was closed"
+        assert clock.now_ns() < deadline_ns, "a slot was still busy 10 s after its reply was closed"
 
 
 def predicted_tokens(engine: EngineProcess) -> int:

@@ -6,7 +6,7 @@ from contextlib import suppress
 from ssl import SSLContext
 from typing import Self
 
-from splitsecond.clock import now_ns
+from splitsecond import clock
 from splitsecond.errors import Fault
 from splitsecond.transport import Exchange, Origin, Request
 
@@ -42,7 +42,7 @@ class Recorder:
 
     def body_received(self, at: int, lag: int, kernel_time: bool, data: bytes) -> None:
         self.at.append(at)
-        self.late.append(now_ns() - at - lag)
+        self.late.append(clock.now_ns() - at - lag)
         self.kernel_times.append(kernel_time)
         self.story.append(data)
 

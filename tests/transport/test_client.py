@@ -12,7 +12,8 @@ import pytest
 from tests.transport.conftest import Run
 from tests.transport.peers import GET, HELLO, Closer, Peer, Recorder, chunked, close, stay
 
-from splitsecond.clock import NS_PER_S, now_ns
+from splitsecond import clock
+from splitsecond.clock import NS_PER_S
 from splitsecond.errors import CallerFault, Fault, NetworkFault, TimedOut
 from splitsecond.transport import Client, Exchange, Origin, Request
 
@@ -216,7 +217,7 @@ class TestResending:
                 client = Client(proxies={})
                 await asked(client, peer.origin)
                 receiver = Recorder()
-                begin = now_ns()
+                begin = clock.now_ns()
                 exchange = await client.send(peer.origin, GET, receiver)
                 first_sent, dead = exchange.sent_ns, exchange.connection
                 assert dead.reused
@@ -487,7 +488,7 @@ class TestDeadlines:
         async def story() -> None:
             client = Client(proxies={})
             with pytest.raises(TimedOut) as caught:
-                await client.send(Origin("http", "localhost", 1), GET, Recorder(), connect_deadline_ns=now_ns())
+                await client.send(Origin("http", "localhost", 1), GET, Recorder(), connect_deadline_ns=clock.now_ns())
             assert caught.value.kind == "timeout_dns"
 
         run(story())
@@ -498,7 +499,7 @@ class TestDeadlines:
                 origin = Origin("https", "127.0.0.1", server.getsockname()[1])
                 client = Client(proxies={})
                 await failing(client, Origin("https", "127.0.0.1", 1), "refused")  # so that trust is loaded
-                deadline_ns = now_ns() + NS_PER_S // 20
+                deadline_ns = clock.now_ns() + NS_PER_S // 20
                 with pytest.raises(TimedOut) as caught:
                     await client.send(origin, GET, Recorder(), connect_deadline_ns=deadline_ns)
                 assert caught.value.kind == "timeout_tls"
@@ -532,7 +533,7 @@ class TestTimes:
                 client = Client(proxies={})
                 exchange, receiver = await asked(client, peer.origin)
                 assert receiver.body == b"x" * 200
-                times = [exchange.sent_ns, *receiver.at, now_ns()]
+                times = [exchange.sent_ns, *receiver.at, clock.now_ns()]
                 assert times == sorted(times)
                 assert min(receiver.late) >= 0
                 client.close()
@@ -548,8 +549,8 @@ class TestTimes:
             writer.write(HELLO[:-5])
             await go.wait()
             os.write(writer.get_extra_info("socket").fileno(), b"hello")
-            sent = now_ns()
-            while now_ns() < sent + 5_000_000:
+            sent = clock.now_ns()
+            while clock.now_ns() < sent + 5_000_000:
                 pass
             await reader.read()
 
@@ -562,7 +563,7 @@ class TestTimes:
                 go.set()
                 await receiver.over.wait()
                 assert receiver.kernel_times == [LINUX]
-                assert (now_ns() - receiver.at[-1] >= 5_000_000) is LINUX
+                assert (clock.now_ns() - receiver.at[-1] >= 5_000_000) is LINUX
                 client.close()
 
         run(story())

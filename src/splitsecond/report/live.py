@@ -16,8 +16,9 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from splitsecond import clock
 from splitsecond.analysis.cost import usd
-from splitsecond.clock import NS_PER_MS, NS_PER_S, now_ns
+from splitsecond.clock import NS_PER_MS, NS_PER_S
 from splitsecond.report.rows import number, printable
 from splitsecond.timing.observation import Observation
 
@@ -70,7 +71,7 @@ class Progress:
     def start(self, totals: Mapping[str, int]) -> None:
         """Begin; `totals` says how many measured requests each condition will send."""
         self._rows = {condition: _Row(total) for condition, total in totals.items()}
-        self._began = now_ns()
+        self._began = clock.now_ns()
         if self._console.is_terminal:
             self._live = Live(console=self._console, auto_refresh=False, transient=True)
             self._live.start()
@@ -82,7 +83,7 @@ class Progress:
         if row is None or observation.role != "measured":
             return
         row.add(observation)
-        if now_ns() - self._drawn >= REFRESH_NS:
+        if clock.now_ns() - self._drawn >= REFRESH_NS:
             self._draw()
 
     def note(self, text: str) -> None:
@@ -98,7 +99,7 @@ class Progress:
             self._live = None
 
     def _draw(self) -> None:
-        self._drawn = now_ns()
+        self._drawn = clock.now_ns()
         if self._live:
             self._live.update(self._table(), refresh=True)
 
@@ -135,5 +136,5 @@ class Progress:
         """By the pace so far, once there is one."""
         if done < total * KNOWN_SHARE or done >= total:
             return ""
-        seconds = round((now_ns() - self._began) * (total - done) / done / NS_PER_S)
+        seconds = round((clock.now_ns() - self._began) * (total - done) / done / NS_PER_S)
         return f", about {seconds // 60}:{seconds % 60:02d} to go"

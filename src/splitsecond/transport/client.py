@@ -13,7 +13,7 @@ import ssl
 from collections.abc import Mapping
 from functools import partial
 
-from splitsecond.clock import now_ns
+from splitsecond import clock
 from splitsecond.errors import CallerFault, Fault, NetworkFault
 from splitsecond.transport.connection import Connection, ReadBuffer
 from splitsecond.transport.exchange import Connected, Exchange, Origin, Receiver, Request
@@ -101,6 +101,7 @@ class Client:
                 except Fault as fault:
                     faults.append(fault)
                 else:
+                    self._pool.add(connection)
                     self._pool.came_free(connection)
 
         async with asyncio.TaskGroup() as openings:
@@ -116,7 +117,7 @@ class Client:
         self._closed = True
         under_way = [c.exchange for c in self._pool.active() if c.exchange] + list(self._redials.values())
         for exchange in under_way:
-            exchange.abandon(now_ns(), NetworkFault("the client was closed", kind="closed", phase="total"))
+            exchange.abandon(clock.now_ns(), NetworkFault("the client was closed", kind="closed", phase="total"))
         self._pool.close()
         if self._watching is not None:
             self._watching.close()
@@ -162,11 +163,11 @@ class Client:
         allowed_ns = None if connect_deadline_ns is None else connect_deadline_ns - exchange.sent_ns
 
         async def redial() -> None:
-            deadline_ns = None if allowed_ns is None else now_ns() + allowed_ns
+            deadline_ns = None if allowed_ns is None else clock.now_ns() + allowed_ns
             try:
                 connection = await self._opened(origin, deadline_ns)
             except Fault as fault:
-                exchange.over(now_ns(), fault, answered=False)
+                exchange.over(clock.now_ns(), fault, answered=False)
             else:
                 self._pool.add(connection)
                 connection.carry(exchange, payload, method, reused=False)

@@ -19,7 +19,8 @@ import select
 import socket
 from typing import Protocol
 
-from splitsecond.clock import NS_PER_S, arrival, now_ns
+from splitsecond import clock
+from splitsecond.clock import NS_PER_S, arrival
 from splitsecond.errors import NetworkFault, Phase
 from splitsecond.transport.answer import Answer
 from splitsecond.transport.exchange import Connected, Exchange, Origin
@@ -129,7 +130,7 @@ class Connection:
         self._unsent = request if self._tls is None else self._tls.sealed(request)
         if reused and not self.facts.reused:
             self.facts = Connected(self.facts.id, True, 0, 0, 0, self.facts.peer)
-        self._last_at = now_ns()
+        self._last_at = clock.now_ns()
         exchange.enter(self, self.facts, self._last_at)
         self._write()
 
@@ -183,14 +184,14 @@ class Connection:
         except (BlockingIOError, InterruptedError):
             return
         except OSError as error:
-            self._lost(now_ns(), error)
+            self._lost(clock.now_ns(), error)
             return
         if ancillary:
             seconds, nanoseconds = _unpack_stamp(ancillary[0][2])
             at, lag = arrival(seconds * NS_PER_S + nanoseconds)
             stamped = True
         else:
-            at, lag, stamped = now_ns(), 0, False
+            at, lag, stamped = clock.now_ns(), 0, False
         if at < self._last_at:
             at, lag = self._last_at, max(lag - (self._last_at - at), 0)
         self._last_at = at

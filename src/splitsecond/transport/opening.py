@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from splitsecond.clock import NS_PER_MS, NS_PER_S, now_ns
+from splitsecond import clock
+from splitsecond.clock import NS_PER_MS, NS_PER_S
 from splitsecond.errors import Phase, TimedOut
 from splitsecond.transport.dialling import connect, resolve
 from splitsecond.transport.exchange import Origin
@@ -42,18 +43,18 @@ async def opened(
     secure = origin.scheme == "https"
     context = trust() if secure else None
 
-    begin = now_ns()
+    begin = clock.now_ns()
     addresses = await _by(deadline_ns, "dns", where, resolve(next_hop.host, next_hop.port))
-    named = now_ns()
+    named = clock.now_ns()
     sock, address = await _by(deadline_ns, "connect", where, connect(addresses, where))
     try:
         if proxy is not None and secure:
             await _by(deadline_ns, "connect", where, proxy.tunnel(sock, origin))
-        connected = now_ns()
+        connected = clock.now_ns()
         session, tls_ns = None, 0
         if context is not None:
             session = await _by(deadline_ns, "tls", where, handshake(sock, context, origin))
-            tls_ns = now_ns() - connected
+            tls_ns = clock.now_ns() - connected
     except BaseException:
         sock.close()
         raise
@@ -61,13 +62,13 @@ async def opened(
 
 
 async def _by(deadline_ns: int | None, phase: Phase, where: str, step: Coroutine[Any, Any, T]) -> T:
-    begin = now_ns()
+    begin = clock.now_ns()
     left_s = None if deadline_ns is None else max(deadline_ns - begin, 0) / NS_PER_S
     try:
         async with asyncio.timeout(left_s):
             return await step
     except TimeoutError as error:
-        waited = now_ns() - begin
+        waited = clock.now_ns() - begin
         raise TimedOut(
             f"no connection to {where} in time, {waited / NS_PER_MS:.0f} ms into this step",
             phase=phase,

@@ -11,7 +11,8 @@ import asyncio
 
 from msgspec import Struct
 
-from splitsecond.clock import NS_PER_S, now_ns
+from splitsecond import clock
+from splitsecond.clock import NS_PER_S
 from splitsecond.transport.connection import Connection
 from splitsecond.transport.exchange import Origin
 
@@ -42,15 +43,15 @@ class Pool:
         self._idle: dict[Origin, dict[Connection, int]] = {}
         self._sweep: asyncio.TimerHandle | None = None
         self._sweep_ns = 0
-        self._active: dict[Connection, None] = {}
+        self._open: dict[Connection, None] = {}
 
     def __repr__(self) -> str:
         return str(self.statistics())
 
     def statistics(self) -> PoolStatistics:
         """The books as of now."""
-        origins = {origin for origin, idle in self._idle.items() if idle} | {c.origin for c in self._active}
-        return PoolStatistics(len(origins), sum(map(len, self._idle.values())), len(self._active))
+        idle = sum(map(len, self._idle.values()))
+        return PoolStatistics(len({connection.origin for connection in self._open}), idle, len(self._open) - idle)
 
     def idle(self, origin: Origin) -> int:
         """How many connections to `origin` wait for a request."""
@@ -58,7 +59,8 @@ class Pool:
 
     def active(self) -> list[Connection]:
         """Those that carry an exchange."""
-        return list(self._active)
+        idle = {connection for each in self._idle.values() for connection in each}
+        return [connection for connection in self._open if connection not in idle]
 
     def take(self, origin: Origin) -> Connection | None:
         """An idle connection that is alive, now active; None: there is none."""
@@ -67,18 +69,16 @@ class Pool:
             connection = next(reversed(idle))
             if connection.is_alive():
                 del idle[connection]
-                self._active[connection] = None
                 return connection
         return None
 
     def add(self, connection: Connection) -> None:
-        """A new connection, for an exchange right now."""
-        self._active[connection] = None
+        """A new connection. Until it comes free it is active."""
+        self._open[connection] = None
 
     def came_free(self, connection: Connection) -> None:
         """A connection is idle from now on, until it is taken, dies, or has waited long enough."""
-        self._active.pop(connection, None)
-        until_ns, hint_s = now_ns() + self._idle_ns, connection.idle_limit_s
+        until_ns, hint_s = clock.now_ns() + self._idle_ns, connection.idle_limit_s
         if hint_s is not None:
             until_ns += min(round(HINT_SHARE * hint_s * NS_PER_S) - self._idle_ns, 0)
         idle = self._idle.get(connection.origin)
@@ -90,7 +90,7 @@ class Pool:
 
     def gone(self, connection: Connection) -> None:
         """A connection has closed."""
-        self._active.pop(connection, None)
+        self._open.pop(connection, None)
         idle = self._idle.get(connection.origin, {})
         idle.pop(connection, None)
         if not idle:
@@ -118,5 +118,5 @@ class Pool:
         if self._sweep is not None:
             self._sweep.cancel()
             self._sweep = None
-        for connection in [*self._active, *(c for idle in self._idle.values() for c in idle)]:
+        for connection in list(self._open):
             connection.close()

@@ -49,7 +49,8 @@ class Standing:
 
     def observe(self, observation: Observation) -> None:
         """An attempt has ended."""
-        self.stand(observation.target).observe(observation, clock.now_ns())
+        stand = self._stands.get(observation.target) or self.stand(observation.target)
+        stand.observe(observation, clock.now_ns())
 
     def seed(self, observations: Iterable[Observation], age_ns: int | Callable[[Observation], int]) -> None:
         """What was observed elsewhere, `age_ns` ago: it tells how fast targets are until they are asked."""
