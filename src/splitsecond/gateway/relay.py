@@ -19,6 +19,8 @@ _NO_CHOICES = re.compile(rb'"choices"\s*:\s*\[\s*\]')
 _COUNTED = b'"usage"'
 _NONE = b'"usage":null'
 _MARK = b"[DONE]"
+_LONGEST_MARK = 32
+"""Bytes of an event that is the mark, with its blank line."""
 _DONE = re.compile(rb"(?:^|[\r\n])data: ?\[DONE\]\s*$")
 BLANK = b"\xef\xbb\xbf \t\r\n"
 
@@ -54,14 +56,15 @@ class Relay:
                 self._whole = Assembly()
                 return self.feed(start)
             self._begun = bool(start)
-        end = end_of_events(data, max(0, len(self._tail) - 3))
-        whole, self._tail = (data, b"") if end == len(data) else (data[:end], data[end:])
-        if whole:
-            tail = whole[-32:]
-            self._done = tail.rstrip().endswith(_MARK) and _DONE.search(tail) is not None
-            if not self._usage:
-                return _without_usage(whole)
-        return whole
+        if data.endswith(b"\n\n"):
+            self._tail = b""
+        else:
+            end = end_of_events(data, max(0, len(self._tail) - 3))
+            data, self._tail = data[:end], data[end:]
+            if not data:
+                return b""
+        self._done = data.rfind(_MARK, -_LONGEST_MARK) >= 0 and _DONE.search(data[-_LONGEST_MARK:]) is not None
+        return data if self._usage else _without_usage(data)
 
     def rest(self) -> bytes:
         """The end of a whole answer: what came without its blank line, and the end mark if the provider sent none."""

@@ -6,6 +6,7 @@ put in.
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from sqlalchemy import Row
@@ -18,6 +19,8 @@ from splitsecond.timing.observation import FaultRecord, Observation
 
 NAME_LENGTH = 200
 """Characters of a name that are kept. Clients choose what they put into `model`."""
+LONGEST_SAID = 1000
+"""Characters of a provider's word that are looked at."""
 _NO_TOKENS: tuple[Any, ...] = (None, None, None, None, None, "")
 
 
@@ -32,7 +35,7 @@ def rows(served: Served, wall_us: int) -> Rows:
     """The rows of `served`. `wall_us`: what to add to monotonic microseconds to have wall-clock ones."""
     start = served.start_ns
     came_us = start // 1000 + wall_us
-    route, client, target = _lines(served.route, served.client, served.target)
+    client = _line(served.client)
     answer = _NO_TOKENS
     attempts = []
     for o in served.attempts:
@@ -51,13 +54,13 @@ def rows(served: Served, wall_us: int) -> Rows:
     call = (
         came_us,
         served.call,
-        route,
+        _line(served.route),
         client,
         served.operation,
         served.stream,
         served.status,
         served.cache,
-        target,
+        _line(served.target),
         served.outcome,
         served.fault,
         None if first_token is None else first_token - start,
@@ -70,17 +73,16 @@ def rows(served: Served, wall_us: int) -> Rows:
 
 def _attempt(o: Observation, key: tuple[Any, ...], start: int, tokens: tuple[Any, ...]) -> tuple[Any, ...]:
     fault = o.fault
-    target, finish_reason = _lines(o.target, o.finish_reason)
     first_token = o.first_token_ns
     return (
         *key,
-        target,
+        _line(o.target),
         o.role,
         o.outcome,
         o.streamed,
         *(("", "", "", "", 0) if fault is None else _fault(fault)),
         o.status,
-        finish_reason,
+        _line(o.finish_reason[:LONGEST_SAID]),
         o.dns_ns,
         o.tcp_ns,
         o.tls_ns,
@@ -105,12 +107,10 @@ def _fault(fault: FaultRecord) -> tuple[str, str, str, str, int]:
     return fault.type, fault.kind, fault.phase, excerpt(fault.message), fault.status
 
 
-def _lines(*names: str) -> tuple[str, ...]:
-    """Each as a short line that every database takes: PostgreSQL refuses NUL, both refuse half a surrogate pair."""
-    together = "".join(names)  # one look instead of several
-    if len(together) <= NAME_LENGTH and together.isprintable():
-        return names
-    return tuple(excerpt(name)[:NAME_LENGTH] for name in names)
+@lru_cache(maxsize=4096)
+def _line(name: str) -> str:
+    """A name as a short line that every database takes: PostgreSQL refuses NUL, both refuse half a surrogate pair."""
+    return name if len(name) <= NAME_LENGTH and name.isprintable() else excerpt(name)[:NAME_LENGTH]
 
 
 _ALIKE = [c.name for c in ATTEMPTS.c if c.name in Observation.__struct_fields__ and c.name != "fault"]
