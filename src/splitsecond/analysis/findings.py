@@ -109,6 +109,44 @@ class CacheSaving(Struct, kw_only=True):
     verdict: str = ""
 
 
+class CapacityStep(Struct, kw_only=True):
+    """One load of a search for capacity; its figures are those of the row that `condition` names.
+
+    `load`: the concurrency, or in an open loop requests per second. `met` of `sent` requests kept to every limit, so
+    the true share lies in `share_ci98`, each side of which errs once in a hundred times. `missed`: how many requests
+    missed each limit, "errors" those that failed. `verdict`: one of `analysis.search.Verdict`.
+    """
+
+    condition: str
+    load: float
+    verdict: str
+    met: int
+    sent: int
+    share_ci98: tuple[float, float]
+    missed: dict[str, int] = {}
+
+
+class Capacity(Struct, kw_only=True):
+    """How much load a server bears while at least `share` of its requests keep to `limits`: a search through `steps`.
+
+    `holds`: the heaviest load at which that is sure; `ceiling`: the lightest above it that is not borne, `why`: the
+    verdict on it ("" for no ceiling: the search was not allowed further). Loads in `undecided`, between the two, could
+    be either. `knee`: the load from which on the system's tokens/s hardly grow; null where they grow to the end.
+    """
+
+    target: str
+    limits: dict[str, float]
+    use: str = ""
+    share: float
+    open_loop: bool
+    steps: list[CapacityStep] = []
+    holds: float | None = None
+    ceiling: float | None = None
+    why: str = ""
+    undecided: list[float] = []
+    knee: float | None = None
+
+
 class ConditionFindings(Struct, kw_only=True):
     """One row: one target at one concurrency or rate on one workload.
 
@@ -176,8 +214,9 @@ class Run(Struct, kw_only=True):
 
     `began` is the wall-clock moment (RFC 3339, UTC) at which the monotonic clock showed `began_ns`. `asked` holds the
     command line and every setting, enough to run it again; `environment` the machine and the versions. `statements`
-    are the findings as plain sentences, `cache_savings` what a run of two ways of asking shows. `cost_usd`: by the
-    token, of everything that was sent. `finished` is false while it runs, and stays so if it was interrupted.
+    are the findings as plain sentences, `cache_savings` what a run of two ways of asking shows, `capacity` what a
+    search for it does. `cost_usd`: by the token, of everything that was sent. `finished` is false while it runs, and
+    stays so if it was interrupted.
     """
 
     id: str
@@ -192,4 +231,5 @@ class Run(Struct, kw_only=True):
     cost_usd: float | None = None
     statements: list[str] = []
     cache_savings: list[CacheSaving] = []
+    capacity: Capacity | None = None
     invalid: list[str] = []

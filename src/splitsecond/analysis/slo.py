@@ -44,9 +44,11 @@ class Slo(Struct, frozen=True, kw_only=True):
 
     def met_by(self, observation: Observation, *, open_loop: bool) -> bool:
         """Whether the request met every limit. One that failed, or has no such figure, did not."""
-        return observation.ok and all(
-            self._within(name, limit, observation, open_loop) for name, limit in self.limits.items()
-        )
+        return observation.ok and not self.missed_by(observation, open_loop=open_loop)
+
+    def missed_by(self, observation: Observation, *, open_loop: bool) -> list[str]:
+        """The limits that an answer missed, by name."""
+        return [name for name, limit in self.limits.items() if not self._within(name, limit, observation, open_loop)]
 
     def goodput(self, sent: Sequence[Observation], span: Windows, *, open_loop: bool) -> Goodput:
         """How many of the requests `sent` met it, and how many such there were per second of `span`."""

@@ -16,7 +16,7 @@ from splitsecond.analysis.cost import cost_statements
 from splitsecond.analysis.figures import FIGURES, Figure, answered, ttft_figure
 from splitsecond.analysis.findings import ConditionFindings
 from splitsecond.analysis.verdicts import verdicts
-from splitsecond.analysis.wording import ENGINE, counted, evidence, level, listed, number, percent, ratio, row
+from splitsecond.analysis.wording import ENGINE, counted, evidence, level, limits, listed, number, percent, ratio, row
 from splitsecond.timing.observation import Observation
 
 SEED = 0
@@ -116,12 +116,8 @@ def _goodput(rows: Sequence[Row]) -> list[str]:
     )
     if not judged:
         return []
-    limits = ", ".join(
-        f"{name.upper()} {'≥' if name == 'tps' else '≤'} {number(limit)}{'' if name == 'tps' else ' ms'}"
-        for name, limit in judged[0][0].limits.items()
-    )
     shares = ", ".join(f"{target} {percent(goodput.fraction)}" for goodput, target in judged)
-    return [f"{level(rows[0]).capitalize()}, requests with {limits}: {shares}."]
+    return [f"{level(rows[0]).capitalize()}, requests with {limits(judged[0][0].limits)}: {shares}."]
 
 
 def _batching(rows: Sequence[Row], way: str) -> list[str]:

@@ -1,7 +1,7 @@
 """How findings are put into words: numbers, conditions, counts. Every sentence of this room uses these."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from splitsecond.analysis.findings import ConditionFindings
@@ -79,6 +79,14 @@ def load(of: Loaded) -> str:
     if of.concurrency is not None:
         return f"concurrency {of.concurrency}{way}"
     return ("its trace" if of.rate is None else f"{of.rate:g} requests/s") + way
+
+
+def limits(of: Mapping[str, float]) -> str:
+    """Limits that requests are held against: "TTFT ≤ 300 ms, TPS ≥ 50"."""
+    return ", ".join(
+        f"{name.upper()} {'≥' if name == 'tps' else '≤'} {number(limit)}{'' if name == 'tps' else ' ms'}"
+        for name, limit in of.items()
+    )
 
 
 def row(findings: ConditionFindings) -> str:

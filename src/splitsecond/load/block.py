@@ -39,7 +39,8 @@ class Block(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     Closed loop: `concurrency`. Open loop: `due` holds an offset in ns from the start for each request. `begin_ns`:
     when to start, for slices that start together; 0: at once. Within their condition requests are numbered `first`,
     `first + stride`, … over all its blocks and slices. `opening`: the condition's first block. `cache_reuse`: all its
-    condition's prompts begin alike, and the first warm-up fills the provider's cache for the others.
+    condition's prompts begin alike, and the first warm-up fills the provider's cache for the others. `most_failures`:
+    after so many measured requests that failed the rest is not sent; 0: whatever fails.
     """
 
     condition: str
@@ -53,6 +54,7 @@ class Block(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     stride: int = 1
     opening: bool = True
     cache_reuse: bool = False
+    most_failures: int = 0
 
 
 class Pacing(Protocol):
@@ -111,6 +113,7 @@ class _Run:
         self._total = block.warmups + block.requests
         self._taken = 0
         self._unanswered: int | None = 0 if block.opening else None  # None: one was answered
+        self._failures = 0
         self._first_ttft_ns = 0
         self._first_done = asyncio.Event()
 
@@ -210,7 +213,7 @@ class _Run:
                 await reply.finished()
         except Fault as fault:
             self._ledger.ended(call, fault)
-            self._failed(fault)
+            self._failed(index, fault)
         except asyncio.CancelledError:
             self._ledger.ended(call)
             raise
@@ -226,7 +229,10 @@ class _Run:
             self._first_ttft_ns = clock.now_ns() - due_ns
             self._first_done.set()
 
-    def _failed(self, fault: Fault) -> None:
+    def _failed(self, index: int, fault: Fault) -> None:
+        self._failures += index >= self._block.warmups
+        if self._failures and self._failures == self._block.most_failures:
+            self.abandoned = f"{self._failures} of its requests failed; the last: {fault}"
         if self._unanswered is None:
             return
         if not isinstance(fault, NetworkFault | TimedOut):

@@ -66,12 +66,16 @@ async def conduct(
     on_observation: Callable[[Observation], None],
     on_reading: Callable[[InstrumentReading], None],
     on_note: Callable[[Note], None],
+    decided_later: Iterable[Block] = (),
     command: Sequence[str] = WORKER_COMMAND,
     most_processes: int | None = None,
 ) -> Outcome:
     """Runs the plan. `specs` by target name; `workload` as asked, with synthetic prompts made `input_tokens` long.
 
     A target of the plan that has no spec is a policy, its name the expression; `specs` has those of the targets in it.
+
+    A plan without lanes is one whose blocks nobody knows yet: `decided_later` is asked for the next one when the last
+    has ended and all that it reported was passed on. They go to the targets of the plan's conditions.
 
     The callbacks run in this task's loop, in the order of the reports. What one of them raises stops the workers and
     passes through. `most_processes` for one block: by default as many as there are processors. Raises the `Fault` of
@@ -94,9 +98,12 @@ async def conduct(
 
     most = most_processes or os.cpu_count() or 1
     async with Crew(command, on_report) as crew:
-        lanes = [_Lane(blocks, specs, crew, outcome, on_note, most) for blocks in plan.lanes]
-        await _together([lane.prepare(workload, input_tokens) for lane in lanes])
         asked = dict.fromkeys(condition.target for condition in plan.conditions)
+        lanes = [
+            _Lane(dict.fromkeys(block.target for block in blocks), blocks, specs, crew, outcome, on_note, most)
+            for blocks in plan.lanes
+        ] or [_Lane(asked, decided_later, specs, crew, outcome, on_note, most)]
+        await _together([lane.prepare(workload, input_tokens) for lane in lanes])
         if faults := _hopeless(asked, refused, outcome.calibrated):
             for fault in faults[1:]:
                 on_note(Note(text=in_words(fault), target=fault.target))
@@ -122,7 +129,8 @@ class _Lane:
 
     def __init__(
         self,
-        blocks: Sequence[Block],
+        targets: Iterable[str],
+        blocks: Iterable[Block],
         specs: Mapping[str, TargetSpec],
         crew: Crew,
         outcome: Outcome,
@@ -130,7 +138,7 @@ class _Lane:
         most_processes: int,
     ) -> None:
         self._blocks = blocks
-        self._targets = list(dict.fromkeys(block.target for block in blocks))
+        self._targets = list(targets)
         self._specs = specs
         self._crew = crew
         self._outcome = outcome
