@@ -26,7 +26,8 @@ def rendered(request: Request, origin: Origin, *, via_proxy: bool = False, extra
     for name, value in request.fresh:
         if _key(name) in names:
             raise CallerFault("a header of this request is given twice", kind="bad_header")
-        _check_value(name, value)
+        if found := _NOT_IN_VALUE.search(value):
+            raise _bad_value(name, found)
         fresh += f"{name}: {value.strip()}\r\n"
     if body or request.method in _METHODS_WITH_BODY:
         fresh += f"Content-Length: {len(body)}\r\n"
@@ -43,7 +44,8 @@ def _head(
     check_target(path)
     names = frozenset(_key(name) for name, _ in headers)
     for name, value in headers:
-        _check_value(name, value)
+        if found := _NOT_IN_VALUE.search(value):
+            raise _bad_value(name, found)
     lines = [f"{method} {origin if via_proxy else ''}{path} HTTP/1.1"]
     if "host" not in names:
         lines.append(f"Host: {origin.authority}")
@@ -64,10 +66,9 @@ def _key(name: str) -> str:
     return key
 
 
-def _check_value(name: str, value: str) -> None:
-    if found := _NOT_IN_VALUE.search(value):
-        raise CallerFault(
-            f"the value of header {name} holds {found.group()!r} at position {found.start()} of {len(value)}",
-            kind="bad_header",
-            hint="If it is a key, look for a line break or a copied character in it.",
-        )
+def _bad_value(name: str, found: re.Match[str]) -> CallerFault:
+    return CallerFault(
+        f"the value of header {name} holds {found.group()!r} at position {found.start()} of {len(found.string)}",
+        kind="bad_header",
+        hint="If it is a key, look for a line break or a copied character in it.",
+    )

@@ -260,8 +260,10 @@ class Attempt(Alarm):
 
     def _sleep(self, now_ns: int) -> None:
         """Looks whether a deadline has passed, and sleeps until the next one could. No alarm is set."""
+        if self._exchange is None or self.observation is not None:
+            return
         due_ns = self._next_deadline()
-        if due_ns is None or self._exchange is None or self.observation is not None:
+        if due_ns is None:
             return
         if now_ns < due_ns:
             self._terms.alarms.set(self, due_ns, now_ns)
@@ -291,10 +293,15 @@ class Attempt(Alarm):
         if self._complete:
             return self._last_ns + LINGER_NS
         _, since_ns, limit_ms = self._waiting_for()
-        due_ns = None if limit_ms is None else since_ns + limit_ms * NS_PER_MS
-        if self._deadline_ns is None or due_ns is None:
-            return self._deadline_ns if due_ns is None else due_ns
-        return min(due_ns, self._deadline_ns)
+        return self._due(since_ns, limit_ms)
+
+    def _due(self, since_ns: int, limit_ms: int | None) -> int | None:
+        """When what is waited for since then must have come."""
+        deadline_ns = self._deadline_ns
+        if limit_ms is None:
+            return deadline_ns
+        due_ns = since_ns + limit_ms * NS_PER_MS
+        return due_ns if deadline_ns is None else min(due_ns, deadline_ns)
 
     def _overdue(self, due_ns: int) -> Fault:
         """The fault of not having had what was due at `due_ns`."""
@@ -320,7 +327,11 @@ class Attempt(Alarm):
             exchange.close()
             return
         self._exchange = exchange
-        self._sleep(exchange.sent_ns)
+        sent_ns, first, terms = exchange.sent_ns, self._first, self._terms
+        since_ns = sent_ns if first is None or first.sent_ns is None else first.sent_ns
+        due_ns = self._due(since_ns, terms.timeouts.head_ms)
+        if due_ns is not None:
+            terms.alarms.set(self, due_ns, sent_ns)
 
     def abandon(self, fault: Fault | None, at: int) -> None:
         """There will be no reply: transport could not send the request (`fault`), or the caller gave up (None)."""

@@ -112,8 +112,7 @@ class Stand:
 
     def begun(self, call: str, stream: bool, now_ns: int) -> None:
         """An attempt for `call` goes to the target."""
-        self.number += 1
-        self.under_way[call] = self.number
+        self.number = self.under_way[call] = self.number + 1
         self.waiting[self._mode(stream)][call] = now_ns
 
     def replied(self, call: str, stream: bool, reply: Reply, now_ns: int) -> None:

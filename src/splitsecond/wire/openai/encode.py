@@ -15,6 +15,7 @@ from splitsecond.wire.dialect import STREAM_HEADERS, WHOLE_HEADERS, Encoded, Qui
 
 _PATHS: dict[Operation, str] = {"chat": "/chat/completions", "completions": "/completions"}
 _MAX_TOKENS = ("max_tokens", "max_completion_tokens")
+_OTHER = {"max_tokens": _MAX_TOKENS[1:], "max_completion_tokens": _MAX_TOKENS[:1]}
 _USAGE = msgspec.Raw(b'{"include_usage":true}')
 _NO_LIMIT = (None, msgspec.Raw(b"null"))
 _encode = msgspec.json.Encoder().encode
@@ -43,7 +44,7 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
 def _name_limit(fields: dict[str, Any], name: str) -> None:
     """Gives the limit on output tokens the provider's `name` for it."""
     limit = fields.pop(name, None)
-    for other in _MAX_TOKENS:
+    for other in _OTHER.get(name, _MAX_TOKENS):
         given = fields.pop(other, None)
         if limit in _NO_LIMIT:
             limit = given
