@@ -167,7 +167,8 @@ class Connection(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         if self.transport.is_closing():
             return
-        self.flow.resume_reading()
+        if self.flow.read_paused:
+            self.flow.resume_reading()
         if self.pipeline:
             self._serve(self.pipeline.popleft())
             return

@@ -67,8 +67,11 @@ class Visit:
     that go with whatever is answered. `keep_alive`: the connection stays open after the answer.
     """
 
+    _task: asyncio.Task[None]  # from its turn on
+    _limit: int  # of the body, while that is waited for
+
     __slots__ = (
-        "_begun", "_body", "_chunked", "_head", "_http_1_1", "_left", "_limit", "_line", "_size", "_task", "_waiter",
+        "_body", "_chunked", "_head", "_http_1_1", "_left", "_limit", "_line", "_size", "_task", "_waiter",
         "_whole", "client", "complete", "extra", "headers", "keep_alive", "method", "path", "query", "start_ns",
         "status",
     )  # fmt: skip
@@ -88,13 +91,10 @@ class Visit:
         self.extra: Sequence[tuple[bytes, bytes]] = ()
         self._http_1_1 = http_1_1
         self._line = line
-        self._task: asyncio.Task[None] | None = None
-        self._begun = False  # it is served; before that its task could not be cancelled in good order
         self._left = False
         self._body: list[bytes] = []
         self._whole = False  # all of the request is there
         self._size = 0  # of the body so far
-        self._limit = 0  # of the body that is waited for
         self._waiter: asyncio.Future[None] | None = None  # of who waits for the body
         self._head = b""  # waits for what follows it
         self._chunked = False
@@ -125,7 +125,7 @@ class Visit:
             if self._size > HIGH_WATER_LIMIT:
                 self._line.flow.pause_reading()
         elif self._size > self._limit:
-            self._wake()
+            self._wake(self._waiter)
 
     def goes_on(self) -> None:
         """What looked like all of the request was only its head."""
@@ -134,19 +134,20 @@ class Visit:
     def whole(self) -> None:
         """All of the request is there."""
         self._whole = True
-        self._wake()
+        if self._waiter is not None:
+            self._wake(self._waiter)
 
     def lost(self) -> None:
         """The client has left."""
         if self.complete or self._left:
             return
         self._leave()
-        if self._begun and self._task is not None:
+        if self.start_ns:  # before that the task could not be cancelled in good order
             self._task.cancel()
 
-    def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+    def _wake(self, waiter: asyncio.Future[None]) -> None:
+        if not waiter.done():
+            waiter.set_result(None)
 
     def _leave(self) -> None:
         self._left = True
@@ -156,7 +157,6 @@ class Visit:
 
     async def _serve(self, app: Application) -> None:
         """Has `app` answer. Where it does not, the client is told so, or hung up on."""
-        self._begun = True
         self.start_ns = clock.now_ns()
         try:
             if not self._left:
@@ -173,10 +173,10 @@ class Visit:
 
     def _was_cancelled_by_us(self, error: BaseException) -> bool:
         ours = isinstance(error, asyncio.CancelledError) and self._left
-        return ours and self._task is not None and self._task.uncancel() == 0
+        return ours and self._task.uncancel() == 0
 
     def _fail(self, error: BaseException) -> None:
-        self._line.logger.error("Exception in ASGI application\n", exc_info=error)
+        self._line.logger.error("A request was not answered\n", exc_info=error)
         if self.status:
             self._line.transport.close()
             return
