@@ -169,7 +169,7 @@ def _reasoning(fields: dict[str, Any], own: str) -> Thinking | None:
     return Thinking(
         name=FIELD,
         effort="" if effort is None else _known(effort, "reasoning.effort"),
-        budget=budget if _is_count(budget) else None,
+        budget=budget if _is_count(budget) and budget >= 0 else None,
         on=given["enabled"] if isinstance(given.get("enabled"), bool) else None,
         shown=not excluded if isinstance(excluded, bool) else None,
     )
@@ -214,7 +214,7 @@ def _enable_thinking(fields: dict[str, Any], own: str) -> Thinking | None:
     budget = fields.pop("thinking_budget") if _is_count(fields.get("thinking_budget")) else None
     if on is None and budget is None:
         return None
-    return Thinking(name="enable_thinking", on=on, budget=budget)
+    return Thinking(name="enable_thinking", on=on, budget=budget if budget is None or budget >= 0 else None)
 
 
 _WORDS = {"reasoning": _reasoning, "thinking": _thinking, "think": _think, "enable_thinking": _enable_thinking}
