@@ -256,6 +256,18 @@ def test_who_must_call_a_tool_does_not_think_at_anthropic() -> None:
     assert "thinking" in asked("openai", {**said, "tool_choice": "auto"}, "anthropic", OLDER)[0]
 
 
+def test_who_thinks_at_anthropic_has_its_own_way_of_choosing_words() -> None:
+    said = {"reasoning_effort": "low", "temperature": 0.2, "top_p": 0.5, "top_k": 3}
+    for model in (OLDER, NEWER):
+        told, dropped = asked("openai", said, "anthropic", model)
+        assert told.keys() == {"thinking"} | ({"output_config"} if model == NEWER else set())
+        assert dropped == ["temperature", "top_p", "top_k"]
+    allowed = {"reasoning_effort": "low", "temperature": 1, "top_p": 0.97}
+    assert asked("openai", allowed, "anthropic", OLDER)[0].items() >= {"temperature": 1, "top_p": 0.97}.items()
+    told, dropped = asked("openai", {**said, "reasoning_effort": "none"}, "anthropic", OLDER)
+    assert (told["temperature"], told["top_k"], dropped) == (0.2, 3, [])
+
+
 def test_who_answers_a_call_whose_thoughts_are_lost_does_not_think_by_a_budget() -> None:
     called = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     turns = [

@@ -40,6 +40,7 @@ _CHOICES = {"auto": "auto", "none": "none", "required": "any"}
 
 _EFFORTS = ("low", "medium", "high", "xhigh", "max")
 _VERSION = re.compile(r"claude-(?:[a-z]+-)?(\d+)(?:[-.](\d{1,2})(?!\d))?")
+_LEAST_TOP_P = 0.95
 _FIRST_THINKING = (3, 7)
 _FIRST_ADAPTIVE = (4, 6)
 _NEWEST = (99, 0)
@@ -47,7 +48,7 @@ _NEWEST = (99, 0)
 
 
 def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
-    """`call` as a request to the model that Anthropic calls `model`. `on_vertex` and `stream_whole` of `quirks` matter.
+    """`call` as a request to the model that Anthropic calls `model`.
 
     Raises `CallerFault`: "not_translatable" names the field that Anthropic has not.
     """
@@ -74,6 +75,8 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
     wish = wished(call, fields, model, quirks.thinking, own="thinking")
     if wish is not None and wish.said:
         thinking, chosen = _thinking(call, wish, model, limit, body)
+        if thinking and not wish.off:
+            _leave_sampling(call, fields)
         body |= thinking
         config |= chosen
     config |= _object("output_config", fields.pop("output_config", {}))
@@ -122,6 +125,16 @@ def _refuse_sampling(fields: dict[str, Any]) -> None:
     temperature = fields.get("temperature")
     if isinstance(temperature, int | float) and temperature > 1:
         raise not_translatable(f"temperature {short(temperature)}", "Anthropic", "Possible here: 0 to 1.")
+
+
+def _leave_sampling(call: Call, fields: dict[str, Any]) -> None:
+    """Takes out of `fields` what Anthropic refuses of who thinks: a temperature but 1, a top_k, a top_p below 0.95."""
+    temperature, top_p = fields.get("temperature"), fields.get("top_p")
+    if temperature != 1:
+        leave_out(call, fields, "temperature")
+    if isinstance(top_p, int | float) and top_p < _LEAST_TOP_P:
+        leave_out(call, fields, "top_p")
+    leave_out(call, fields, "top_k")
 
 
 def _tools(fields: dict[str, Any]) -> dict[str, Any]:

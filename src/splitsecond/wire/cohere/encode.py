@@ -22,7 +22,7 @@ _NO_PARAMETERS = {"type": "object", "properties": {}}
 
 
 def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
-    """`call` as a request to the model that Cohere calls `model`. Of `quirks`, `stream_whole` matters here.
+    """`call` as a request to the model that Cohere calls `model`. Of `quirks`, `stream_whole` and `thinking` matter.
 
     Raises `CallerFault`: "not_translatable" names the field that Cohere has not.
     """

@@ -53,7 +53,7 @@ _SERVICE_TIERS = {"default": "standard", "flex": "flex", "priority": "priority"}
 
 
 def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
-    """`call` as a request to the model that Google calls `model`. Of `quirks`, `stream_whole` matters here.
+    """`call` as a request to the model that Google calls `model`. Of `quirks`, `stream_whole` and `thinking` matter.
 
     Raises `CallerFault`: "not_translatable" names the field that Gemini has not.
     """

@@ -27,7 +27,7 @@ _EFFORTS = ("none", "low", "medium", "high")
 
 
 def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
-    """`call` as a request to the model that the server calls `model`. Of `quirks`, `stream_whole` matters here.
+    """`call` as a request to what the server calls `model`. Of `quirks`, `stream_whole` and `thinking` matter.
 
     Raises `CallerFault`: "not_translatable" names the field that Ollama has not.
     """

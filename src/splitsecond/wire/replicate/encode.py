@@ -50,7 +50,7 @@ _decode_prediction = msgspec.json.Decoder(_Prediction).decode
 
 
 def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
-    """`call` as a request to "owner/name", or "owner/name:version". Of `quirks`, `stream_whole` matters here.
+    """`call` as a request to "owner/name", or "owner/name:version". Of `quirks`, `stream_whole` and `thinking` matter.
 
     Raises `CallerFault`: "not_translatable" names what a prediction has not.
     """

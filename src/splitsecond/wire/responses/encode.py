@@ -34,7 +34,7 @@ _REFUSED: dict[str, tuple[Any, ...]] = {
 
 
 def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
-    """`call` as a request to the model that OpenAI calls `model`. Of `quirks`, `stream_whole` matters here.
+    """`call` as a request to the model that OpenAI calls `model`. Of `quirks`, `stream_whole` and `thinking` matter.
 
     Raises `CallerFault`: "not_translatable" names the field that the Responses API has not.
     """
