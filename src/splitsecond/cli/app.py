@@ -15,6 +15,7 @@ import typer
 from splitsecond import __version__
 from splitsecond.cli.batch import batch
 from splitsecond.cli.bench import bench
+from splitsecond.cli.capacity import capacity
 from splitsecond.cli.compare import compare
 from splitsecond.cli.cost import cost
 from splitsecond.cli.demo import demo
@@ -27,6 +28,7 @@ from splitsecond.cli.report import report
 from splitsecond.cli.serve import serve
 from splitsecond.cli.simulate import simulate
 from splitsecond.cli.speed import speed
+from splitsecond.cli.watch import watch
 from splitsecond.errors import CallerFault, Fault
 
 app = typer.Typer(
@@ -73,7 +75,7 @@ def ending_well(command: Callable[..., None]) -> Callable[..., None]:
 
 
 COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
-    "Measure": (bench, demo, compare, report, doctor, simulate),
+    "Measure": (bench, watch, capacity, demo, compare, report, doctor, simulate),
     "Serve": (serve, explain, batch),
     "Learn from what was served": (speed, recommend, cost),
     "Look up": (providers, models),

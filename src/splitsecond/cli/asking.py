@@ -7,11 +7,14 @@ from typing import Any
 
 import msgspec
 
+from splitsecond.clock import NS_PER_S
 from splitsecond.errors import CallerFault
 from splitsecond.load.arrivals import PATTERNS, read_trace
 from splitsecond.load.plan import Load
+from splitsecond.policy.settings import duration
 
 DEFAULT_CONCURRENCY = "1,8,32"
+LONGEST_DAYS = 30
 INPUT_TOKENS = {"fresh": 512, "reuse": 4608}
 """How long prompts are where nobody says it, by ``--cache``. What is to be cached must be longer than `CACHED_BY_ALL`
 without what is not shared."""
@@ -32,6 +35,14 @@ def at_least_one(**values: float) -> None:
     for name, value in values.items():
         if not (math.isfinite(value) and value >= 1):
             raise wrong("--" + name.replace("_", "-"), value, "1 or more")
+
+
+def interval(text: str, option: str) -> int:
+    """Nanoseconds from one round to the next: "30m", "3h", "1d"; a second at least, and at most `LONGEST_DAYS`."""
+    found = duration(option, text, LONGEST_DAYS * 24 * 3600)
+    if found < NS_PER_S:
+        raise wrong(option, text, "a second or more")
+    return found
 
 
 def numbers(text: str, option: str, *, whole: bool) -> list[float]:
@@ -87,6 +98,26 @@ def too_short_to_cache(input_tokens: int) -> str:
         f"{CACHED_BY_MOST:,} tokens on, some models from {CACHED_BY_ALL:,}. Without --input-tokens they have "
         f"{INPUT_TOKENS['reuse']:,}."
     )
+
+
+def share(text: str, option: str) -> float:
+    """A share between none and all, "95%" or "0.95". Raises `CallerFault`."""
+    try:
+        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        value = 0
+    if not 0.5 <= value <= 0.999:
+        raise wrong(option, text, "a share such as 95%, from 50% to 99.9%")
+    return value
+
+
+def span(first: float, last: float, *, whole: bool) -> None:
+    """Refuses loads to search from and to that are no loads, or the wrong way round."""
+    for option, value in (("--from", first), ("--to", last)):
+        if not (math.isfinite(value) and value > 0) or (whole and value != round(value)):
+            raise wrong(option, value, "a whole number from 1" if whole else "requests a second, above 0")
+    if last < first:
+        raise wrong("--to", last, f"{first:g} or more, as --from says")
 
 
 def one_of(value: str, option: str, allowed: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""From a plan to a run on disk and on the screen: what `bench`, `demo` and `watch` share.
+"""From a plan to a run on disk and on the screen: what `bench`, `capacity`, `demo` and `watch` share.
 
 What was measured is kept first and shown second. Every observation goes to memory and to the run's folder as it comes.
 If the folder fails (a full disk), the run stops there and says so, and what is in memory is still reported; so it is
@@ -8,7 +8,7 @@ after Ctrl-C. A run that ends before any load was put on a target leaves no fold
 import asyncio
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,8 @@ from rich.text import Text
 from splitsecond import __version__, clock
 from splitsecond.analysis.asked import AskedCondition
 from splitsecond.analysis.caching import cache_savings
+from splitsecond.analysis.capacity import capacity_of
+from splitsecond.analysis.capacity_statements import capacity_statements
 from splitsecond.analysis.cost import Prices, bill
 from splitsecond.analysis.findings import SCHEMA, Run
 from splitsecond.analysis.run import summarise
@@ -30,8 +32,10 @@ from splitsecond.cli.pricing import Allowance, CostReached, Meter, announce
 from splitsecond.cli.results import Output, cannot_write, check_json, show
 from splitsecond.cli.targets import advised
 from splitsecond.errors import CallerFault, Fault
+from splitsecond.load.block import Block
+from splitsecond.load.climb import Climb
 from splitsecond.load.conductor import Note, conduct
-from splitsecond.load.plan import Plan
+from splitsecond.load.plan import Condition, Plan
 from splitsecond.load.workload import Workload
 from splitsecond.report.live import Progress
 from splitsecond.report.rows import printable
@@ -44,7 +48,8 @@ from splitsecond.upstream.spec import TargetSpec, concealed, secrets
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """What was asked for, as `run.json` keeps it under `asked`: enough to run it again and to recompute its findings.
 
-    `command` is the command line, `settings` its options by name. `prices` are those of the day of the run.
+    `command` is the command line, `settings` its options by name. `prices` are those of the day of the run. `share`: of
+    a search for capacity, the share of requests that must keep to the limits.
     """
 
     command: list[str]
@@ -53,6 +58,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     conditions: list[AskedCondition]
     prices: dict[str, Price] = {}
     slo: str = ""
+    share: float | None = None
     notes: list[str] = []
 
 
@@ -121,7 +127,9 @@ def new_run_id() -> str:
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run is to measure, and what `run.json` says was asked. `prices`: by target, of the day of the run."""
+    """What a run is to measure, and what `run.json` says was asked. `prices`: by target, of the day of the run. `climb`
+    decides the blocks of a plan that has none.
+    """
 
     run_id: str
     plan: Plan
@@ -132,6 +140,20 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     slo: str = ""
     processes: int | None = None
     prices: dict[str, Price] = {}
+    climb: Climb | None = None
+
+    def asked(self, condition: Condition) -> AskedCondition:
+        """What is kept of a condition of the plan."""
+        target = self.specs.get(condition.target)
+        return AskedCondition(
+            condition=condition.condition,
+            target=condition.target,
+            concurrency=condition.load.concurrency,
+            rate=condition.load.rate,
+            output_tokens=self.workload.output_tokens,
+            cache_reuse=condition.cache_reuse,
+            usage=target.quirks.get("usage", "") if target else "",
+        )
 
 
 class Taken(msgspec.Struct, kw_only=True):
@@ -150,8 +172,8 @@ class Taken(msgspec.Struct, kw_only=True):
 def measure(job: Job, output: Output, most_usd: float | None = None) -> int:
     """Runs the plan, keeps it, shows it. Returns the exit code. `most_usd`: what it may cost, None: whatever it does.
 
-    1: a row has no request that was answered, or lost some to a crash, or a result could not be written; 130:
-    interrupted. Raises the `Fault` that ended the run early, after what was measured is shown.
+    1: a row has no request that was answered, or lost some to a crash, or no capacity was found, or a result could not
+    be written; 130: interrupted. Raises the `Fault` that ended the run early, after what was measured is shown.
     """
     check_json(output.json)
     allowance = Allowance(prices=job.prices, most_usd=most_usd)
@@ -173,27 +195,23 @@ def measure(job: Job, output: Output, most_usd: float | None = None) -> int:
         raise fault
     if taken.interrupted:
         return 130
-    return 0 if written and run.finished and all(c.errors < c.requests for c in run.conditions) else 1
+    if job.climb is None:
+        found = all(c.errors < c.requests for c in run.conditions)
+    else:
+        found = run.capacity is not None and run.capacity.holds is not None
+    return 0 if written and run.finished and found else 1
 
 
-def take(job: Job, folder: RunFolder, meter: Meter, screen: Console, opening: str = "") -> Taken:
-    """Runs the plan into `folder`, with a bar on the screen while it lasts; says `opening` before it.
+def take(
+    job: Job, folder: RunFolder, meter: Meter, screen: Console, opening: str = "", notes: Sequence[str] = ()
+) -> Taken:
+    """Runs the plan into `folder`, with a bar on the screen while it lasts; says `opening` before it. `notes`: what is
+    known of its targets already, each with the name of one before it.
 
     Raises `FolderFailed` where the folder cannot be written at all, `CallerFault` for limits that cannot be read.
     """
     limits = parse_slo(job.slo) if job.slo else None
-    conditions = [
-        AskedCondition(
-            condition=c.condition,
-            target=c.target,
-            concurrency=c.load.concurrency,
-            rate=c.load.rate,
-            output_tokens=job.workload.output_tokens,
-            cache_reuse=c.cache_reuse,
-            usage=job.specs[c.target].quirks.get("usage", "") if c.target in job.specs else "",
-        )
-        for c in job.plan.conditions
-    ]
+    conditions = [job.asked(condition) for condition in job.plan.conditions]
     taken = Taken(run=_new_run(job, conditions))
     run = taken.run
     progress = Progress(screen, lambda: meter.spent_usd)
@@ -203,9 +221,10 @@ def take(job: Job, folder: RunFolder, meter: Meter, screen: Console, opening: st
         folder.discard()
         raise FolderFailed(cannot_write(folder.path, error), kind="disk", phase="queue") from None
     recorder = Recorder(folder, progress, meter)
+    recorder.notes += notes
     if opening:
         screen.print(Text(opening), soft_wrap=True)
-    progress.start({c.condition: c.requests for c in job.plan.conditions})
+    progress.start({} if job.climb else {c.condition: c.requests for c in job.plan.conditions})
     try:
         outcome = asyncio.run(
             conduct(
@@ -216,6 +235,7 @@ def take(job: Job, folder: RunFolder, meter: Meter, screen: Console, opening: st
                 on_observation=recorder.observed,
                 on_reading=recorder.read,
                 on_note=recorder.noted,
+                decided_later=_decided(job, job.climb, recorder, progress) if job.climb else (),
                 most_processes=job.processes,
             )
         )
@@ -232,9 +252,25 @@ def take(job: Job, folder: RunFolder, meter: Meter, screen: Console, opening: st
     if isinstance(taken.fault, CostReached):
         recorder.notes += _ended_early(job.plan, recorder.observations, "--max-cost was reached")
     run.asked["notes"] = recorder.notes
-    conclude(run, conditions, recorder.observations, recorder.readings, limits, job.prices)
+    share = None
+    if job.climb:
+        conditions, share = [job.asked(condition) for condition in job.climb.conditions], job.climb.share
+        run.asked["conditions"] = msgspec.to_builtins(conditions)
+    conclude(run, conditions, recorder.observations, recorder.readings, limits, job.prices, share)
     taken.observations = recorder.observations
     return taken
+
+
+def _decided(job: Job, climb: Climb, recorder: Recorder, progress: Progress) -> Iterator[Block]:
+    """The blocks of a search, each said before it is sent, and each step's verdict when it is there."""
+    for block in climb.blocks(
+        job.asked,
+        recorder.observations,
+        recorder.readings,
+        lambda row, verdict: progress.note(f"{row.condition}: {verdict}"),
+    ):
+        progress.expect(block.condition, block.requests)
+        yield block
 
 
 def _new_run(job: Job, conditions: list[AskedCondition]) -> Run:
@@ -245,6 +281,7 @@ def _new_run(job: Job, conditions: list[AskedCondition]) -> Run:
         conditions=conditions,
         prices=job.prices,
         slo=job.slo,
+        share=job.climb.share if job.climb else None,
     )
     return Run(
         id=job.run_id,
@@ -278,13 +315,18 @@ def conclude(
     readings: Sequence[InstrumentReading],
     slo: Slo | None,
     prices: Prices,
+    share: float | None = None,
 ) -> None:
-    """Puts the findings into `run`."""
+    """Puts the findings into `run`. `share`: it was a search for the load at which so many requests keep to `slo`."""
     run.conditions = summarise(conditions, observations, readings, slo=slo, prices=prices)
     spent = bill(observations, prices)
     run.cost_usd = spent.usd if spent.unpriced < spent.attempts else None
     run.cache_savings = cache_savings(run.conditions, observations, prices)
-    run.statements = [saving.verdict for saving in run.cache_savings] + statements(run.conditions, observations)
+    run.capacity = capacity_of(run.conditions, observations, slo, share) if slo and share else None
+    if run.capacity:
+        run.statements = capacity_statements(run.capacity, run.conditions)
+    else:
+        run.statements = [saving.verdict for saving in run.cache_savings] + statements(run.conditions, observations)
     by_target: dict[str, list[str]] = {}
     for note in run.asked.get("notes", ()):
         place, _, text = note.partition(": ")
@@ -309,5 +351,5 @@ def recompute(path: Path, *, slo: str = "") -> tuple[Run, list[Observation]]:
     observations = read_observations(path)
     limits = slo or asked.slo
     slo_limits = parse_slo(limits) if limits else None
-    conclude(run, asked.conditions, observations, read_readings(path), slo_limits, asked.prices)
+    conclude(run, asked.conditions, observations, read_readings(path), slo_limits, asked.prices, asked.share)
     return run, observations

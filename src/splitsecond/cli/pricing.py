@@ -40,12 +40,13 @@ class Allowance(msgspec.Struct, frozen=True, kw_only=True):
 class Meter:
     """Counts the money while a run goes on. A machine that is paid by the hour costs from its first request on."""
 
-    def __init__(self, allowance: Allowance) -> None:
+    def __init__(self, allowance: Allowance, spent_usd: float = 0.0) -> None:
+        """`spent_usd` counts as spent already."""
         self._allowance = allowance
         self._prompts: dict[str, int] = {}
         self._until_ns: dict[str, int] = {}  # until when a machine has been counted
         self._stopped = False
-        self.spent_usd = 0.0
+        self.spent_usd = spent_usd
 
     def add(self, o: Observation) -> None:
         """One attempt has ended. Raises `CostReached` once, when the run has cost more than allowed."""
@@ -157,21 +158,58 @@ def announce(plan: Plan, workload: Workload, allowance: Allowance, targets: Iter
     A plan that may cost more than allowed is begun: answers may be shorter than asked, and the `Meter` stops it. Raises
     `CallerFault` where what it costs cannot be told.
     """
+    _check_known(allowance, targets)
     most = allowance.most_usd
-    if most is not None:
-        unknown = [t for t in targets if t not in allowance.prices and not t.startswith((SIMULATED, ENGINE))]
-        if unknown:
-            raise CallerFault(
-                f"--max-cost cannot be kept: the price of {listed(unknown)} is not known",
-                kind="no_price",
-                hint=f"Give it with --price {unknown[0]}=INPUT,OUTPUT in US dollars for a million tokens; 0,0 is free.",
-            )
+    if not plan.lanes:  # of a search nobody knows how long it is
+        return ""
     about = estimate_usd(plan, workload, input_tokens=input_tokens, prices=allowance.prices)
     if not about:
         return ""
-    requests = sum(condition.requests + condition.warmups for condition in plan.conditions)
     stop = f" It stops when it has cost {usd(most)}, as --max-cost says." if most is not None and about > most else ""
-    return f"This run costs about {usd(about)} at most, for {counted_as(requests, 'request', 'requests')}.{stop}"
+    return f"This run costs about {usd(about)} at most, for {_requests(plan)}.{stop}"
+
+
+def announce_rounds(
+    plan: Plan,
+    workload: Workload,
+    allowance: Allowance,
+    targets: Iterable[str],
+    *,
+    input_tokens: int,
+    per_day: float,
+    spent_usd: float,
+) -> str:
+    """The same of a plan that is carried out again and again, `per_day` times; earlier rounds have cost `spent_usd`.
+
+    Raises `CallerFault` as `announce` does.
+    """
+    _check_known(allowance, targets)
+    about = estimate_usd(plan, workload, input_tokens=input_tokens, prices=allowance.prices)
+    if not about:
+        return ""
+    said = f"Each round costs about {usd(about)} at most, for {_requests(plan)}: about {usd(about * per_day)} a day."
+    if allowance.most_usd is not None:
+        so_far = f"; so far they have cost {usd(spent_usd)}" if spent_usd else ""
+        said += f" It stops when all rounds have cost {usd(allowance.most_usd)}, as --max-cost says{so_far}."
+    return said
+
+
+def _check_known(allowance: Allowance, targets: Iterable[str]) -> None:
+    """Raises `CallerFault` where a limit is set and a price is not known."""
+    if allowance.most_usd is None:
+        return
+    unknown = [t for t in targets if t not in allowance.prices and not t.startswith((SIMULATED, ENGINE))]
+    if unknown:
+        raise CallerFault(
+            f"--max-cost cannot be kept: the price of {listed(unknown)} is not known",
+            kind="no_price",
+            hint=f"Give it with --price {unknown[0]}=INPUT,OUTPUT in US dollars for a million tokens; 0,0 is free.",
+        )
+
+
+def _requests(plan: Plan) -> str:
+    count = sum(condition.requests + condition.warmups for condition in plan.conditions)
+    return counted_as(count, "request", "requests")
 
 
 def _called(target: str, prices: Mapping[str, Price]) -> list[str]:

@@ -67,6 +67,7 @@ class Progress:
         self._rows: dict[str, _Row] = {}
         self._live: Live | None = None
         self._began = self._drawn = 0
+        self._open_ended = False
 
     def start(self, totals: Mapping[str, int]) -> None:
         """Begin; `totals` says how many measured requests each condition will send."""
@@ -76,6 +77,11 @@ class Progress:
             self._live = Live(console=self._console, auto_refresh=False, transient=True)
             self._live.start()
             self._draw()
+
+    def expect(self, condition: str, requests: int) -> None:
+        """So many requests more are to come of a condition, which may be a new one: nobody knew how many there are."""
+        self._open_ended = True
+        self._rows.setdefault(condition, _Row(0)).total += requests
 
     def observed(self, observation: Observation) -> None:
         """One more request has ended; those that are not measured (warm-up, calibration) are not counted."""
@@ -107,7 +113,8 @@ class Progress:
         done, total = sum(r.done for r in self._rows.values()), sum(r.total for r in self._rows.values())
         spent = self._spent_usd()
         money = f", {usd(spent)} so far" if spent else ""
-        heading = f"{done}/{total} requests{self._time_to_go(done, total)}{money}"
+        known = f"{done}" if self._open_ended else f"{done}/{total}"
+        heading = f"{known} requests{self._time_to_go(done, total)}{money}"
         table = Table(title=heading, title_justify="left", title_style="", box=None, pad_edge=False, header_style="dim")
         table.add_column("", overflow="ellipsis", no_wrap=True)
         bar = BARS[self._console.width >= NARROW]
@@ -134,7 +141,7 @@ class Progress:
 
     def _time_to_go(self, done: int, total: int) -> str:
         """By the pace so far, once there is one."""
-        if done < total * KNOWN_SHARE or done >= total:
+        if self._open_ended or done < total * KNOWN_SHARE or done >= total:
             return ""
         seconds = round((clock.now_ns() - self._began) * (total - done) / done / NS_PER_S)
         return f", about {seconds // 60}:{seconds % 60:02d} to go"
