@@ -58,6 +58,9 @@ def test_items_that_no_provider_of_responses_knows_lose_their_ids() -> None:
     assert [item["type"] for item in kept[2:]] == ["message", "function_call"]
     assert not any("id" in item for item in kept[2:])
     assert kept[3]["call_id"] == "call_1"
+    call = Call(id="1", body={"input": Raw(json.dumps(output).encode())}, dialect="responses")
+    responses.pass_on(call, "m", Quirks())
+    assert call.notes.dropped == ["reasoning items"]
 
 
 @pytest.mark.parametrize("dialect", ["anthropic", "responses"])

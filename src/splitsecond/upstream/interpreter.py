@@ -19,6 +19,7 @@ from splitsecond.wire.chat_form import THOUGHTS, begun
 from splitsecond.wire.dialect import Encoded, Quirks, Writer
 from splitsecond.wire.openai.fitting import fitted
 from splitsecond.wire.openai.teller import teller as chunk_teller
+from splitsecond.wire.responses import foreign as foreign_items
 from splitsecond.wire.responses.teller import teller as response_teller
 from splitsecond.wire.retelling import Retelling
 from splitsecond.wire.telling import EventTeller
@@ -60,7 +61,7 @@ _OWN_NAMES: Mapping[Spoken, Mapping[str, str]] = {
         "parallel_tool_calls": "disable_parallel_tool_use",
         "stop": "stop_sequences",
     },
-    "responses": {THOUGHTS: "reasoning items"},
+    "responses": {THOUGHTS: foreign_items.THOUGHTS},
 }
 """What clients call the things that were left out of their request after it was brought into OpenAI's form."""
 

@@ -18,7 +18,7 @@ is named among what was left out: it is a matter of degree.
 
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
 from msgspec import Struct, structs
 
@@ -220,7 +220,7 @@ def _enable_thinking(fields: dict[str, Any], own: str) -> Thinking | None:
 _WORDS = {"reasoning": _reasoning, "thinking": _thinking, "think": _think, "enable_thinking": _enable_thinking}
 
 
-def _is_count(value: Any) -> bool:
+def _is_count(value: Any) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool)
 
 

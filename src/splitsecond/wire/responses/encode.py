@@ -76,7 +76,7 @@ def pass_on(call: Call, model: str, quirks: Quirks) -> Encoded:
     headers = STREAM_HEADERS if streamed else WHOLE_HEADERS
     body = {**call.body, "model": model, "stream": streamed}
     if "input" in body:
-        body["input"] = without_foreign_items(body["input"])
+        body["input"] = without_foreign_items(call)
     if not streamed:
         body.pop("stream_options", None)  # refused where there is no stream
     return Encoded("/responses", headers, msgspec.json.encode(body), streamed)
