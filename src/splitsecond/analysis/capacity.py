@@ -9,7 +9,7 @@ INVALID says nothing of the server. A server that refuses what is too much (429,
 miss like another. Any other failure, often enough to decide, means that it broke.
 
 The knee is where more load stops to buy throughput: beyond it requests only wait for each other. It is the lightest
-load that no clearly heavier one beats clearly.
+load of which each clearly heavier one has hardly more throughput, given how much heavier it is.
 """
 
 from collections import Counter
@@ -23,10 +23,10 @@ from splitsecond.timing.observation import Observation
 
 SHEDDING = ("http_429", "http_503", "overloaded")
 """How a server, or our own cap on what is under way, says that there is too much."""
-HEAVIER = 1.5
+HEAVIER = 1.25
 """From so many times the load on, more throughput should be seen, where there is more to be had."""
-HARDLY = 1.1
-"""Growth up to this is hardly any."""
+HARDLY = 1 / 3
+"""Hardly more throughput is less than this share of what the load has more: with twice the load, less than a third."""
 
 Row = ConditionFindings
 
@@ -42,7 +42,9 @@ def judge(row: Row, share: float) -> Verdict:
     if row.invalid or row.goodput is None:
         return "invalid"
     found = decided(row.goodput.met, sent, share)
-    return "holds" if found == "above" else "fails" if found == "below" else "undecided"
+    if found == "undecided":
+        return "promising" if row.goodput.met == sent else "undecided"
+    return "holds" if found == "above" else "fails"
 
 
 def capacity_of(rows: Sequence[Row], observations: Sequence[Observation], slo: Slo, share: float) -> Capacity | None:
@@ -93,7 +95,7 @@ def load_of(row: Row) -> float:
 def _knee(rows: Sequence[Row]) -> float | None:
     speeds = {load_of(row): row.output_tokens_per_s for row in rows if row.output_tokens_per_s}
     for load, speed in sorted(speeds.items()):
-        heavier = [more for other, more in speeds.items() if other >= HEAVIER * load]
-        if heavier and max(heavier) <= HARDLY * speed:
+        heavier = [(other / load, more / speed) for other, more in speeds.items() if other >= HEAVIER * load]
+        if heavier and all(growth - 1 < HARDLY * (times - 1) for times, growth in heavier):
             return load
     return None

@@ -5,6 +5,10 @@ twice as heavy, until one does not hold; then the gap between the heaviest that 
 halved (by ratio: loads are compared by how many times heavier they are) until it is narrow. So no load is more than
 twice as heavy as one that held, and a server that breaks is hardly pressed beyond it.
 
+On the way up it would be waste to be sure of each load, as what bears a heavier one bears it too, and the lightest are
+the slowest to ask: a few requests that all keep to the limits make a load promising, and that is enough to go on. Where
+it turns out to be the heaviest, it is tried again until it is sure.
+
 Near the edge a load may stay undecided, however often it is asked. Then there are two gaps, one on each side of what is
 undecided, and both are closed: the answer is two loads, one that surely holds and one that surely does not.
 
@@ -18,9 +22,9 @@ from typing import Literal
 
 from msgspec import Struct
 
-Verdict = Literal["holds", "fails", "undecided", "breaks", "invalid"]
-"""What came of a load: the limits hold; they surely do not; neither is sure; the server fails its requests; the client
-could not drive it."""
+Verdict = Literal["holds", "promising", "undecided", "fails", "breaks", "invalid"]
+"""What came of a load: the limits surely hold; no request missed them, but there were too few to be sure; neither is
+sure; the limits surely do not hold; the server fails its requests; the client could not drive it."""
 PRECISION = 0.1
 """How narrow a gap must be, as a share of its lighter end, before it is left as it is."""
 DIGITS = 3
@@ -37,9 +41,12 @@ class Edges(Struct, frozen=True):
     undecided: list[float]
 
 
-def edges(verdicts: Mapping[float, Verdict]) -> Edges:
+def edges(verdicts: Mapping[float, Verdict], *, promising: Verdict = "undecided") -> Edges:
     """Where the limits stop to hold. What holds above a load that does not is chance, or the server had its moments:
-    the lightest that does not is believed. What holds above an undecided one decides that."""
+    the lightest that does not is believed. What holds above an undecided one decides that. `promising`: what a load
+    counts as that is.
+    """
+    verdicts = {load: promising if verdict == "promising" else verdict for load, verdict in verdicts.items()}
     ceiling = min((load for load, verdict in verdicts.items() if verdict in CEILINGS), default=None)
     below = {load: v for load, v in verdicts.items() if ceiling is None or load < ceiling}
     holds = max((load for load, verdict in below.items() if verdict == "holds"), default=None)
@@ -67,16 +74,24 @@ class Search:
             return self._again
         if not self.verdicts:
             return self._first
-        known = edges(self.verdicts)
+        known = edges(self.verdicts, promising="holds")
+        found = None
         if known.undecided:
             found = self._between(known.holds, known.undecided[0])
-            return self._above(known.undecided[-1], known.ceiling) if found is None else found
-        return None if known.holds is None else self._above(known.holds, known.ceiling)
+        if found is None and (last := max((known.holds or 0, *known.undecided))):
+            found = self._above(last, known.ceiling)
+        if found is None and known.holds is not None and self.verdicts[known.holds] == "promising":
+            return known.holds
+        return found
+
+    def climbs(self, load: float) -> bool:
+        """Whether `load` is on the way up: the heaviest so far, so that it is enough that it is promising."""
+        return all(load > other for other in self.verdicts)
 
     def told(self, load: float, verdict: Verdict) -> None:
-        """What came of `load`."""
+        """What came of `load`. Where it should have been made sure, what is only promising is undecided."""
         again = self.verdicts.get(load) == "invalid"
-        self.verdicts[load] = verdict
+        self.verdicts[load] = "undecided" if verdict == "promising" and not self.climbs(load) else verdict
         self._again = load if verdict == "invalid" and not again else None
         self._broken = verdict == "breaks"
 
