@@ -36,7 +36,9 @@ from splitsecond.timing.uses import USES
 WHOLE = 'fallback(race("a/x", "b/x"), hedge("c/x", "d/x", extra_load=0.05), ttft="2s")'
 
 NAMES = st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1, max_size=8).filter(str.isprintable)
-DURATIONS = st.builds("{}{}".format, st.integers(1, 1000), st.sampled_from(["ms", "s", "m"]))
+DURATIONS = st.builds("{}{}".format, st.integers(1, 1000), st.sampled_from(["ms", "s", "m"])) | st.sampled_from(
+    ["24h", "0.5h", "1d"]
+)
 SHARES = st.floats(0.001, 1) | st.just(1)
 VALUES: dict[object, st.SearchStrategy[Setting]] = {
     duration: DURATIONS,

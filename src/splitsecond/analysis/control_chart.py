@@ -2,11 +2,11 @@
 
 Requests of one round share an hour, so they cannot say how far hours lie apart; rounds can. Each is therefore one
 value, and what is usual is the level and the scatter of the last `WINDOW` rounds (Shewhart, "Economic Control of
-Quality of Manufactured Product", 1931). A round more than three times the scatter from the level is unusual. Two such in
-a row on the same side are a drift, or `LEANING` rounds in a row that lie on one side by more than the scatter alone: run
-rules after the Western Electric "Statistical Quality Control Handbook" (1956), stricter than its own, since hours that
-follow each other are alike. `BACK` rounds in a row that do neither end a drift. A drift that has lasted `SETTLES` rounds
-is what is usual from then on.
+Quality of Manufactured Product", 1931). A round more than three times the scatter from the level is unusual. Two such
+in a row on the same side are a drift, or `LEANING` rounds in a row that lie on one side by more than the scatter
+alone: run rules after the Western Electric "Statistical Quality Control Handbook" (1956), stricter than its own, since
+hours that follow each other are alike. `BACK` rounds in a row that do neither end a drift. A drift that has lasted
+`SETTLES` rounds is what is usual from then on.
 
 Times and speeds are judged by their logarithm, since what slows them multiplies. Their level is the median. Their
 scatter is 2.2219 times the lower quartile of the differences between any two rounds: Qn of Rousseeuw and Croux
@@ -18,12 +18,12 @@ less than `LEAST_CHANGE` is never unusual: nobody feels it, and where nothing sc
 The share of errors is judged by counts. Unusual is what the requests of the past rounds, taken as one urn, give as
 rarely as three deviations (beta-binomial, with Jeffreys' prior). Fewer errors are no news.
 
-What that is worth, in simulated rounds (the tests hold it to this): independent rounds that scatter by 6 % give no false
-drift in 1,000; those with the tails of Student's t of 4 degrees 0.5, rounds that resemble the one before (correlation
-0.5) 1.2, hourly rounds with nights 16 % faster than days 1.6, most of them while the first day is learned. Of 1,000
-independent rounds 3 are unusual, of those with tails 20. A figure that becomes 50 % slower is found with the second
-round. A slowdown of 20 % is found after 2 rounds where rounds scatter by 4 %, after 6 at 6 % (nine times in ten after
-8), but within 50 only four times in ten at 10 %: then ask for more requests in a round.
+What that is worth, in simulated rounds (the tests hold it to this): independent rounds that scatter by 6 % give no
+false drift in 1,000, those with the tails of Student's t of 4 degrees 0.5. Rounds that resemble the one before
+(correlation 0.5) give 1.2, and hourly ones with nights 16 % faster than days 1.6, most of them while the first day is
+learned. Of 1,000 independent rounds 3 are unusual, of those with tails 20. A figure that becomes 50 % slower is found
+with the second round. A slowdown of 20 % is found after 2 rounds where rounds scatter by 4 %, after 6 at 6 % (nine
+times in ten after 8), but within 50 only four times in ten at 10 %: then ask for more requests in a round.
 """
 
 import math
@@ -61,7 +61,7 @@ class Band(Struct, frozen=True):
 
 
 class Judged(Struct, frozen=True, kw_only=True):
-    """How one round stands. `side`: above (1), below (−1) or within (0) its far limits. `band`: None while it is learned.
+    """How one round stands. `side`: above (1), below (−1) or within (0) its far limits. `band`: None while learning.
 
     `began`: with this round it is known that the figure has drifted.
     """

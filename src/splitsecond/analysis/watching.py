@@ -13,7 +13,18 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from splitsecond.analysis.control_chart import LEAST, WINDOW, Chart, Drift, Errors, ErrorShares, Judged, State, Times
+from splitsecond.analysis.control_chart import (
+    BACK,
+    LEAST,
+    WINDOW,
+    Chart,
+    Drift,
+    Errors,
+    ErrorShares,
+    Judged,
+    State,
+    Times,
+)
 from splitsecond.analysis.figures import FIGURES, ttft_figure
 from splitsecond.analysis.findings import ConditionFindings, Run, Spread
 from splitsecond.analysis.gate import SPREADS, STATISTICS, TOTALS
@@ -23,7 +34,7 @@ SCHEMA = "splitsecond.watch/1"
 
 
 class Watched(Struct, frozen=True, kw_only=True):
-    """A figure that is watched. `worse`: the side that is bad news, above (1) or below (−1). `share`: told in percent."""
+    """A figure that is watched. `worse`: the side that is bad news, above (1) or below (−1). `share`: of requests."""
 
     name: str
     label: str
@@ -102,7 +113,7 @@ class DriftFound(Struct, frozen=True, kw_only=True):
 
 
 class Line(Struct, frozen=True, kw_only=True):
-    """One figure of one row over all rounds. `name` is the row's, `figure` a key of run.json, `share` one of requests."""
+    """One figure of one row over all rounds. `name` is the row's, `figure` a key of run.json."""
 
     name: str
     target: str
@@ -119,6 +130,23 @@ class Line(Struct, frozen=True, kw_only=True):
     def drifting(self) -> DriftFound | None:
         """The drift that is under way."""
         return self.drifts[-1] if self.drifts and self.drifts[-1].until is None else None
+
+
+class WatchFindings(Struct, frozen=True, kw_only=True):
+    """What a watch found out, as its page and its JSON have it. `statements`: its drifts in sentences.
+
+    `failed` maps the beginning of each round that failed as a whole to why it did. Wherever a round is named, it is by
+    the moment at which it began (RFC 3339, UTC).
+    """
+
+    every_s: float
+    rounds: int
+    first: str
+    last: str
+    failed: dict[str, str]
+    lines: list[Line]
+    statements: list[str]
+    schema: str = SCHEMA
 
 
 class News(Struct, frozen=True, kw_only=True):
@@ -167,6 +195,8 @@ class _Track:
             return News(text=f"{drift_words(found, watched)}.", good=not found.worse)
         if last is not None and last.until == len(self._points) and last.settled:
             return News(text=f"{watched.label}: {watched.told(last.after)} is what is usual from here on.")
+        if last is not None and last.until == len(self._points) - BACK and not last.settled:
+            return News(text=f"{drift_words(self._found(last), watched)}.", good=last.side == watched.worse)
         if judged.side and judged.band:
             low, high = judged.band.far
             usual = f"up to {watched.told(high)}" if watched.share else f"{number(low)} to {number(high)}"
@@ -210,17 +240,20 @@ class _Track:
         return len(self._points)
 
 
-class Watch:
+class History:
     """Rounds in their order, judged as they are added."""
 
     def __init__(self) -> None:
-        self.rounds: list[Round] = []
+        self._moments: list[str] = []
+        self._failed: dict[str, str] = {}
         self._tracks: dict[Place, list[_Track]] = {}
         self._past: defaultdict[Place, deque[ConditionFindings]] = defaultdict(lambda: deque(maxlen=WINDOW))
 
     def add(self, one: Round) -> dict[str, list[News]]:
         """What the round says of each of its rows, by condition, against those before it."""
-        self.rounds.append(one)
+        self._moments.append(one.at)
+        if one.failed:
+            self._failed[one.at] = one.failed
         told: dict[str, list[News]] = {}
         for place, found in by_place(one.rows).items():
             told[found.condition] = self._judged(place, found, one)
@@ -239,9 +272,18 @@ class Watch:
             return [News(text=f"what is usual is known after {LEAST} rounds; this is number {known + 1}.")]
         return news or [News(text="as usual.")]
 
-    def lines(self) -> list[Line]:
-        """Every figure of every row over time, rows in the order in which they were first seen."""
-        return [track.line() for tracks in self._tracks.values() for track in tracks if track.rounds]
+    def findings(self, every_s: float) -> WatchFindings:
+        """All of it. Rows are in the order in which they were first seen."""
+        lines = [track.line() for tracks in self._tracks.values() for track in tracks if track.rounds]
+        return WatchFindings(
+            every_s=every_s,
+            rounds=len(self._moments),
+            first=self._moments[0] if self._moments else "",
+            last=self._moments[-1] if self._moments else "",
+            failed=self._failed,
+            lines=lines,
+            statements=statements(lines),
+        )
 
     def usual(self, asked: Sequence[ConditionFindings]) -> list[ConditionFindings]:
         """For a gate to compare with: each row asked for, every figure the median of the last rounds.
@@ -253,7 +295,7 @@ class Watch:
 
 def drift_words(found: DriftFound, watched: Watched) -> str:
     """A drift in words: "TTFT p50 has drifted since 2026-11-21 19:00, from 182 ms to 245 ms (+35 %)"."""
-    moved = "" if found.change is None else f" ({change(found.change)})"
+    moved = "" if found.change is None or watched.share else f" ({change(found.change)})"
     what = f"from {watched.told(found.before)} to {watched.told(found.after)}{moved}"
     if found.until is None:
         return f"{watched.label} has drifted since {minute(found.since)}, {what}"

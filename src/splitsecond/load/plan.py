@@ -13,7 +13,7 @@ A block has a ramp and a tail that count for nothing, so it is not made shorter 
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from random import Random
 from urllib.parse import urlsplit
 
@@ -187,6 +187,12 @@ def _due(load: Load, requests: int, seed: int) -> list[int]:
     if load.rate is None:
         return load.trace[:requests]
     return schedule(load.pattern, rate=load.rate, requests=requests, seed=seed, burstiness=load.burstiness)
+
+
+def without(plan: Plan, targets: Collection[str]) -> Plan:
+    """`plan` without the blocks of these targets. Their conditions stay in it, so that their rows are there, empty."""
+    lanes = [[block for block in lane if block.target not in targets] for lane in plan.lanes]
+    return Plan(conditions=plan.conditions, lanes=[lane for lane in lanes if lane])
 
 
 def slices(block: Block, most: int) -> list[Block]:

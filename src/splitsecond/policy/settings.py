@@ -15,29 +15,31 @@ from splitsecond.timing.uses import USES
 
 Setting = str | int | float
 
-LONGEST_S = 24 * 3600
+_DAY_S = 24 * 3600
+LONGEST_S = _DAY_S
 LEAST_SHARE = 0.001
 """Of calls. What is rarer than one in a thousand is not seen in the thousand calls that are remembered."""
 FIGURES = ("total", "ttft", "tps")
 HIGHEST_QUANTILE = 0.99
 HEAVIEST = 1000
 
-_UNITS = {"ms": NS_PER_MS, "s": NS_PER_S, "m": 60 * NS_PER_S}
+_UNITS = {"ms": NS_PER_MS, "s": NS_PER_S, "m": 60 * NS_PER_S, "h": 3600 * NS_PER_S, "d": _DAY_S * NS_PER_S}
 MOST_MEMORY = 64_000_000_000
 _SIZES = {"MB": 1_000_000, "GB": 1_000_000_000}
 _MEMORY = re.compile(r"(\d{1,5})(MB|GB)", re.ASCII)
-_DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(ms|s|m)", re.ASCII)
+_DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(ms|s|m|h|d)", re.ASCII)
 _SPENDING = re.compile(r"(\d{1,6}(?:\.\d{1,9})?)/(h|m)", re.ASCII)
 _SHARES = re.compile(r"(?:[1-9]\d{0,2}|1000)(?:, ?(?:[1-9]\d{0,2}|1000))*", re.ASCII)
 _REGION = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*", re.ASCII)
 
 
-def duration(name: str, value: object) -> int:
-    """Nanoseconds: "300ms", "2s", "1.5m"; more than none and at most a day."""
+def duration(name: str, value: object, longest_s: int = LONGEST_S) -> int:
+    """Nanoseconds: "300ms", "2s", "1.5m", "3h", "1d"; more than none and at most a day, or `longest_s`."""
     match = _DURATION.fullmatch(value) if isinstance(value, str) else None
     ns = round(float(match[1]) * _UNITS[match[2]]) if match else 0
-    if not 0 < ns <= LONGEST_S * NS_PER_S:
-        raise _bad(name, value, 'a duration such as "2s" or "300ms", at most a day')
+    if not 0 < ns <= longest_s * NS_PER_S:
+        most = "a day" if longest_s == _DAY_S else f"{longest_s // _DAY_S} days"
+        raise _bad(name, value, f'a duration such as "2s" or "300ms", at most {most}')
     return ns
 
 

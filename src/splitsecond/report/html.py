@@ -5,7 +5,7 @@ pictures as data, and the JavaScript of Vega, which draws them. A content securi
 anything, so an offline copy shows what the online one showed, and text from a provider cannot call out.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib.resources import files
 from string import Template
 from typing import Any
@@ -15,6 +15,7 @@ import msgspec
 from splitsecond.analysis.findings import Run
 from splitsecond.report import sections
 from splitsecond.report.markup import Markup, raw
+from splitsecond.report.picture import Picture
 from splitsecond.report.pictures import charts
 from splitsecond.report.theme import DARK, LIGHT, THEMES, Theme, vega_config
 from splitsecond.timing.observation import Observation
@@ -23,14 +24,19 @@ from splitsecond.timing.observation import Observation
 def render(run: Run, observations: Iterable[Observation]) -> str:
     """The whole page. Takes some seconds, most of them for the JavaScript of the pictures."""
     pictures = charts(run, observations)
+    return page(sections.title(run), sections.body(run, pictures), pictures)
+
+
+def page(title: Markup, body: Markup, pictures: Mapping[str, Picture]) -> str:
+    """A page of its own around `body`, which has a place for each of the pictures."""
     data = {
         "specs": {name: {k: v for k, v in p.spec.items() if k != "title"} for name, p in pictures.items()},
         "themes": {theme.name: _config(theme) for theme in THEMES},
     }
     return Template(_file("page.html")).substitute(
-        title=sections.title(run),
+        title=title,
         style=raw(_colours() + _file("page.css")),
-        body=sections.body(run, pictures),
+        body=body,
         data=_script_data(data),
         bundle=raw(_bundle() if pictures else ""),
         script=raw(_file("page.js")),

@@ -70,9 +70,9 @@ def ttft_distributions(run: Run, samples: Samples) -> list[Picture]:
             marks += _percentile_marks(condition, bool(points))
         if not curves:
             continue
-        lines = alt.Chart(_data(curves)).mark_line(interpolate="step-after", clip=True).encode(x, y, _colour(run))
+        lines = alt.Chart(inline(curves)).mark_line(interpolate="step-after", clip=True).encode(x, y, _colour(run))
         dots = (
-            alt.Chart(_data(marks))
+            alt.Chart(inline(marks))
             .mark_point()
             .encode(x, y, _colour(run), _shape(run), tooltip=_tooltip(which="percentile", ms="TTFT, ms"))
         )
@@ -85,7 +85,7 @@ def ttft_distributions(run: Run, samples: Samples) -> list[Picture]:
                 "target, with marks at p50 and p95. " + _medians(level.conditions),
                 height=ECDF_HEIGHT,
                 legend="targets",
-                spec=_spec(alt.layer(lines, dots), ECDF_HEIGHT, f"Time to first token · {level.title}"),
+                spec=specification(alt.layer(lines, dots), ECDF_HEIGHT, f"Time to first token · {level.title}"),
             )
         )
     return pictures
@@ -146,7 +146,7 @@ def _against_load(run: Run, name: str, title: str, unit: str, records: Records, 
             description=description,
             height=height,
             legend="targets",
-            spec=_spec(chart, height, f"{title}, {unit}"),
+            spec=specification(chart, height, f"{title}, {unit}"),
         )
     ]
 
@@ -154,7 +154,7 @@ def _against_load(run: Run, name: str, title: str, unit: str, records: Records, 
 def _lines(run: Run, records: Records, loads: list[float], unit: str, *, open_loop: bool) -> Layered:
     load = "requests/s" if open_loop else "concurrency"
     x = alt.X("load:Q").title(load).scale(type="log", nice=False).axis(values=loads, format="~g", grid=False)
-    base = alt.Chart(_data(records)).encode(x, _colour(run))
+    base = alt.Chart(inline(records)).encode(x, _colour(run))
     hover = _tooltip(load=load, p50="p50", low="p5", high="p95")
     y = _fitted(alt.Y("low:Q").title(unit), _values(records, "low", "high"))
     area = base.mark_area(opacity=0.12).encode(y, alt.Y2("high"))
@@ -164,7 +164,7 @@ def _lines(run: Run, records: Records, loads: list[float], unit: str, *, open_lo
 
 def _dots(run: Run, records: Records, unit: str) -> Layered:
     x = _fitted(alt.X("low:Q").title(unit), _values(records, "low", "high"))
-    base = alt.Chart(_data(records)).encode(_target_rows(run), _colour(run))
+    base = alt.Chart(inline(records)).encode(_target_rows(run), _colour(run))
     ranges = base.mark_rule(strokeWidth=3, opacity=0.4).encode(x, alt.X2("high"))
     hover = _tooltip(p50="p50", low="p5", high="p95")
     return alt.layer(ranges, base.mark_point(size=70).encode(alt.X("p50:Q"), _shape(run), tooltip=hover))
@@ -187,7 +187,7 @@ def _throughput(run: Run, reuse: bool) -> list[Picture]:
         records.append({"target": condition.target, "load": load, "one": round(condition.tps.p50, 3), "all": together})
     if not records:
         return []
-    base = alt.Chart(_data(records)).encode(
+    base = alt.Chart(inline(records)).encode(
         _fitted(alt.X("one:Q").title("tokens per second of one request, p50"), _values(records, "one")),
         _fitted(alt.Y("all:Q").title("tokens per second of the system"), _values(records, "all")),
         _colour(run),
@@ -210,7 +210,9 @@ def _throughput(run: Run, reuse: bool) -> list[Picture]:
             "request is faster, further up the whole system delivers more. The figures stand in the tables above.",
             height=LOAD_HEIGHT,
             legend="targets",
-            spec=_spec(alt.layer(path, dots), LOAD_HEIGHT, "System throughput against the speed of one request"),
+            spec=specification(
+                alt.layer(path, dots), LOAD_HEIGHT, "System throughput against the speed of one request"
+            ),
         )
     ]
 
@@ -244,8 +246,8 @@ def _stacked(run: Run, name: str, title: str, shown: Sequence[str]) -> list[Pict
     x = alt.X("begin:Q").title("ms").scale(domain=[0, room], nice=False).axis(tickCount=5)
     y, offset = _target_rows(run), alt.YOffset("level:N").sort([level.title for level in levels])
     colour, hover = _stage_colour("stage", list(STAGES.values())), _tooltip(level="", stage="", ms="ms")
-    bar = alt.Chart(_data(bars)).mark_bar().encode(x, alt.X2("end"), y, offset, colour, tooltip=hover)
-    label = alt.Chart(_data(ends)).mark_text(align="left", dx=5, baseline="middle")
+    bar = alt.Chart(inline(bars)).mark_bar().encode(x, alt.X2("end"), y, offset, colour, tooltip=hover)
+    label = alt.Chart(inline(ends)).mark_text(align="left", dx=5, baseline="middle")
     height = len(rows.targets(run)) * (len(levels) * ROW_HEIGHT + 10) + AXIS_HEIGHT
     return [
         Picture(
@@ -256,7 +258,7 @@ def _stacked(run: Run, name: str, title: str, shown: Sequence[str]) -> list[Pict
             "The numbers stand in the table below.",
             height=height,
             legend="stages",
-            spec=_spec(
+            spec=specification(
                 alt.layer(bar, label.encode(alt.X("end:Q"), y, offset, alt.Text("said:N"))),
                 height,
                 f"Where the time goes · {title.lower()}",
@@ -286,7 +288,7 @@ def waterfalls(run: Run, samples: Samples) -> list[Picture]:
         named = list(dict.fromkeys(segment.target for segment in segments))
         colour = _stage_colour("step", list(series.STEPS))
         chart = (
-            alt.Chart(_data(records))
+            alt.Chart(inline(records))
             .mark_bar()
             .encode(
                 alt.X("begin:Q").title("ms since the request was due").axis(tickCount=5),
@@ -307,7 +309,7 @@ def waterfalls(run: Run, samples: Samples) -> list[Picture]:
                 "a typical one, below the slowest.",
                 height=height,
                 legend="steps",
-                spec=_spec(alt.layer(chart), height, f"Single requests · {level.title}"),
+                spec=specification(alt.layer(chart), height, f"Single requests · {level.title}"),
             )
         )
     return pictures
@@ -361,7 +363,8 @@ def _way(reuse: bool) -> str:
     return ", cache reuse" if reuse else ""
 
 
-def _data(records: Records) -> alt.InlineData:
+def inline(records: Records) -> alt.InlineData:
+    """Records that stand in the specification itself."""
     return alt.InlineData(values=records)
 
 
@@ -392,7 +395,8 @@ def _tooltip(**fields: str) -> list[alt.Tooltip]:
     ]
 
 
-def _spec(chart: Layered, height: int, title: str) -> dict[str, Any]:
+def specification(chart: Layered, height: int, title: str) -> dict[str, Any]:
+    """A chart as Vega-Lite, as wide as its place."""
     whole = chart.properties(
         width="container", height=height, title=title, autosize=alt.AutoSizeParams(type="fit", contains="padding")
     )

@@ -18,12 +18,10 @@ from splitsecond.report.picture import Picture
 from splitsecond.report.rows import MISSING, number
 from splitsecond.report.savings import savings_section
 from splitsecond.report.series import STAGES, STEPS
-from splitsecond.report.tables import Column, condition_table, named, section, table
+from splitsecond.report.tables import Column, condition_table, named, plot, section, statement_list, table
 
 DERIVED = ("command", "conditions.", "notes", "prices.")
 """What of a run's settings stands elsewhere on the page."""
-STATEMENTS_SHOWN = 8
-"""So many sentences still leave the first table in sight."""
 
 Pictures = Mapping[str, Picture]
 
@@ -98,15 +96,9 @@ def _opening(run: Run) -> Markup:
 
 
 def _verdict(run: Run) -> Markup:
-    """The banner where something is INVALID, and the sentences: the first few in sight, the others a click away."""
-    said = [tag("li", statement) for statement in run.statements]
-    parts: list[Markup] = [_banner(run)] if run.invalid or any(c.invalid for c in run.conditions) else []
-    if said:
-        parts.append(tag("ul", *said[:STATEMENTS_SHOWN], class_="verdict"))
-    if more := said[STATEMENTS_SHOWN:]:
-        summary = tag("summary", f"{counted_as(len(more), 'more finding', 'more findings')}")
-        parts.append(tag("details", summary, tag("ul", *more, class_="verdict")))
-    return joined(parts)
+    """The banner where something is INVALID, and the sentences."""
+    banner = [_banner(run)] if run.invalid or any(c.invalid for c in run.conditions) else []
+    return joined([*banner, statement_list(run.statements)])
 
 
 def _banner(run: Run) -> Markup:
@@ -157,22 +149,7 @@ def _plotted(run: Run, pictures: Pictures, name: str, heading: str, text: str, *
     shown = [picture for picture in pictures.values() if picture.section == name]
     if not shown:
         return section(name, heading, tag("p", "No request gave the figures for this plot.", class_="note"), *after)
-    figures = [
-        tag(
-            "figure",
-            tag("figcaption", picture.title),
-            tag(
-                "div",
-                tag("noscript", "Drawing this plot needs JavaScript."),
-                id=f"plot-{picture.name}",
-                class_="plot",
-                role="img",
-                aria_label=picture.description,
-                style=f"height:{picture.height}px",
-            ),
-        )
-        for picture in shown
-    ]
+    figures = [plot(picture) for picture in shown]
     grid = tag("div", *figures, class_=f"plots {name}" if len(figures) > 1 else "plots single")
     return section(name, heading, tag("p", text), _legend(run, shown[0].legend), grid, *after)
 

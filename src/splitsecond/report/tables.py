@@ -1,14 +1,20 @@
-"""What sections of the HTML report are made of: a heading, a table that scrolls in itself, a target with its mark."""
+"""What sections of the HTML report are made of: a heading, a table that scrolls in itself, a target with its mark,
+a place for a plot."""
 
 from collections.abc import Callable, Sequence
 
 from splitsecond.analysis.findings import ConditionFindings, Run
+from splitsecond.analysis.wording import counted_as
 from splitsecond.report import rows
-from splitsecond.report.markup import Markup, tag
+from splitsecond.report.markup import Markup, joined, tag
+from splitsecond.report.picture import Picture
 from splitsecond.report.rows import MISSING
 from splitsecond.report.theme import LIGHT, SHAPES
 
 Column = tuple[str, Callable[[ConditionFindings], str | Markup]]
+
+STATEMENTS_SHOWN = 8
+"""So many sentences still leave the first table in sight."""
 
 SHAPE_PATHS = {
     "circle": "M6 1.5a4.5 4.5 0 1 0 .01 0z",
@@ -31,6 +37,30 @@ def table(caption: str, head: Sequence[str], body: Sequence[Markup], *, prose: b
     look = {"class_": "prose"} if prose else {}
     whole = tag("table", tag("caption", caption), heading, tag("tbody", *body), **look)
     return tag("div", whole, class_="scroll", tabindex=0, role="region", aria_label=caption)
+
+
+def plot(picture: Picture) -> Markup:
+    """The place that the page's script draws a picture into, of the height that it will have."""
+    place = tag(
+        "div",
+        tag("noscript", "Drawing this plot needs JavaScript."),
+        id=f"plot-{picture.name}",
+        class_="plot",
+        role="img",
+        aria_label=picture.description,
+        style=f"height:{picture.height}px",
+    )
+    return tag("figure", tag("figcaption", picture.title), place)
+
+
+def statement_list(statements: Sequence[str]) -> Markup:
+    """Findings in sentences: the first few in sight, the others a click away; nothing where there are none."""
+    said = [tag("li", statement) for statement in statements]
+    parts = [tag("ul", *said[:STATEMENTS_SHOWN], class_="verdict")] if said else []
+    if more := said[STATEMENTS_SHOWN:]:
+        summary = tag("summary", f"{counted_as(len(more), 'more finding', 'more findings')}")
+        parts.append(tag("details", summary, tag("ul", *more, class_="verdict")))
+    return joined(parts)
 
 
 def condition_table(run: Run, heading: str, columns: Sequence[Column]) -> list[Markup]:
@@ -66,6 +96,11 @@ def named(run: Run, target: str) -> list[str]:
 def _swatch(run: Run, target: str) -> Markup:
     """The colour and the shape of a target, as the plots draw it."""
     at = rows.targets(run).index(target)
-    path = tag("path", d=SHAPE_PATHS[SHAPES[at % len(SHAPES)]])
-    look = f"mark target-{at % len(LIGHT.targets)}"
+    return mark(at % len(LIGHT.targets), SHAPES[at % len(SHAPES)])
+
+
+def mark(colour: int, shape: str) -> Markup:
+    """A mark as plots have it, by the place of its colour among those of targets."""
+    path = tag("path", d=SHAPE_PATHS[shape])
+    look = f"mark target-{colour}"
     return tag("svg", path, class_=look, viewBox="0 0 12 12", aria_hidden="true")
