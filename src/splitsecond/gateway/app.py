@@ -27,9 +27,10 @@ from splitsecond.gateway import asked
 from splitsecond.gateway.asked import Asked
 from splitsecond.gateway.configuration.settings import ClientKey
 from splitsecond.gateway.counting import count_tokens
+from splitsecond.gateway.dashboard.page import GUARDED, HTML, dashboard_page
 from splitsecond.gateway.doors import DOORS, Door, Way, assembly, dialect_at, way
 from splitsecond.gateway.explain import PROMPT
-from splitsecond.gateway.origins import Origins, stranger
+from splitsecond.gateway.origins import Origins, addressed, stranger
 from splitsecond.gateway.records.allowance import Allowance
 from splitsecond.gateway.records.books import Books, Page, call_usd
 from splitsecond.gateway.records.exposition import CONTENT_TYPE, exposed
@@ -66,7 +67,7 @@ class Gateway:
     `books` keep what becomes of each call, and must be told of each attempt; `allowance`: what keys may use. `cors`:
     the origins whose pages may ask. `metrics_for`: who may read ``/metrics`` and ``/explain``: "loopback" is whoever
     comes from this machine or has a key for all routes, "key" the latter only. A proxy on this machine that does not
-    say for whom it asks makes all its clients look as if they came from here.
+    say for whom it asks makes all its clients look as if they came from here. `overview`: the dashboard's data.
     """
 
     def __init__(
@@ -80,17 +81,21 @@ class Gateway:
         metrics: Metrics | None = None,
         metrics_for: MetricsFor = "loopback",
         cors: tuple[str, ...] = (),
+        overview: Callable[[], Awaitable[bytes]] | None = None,
     ) -> None:
         self.draining = False
         self._chance = Random()
         self._books = books or Books()
         self._metrics = metrics or Metrics()
+        self._overview = overview
         self._pages: Mapping[str, Callable[[Visit], Awaitable[None]]] = {
             "/health/live": self._live,
             "/health/ready": self._ready,
             "/v1/models": self._models,
             "/metrics": self._expose,
             "/explain": self._explain,
+            "/dashboard": self._dashboard,
+            "/dashboard/data": self._dashboard_data,
         }
         self.use(routes, keys, max_body_bytes=max_body_bytes, allowance=allowance, metrics_for=metrics_for, cors=cors)
 
@@ -148,7 +153,7 @@ class Gateway:
         """Whatever is no call: a page of ours, or the word that there is none."""
         page, origin = self._pages.get(visit.path), visit.header(b"origin")
         if door is None and page is None:
-            raise CallerFault(f"there is no {visit.path[:200]!r} here", kind="not_found", status=404)
+            raise _nothing(visit)
         expected = "POST" if door else "GET"
         if origin and visit.method == "OPTIONS" and self._origins.allow(origin):
             asked_for = visit.header(b"access-control-request-headers")
@@ -182,11 +187,24 @@ class Gateway:
         found = await self._routes.explained(asked_for.get("route", ""), asked_for.get("prompt", PROMPT))
         await visit.answer(200, msgspec.json.encode(found))
 
-    def _check_operator(self, visit: Visit) -> None:
-        """Raises `CallerFault` where this is none of the client's business."""
+    async def _dashboard(self, visit: Visit) -> None:
         if self._metrics_for == "off":
-            raise CallerFault(f"there is no {visit.path!r} here", kind="not_found", status=404)
-        if self._metrics_for == "key" or not _is_loopback(visit.peer) or not _FORWARDED.isdisjoint(visit.headers):
+            raise _nothing(visit)
+        await visit.answer(200, *dashboard_page(), kind=HTML)
+
+    async def _dashboard_data(self, visit: Visit) -> None:
+        self._check_operator(visit, here=addressed(visit.header(b"host")))
+        if self._overview is None:
+            raise _nothing(visit)
+        await visit.answer(200, await self._overview(), GUARDED)
+
+    def _check_operator(self, visit: Visit, *, here: bool = True) -> None:
+        """Raises `CallerFault` where this is none of the client's business. `here`: nothing else says that it may not
+        come from this machine."""
+        if self._metrics_for == "off":
+            raise _nothing(visit)
+        here = here and _is_loopback(visit.peer) and _FORWARDED.isdisjoint(visit.headers)
+        if self._metrics_for == "key" or not here:
             key = self._key(visit)
             if key is None or "*" not in key.routes:
                 words = "this takes a key for all routes"
@@ -287,6 +305,10 @@ class Gateway:
                 await _whole(visit, page, reply, self._cost)
         finally:
             await reply.aclose()
+
+
+def _nothing(visit: Visit) -> CallerFault:
+    return CallerFault(f"there is no {visit.path[:200]!r} here", kind="not_found", status=404)
 
 
 async def _stream(visit: Visit, page: Page, reply: Reply, relay: Way) -> None:

@@ -7,6 +7,7 @@ made to point here, so that the browser takes us for the page's own server); so 
 refused.
 """
 
+import ipaddress
 from collections.abc import Collection
 
 from splitsecond.errors import CallerFault
@@ -50,6 +51,18 @@ class Origins:
             (b"access-control-allow-headers", asked or b"authorization, content-type"),
             (b"access-control-max-age", _MOST_S),
         ]
+
+
+def addressed(host: bytes) -> bool:
+    """Whether a Host names us by an address, or as localhost. A page whose own name was made to point here cannot."""
+    name = host.rpartition(b":")[0] if host[-1:] != b"]" and b":" in host else host
+    if name.lower() == b"localhost":
+        return True
+    try:
+        ipaddress.ip_address(name.decode("latin-1").strip("[]"))
+    except ValueError:
+        return False
+    return True
 
 
 def stranger(origin: bytes) -> CallerFault:

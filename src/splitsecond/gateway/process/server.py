@@ -26,6 +26,7 @@ from splitsecond.gateway.advice import Advice
 from splitsecond.gateway.app import Gateway
 from splitsecond.gateway.configuration.settings import Settings
 from splitsecond.gateway.connection import Connection
+from splitsecond.gateway.dashboard.gathering import Gathering
 from splitsecond.gateway.facts import TargetFacts
 from splitsecond.gateway.notices import Notices
 from splitsecond.gateway.process.ports import BACKLOG, bound, url
@@ -96,7 +97,8 @@ class Worker:
         self._notices = Notices(self._standing, say, folder)
         self._unpriced: deque[tuple[str, Observation]] = deque(maxlen=MOST_UNPRICED)
         self._changed = asyncio.Event()
-        self.gateway = Gateway(self._routes, books=self._books, metrics=self._metrics)
+        self._gathering = Gathering(self._metrics, self._standing, say, log=self._log, seats=self._seat.workers)
+        self.gateway = Gateway(self._routes, books=self._books, metrics=self._metrics, overview=self._gathering.data)
         self._serve()
 
     def __repr__(self) -> str:
@@ -168,6 +170,7 @@ class Worker:
 
     def _serve(self) -> None:
         listen = self._settings.listen
+        self._gathering.use(self._settings, self._allowance, self._facts)
         self.gateway.use(
             self._routes,
             self._settings.keys,

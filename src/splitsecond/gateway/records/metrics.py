@@ -204,9 +204,10 @@ class Metrics:
             if prompt is None:
                 prompt = next((each.input_tokens for each in record.attempts if each.role == "winner"), None)
             billed = msgspec.structs.replace(attempt, input_tokens=prompt, output_tokens=attempt.output_tokens or 0)
-            usd = self._cost(billed)
-            counts.cost_usd[record.client, target] += usd or 0.0
-        counts.lost_usd[target] += usd or 0.0
+            if (usd := self._cost(billed)) is None:
+                return
+            counts.cost_usd[record.client, target] += usd
+        counts.lost_usd[target] += usd
 
     def _known(self, target: str) -> str:
         """The label of a target."""

@@ -1,0 +1,1 @@
+"""`/dashboard`: the running gateway for the eye, in a browser that needs nothing else."""
