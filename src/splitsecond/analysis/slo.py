@@ -63,11 +63,16 @@ class Slo(Struct, frozen=True, kw_only=True):
         )
 
     def _within(self, name: str, limit: float, observation: Observation, open_loop: bool) -> bool:
-        figure = _LIMITED[name](open_loop)
+        figure = limited(name, open_loop=open_loop)
         value = figure.of(observation)
         if value is None:
             return False
         return value / figure.scale >= limit if figure.fast_end else value / figure.scale <= limit
+
+
+def limited(name: str, *, open_loop: bool) -> Figure:
+    """The figure that the limit of that name is for."""
+    return _LIMITED[name](open_loop)
 
 
 def parse_slo(text: str) -> Slo:

@@ -20,9 +20,13 @@ PNG_WIDTH, PNG_SCALE = 860, 2
 
 def charts(run: Run, observations: Iterable[Observation]) -> dict[str, Picture]:
     """Every picture that the run has something to show in, by name, in the order of the report."""
-    from splitsecond.report import plots  # altair: a third of a second that `splitsecond --help` must not pay
+    from splitsecond.report import capacity_plots, plots  # altair: a third of a second that --help must not pay
 
-    return {picture.name: picture for picture in plots.draw(run, series.samples(run, observations))}
+    if run.capacity:
+        found = [*capacity_plots.draw(run, run.capacity), *plots.throughput(run), *plots.stages(run)]
+    else:
+        found = plots.draw(run, series.samples(run, observations))
+    return {picture.name: picture for picture in found}
 
 
 def save_png(run: Run, observations: Iterable[Observation], folder: Path) -> list[Path]:

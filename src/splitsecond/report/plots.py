@@ -59,7 +59,7 @@ def ttft_distributions(run: Run, samples: Samples) -> list[Picture]:
     everything = [ms for each in values.values() for ms in each.tolist() if ms > 0]
     if not everything:
         return []
-    x = _fitted(alt.X("ms:Q").title("time to first token, ms"), everything, zero=False)
+    x = fitted(alt.X("ms:Q").title("time to first token, ms"), everything, zero=False)
     y = alt.Y("share:Q").title("share of requests").axis(format="%", values=[0, 0.25, 0.5, 0.75, 0.95])
     pictures = []
     for level in rows.levels(run):
@@ -156,14 +156,14 @@ def _lines(run: Run, records: Records, loads: list[float], unit: str, *, open_lo
     x = alt.X("load:Q").title(load).scale(type="log", nice=False).axis(values=loads, format="~g", grid=False)
     base = alt.Chart(inline(records)).encode(x, _colour(run))
     hover = _tooltip(load=load, p50="p50", low="p5", high="p95")
-    y = _fitted(alt.Y("low:Q").title(unit), _values(records, "low", "high"))
+    y = fitted(alt.Y("low:Q").title(unit), _values(records, "low", "high"))
     area = base.mark_area(opacity=0.12).encode(y, alt.Y2("high"))
     line = base.mark_line().encode(alt.Y("p50:Q"))
     return alt.layer(area, line, base.mark_point().encode(alt.Y("p50:Q"), _shape(run), tooltip=hover))
 
 
 def _dots(run: Run, records: Records, unit: str) -> Layered:
-    x = _fitted(alt.X("low:Q").title(unit), _values(records, "low", "high"))
+    x = fitted(alt.X("low:Q").title(unit), _values(records, "low", "high"))
     base = alt.Chart(inline(records)).encode(_target_rows(run), _colour(run))
     ranges = base.mark_rule(strokeWidth=3, opacity=0.4).encode(x, alt.X2("high"))
     hover = _tooltip(p50="p50", low="p5", high="p95")
@@ -188,8 +188,8 @@ def _throughput(run: Run, reuse: bool) -> list[Picture]:
     if not records:
         return []
     base = alt.Chart(inline(records)).encode(
-        _fitted(alt.X("one:Q").title("tokens per second of one request, p50"), _values(records, "one")),
-        _fitted(alt.Y("all:Q").title("tokens per second of the system"), _values(records, "all")),
+        fitted(alt.X("one:Q").title("tokens per second of one request, p50"), _values(records, "one")),
+        fitted(alt.Y("all:Q").title("tokens per second of the system"), _values(records, "all")),
         _colour(run),
     )
     loads = _values(records, "load")
@@ -315,7 +315,7 @@ def waterfalls(run: Run, samples: Samples) -> list[Picture]:
     return pictures
 
 
-def _fitted(axis: Axis, values: Sequence[float], *, zero: bool = True) -> Axis:
+def fitted(axis: Axis, values: Sequence[float], *, zero: bool = True) -> Axis:
     """An axis on which all values can be told apart: logarithmic where they lie far apart, else linear.
 
     A logarithmic one is labelled at 1, 2, 5, 10, …; Vega would label every step. `zero`: a linear one begins at 0.

@@ -8,9 +8,9 @@ description as text for who does not see it.
 from collections.abc import Callable, Mapping
 
 from splitsecond.analysis.cost import usd
-from splitsecond.analysis.findings import ConditionFindings, Run
+from splitsecond.analysis.findings import Capacity, ConditionFindings, Run
 from splitsecond.analysis.wording import counted_as, listed
-from splitsecond.report import rows
+from splitsecond.report import capacity, rows
 from splitsecond.report.definitions import DEFINITIONS
 from splitsecond.report.figures import figures_section, percentile_of
 from splitsecond.report.markup import Markup, joined, tag
@@ -29,15 +29,47 @@ Pictures = Mapping[str, Picture]
 def title(run: Run) -> Markup:
     """What stands on the tab and at the top."""
     said = rows.targets(run)
-    return joined([f"Inference speed of {said[0] if len(said) == 1 else f'{len(said)} targets'}"])
+    what = "How much load is borne by" if run.capacity else "Inference speed of"
+    return joined([f"{what} {said[0] if len(said) == 1 else f'{len(said)} targets'}"])
 
 
 def body(run: Run, pictures: Pictures) -> Markup:
     """Everything between the page's head and its scripts."""
+    shown = _search(run, run.capacity, pictures) if run.capacity else _comparison(run, pictures)
+    return joined(
+        [_opening(run), _verdict(run), shown, _instrument(run), _errors(run), _definitions(), _again(run)],
+    )
+
+
+def _search(run: Run, found: Capacity, pictures: Pictures) -> Markup:
+    """What a search for capacity showed: its steps first, the figures of each a click away."""
+    figures = figures_section(run, _legend(run, "targets"))
     return joined(
         [
-            _opening(run),
-            _verdict(run),
+            _plotted(run, pictures, "capacity", capacity.TITLE, capacity.TEXT, capacity.step_table(run, found)),
+            tag("details", tag("summary", "The figures of each step"), figures),
+            _one_or_many(run, pictures),
+            _money(run),
+            _stages(run, pictures),
+        ]
+    )
+
+
+def _one_or_many(run: Run, pictures: Pictures) -> Markup:
+    return _plotted(
+        run,
+        pictures,
+        "throughput",
+        "One user or many",
+        "Batching trades the speed of one request for the throughput of all. Further right is faster for one, "
+        "further up is more for all; the larger the mark, the more load.",
+    )
+
+
+def _comparison(run: Run, pictures: Pictures) -> Markup:
+    """What a run of several targets and loads showed."""
+    return joined(
+        [
             figures_section(run, _legend(run, "targets")),
             savings_section(run),
             _plotted(
@@ -49,14 +81,7 @@ def body(run: Run, pictures: Pictures) -> Markup:
                 "one user in twenty feels.",
             ),
             _load(run, pictures),
-            _plotted(
-                run,
-                pictures,
-                "throughput",
-                "One user or many",
-                "Batching trades the speed of one request for the throughput of all. Further right is faster for one, "
-                "further up is more for all; the larger the mark, the more load.",
-            ),
+            _one_or_many(run, pictures),
             _money(run),
             _stages(run, pictures),
             _plotted(
@@ -66,10 +91,6 @@ def body(run: Run, pictures: Pictures) -> Markup:
                 "Single requests",
                 "Two requests of each target, from the moment they were due: above a typical one, below the slowest.",
             ),
-            _instrument(run),
-            _errors(run),
-            _definitions(),
-            _again(run),
         ]
     )
 

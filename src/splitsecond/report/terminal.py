@@ -19,9 +19,9 @@ from rich.text import Text
 
 from splitsecond.analysis.compare import Comparison, ConditionChange, TotalChange
 from splitsecond.analysis.cost import usd
-from splitsecond.analysis.findings import FigureChange, Run
+from splitsecond.analysis.findings import Capacity, FigureChange, Run
 from splitsecond.analysis.wording import change
-from splitsecond.report import rows, savings
+from splitsecond.report import capacity, rows, savings
 from splitsecond.report.rows import MISSING, printable
 
 COLUMNS = (("TTFT", "ms"), ("TPS", "tokens/s"))
@@ -57,20 +57,10 @@ class Figure(Struct, frozen=True, kw_only=True):
 
 def run_table(run: Run, console: Console, files: Sequence[Path] = ()) -> None:
     """Print what a run showed, for a person; `files` are where the rest of it stands."""
-    levels = rows.levels(run)
-    priced = rows.priced(run)
-    money = priced and _fit(console, lambda form: [_level_table(level, form, money=True) for level in levels])
-    tables = _fitting(console, lambda form: [_level_table(level, form, money=money) for level in levels])
-    for level, table in zip(levels, tables, strict=True):
-        console.print(table)
-        if priced and not money:
-            costs = (f"{c.target} {usd(c.usd_per_million)}, {rows.cost(c)}" for c in level.conditions)
-            _item(console, "  ", f"$/M tokens, and row: {'; '.join(costs)}.")
-        for remark in rows.remarks(level):
-            who = remark.who or ("both" if len(level.conditions) == 2 else f"all {len(level.conditions)}")
-            word = " INVALID" if remark.kind == "invalid" else ""
-            _item(console, "  ", f"{who}{word}: {remark.text}", LOOKS[remark.kind])
-        console.print()
+    if run.capacity:
+        _print_steps(run, run.capacity, console)
+    else:
+        _print_levels(run, console)
     if run.cache_savings and _fit(console, lambda form: [_savings_table(run, form)]):
         _print_savings(run, console)
     for reason in run.invalid:
@@ -85,6 +75,36 @@ def run_table(run: Run, console: Console, files: Sequence[Path] = ()) -> None:
         _item(console, "", sentence, "dim")
     for path in files:
         console.print(Text(str(path), "cyan"), soft_wrap=True)
+
+
+def _print_levels(run: Run, console: Console) -> None:
+    """A table for each load, with what there is to say of its rows."""
+    levels = rows.levels(run)
+    priced = rows.priced(run)
+    money = priced and _fit(console, lambda form: [_level_table(level, form, money=True) for level in levels])
+    tables = _fitting(console, lambda form: [_level_table(level, form, money=money) for level in levels])
+    for level, table in zip(levels, tables, strict=True):
+        console.print(table)
+        if priced and not money:
+            costs = (f"{c.target} {usd(c.usd_per_million)}, {rows.cost(c)}" for c in level.conditions)
+            _item(console, "  ", f"$/M tokens, and row: {'; '.join(costs)}.")
+        _print_remarks(rows.remarks(level), len(level.conditions), console)
+        console.print()
+
+
+def _print_remarks(said: Sequence[rows.Remark], count: int, console: Console) -> None:
+    """What stands beneath a table of `count` rows."""
+    for remark in said:
+        who = remark.who or ("both" if count == 2 else f"all {count}")
+        word = " INVALID" if remark.kind == "invalid" else ""
+        _item(console, "  ", f"{who}{word}: {remark.text}", LOOKS[remark.kind])
+
+
+def _print_steps(run: Run, found: Capacity, console: Console) -> None:
+    """A table of the steps of a search for capacity."""
+    console.print(_step_table(run, found))
+    _print_remarks(capacity.remarks(run), len(found.steps), console)
+    console.print()
 
 
 def _print_savings(run: Run, console: Console) -> None:
@@ -177,6 +197,24 @@ def _change_table(shown: Sequence[ConditionChange], form: Form, *, money: bool) 
     ]
     title = f"{rows.level_title(level)}: the second run, and how it differs from the first"
     return _table(title, [(c.target, False) for c in shown], columns, form, ["$/M\ntokens"] if money else ())
+
+
+def _step_table(run: Run, found: Capacity) -> Table:
+    title = f"{printable(found.target)}: the steps of the search"
+    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+    table.collapse_padding = True
+    for at, heading in enumerate(("load", *capacity.HEADINGS, *capacity.further(found), "verdict")):
+        table.add_column(heading.replace(" ", "\n", 1), justify="right" if at else "left", no_wrap=True)
+    for line in capacity.lines(run, found):
+        bad = line.verdict in capacity.BAD
+        cells = (Text(cell.figure, "dim" if cell.needs else "") for cell in line.cells)
+        table.add_row(
+            line.load,
+            *cells,
+            Text(capacity.WORDS[line.verdict], "red" if bad else ""),
+            style="bold" if line.heaviest else "",
+        )
+    return table
 
 
 def _savings_table(run: Run, form: Form) -> Table:
