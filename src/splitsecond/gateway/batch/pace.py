@@ -2,9 +2,9 @@
 
 As TCP finds the width of a path that nobody tells it (Jacobson, "Congestion Avoidance and Control", 1988): at first
 each answer lets one more in, so that the window doubles with each round. A refusal for load halves it; from then on a
-whole window of answers lets one more in. Of the requests that were under way together many are refused together, which is one
-complaint: only one that was sent after the last cut cuts again. Who is told when to come again waits until then, and
-all others with it.
+whole window of answers lets one more in. Of the requests that were under way together many are refused together, which
+is one complaint: only one that was sent after the last cut cuts again. Who is told when to come again waits until then,
+and all others with it.
 """
 
 import asyncio
