@@ -62,7 +62,7 @@ TPS = Watched(
 )
 ERRORS = Watched(
     name="errors",
-    label="errors",
+    label="error share",
     unit="",
     worse=1,
     of=lambda c: c.errors / c.requests if c.requests else None,
