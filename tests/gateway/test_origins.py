@@ -6,6 +6,7 @@ import pytest
 from tests.gateway.visitor import CHAT, visitor
 
 from splitsecond.gateway.configuration.settings import ClientKey
+from splitsecond.gateway.origins import addressed
 from splitsecond.testing.fake_service import FakeService, Script
 from splitsecond.testing.virtual_time import run_virtual
 
@@ -74,3 +75,29 @@ def test_without_cors_a_page_reaches_nobody(keys: tuple[ClientKey, ...]) -> None
         assert fake.calls == []
 
     run_virtual(main())
+
+
+@pytest.mark.parametrize(
+    ("host", "is_address"),
+    [
+        (b"127.0.0.1:8800", True),
+        (b"127.0.0.1", True),
+        (b"10.1.2.3:80", True),
+        (b"[::1]:8800", True),
+        (b"[::1]", True),
+        (b"localhost", True),
+        (b"LocalHost:8800", True),
+        (b"", False),
+        (b":8800", False),
+        (b"evil.example", False),
+        (b"evil.example:8800", False),
+        (b"127.0.0.1.evil.example:8800", False),
+        (b"localhost.evil.example", False),
+        (b"evil.example:127.0.0.1", False),
+        (b"[::1].evil.example:80", False),
+        (b"127.0.0.1:80@evil.example", False),
+        (b"\xff\xfe:1", False),
+    ],
+)
+def test_a_host_that_no_page_of_a_strangers_has(host: bytes, is_address: bool) -> None:
+    assert addressed(host) is is_address

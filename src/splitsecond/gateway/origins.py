@@ -8,6 +8,7 @@ refused.
 """
 
 import ipaddress
+import re
 from collections.abc import Collection
 
 from splitsecond.errors import CallerFault
@@ -15,6 +16,7 @@ from splitsecond.gateway.refusal import Headers
 
 _MOST_S = b"7200"
 """How long a browser may remember the answer; Chromium's own bound."""
+_HOST = re.compile(r"(\[[^\]]*\]|[^:]*)(?::\d+)?")
 _SHOWN = (
     b"x-request-id, x-splitsecond-target, x-splitsecond-attempts, x-splitsecond-cache, x-splitsecond-chosen, "
     b"x-splitsecond-dropped, x-splitsecond-estimated, x-splitsecond-cost-usd, retry-after, server-timing, "
@@ -55,13 +57,14 @@ class Origins:
 
 def addressed(host: bytes) -> bool:
     """Whether a Host names us by an address, or as localhost. A page whose own name was made to point here cannot."""
-    name = host.rpartition(b":")[0] if host[-1:] != b"]" and b":" in host else host
-    if name.lower() == b"localhost":
-        return True
-    try:
-        ipaddress.ip_address(name.decode("latin-1").strip("[]"))
-    except ValueError:
+    parts = _HOST.fullmatch(host.decode("latin-1"))
+    if parts is None:
         return False
+    name = parts[1].strip("[]")
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return name.lower() == "localhost"
     return True
 
 

@@ -1,0 +1,110 @@
+"""The page of the dashboard and who may have what: the page anybody, its data whoever may read the metrics."""
+
+import hashlib
+import re
+from base64 import b64encode
+from typing import Any
+
+import pytest
+from tests.gateway.test_metrics import KEY, key
+from tests.gateway.visitor import Transport, Visitor, visitor
+
+from splitsecond.testing.fake_service import FakeService
+from splitsecond.testing.virtual_time import run_virtual
+
+HERE = "127.0.0.1:8800"
+
+
+async def overview() -> bytes:
+    return b'{"all":"of it"}'
+
+
+def asked(
+    path: str, *keys: Any, peer: str = "127.0.0.1", headers: dict[str, str] | None = None, **settings: Any
+) -> Visitor:
+    client = visitor(FakeService(), *keys, **{"overview": overview, **settings})
+    client.transport = Transport(peer)
+    run_virtual(client.asks(b"", path=path, method="GET", headers={"host": HERE, **(headers or {})}))
+    return client
+
+
+AS_OPERATOR = {"authorization": f"Bearer {KEY}"}
+
+
+@pytest.mark.parametrize(
+    ("given", "peer", "routes", "headers", "status"),
+    [
+        ("loopback", "127.0.0.1", None, {}, 200),
+        ("loopback", "::1", ("*",), {"host": "localhost:8800"}, 200),
+        ("loopback", "10.0.0.9", ("*",), {}, 401),
+        ("loopback", "10.0.0.9", ("*",), AS_OPERATOR, 200),
+        ("loopback", "10.0.0.9", ("*",), {"x-api-key": KEY}, 200),
+        ("loopback", "10.0.0.9", ("fast",), AS_OPERATOR, 403),
+        ("loopback", "10.0.0.9", None, {}, 403),
+        ("loopback", "127.0.0.1", ("*",), {"x-forwarded-for": "8.8.8.8"}, 401),
+        ("loopback", "127.0.0.1", ("*",), {"via": "1.1 proxy"}, 401),
+        ("loopback", "127.0.0.1", ("*",), {"via": "1.1 proxy", **AS_OPERATOR}, 200),
+        ("loopback", "127.0.0.1", None, {"host": "points-here.example:8800"}, 403),
+        ("loopback", "127.0.0.1", ("*",), {"host": "points-here.example:8800"}, 401),
+        ("loopback", "127.0.0.1", ("*",), {"host": "points-here.example:8800", **AS_OPERATOR}, 200),
+        ("loopback", "127.0.0.1", None, {"origin": "https://stranger.example"}, 403),
+        ("key", "127.0.0.1", ("*",), {}, 401),
+        ("key", "127.0.0.1", ("*",), AS_OPERATOR, 200),
+        ("key", "127.0.0.1", ("*",), {"authorization": "Bearer another"}, 401),
+        ("off", "127.0.0.1", ("*",), AS_OPERATOR, 404),
+    ],
+)
+def test_who_may_have_the_data(given: str, peer: str, routes: Any, headers: dict[str, str], status: int) -> None:
+    keys = [] if routes is None else [key(*routes)]
+    client = asked("/dashboard/data", *keys, peer=peer, headers=headers, metrics_for=given)
+    assert client.status == status
+    assert (client.body == b'{"all":"of it"}') is (status == 200)
+    if status == 200:
+        assert client.headers["cache-control"] == "no-store"
+
+
+@pytest.mark.parametrize("given", ["loopback", "key", "off"])
+def test_a_browser_has_the_page_before_it_can_send_a_key(given: str) -> None:
+    client = asked("/dashboard", key("*"), peer="10.0.0.9", metrics_for=given)
+    assert client.status == (404 if given == "off" else 200)
+    assert (b"<title>Splitsecond gateway" in client.body) is (given != "off")
+
+
+def test_a_key_in_the_address_counts_for_nothing() -> None:
+    for query in (f"?key={KEY}", f"?authorization=Bearer+{KEY}", f"?x-api-key={KEY}"):
+        assert asked(f"/dashboard/data{query}", key("*"), metrics_for="key").status == 401
+
+
+def test_without_anybody_who_gathers_there_is_no_data() -> None:
+    assert asked("/dashboard/data", overview=None).status == 404
+
+
+def test_the_page_may_run_its_own_script_and_nothing_else() -> None:
+    client = asked("/dashboard")
+    assert client.headers["content-type"] == "text/html; charset=utf-8"
+    assert (client.headers["x-content-type-options"], client.headers["referrer-policy"]) == ("nosniff", "no-referrer")
+    said = client.headers["content-security-policy"].split("; ")
+    policy = {name: words for name, _, words in (each.partition(" ") for each in said)}
+    text = client.body.decode()
+    for tag, directive in (("script", "script-src"), ("style", "style-src")):
+        (content,) = re.findall(f"<{tag}>(.*?)</{tag}>", text, re.DOTALL)
+        digest = b64encode(hashlib.sha256(content.encode()).digest()).decode()
+        assert policy.pop(directive) == f"'sha256-{digest}'"
+    assert policy == {
+        "default-src": "'none'",
+        "connect-src": "'self'",
+        "require-trusted-types-for": "'script'",
+        "trusted-types": "'none'",
+        "base-uri": "'none'",
+        "form-action": "'none'",
+        "frame-ancestors": "'none'",
+    }
+
+
+def test_the_page_loads_nothing_and_makes_no_markup_of_text() -> None:
+    text = asked("/dashboard").body.decode()
+    markup = re.sub(r"<(script|style)>.*?</\1>", "", text, flags=re.DOTALL)
+    assert not re.findall(r"<[^>]*\s(?:on\w+|style|src|href)=", markup)
+    assert not re.findall(r"https?:(?!//www\.w3\.org/2000/svg)", text)
+    for way in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "localStorage"):
+        assert way not in text, way
