@@ -98,7 +98,7 @@ class Answer:
         self._method = method
         self._body_end = self._inflater = None
         self._barren = 0
-        self._lines.clear()
+        self._lines = []
         return self
 
     def feed(self, data: bytes | memoryview) -> bytes:
@@ -172,7 +172,8 @@ class Answer:
         if status < 200 and status >= 100:  # interim (RFC 9110 section 15.2): not the answer yet
             lines.clear()
             return
-        if not self._is_bounded():
+        large = self._barren + self._fed > MAX_HEAD_BYTES or len(lines) > MAX_HEADERS
+        if large and not self._is_bounded():
             return
         self.headers = headers = _joined(lines)
         self._in_head = len(lines)
@@ -207,9 +208,7 @@ class Answer:
             self.news = self.complete = True
 
     def _is_bounded(self) -> bool:
-        """Whether the header lines are as many, and as long, as may be; short answers need no adding up."""
-        if self._barren + self._fed <= MAX_HEAD_BYTES and len(self._lines) <= MAX_HEADERS:
-            return True
+        """Whether the header lines are as many, and as long, as may be."""
         size = sum(len(name) + len(value) for name, value in self._lines)
         if size <= MAX_HEAD_BYTES and len(self._lines) <= MAX_HEADERS:
             return True
