@@ -86,7 +86,7 @@ def test_a_route_that_nobody_has_asked() -> None:
 
 
 def test_a_target_is_summed_over_routes_and_clients() -> None:
-    tokens = {"input_tokens": 7, "output_tokens": 5}
+    tokens: dict[str, Any] = {"input_tokens": 7, "output_tokens": 5}
     lost = attempt("b/x", ttft_ns=None, role="loser", outcome="cancelled", **tokens)
     found = counts(
         record(attempt(role="winner", **tokens), lost),
