@@ -138,9 +138,10 @@ def test_what_cannot_be_trusted_is_judged_by_nothing_and_counts_for_nothing() ->
     before = history.findings(60).lines
     invalid = history.add(Round(at=moment(10), rows=[measured(900, invalid=["the client was too busy."])]))
     cut = history.add(Round(at=moment(11), rows=[measured(900)], finished=False))
-    none = history.add(Round(at=moment(12), rows=[row()], failed="no network"))
+    none = history.add(Round(at=moment(12), rows=[row(notes=["HTTP 401."])], failed="no network"))
     assert words(invalid) == "INVALID: the client was too busy."
-    assert words(cut) == words(none) == "not measured to its end, so it is not judged."
+    assert words(cut) == "not measured to its end, so it is not judged."
+    assert words(none) == "not measured. HTTP 401."
     found = history.findings(60)
     assert found.lines == before
     assert (found.rounds, found.failed) == (13, {moment(12): "no network"})

@@ -260,10 +260,12 @@ class History:
         return told
 
     def _judged(self, place: Place, found: ConditionFindings, one: Round) -> list[News]:
+        if not found.requests:
+            return [News(text=" ".join(["not measured.", *found.notes]), good=False)]
+        if not one.finished:
+            return [News(text="not measured to its end, so it is not judged.")]
         if found.invalid:
             return [News(text=f"INVALID: {' '.join(found.invalid)}", good=False)]
-        if not one.finished or not found.requests:
-            return [News(text="not measured to its end, so it is not judged.")]
         tracks = self._tracks.setdefault(place, [_Track(watched, found) for watched in WATCHED])
         self._past[place].append(found)
         news = [said for track in tracks if (said := track.add(one.at, found))]

@@ -1,0 +1,263 @@
+"""`splitsecond watch`, from the command line to the files. Nobody waits: sleeping moves the wall clock instead."""
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from tests.cli.conftest import Split
+from tests.cli.peer import Asked, Peer, answer, stream
+
+from splitsecond import clock
+from splitsecond.analysis import condition
+from splitsecond.analysis.findings import Run
+from splitsecond.cli import watch_session
+from splitsecond.clock import NS_PER_S
+from splitsecond.store.folder import read_observations, read_run
+
+HOUR_NS = 3600 * NS_PER_S
+FEW = ("-n", 4, "--warmup", 1, "--input-tokens", 64, "--output-tokens", 8, "--no-html")
+
+
+@pytest.fixture(autouse=True)
+def a_machine_that_is_not_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a busy one spoils is not judged, and the one that runs these tests is."""
+    monkeypatch.setattr(condition, "invalid_reasons", lambda _: [])
+
+
+@pytest.fixture(autouse=True)
+def hours(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """Sleeping ends at once, and the wall clock shows when it was to end. How many hours each sleep was."""
+    slept: list[int] = []
+    ahead_ns = 0
+
+    def sleep_until(due_ns: int) -> None:
+        nonlocal ahead_ns
+        ahead_ns = max(0, due_ns - clock.now_ns())
+        slept.append(round(ahead_ns / HOUR_NS))
+
+    monkeypatch.setattr(watch_session, "sleep_until", sleep_until)
+    with clock.using(time.monotonic_ns, lambda: time.time_ns() + ahead_ns):
+        yield slept
+
+
+def rounds_of(folder: Path) -> list[Run]:
+    return [read_run(path.parent, Run) for path in sorted(folder.glob("*/run.json"))]
+
+
+def past(folder: Path, run: Run, *, count: int, ttft: float) -> None:
+    """Rounds as `run`, a day ago and before, an hour apart, whose TTFT is `ttft` times its own, give or take 3 %."""
+    for number in range(count):
+        made = msgspec.convert(msgspec.to_builtins(run), Run)
+        day, hour = divmod(number, 24)
+        made.began = f"2026-01-{day + 1:02d}T{hour:02d}:00:00.000+00:00"
+        for row in made.conditions:
+            row.ttft_ms.p50 = (row.ttft_ms.p50 or 0.0) * ttft * (1, 1.03, 0.97, 1.01, 0.99)[number % 5]
+        (folder / made.began[:13]).mkdir(parents=True)
+        (folder / made.began[:13] / "run.json").write_bytes(msgspec.json.encode(made))
+
+
+def test_each_round_is_a_run_in_a_folder_of_its_own(
+    split: Split, endpoint: list[str], tmp_path: Path, hours: list[int]
+) -> None:
+    ended = split("watch", *endpoint, "--every", "3h", "--times", 2, *FEW, "--json", "found.json")
+    assert (ended.code, ended.err) == (0, "")
+    assert hours == [0, 3]
+    first, second = ended.out.splitlines()
+    assert "quick c=1  TTFT " in first
+    assert first.endswith("errors 0  what is usual is known after 8 rounds; this is number 1.")
+    assert second.endswith("this is number 2.")
+    runs = rounds_of(tmp_path / "watch")
+    assert [run.finished for run in runs] == [True, True]
+    assert len({run.id for run in runs}) == 2, "a round that has the prompts of another meets a warm cache"
+    folders = sorted(path.name for path in (tmp_path / "watch").iterdir())
+    assert [f"{run.began[:10]}T{run.began[11:19].replace(':', '')}Z" for run in runs] == folders
+    assert len(read_observations(tmp_path / "watch" / folders[0])) == len(
+        read_observations(tmp_path / "watch" / folders[1])
+    )
+    found = json.loads((tmp_path / "found.json").read_text())
+    assert (found["schema"], found["rounds"], found["every_s"]) == ("splitsecond.watch/1", 2, 10800)
+    assert [line["figure"] for line in found["lines"]] == ["ttft_ms", "tps", "errors"]
+    assert [point["at"] for point in found["lines"][0]["points"]] == [run.began for run in runs]
+    compared = split("compare", *(tmp_path / "watch" / name for name in folders))
+    assert compared.code == 0
+    assert split("report", tmp_path / "watch" / folders[0], "--no-html").code == 0
+
+
+def test_a_watch_goes_on_where_it_was_and_tells_a_drift(split: Split, endpoint: list[str], tmp_path: Path) -> None:
+    assert split("watch", *endpoint, "--times", 1, *FEW, "--out", "one").code == 0
+    (run,) = rounds_of(tmp_path / "one")
+    past(tmp_path / "watch", run, count=12, ttft=0.2)
+    gates = ["--fail-if", "ttft_ms.p50 > +50%", "--fail-if", "errors > 0"]
+    ended = split("watch", *endpoint, "--times", 2, *FEW, *gates, "--json", "-")
+    assert ended.code == 1
+    assert "Going on after 12 rounds in watch." in ended.err
+    assert ended.words.count("FAILED: quick at concurrency 1: ttft_ms.p50 went from ") == 2
+    assert "TTFT p50 is unusual" in ended.words
+    assert "TTFT p50 has drifted since 20" in ended.words
+    found = ended.json
+    assert found["rounds"] == 14
+    assert found["lines"][0]["drifts"][0]["worse"] is True
+    assert [point["state"] for point in found["lines"][0]["points"]][11:] == ["usual", "drifted", "drifted"]
+    faster = split("watch", *endpoint, "--times", 1, *FEW, "--out", "one", "--fail-if", "ttft_ms.p95 > +20%")
+    assert faster.code == 0
+    assert "'ttft_ms.p95 > +20%' cannot be checked yet for quick at concurrency 1: too few rounds." in faster.words
+
+
+def test_a_drift_for_the_better_is_no_failure(split: Split, endpoint: list[str], tmp_path: Path) -> None:
+    assert split("watch", *endpoint, "--times", 1, *FEW, "--out", "one").code == 0
+    past(tmp_path / "watch", rounds_of(tmp_path / "one")[0], count=12, ttft=5)
+    ended = split("watch", *endpoint, "--times", 2, *FEW)
+    assert ended.code == 0
+    assert "TTFT p50 has drifted since" in ended.words
+
+
+def test_a_round_that_fails_as_a_whole_is_kept_and_the_next_is_tried(
+    split: Split, tmp_path: Path, hours: list[int]
+) -> None:
+    nobody = ["--base-url", "http://127.0.0.1:1/v1", "--model", "m", "--name", "gone"]
+    ended = split("watch", *nobody, "--times", 2, *FEW, "--json", "found.json", "--fail-if", "errors > 5")
+    assert ended.code == 1
+    assert hours == [0, 1]
+    assert ended.out.count("the round failed: gone: cannot connect to http://127.0.0.1:1") == 2
+    for run in rounds_of(tmp_path / "watch"):
+        assert run.finished is False
+        assert run.conditions[0].requests == 0
+        assert "Connection refused" in run.invalid[0]
+    found = json.loads((tmp_path / "found.json").read_text())
+    assert (len(found["failed"]), found["lines"]) == (2, [])
+    assert split("report", min((tmp_path / "watch").iterdir()), "--no-html").code == 0
+
+
+def test_where_one_target_cannot_be_measured_the_others_are(split: Split, quick_profile: Path, tmp_path: Path) -> None:
+    def refuse(_: Asked) -> bytes:
+        return answer(401, '{"error": {"message": "no such key"}}')
+
+    with Peer(refuse) as peer:
+        asked = ["--base-url", peer.base_url, "--model", "m", "--name", "refused"]
+        ended = split("watch", f"sim/{quick_profile}", *asked, "--times", 1, *FEW)
+    assert ended.code == 0
+    assert len(peer.asked) == 1
+    (run,) = rounds_of(tmp_path / "watch")
+    measured, refused = run.conditions
+    assert (measured.requests, measured.errors, run.finished) == (4, 0, True)
+    assert (refused.target, refused.requests) == ("refused", 0)
+    assert any("no such key. Check the API key" in note for note in refused.notes)
+    assert "not measured. HTTP 401: no such key" in ended.words
+
+
+def test_all_rounds_share_one_budget(split: Split, endpoint: list[str], tmp_path: Path) -> None:
+    money = ("--price", "1000,1000", "--max-cost", 2)
+    first = split("watch", *endpoint, "--every", "30m", "--times", 9, *FEW, *money)
+    assert first.code == 1
+    assert "for 5 requests: about $17.28 a day. It stops when all rounds have cost $2.00" in first.words
+    assert "the run was stopped: it had cost $2.0" in first.err
+    runs = rounds_of(tmp_path / "watch")
+    assert [run.finished for run in runs[:-1]] == [True] * (len(runs) - 1)
+    assert runs[-1].finished is False
+    assert 2 < sum(run.cost_usd or 0 for run in runs) < 2.5
+    again = split("watch", *endpoint, "--times", 1, *FEW, *money)
+    assert again.code == 1
+    assert "the rounds in watch have cost $2.0" in again.err
+    assert len(rounds_of(tmp_path / "watch")) == len(runs)
+
+
+def test_what_is_no_round_is_left_out_of_the_past(split: Split, endpoint: list[str], tmp_path: Path) -> None:
+    (tmp_path / "watch" / "2026-01-01T000000Z").mkdir(parents=True)
+    (tmp_path / "watch" / "2026-01-01T000000Z" / "run.json").write_text("{")
+    ended = split("watch", *endpoint, "--times", 1, *FEW)
+    assert ended.code == 0
+    assert "left out of the past: watch/2026-01-01T000000Z/run.json is not a run of this version" in ended.words
+
+
+def test_ctrl_c_while_waiting_keeps_what_was_found(
+    split: Split, endpoint: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits = iter([None, KeyboardInterrupt()])
+
+    def sleep_until(_: int) -> None:
+        if (stop := next(waits)) is not None:
+            raise stop
+
+    monkeypatch.setattr(watch_session, "sleep_until", sleep_until)
+    ended = split("watch", *endpoint, *FEW, "--json", "-")
+    assert (ended.code, ended.json["rounds"]) == (130, 1)
+    assert ended.err.endswith("splitsecond: interrupted\n")
+
+
+def test_ctrl_c_in_a_round_keeps_what_was_measured(tmp_path: Path) -> None:
+    enough = threading.Event()
+
+    def say(asked: Asked) -> bytes:
+        if asked.number < 12:
+            return stream(asked)
+        enough.set()
+        return b""
+
+    command = [sys.executable, "-m", "splitsecond.cli", "watch", "--model", "m", "-n", "50", "--no-html"]
+    with Peer(say) as peer:
+        process = subprocess.Popen(
+            [*command, "--base-url", peer.base_url, "--output-tokens", "8", "--json", "found.json"],
+            cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        assert enough.wait(20)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=20)
+    assert (process.returncode, err) == (130, "splitsecond: interrupted\n")
+    assert "not measured to its end, so it is not judged." in out
+    (run,) = rounds_of(tmp_path / "watch")
+    assert run.finished is False
+    assert run.conditions[0].requests > 0
+    assert json.loads((tmp_path / "found.json").read_text())["lines"] == []
+
+
+def test_a_folder_that_cannot_be_written_ends_it(split: Split, endpoint: list[str], tmp_path: Path) -> None:
+    (tmp_path / "watch").write_text("a file")
+    ended = split("watch", *endpoint, *FEW)
+    assert ended.code == 2
+    assert "cannot write the run to watch/" in ended.complaint
+
+
+def test_the_page(split: Split, endpoint: list[str], tmp_path: Path) -> None:
+    ended = split("watch", *endpoint, "--times", 1, *FEW[:-1])
+    assert ended.code == 0
+    assert ended.out.endswith("watch/report.html\n")
+    assert "<h1>quick over time</h1>" in (tmp_path / "watch" / "report.html").read_text()
+
+
+WRONG: list[tuple[tuple[Any, ...], tuple[str, ...]]] = [
+    (("--every", "5x"), ('--every is "5x", expected a duration such as "2s" or "300ms", at most 30 days',)),
+    (("--every", "31d"), ('--every is "31d"', "at most 30 days")),
+    (("--every", "500ms"), ("--every: got '500ms', expected a second or more",)),
+    (("--times", "0"), ("--times: got 0, expected 1 or more",)),
+    (("-n", "0"), ("--requests: got 0",)),
+    (("-c", "x"), ("-c: got 'x'",)),
+    (("--max-cost", "-1"), ("--max-cost: got -1.0, expected US dollars, 0 or more",)),
+    (("--max-cost", "1"), ("--max-cost cannot be kept: the price of 127.0.0.1:1/m is not known",)),
+    (("--fail-if", "speed"), ("cannot read the gate 'speed'",)),
+    (("--json", "nowhere/x.json"), ("there is no folder nowhere",)),
+    (("--policy", "race("), ("was never closed",)),
+]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"), WRONG, ids=lambda value: " ".join(value) if isinstance(value, tuple) else ""
+)
+def test_wrong_use_is_told_in_a_sentence_and_nothing_is_written(
+    split: Split, tmp_path: Path, options: tuple[Any, ...], words: tuple[str, ...]
+) -> None:
+    ended = split("watch", "--base-url", "http://127.0.0.1:1/v1", "--model", "m", *options)
+    assert (ended.code, ended.out) == (2, "")
+    assert all(each in ended.complaint for each in words)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_target_is_wrong_use(split: Split) -> None:
+    assert "no target given" in split("watch").complaint
