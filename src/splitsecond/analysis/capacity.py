@@ -9,7 +9,7 @@ INVALID says nothing of the server. A server that refuses what is too much (429,
 miss like another. Any other failure, often enough to decide, means that it broke.
 
 The knee is where more load stops to buy throughput: beyond it requests only wait for each other. It is the lightest
-load of which each clearly heavier one has hardly more throughput, given how much heavier it is.
+load of which each clearly heavier one has hardly more throughput for how much heavier it is.
 """
 
 from collections import Counter
@@ -26,7 +26,7 @@ SHEDDING = ("http_429", "http_503", "overloaded")
 HEAVIER = 1.25
 """From so many times the load on, more throughput should be seen, where there is more to be had."""
 HARDLY = 1 / 3
-"""Hardly more throughput is less than this share of what the load has more: with twice the load, less than a third."""
+"""Throughput that grows like this power of the load, or less, hardly grows: with twice the load, by a quarter."""
 
 Row = ConditionFindings
 
@@ -96,6 +96,6 @@ def _knee(rows: Sequence[Row]) -> float | None:
     speeds = {load_of(row): row.output_tokens_per_s for row in rows if row.output_tokens_per_s}
     for load, speed in sorted(speeds.items()):
         heavier = [(other / load, more / speed) for other, more in speeds.items() if other >= HEAVIER * load]
-        if heavier and all(growth - 1 < HARDLY * (times - 1) for times, growth in heavier):
+        if heavier and all(growth < times**HARDLY for times, growth in heavier):
             return load
     return None

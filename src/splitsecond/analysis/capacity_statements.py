@@ -39,7 +39,7 @@ def _borne(found: Capacity, rows: Mapping[float, Row], steps: Mapping[float, Cap
     if found.why == "invalid" and not unsure:
         return f"What {found.target} bears is not known: the client could not drive {load(rows[lightest])}."
     if unsure:
-        return f"Whether {found.target} bears {load(rows[lightest])} {wanted} is not decided{not_beyond}{between}."
+        return f"It is not sure that {found.target} bears any load {wanted}{between}{not_beyond}."
     return f"{found.target} does not bear even {load(rows[lightest])} {wanted} ({_kept(steps[lightest])} kept to it)."
 
 
@@ -59,6 +59,8 @@ def _what_gives(why: str, step: CapacityStep, row: Row) -> list[str]:
     if why == "breaks":
         failed = f"{row.errors:,} of {counted_as(row.requests, 'request', 'requests')} failed"
         return [f"{where} it broke, and the search ended: {failed} ({counted(row.error_kinds)})."]
+    if not step.missed:
+        return []
     shares = [f"{_limit(name)} in {count:,} of {step.sent:,}" for name, count in step.missed.items()]
     return [f"What gives first is {_limit(next(iter(step.missed)))}: {level(row)} requests missed {listed(shares)}."]
 

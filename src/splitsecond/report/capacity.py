@@ -17,7 +17,7 @@ TEXT = (
     "The load was doubled until the limits did not hold any more, then the gap was closed. A step holds, or fails, "
     "where the share of its requests that kept to every limit is surely above, or below, what was asked for: by the "
     "interval beneath it, each end of which errs once in a hundred times. On the way up it was enough that no request "
-    "missed."
+    "missed. Times are in ms."
 )
 HEADINGS = ("kept to limits", "TTFT p50", "TTFT p95", "TPS p50", "system tokens/s", "good requests/s")
 WORDS: Mapping[str, str] = {

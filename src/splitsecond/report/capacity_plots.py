@@ -40,8 +40,8 @@ def _limit(found: Capacity, name: str, shown: Shown) -> list[Picture]:
         return []
     limit = found.limits[name]
     y = fitted(alt.Y("value:Q").title(figure.unit), [*(record["value"] for record in records), limit])
-    title = f"{figure.label}, {figure.unit}"
-    border = {"value": limit, "said": f"limit: {rows.number(limit)} {figure.unit}"}
+    title = f"{figure.label}, {figure.unit}: p50, and dashed p95"
+    border = {"value": limit, "said": f"limit: {limit:g} {figure.unit}"}
     line = alt.Chart(inline([border])).mark_rule(strokeDash=DASHES, strokeWidth=2).encode(alt.Y("value:Q"))
     label = (
         alt.Chart(inline([border]))
@@ -52,7 +52,7 @@ def _limit(found: Capacity, name: str, shown: Shown) -> list[Picture]:
         _picture(
             f"capacity-{name}",
             title,
-            f"{title} against the load: at p50 as a whole line, at p95 as a dashed one, and the limit.",
+            f"{figure.label} against the load, at p50 and at p95, beside its limit.",
             [*_curve(found, records, y, "percentile"), line, label, *_borne(found)],
         )
     ]
@@ -99,8 +99,8 @@ def _borne(found: Capacity) -> list[alt.Chart]:
     mark = alt.Chart(inline([{"load": found.holds, "said": f"bears {found.holds:g}"}]))
     return [
         mark.mark_rule(strokeWidth=1).encode(alt.X("load:Q")),
-        mark.mark_text(align="right", baseline="top", dx=-5, dy=4).encode(
-            alt.X("load:Q"), y=alt.value(0), text="said:N"
+        mark.mark_text(align="right", baseline="bottom", dx=-5, dy=-4).encode(
+            alt.X("load:Q"), y=alt.value("height"), text="said:N"
         ),
     ]
 

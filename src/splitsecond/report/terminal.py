@@ -200,7 +200,7 @@ def _change_table(shown: Sequence[ConditionChange], form: Form, *, money: bool) 
 
 
 def _step_table(run: Run, found: Capacity) -> Table:
-    title = f"{printable(found.target)}: the steps of the search"
+    title = f"{printable(found.target)}: the steps of the search, times in ms"
     table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
     table.collapse_padding = True
     for at, heading in enumerate(("load", *capacity.HEADINGS, *capacity.further(found), "verdict")):
