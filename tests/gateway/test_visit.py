@@ -55,6 +55,18 @@ def test_a_whole_answer_is_one_write() -> None:
     run_virtual(main())
 
 
+@pytest.mark.parametrize("status", [200, 404, 498, 529, 599])
+def test_a_status_that_http_does_not_list_is_told_all_the_same(status: int) -> None:
+    async def refuses(visit: Visit) -> None:
+        await visit.answer(status, b"{}", A)
+
+    async def main() -> None:
+        answer = Answer((await answered(refuses)).written)
+        assert (answer.status, answer.body, answer.complete) == (status, b"{}", True)
+
+    run_virtual(main())
+
+
 def test_a_stream_is_one_write_for_each_part_and_its_head_goes_with_the_first() -> None:
     async def main() -> None:
         transport = await answered(streams)

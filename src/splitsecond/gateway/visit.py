@@ -33,7 +33,9 @@ NO_CONTENT = 204
 _JSON = b"application/json"
 _TEXT = b"text/plain; charset=utf-8"
 _STREAM = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]
-_STATUS_LINES = {status.value: b"HTTP/1.1 %d %b" % (status.value, status.phrase.encode()) for status in HTTPStatus}
+_PHRASES = {status.value: status.phrase for status in HTTPStatus} | {529: "Overloaded"}
+_STATUS_LINES = {code: b"HTTP/1.1 %d %b" % (code, _PHRASES.get(code, "").encode()) for code in range(200, 600)}
+"""Of each status that there can be: providers have their own, as Anthropic's 529, which no list of HTTP's has."""
 _KEPT = (b"", b"")
 _CLOSED = (b"connection: close", b"", b"")
 """How a head ends."""
