@@ -274,11 +274,12 @@ class Visit:
             raise RuntimeError("the answer is complete already")
         if self.method == "HEAD":
             data = b""
-        elif self._chunked:
-            end = _LAST_CHUNK if last else b""
-            data = b"".join((b"%x\r\n" % len(data), data, b"\r\n", end)) if data else end
-        if data or last:
-            self._line.transport.write(self._head + data)
+        if data and self._chunked:
+            end = b"\r\n0\r\n\r\n" if last else b"\r\n"
+            self._line.transport.write(b"".join((self._head, b"%x\r\n" % len(data), data, end)))
+            self._head = b""
+        elif data or last:
+            self._line.transport.write(self._head + (_LAST_CHUNK if self._chunked else data))
             self._head = b""
         if last:
             self.complete = True
