@@ -41,7 +41,10 @@ class Listen(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = ()
     metrics: Annotated[
         Literal["loopback", "key", "off"],
-        Meta(description="Who may read /metrics: also this machine without a key, only a key for all routes, nobody."),
+        Meta(
+            description="Who may read /metrics, /explain and /dashboard: also this machine without a key, only a key "
+            "for all routes, nobody."
+        ),
     ] = "loopback"
     max_body_mib: Annotated[int, Meta(ge=1, le=1024, description="The longest request.")] = 32
 
