@@ -152,11 +152,21 @@ def test_nothing_scrolls_sideways_in_either_theme(
     assert page.value("getComputedStyle(document.body).backgroundColor") != ground
 
 
-def test_a_gateway_that_has_gone_is_said_to_have(page: Page, served: Served, tmp_path: Path) -> None:
+def test_a_gateway_that_has_gone_is_said_to_have_and_is_shown_when_it_is_back(
+    page: Page, served: Served, tmp_path: Path
+) -> None:
     (tmp_path / "splitsecond.yaml").write_text(f"providers: {{sim: {{base_url: '{served.simulated.base_url}'}}}}\n")
     with gateway(tmp_path) as process:
-        page.open(f"{ready(process).removesuffix('/v1')}/dashboard")
-        page.wait(SHOWN)  # from this machine it takes no key
+        url = ready(process)
+        ask(url, "sim/quick")
+        page.open(f"{url.removesuffix('/v1')}/dashboard")
+        page.wait(f"{TEXT}.includes('1 since it began')")  # from this machine it takes no key
         assert "There are no routes" in page.value(TEXT)
     page.wait("document.getElementById('trouble').textContent.includes('does not answer')")
     assert page.value("document.getElementById('seen').className") == "stale"
+    with gateway(tmp_path, "--port", url.removesuffix("/v1").rpartition(":")[2]) as process:
+        ready(process)
+        page.wait(f"{TEXT}.includes('0 since it began')")
+        assert page.value("document.getElementById('trouble').hidden") is True
+        assert page.value("document.getElementById('seen').className") == ""
+    assert page.value("document.documentElement.dataset.wrong") is None

@@ -3,10 +3,10 @@ class History {
   samples = [];
 
   add(data) {
-    const alive = new Set(data.workers.map(worker => worker.pid));
-    if (!this.samples.at(-1)?.workers.some(worker => alive.has(worker.pid))) this.samples = [];  // it began anew
-    for (const kind of ["routes", "targets", "clients"]) data[`${kind}ByName`] = new Map(data[kind].map(each => [each.name, each]));
     data.workersByPid = new Map(data.workers.map(worker => [worker.pid, worker]));
+    const goesOn = worker => data.workersByPid.get(worker.pid)?.up_s >= worker.up_s;  // in a container all have one number
+    if (!this.last?.workers.some(goesOn)) this.samples = [];  // it began anew
+    for (const kind of ["routes", "targets", "clients"]) data[`${kind}ByName`] = new Map(data[kind].map(each => [each.name, each]));
     this.samples.push(data);
     while (data.at_s - this.samples[0].at_s > SHOWN_S) this.samples.shift();
   }
