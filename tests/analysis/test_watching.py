@@ -77,11 +77,11 @@ def test_a_drift_is_told_while_it_lasts_and_when_it_ends() -> None:
     assert words(told[-1]) == (
         "TTFT p50 drifted on 2026-11-21 00:00, from 200 ms to 300 ms (+50 %), and came back on 2026-11-21 03:00."
     )
-    found = history.findings(3600)
-    (statement,) = found.statements
+    everything = history.findings(3600)
+    (statement,) = everything.statements
     assert statement == f"a/x at concurrency 1: {words(told[-1]).removesuffix('.')}, for the worse."
-    ttft, tps, errors = found.lines
-    assert [line.figure for line in found.lines] == ["ttft_ms", "tps", "errors"]
+    ttft, tps, errors = everything.lines
+    assert [line.figure for line in everything.lines] == ["ttft_ms", "tps", "errors"]
     assert [point.state for point in ttft.points[23:29]] == ["usual", *["drifted"] * 3, *["usual"] * 2]
     (drift,) = ttft.drifts
     assert (drift.since, drift.until, drift.worse, drift.settled) == (moment(24), moment(27), True, False)

@@ -11,7 +11,7 @@ from splitsecond import __version__
 from splitsecond.cli.app import ending_well, main
 from splitsecond.errors import CallerFault, NetworkFault
 
-COMMANDS = ("bench", "demo", "compare", "report", "doctor", "simulate")
+COMMANDS = ("bench", "watch", "demo", "compare", "report", "doctor", "simulate")
 HEAVY = ("numpy", "altair", "uvloop", "httptools", "uvicorn", "msgspec", "rich.live", "asyncio")
 
 

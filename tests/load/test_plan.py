@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from splitsecond.clock import NS_PER_S
 from splitsecond.errors import CallerFault
 from splitsecond.load.block import Block
-from splitsecond.load.plan import Load, Plan, make_plan, slices
+from splitsecond.load.plan import Load, Plan, make_plan, slices, without
 
 HOSTS = ("https://a.example/v1", "https://b.example/v1", "https://b.example:8443/v1")
 targets = st.dictionaries(
@@ -183,3 +183,13 @@ def test_an_open_loop_of_many_streams_is_sliced() -> None:
 def test_a_plan_travels_as_json() -> None:
     made = make_plan({"a": HOSTS[0]}, [Load(concurrency=8), Load(rate=2.5)], requests=50)
     assert msgspec.json.decode(msgspec.json.encode(made), type=Plan) == made
+
+
+def test_targets_that_are_left_out_keep_their_rows() -> None:
+    targets = {"a": HOSTS[0], "b": HOSTS[1], "c": HOSTS[0]}
+    made = make_plan(targets, [Load(concurrency=2)], requests=20, side_by_side=True)
+    left = without(made, {"b", "c"})
+    assert left.conditions == made.conditions
+    assert left.lanes == [[block for block in made.lanes[0] if block.target == "a"]]
+    assert without(made, set(targets)).lanes == []
+    assert without(made, {"another"}) == made

@@ -233,6 +233,7 @@ class Chart(Generic[T]):
         """`drift` is under way. Does it end, or has it become what is usual?"""
         self._held.append(one)
         self._back = 0 if lean == drift.side else self._back + 1
+        drift.after = self._yardstick.level(self._held[: len(self._held) - self._back])
         if self._back == BACK:
             drift.until = self._rounds - BACK
             self._usual += self._held[-BACK:]
@@ -241,7 +242,6 @@ class Chart(Generic[T]):
             self._usual.clear()
             self._usual += self._held
         else:
-            drift.after = self._yardstick.level(self._held)
             return
         self._held.clear()
         self._leant = self._outside = 0

@@ -6,14 +6,13 @@ as `plots` does.
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
 
 import altair as alt
 
 from splitsecond.analysis.watching import Line, Point, minute
 from splitsecond.report.picture import Picture
 from splitsecond.report.plots import Records, inline, specification
-from splitsecond.report.rows import number, share
+from splitsecond.report.rows import MISSING, number, share
 from splitsecond.report.theme import SHAPES
 
 HEIGHT = 210
@@ -36,7 +35,11 @@ def _picture(place: int, line: Line, failed: Mapping[str, str]) -> Picture:
     points = line.points[-SHOWN:]
     shares = line.figure == "errors"
     chart = alt.layer(
-        *_bands(line, points), *_failures(points, failed), *_drifts(line, points), *_tails(line, points), _marks(points)
+        *_bands(line, points),
+        *_failures(points, failed),
+        *_drifts(line, points),
+        *_tails(line, points),
+        _marks(line, points),
     )
     unit = f", {line.unit}" if line.unit else ""
     return Picture(
@@ -129,19 +132,32 @@ def _failures(points: list[Point], failed: Mapping[str, str]) -> list[alt.Chart]
     return [alt.Chart(inline(found)).mark_rule(opacity=0.35).encode(_x(), _colour("unusual"), tooltip=hover)]
 
 
-def _marks(points: list[Point]) -> alt.Chart:
+def _marks(line: Line, points: list[Point]) -> alt.Chart:
+    told = share if line.figure == "errors" else number
     records: Records = [
-        {"at": _when(p.at), "value": p.value, "state": p.state, "p95": p.tail, "low": p.low, "high": p.high}
+        {
+            "at": _when(p.at),
+            "value": p.value,
+            "state": p.state,
+            "size": _SIZES[p.state],
+            "round": f"{minute(p.at)} UTC",
+            "figure": told(p.value),
+            "usual": MISSING if p.low is None else f"{told(p.low)} to {told(p.high)}",
+            "p95": told(p.tail),
+        }
         for p in points
     ]
     states = list(LOOKS)
-    hover: list[Any] = [
-        alt.Tooltip("at:T", title="round, UTC", format="%Y-%m-%d %H:%M", formatType="utc"),
-        alt.Tooltip("value:Q", title="value", format=",.4~r"),
-        alt.Tooltip("state:N"),
-        alt.Tooltip("low:Q", title="usual from", format=",.4~r"),
-        alt.Tooltip("high:Q", title="usual to", format=",.4~r"),
-        alt.Tooltip("p95:Q", format=",.4~r"),
+    hover = [
+        alt.Tooltip(f"{field}:N", title=title)
+        for field, title in (
+            ("round", "round"),
+            ("figure", line.label),
+            ("usual", "usual"),
+            ("p95", "p95"),
+            ("state", "state"),
+        )
+        if field != "p95" or line.figure != "errors"
     ]
     marks: alt.Chart = (
         alt.Chart(inline(records))
@@ -151,9 +167,7 @@ def _marks(points: list[Point]) -> alt.Chart:
             alt.Y("value:Q"),
             alt.Color("state:N").scale(domain=_domain(), range="category").legend(None),
             alt.Shape("state:N").scale(domain=states, range=[LOOKS[state][1] for state in states]).legend(None),
-            alt.Size("state:N")
-            .scale(type="ordinal", domain=states, range=[_SIZES[state] for state in states])
-            .legend(None),
+            alt.Size("size:Q").scale(None).legend(None),
             tooltip=hover,
         )
     )

@@ -15,11 +15,13 @@ from typing import Any
 import msgspec
 import pytest
 from tests.report.browser import BROWSERS, browser
+from tests.report.test_watch import history
 
 from splitsecond.analysis.findings import Run
 from splitsecond.report import html
 from splitsecond.report.pictures import charts
 from splitsecond.report.theme import DARK, LIGHT
+from splitsecond.report.watch import render_watch
 from splitsecond.timing.observation import Observation
 
 WIDTHS = (1280, 390)
@@ -94,6 +96,16 @@ def test_every_picture_is_drawn_and_nothing_scrolls_sideways(
     ]
     for view in seen:
         assert view["places"] == view["pictures"] == view["drawn"] == 11, view
+        assert view["failed"] == 0, view
+        assert view["needed"] <= view["inside"] == view["width"], view
+    assert "CONSOLE" not in log, log
+
+
+def test_so_is_every_picture_of_a_watch(tmp_path: Path) -> None:
+    seen, log = seen_in_chromium(render_watch(history("groq/llama-3.1-70b-versatile", "b/y").findings(3600)), tmp_path)
+    assert [view["width"] for view in seen] == [width for width in WIDTHS for _ in range(2)]
+    for view in seen:
+        assert view["places"] == view["pictures"] == view["drawn"] == 6, view
         assert view["failed"] == 0, view
         assert view["needed"] <= view["inside"] == view["width"], view
     assert "CONSOLE" not in log, log
