@@ -5,9 +5,7 @@ has said that it has the one before: were a chunk held back anywhere, the page w
 """
 
 import json
-import os
 import queue
-import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.gateway.conftest import KEY, gateway, ready
-from tests.report.browser import BROWSERS, browser
+from tests.gateway.in_chromium.devtools import driven
 
 PATIENCE_S = 60.0
 WORDS = ["one ", "two ", "three ", "four"]
@@ -115,26 +113,6 @@ def outside() -> Iterator[Outside]:
             thread.join()
 
 
-@contextmanager
-def chromium(url: str, folder: Path) -> Iterator[None]:
-    """A headless browser that shows `url`."""
-    program = browser()
-    assert program, f"no browser found, expected one of these on PATH: {', '.join(BROWSERS)}"
-    command = [program, "--headless", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"]
-    command += ["--disable-background-networking", "--disable-component-update", "--no-proxy-server"]
-    command += [f"--user-data-dir={folder / 'profile'}", "--remote-debugging-port=0"]  # else it ends with the page
-    command += ["--no-sandbox"] if os.geteuid() == 0 else []  # as root it will not start with one
-    with subprocess.Popen([*command, url], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        try:
-            yield
-        finally:
-            process.terminate()
-            try:
-                process.wait(5)
-            except subprocess.TimeoutExpired:
-                process.kill()
-
-
 def test_a_page_reads_a_stream_as_it_comes_and_a_stranger_reads_nothing(tmp_path: Path) -> None:
     with outside() as server:
         (tmp_path / "splitsecond.yaml").write_text(
@@ -144,7 +122,8 @@ def test_a_page_reads_a_stream_as_it_comes_and_a_stranger_reads_nothing(tmp_path
         )
         with gateway(tmp_path) as process:
             server.gateway = ready(process)
-            with chromium(f"http://127.0.0.1:{server.port}/", tmp_path):
+            with driven(tmp_path) as page:
+                page.open(f"http://127.0.0.1:{server.port}/")
                 reports = dict(server.reports.get(timeout=PATIENCE_S) for _ in range(2))
     friend = reports["/friend"]
     assert (friend["status"], friend["target"]) == (200, "own/m")

@@ -1,12 +1,17 @@
 // What the page has seen of the gateway in the last minutes. The gateway only counts; what happened in between is here.
-class History {
+const LATELY_S = 10.5;
+const LEAST_SHOWN_S = 15;
+
+class Past {
   samples = [];
 
   add(data) {
     data.workersByPid = new Map(data.workers.map(worker => [worker.pid, worker]));
     const goesOn = worker => data.workersByPid.get(worker.pid)?.up_s >= worker.up_s;  // in a container all have one number
     if (!this.last?.workers.some(goesOn)) this.samples = [];  // it began anew
-    for (const kind of ["routes", "targets", "clients"]) data[`${kind}ByName`] = new Map(data[kind].map(each => [each.name, each]));
+    for (const kind of ["routes", "targets", "clients"]) {
+      data[`${kind}ByName`] = new Map(data[kind].map(each => [each.name, each]));
+    }
     this.samples.push(data);
     while (data.at_s - this.samples[0].at_s > SHOWN_S) this.samples.shift();
   }
@@ -36,5 +41,3 @@ class History {
   rates(get) { return this.samples.map((sample, at) => [sample.at_s, this.lately(get, at)]); }
   values(get) { return this.samples.map(sample => [sample.at_s, get(sample) ?? null]); }
 }
-const LATELY_S = 10.5;
-const LEAST_SHOWN_S = 15;

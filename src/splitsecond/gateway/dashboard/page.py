@@ -23,7 +23,7 @@ GUARDED: Headers = [
     (b"referrer-policy", b"no-referrer"),
 ]
 """What goes with the page, and with its data."""
-SCRIPTS = ("elements.js", "history.js", "page.js")
+SCRIPTS = ("elements.js", "figures.js", "history.js", "view.js", "page.js")
 
 
 @lru_cache(maxsize=1)
