@@ -10,6 +10,7 @@ from zlib import crc32
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from splitsecond.clock import NS_PER_MS, NS_PER_S
 from splitsecond.errors import CallerFault, Fault, NetworkFault, ProviderFault, TimedOut
@@ -104,6 +105,20 @@ def test_closed_loop_sends_on_without_a_gap_and_at_full_concurrency() -> None:
     assert [ran.in_flight_at(o.start_ns) for o in measured] == [4] * 8
     ends = {o.end_ns for o in ran.observations}
     assert all(o.due_ns == o.start_ns and o.due_ns in ends for o in measured)
+
+
+def test_so_many_failures_that_nothing_else_matters_end_the_block() -> None:
+    busy = ProviderFault("busy", kind="http_503", phase="head", status=503)
+
+    def script(call: Call) -> Script:
+        return Script(ttft=0.1, fault=busy) if int(call.id.split("-")[1]) % 2 else steady(call)
+
+    ran = Ran(replace(closed(2, 40), most_failures=3), script)
+    assert run_virtual(ran.run()) == "3 of its requests failed; the last: busy (while: head)."
+    failed = [o for o in ran.by_role("measured") if not o.ok]
+    assert (len(failed), len([o for o in ran.by_role("warmup") if not o.ok])) == (3, 1)
+    assert len(ran.by_role("measured")) < 10
+    assert ran.fake.in_flight == 0
 
 
 @pytest.mark.parametrize("concurrency", [1, 3])

@@ -4,7 +4,7 @@ import asyncio
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,7 @@ import pytest
 from splitsecond import clock
 from splitsecond.clock import NS_PER_S
 from splitsecond.errors import CallerFault, Fault, NetworkFault, ProviderFault
+from splitsecond.load.block import Block
 from splitsecond.load.conductor import Note, Outcome, conduct
 from splitsecond.load.crew import Crew, WorkerLost
 from splitsecond.load.plan import Load, Plan, make_plan
@@ -45,7 +46,7 @@ class Bench:
             side_by_side=side_by_side,
         )
 
-    async def run(self, plan: Plan, *, most_processes: int = 2) -> Outcome:
+    async def run(self, plan: Plan, *, most_processes: int = 2, decided_later: Iterable[Block] = ()) -> Outcome:
         async with asyncio.timeout(20):
             return await conduct(
                 plan,
@@ -55,6 +56,7 @@ class Bench:
                 on_observation=self.on_observation,
                 on_reading=self.readings.append,
                 on_note=self.notes.append,
+                decided_later=decided_later,
                 command=FAKE_WORKER,
                 most_processes=most_processes,
             )
@@ -80,6 +82,23 @@ def test_a_plan_is_carried_out_to_the_last_request() -> None:
     assert len(bench.readings) == 8
     assert {reading.peak_in_flight for reading in bench.readings} <= {1, 2, 3, 4}
     assert {reading.pid for reading in bench.readings} != {os.getpid()}
+
+
+def test_blocks_that_are_decided_later_are_asked_for_when_the_last_has_reported() -> None:
+    bench = Bench("quick")
+    blocks = bench.plan(1, 2, 4, blocks=1).lanes[0]
+    seen: list[Counter[str]] = []
+
+    def later() -> Iterator[Block]:
+        for block in blocks:
+            seen.append(bench.measured())
+            yield block
+
+    beginning = Plan(conditions=bench.plan(1).conditions, lanes=[])
+    asyncio.run(bench.run(beginning, decided_later=later()))
+    assert seen == [{}, {"quick/m@c1": 10}, {"quick/m@c1": 10, "quick/m@c2": 10}]
+    assert bench.measured() == {"quick/m@c1": 10, "quick/m@c2": 10, "quick/m@c4": 10}
+    assert len({reading.pid for reading in bench.readings}) == 1
 
 
 def test_lanes_side_by_side_have_processes_of_their_own() -> None:

@@ -120,6 +120,24 @@ def test_where_the_screen_is_low_what_is_under_way_is_in_sight() -> None:
     assert "second" not in last_frame
 
 
+def test_a_run_whose_requests_nobody_can_count_yet_has_rows_that_come_and_no_time_to_go() -> None:
+    console, out = terminal()
+    now = Ticking()
+    with clock.using(now):
+        progress = Progress(console)
+        progress.start({})
+        progress.expect("groq/llama-3.1-70b-versatile c=32", 20)
+        progress.expect("groq/llama-3.1-70b-versatile c=32", 44)
+        for one in requests():
+            now.ns += NS_PER_S
+            progress.observed(one)
+        progress.stop()
+    last = out.getvalue()
+    assert "32/64" in last
+    assert "32 requests" in last
+    assert "to go" not in last
+
+
 def test_stop_without_start_does_nothing() -> None:
     console, out = terminal()
     Progress(console).stop()

@@ -120,7 +120,7 @@ def capacity(
     given = {option: str(value) if isinstance(value, Path) else value for option, value in locals().items()}
     settings = {option: value for option, value in given.items() if isinstance(value, str | int | float | list)}
     asking.at_least_one(input_tokens=input_tokens, output_tokens=output_tokens, timeout=timeout)
-    asking.at_least_one(requests=requests or 1, processes=processes or 1)
+    asking.at_least_one(**{n: v for n, v in (("requests", requests), ("processes", processes)) if v is not None})
     limits = parse_slo(slo)
     wanted = asking.share(share, "--share")
     asking.span(first, last, whole=not rate)

@@ -204,7 +204,7 @@ def _step_table(run: Run, found: Capacity) -> Table:
     table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
     table.collapse_padding = True
     for at, heading in enumerate(("load", *capacity.HEADINGS, *capacity.further(found), "verdict")):
-        table.add_column(heading.replace(" ", "\n", 1), justify="right" if at else "left", no_wrap=True)
+        table.add_column(heading.replace(" ", "\n", 1), justify="right" if at else "left", overflow="fold")
     for line in capacity.lines(run, found):
         bad = line.verdict in capacity.BAD
         cells = (Text(cell.figure, "dim" if cell.needs else "") for cell in line.cells)

@@ -1,0 +1,171 @@
+"""`splitsecond capacity`, from the command line to the files, against an engine whose slots are its capacity."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cli.conftest import Split, run_splitsecond
+from tests.cli.peer import Asked, Peer, answer, stream
+
+from splitsecond.simulator.process import Running, running
+
+SLOTS = 4
+ENGINE = f"""
+title = "Four slots"
+model = "m"
+source = "a test"
+measured = "2026-11"
+output_tokens = 10
+
+[engine]
+slots = {SLOTS}
+prefill_tokens_per_s = 1000000
+prefill_chunk_tokens = 4096
+step_base_ms = 20
+step_per_sequence_ms = 0.001
+"""
+"""Answers of 200 ms, whose first token comes within 40; who finds no slot waits for most of an answer."""
+LIMIT_MS = 125
+FEW = ("--input-tokens", 64, "--output-tokens", 10, "-n", 12, "--share", "90%", "--slo", f"ttft={LIMIT_MS}ms")
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    path = tmp_path_factory.mktemp("profile") / "slots.toml"
+    path.write_text(ENGINE)
+    with running(str(path)) as (found,):
+        yield found
+
+
+def capacity(base_url: str, *more: object) -> Any:
+    return run_splitsecond("capacity", "--base-url", base_url, "--model", "m", "--name", "mine", *FEW, *more)
+
+
+@pytest.fixture(scope="module")
+def kept(engine: Running, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a search from 4 to 8, with what was printed in table.txt beside it."""
+    folder = tmp_path_factory.mktemp("kept") / "run"
+    ended = capacity(engine.base_url, "--from", 4, "--to", 8, "--price-per-hour", 2, "--out", folder)
+    folder.with_name("table.txt").write_text(ended.words)
+    assert ended.err == ""
+    assert ended.code == (0 if read(folder)["capacity"]["holds"] else 1)
+    return folder
+
+
+def read(folder: Path) -> Any:
+    return json.loads((folder / "run.json").read_text())
+
+
+def test_what_is_found_is_the_slots(kept: Path) -> None:
+    """Nobody who waits for a slot keeps to the limit. A machine that is very busy can make it only less, or unsure."""
+    run = read(kept)
+    found = run["capacity"]
+    assert (found["target"], found["share"], found["limits"]) == ("mine", 0.9, {"ttft": LIMIT_MS})
+    assert [step["load"] for step in found["steps"]][:2] == [4, 8] or found["steps"][0]["verdict"] != "promising"
+    disturbed = any(step["verdict"] == "invalid" for step in found["steps"])
+    assert found["holds"] == SLOTS or SLOTS in found["undecided"] or disturbed
+    assert found["ceiling"] > SLOTS or disturbed
+    for step in found["steps"]:
+        if step["load"] > SLOTS:
+            assert step["missed"]["ttft"] >= step["sent"] / 8
+            assert step["verdict"] != "holds"
+
+
+def test_each_step_is_a_row_with_all_its_requests(kept: Path) -> None:
+    run = read(kept)
+    steps = run["capacity"]["steps"]
+    assert [step["condition"] for step in steps] == [row["condition"] for row in run["conditions"]]
+    assert [step["sent"] for step in steps] == [row["requests"] for row in run["conditions"]]
+    assert all(step["sent"] % 12 == 0 for step in steps)
+    assert [asked["condition"] for asked in run["asked"]["conditions"]] == [step["condition"] for step in steps]
+    assert run["asked"]["share"] == 0.9
+    assert run["finished"]
+
+
+def test_the_screen_and_the_page_say_it(kept: Path) -> None:
+    run, words, page = read(kept), kept.with_name("table.txt").read_text(), (kept / "report.html").read_text()
+    assert "mine: the steps of the search, times in ms" in words
+    assert " ".join(run["statements"][0].split()) in words
+    assert "How much load it bears" in page
+    assert 'id="plot-capacity-ttft"' in page
+    assert 'id="plot-capacity-throughput"' in page
+    assert "How much load is borne by mine" in page
+
+
+def test_report_finds_the_same_again_and_judges_by_other_limits(kept: Path, tmp_path: Path) -> None:
+    shutil.copytree(kept, tmp_path / "run")
+    again = run_splitsecond("report", tmp_path / "run", "--no-html", "--json", "-")
+    assert again.json["capacity"] == read(kept)["capacity"]
+    loose = run_splitsecond("report", tmp_path / "run", "--slo", "ttft=3600s", "--json", "-")
+    found = loose.json["capacity"]
+    assert found["limits"] == {"ttft": 3_600_000}
+    assert all(step["met"] == step["sent"] for step in found["steps"])
+
+
+def test_a_server_that_breaks_ends_the_search_at_once(tmp_path: Path) -> None:
+    asked_before = 6  # the prompts' length is found by a few
+
+    def say(asked: Asked) -> bytes:
+        return stream(asked) if asked.number < asked_before else answer(500, '{"error": {"message": "out of memory"}}')
+
+    with Peer(say) as peer:
+        ended = capacity(peer.base_url, "--no-html", "--out", tmp_path / "run")
+        assert len(peer.asked) < asked_before + 12
+    assert ended.code == 1
+    assert "mine does not bear even concurrency 1" in ended.words
+    assert "At concurrency 1 it broke, and the search ended" in ended.words
+    assert [step["verdict"] for step in read(tmp_path / "run")["capacity"]["steps"]] == ["breaks"]
+
+
+def test_an_open_loop_is_searched_by_rate(engine: Running, tmp_path: Path) -> None:
+    load = ("--rate", "--from", 40, "--to", 40)  # twice what four slots of 0.2 s each can give
+    ended = capacity(engine.base_url, *load, "--no-html", "--out", tmp_path / "run")
+    run = read(tmp_path / "run")
+    assert run["capacity"]["open_loop"]
+    assert {row["rate"] for row in run["conditions"]} == {40}
+    assert run["capacity"]["holds"] is None
+    assert "40 requests/s" in ended.words
+    assert ended.code == 1
+
+
+def test_who_is_paid_by_the_token_must_say_how_much_may_be_spent(split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GROQ_API_KEY", "k")
+    ended = split("capacity", "groq/openai/gpt-oss-120b")
+    assert ended.code == 2
+    assert "--max-cost: got None, expected US dollars, as groq/openai/gpt-oss-120b is paid by the token" in ended.words
+
+
+SOMEWHERE = ("capacity", "--base-url", "http://127.0.0.1:1/v1", "--model", "m")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("capacity",), "no target given"),
+        ((*SOMEWHERE, "sim/groq"), "--base-url: got 'http://127.0.0.1:1/v1', expected either it or sim/groq"),
+        ((*SOMEWHERE, "--from", "0"), "--from: got 0.0, expected a whole number from 1"),
+        ((*SOMEWHERE, "--from", "1.5"), "--from: got 1.5, expected a whole number from 1"),
+        ((*SOMEWHERE, "--rate", "--from", "-1"), "--from: got -1.0, expected requests a second, above 0"),
+        ((*SOMEWHERE, "--from", "9", "--to", "8"), "--to: got 8.0, expected 9 or more, as --from says"),
+        ((*SOMEWHERE, "--to", "inf"), "--to: got inf, expected a whole number from 1"),
+        ((*SOMEWHERE, "--share", "all"), "--share: got 'all', expected a share such as 95%"),
+        ((*SOMEWHERE, "--share", "100%"), "--share: got '100%', expected a share such as 95%"),
+        ((*SOMEWHERE, "--share", "nan"), "--share: got 'nan', expected a share such as 95%"),
+        ((*SOMEWHERE, "--slo", "soon"), "cannot read the limits 'soon'"),
+        ((*SOMEWHERE, "-n", "0"), "--requests: got 0, expected 1 or more"),
+        ((*SOMEWHERE, "-n", "10"), "4 times 10 requests cannot show that 95 % keep to the limits"),
+        ((*SOMEWHERE, "--processes", "0"), "--processes: got 0, expected 1 or more"),
+        ((*SOMEWHERE, "--max-cost", "-1"), "--max-cost: got -1.0, expected US dollars"),
+        ((*SOMEWHERE, "--max-cost", "1"), "--max-cost cannot be kept: the price of 127.0.0.1:1/m is not known"),
+        ((*SOMEWHERE, "--json", "nowhere/x"), "there is no folder nowhere"),
+    ],
+    ids=lambda each: " ".join(map(str, each)) if isinstance(each, tuple) else "",
+)
+def test_wrong_use_gets_one_sentence(split: Split, tmp_path: Path, arguments: tuple[object, ...], words: str) -> None:
+    ended = split(*arguments)
+    assert ended.code == 2
+    assert words in ended.complaint
+    assert not any(tmp_path.iterdir())
