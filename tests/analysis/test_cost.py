@@ -5,9 +5,19 @@ from typing import Any
 import pytest
 from tests.analysis.made import asked, failure, request, row
 
-from splitsecond.analysis.cost import bill, billed, cost_statements, cost_usd, price_words, usd, with_cost
+from splitsecond.analysis.cost import (
+    bill,
+    billed,
+    cost_statements,
+    cost_usd,
+    price_words,
+    run_cost_usd,
+    usd,
+    with_cost,
+)
 from splitsecond.analysis.run import summarise
 from splitsecond.catalog.price import Price, Tier
+from splitsecond.clock import NS_PER_S
 from splitsecond.timing.observation import Observation
 
 PRICE = Price(input_usd=2.0, output_usd=10.0, cached_usd=0.2, cache_write_usd=2.5, as_of="2026-01-02", source="test")
@@ -76,6 +86,36 @@ def race(price_of_b: bool) -> tuple[list[Observation], dict[str, Price]]:
     lost = request(name="c", role="loser", target="b/x", outcome="cancelled", input_tokens=None, output_tokens=0)
     served = request(**WHOLE, name="c", target="race(a/x, b/x)")
     return [lost, won, served], PRICES | ({"b/x": Price(input_usd=1.0, output_usd=1.0)} if price_of_b else {})
+
+
+def test_what_the_end_of_the_run_cut_short_is_paid_for_and_makes_no_token_dearer() -> None:
+    whole = [request(**WHOLE, name=name) for name in ("1", "2")]
+    cut = request(name="3", outcome="cancelled", input_tokens=None, output_tokens=0)
+    found, alone = (with_cost(row(), sent, PRICES, hours=1.0) for sent in ([*whole, cut], whole))
+    assert found.cost_usd == pytest.approx(0.3 + 0.3 + 0.2)
+    assert found.usd_per_million == alone.usd_per_million == pytest.approx(0.6 / 0.22)
+    assert found.usd_per_request == alone.usd_per_request == pytest.approx(0.3)
+
+
+def test_prompts_that_nobody_counts_are_not_taken_for_those_of_another_row() -> None:
+    counted = request(**WHOLE, name="1", target="b/x", condition="b/x@c1")
+    mute = request(name="2", input_tokens=None, output_tokens=10_000)
+    found = bill([counted, mute], PRICES | {"b/x": PRICE})
+    assert found.usd == pytest.approx(0.3)
+    assert found.unpriced == 1
+    assert with_cost(row(), [mute], PRICES, hours=1.0).notes == [
+        "what it cost is not known: no answer says how many tokens its prompt had."
+    ]
+
+
+def test_a_run_pays_for_a_machine_from_its_first_request_to_the_end_of_its_last() -> None:
+    hour = 3600 * NS_PER_S
+    prices = PRICES | {"h/x": Price(per_hour_usd=3.0)}
+    rented = [request(target="h/x", name=str(at), start_ns=at, end_ns=at + hour) for at in (hour, 4 * hour)]
+    assert run_cost_usd(rented, prices) == pytest.approx(4 * 3.0)
+    assert run_cost_usd([*rented, request(**WHOLE, name="t")], prices) == pytest.approx(4 * 3.0 + 0.3)
+    assert run_cost_usd([request(**WHOLE)], {}) is None
+    assert run_cost_usd([], PRICES) is None
 
 
 def test_a_race_costs_all_of_its_attempts_and_the_call_itself_nothing() -> None:

@@ -6,7 +6,7 @@ from tests.analysis.made import request
 from tests.cli.conftest import Split
 
 from splitsecond.catalog.price import Price
-from splitsecond.cli.pricing import Allowance, CostReached, Meter, announce, estimate_usd, find_prices
+from splitsecond.cli.pricing import Allowance, CostReached, Meter, announce, announce_rounds, estimate_usd, find_prices
 from splitsecond.clock import NS_PER_S
 from splitsecond.errors import CallerFault
 from splitsecond.load.plan import Load, Plan, make_plan
@@ -79,7 +79,7 @@ def test_both_ways_of_asking_cost_and_filling_the_cache_may_cost_more() -> None:
         about = estimate_usd(made, WORKLOAD, input_tokens=500, prices={"a/x": price})
         assert about == pytest.approx(24 * (500 * 1000e-6 + 500 * 2000e-6) + 12 * more)
     words = announce(made, WORKLOAD, Allowance(prices={"a/x": DOLLAR}), ["a/x"], input_tokens=500)
-    assert words == "This run costs about $36.00 at most, for 24 requests."
+    assert words == f"This run costs about $36.00 at most, for 24 requests {FEW}"
 
 
 def test_prompts_from_a_file_are_as_long_as_they_are() -> None:
@@ -89,20 +89,40 @@ def test_prompts_from_a_file_are_as_long_as_they_are() -> None:
     assert about == pytest.approx(12 * 1500 * 1000e-6)
 
 
+FEW = "beside the few that find the prompts' length."
+
+
 def said(most_usd: float | None, *targets: str, prices: dict[str, Price] | None = None) -> str:
     allowance = Allowance(prices={"a/x": DOLLAR} if prices is None else prices, most_usd=most_usd)
     return announce(plan(*targets), WORKLOAD, allowance, targets, input_tokens=500)
 
 
 def test_a_run_that_costs_money_says_so_and_one_that_does_not_is_quiet() -> None:
-    assert said(None, "a/x") == said(18.0, "a/x") == "This run costs about $18.00 at most, for 12 requests."
+    assert said(None, "a/x") == said(18.0, "a/x") == f"This run costs about $18.00 at most, for 12 requests {FEW}"
     assert said(None, "sim/groq") == said(0.0, "sim/groq") == ""
 
 
 def test_a_run_that_may_cost_more_than_allowed_says_where_it_stops() -> None:
-    assert said(17.99, "a/x").endswith("for 12 requests. It stops when it has cost $17.99, as --max-cost says.")
+    assert said(17.99, "a/x").endswith(f"12 requests {FEW} It stops when it has cost $17.99, as --max-cost says.")
     with pytest.raises(CallerFault, match=r"the price of b/x and c/x is not known.*--price b/x=INPUT,OUTPUT"):
         said(100.0, "a/x", "b/x", "c/x")
+
+
+def test_what_a_machine_costs_in_an_hour_is_said_before_it_is_measured() -> None:
+    rented = {"h/x": Price(per_hour_usd=2.69), "i/x": Price(per_hour_usd=4.0)}
+    hours = "By the hour, from the first request to the end of the last: h/x $2.69"
+    assert said(None, "h/x", "i/x", prices=rented) == f"{hours} and i/x $4.00."
+    both = said(None, "a/x", "h/x", prices={"a/x": DOLLAR, "h/x": rented["h/x"]})
+    assert both == f"This run costs about $18.00 at most, for 24 requests {FEW} {hours}."
+
+
+def test_a_prompt_that_nobody_counts_costs_as_much_as_was_asked_for() -> None:
+    meter = Meter(Allowance(prices={"a/x": DOLLAR}), prompt_tokens=300)
+    meter.add(request(input_tokens=None, output_tokens=100))
+    assert meter.spent_usd == pytest.approx(300 * 1000e-6 + 100 * 2000e-6)
+    meter.add(request(input_tokens=400, output_tokens=0))
+    meter.add(request(input_tokens=None, output_tokens=0))
+    assert meter.spent_usd == pytest.approx(0.5 + 0.4 + 0.4)
 
 
 def test_the_meter_stops_a_run_once() -> None:
@@ -135,7 +155,7 @@ def test_bench_says_what_it_costs_and_keeps_it(split: Split, endpoint: list[str]
     options = ["-c", "2", "-n", "4", "--output-tokens", "20", "--input-tokens", "64", "--no-html"]
     ended = split("bench", *endpoint, *options, "--price", "100,200", "--json", "out.json", "--out", "run")
     assert ended.code == 0
-    assert "This run costs about $0.0624 at most, for 6 requests." in ended.words
+    assert "This run costs about $0.0624 at most, for 6 requests" in ended.words
     (row,) = split("report", "run", "--no-html", "--json", "-").json["conditions"]
     assert row["price"]["source"] == "the command line"
     tokens = row["input_tokens"], row["output_tokens"]
@@ -173,3 +193,30 @@ def test_bench_stops_where_enough_was_spent_and_keeps_what_was_measured(split: S
     assert any(
         f"ended early, after {row['requests']} of 200 requests: --max-cost was reached." in n for n in row["notes"]
     )
+
+
+@pytest.mark.parametrize(
+    ("most", "spent", "words"),
+    [
+        (None, 0.0, "Each round costs about $12.00 at most, for 12 requests: about $96.00 a day."),
+        (50.0, 0.0, "a day. It stops when all rounds have cost $50.00, as --max-cost says."),
+        (50.0, 7.5, "as --max-cost says; so far they have cost $7.50."),
+    ],
+)
+def test_what_rounds_will_cost(most: float | None, spent: float, words: str) -> None:
+    allowance = Allowance(prices={"a/x": Price(input_usd=1000.0, output_usd=1000.0)}, most_usd=most)
+    said = announce_rounds(plan("a/x"), WORKLOAD, allowance, ["a/x"], input_tokens=500, per_day=8, spent_usd=spent)
+    assert words in said
+
+
+def test_rounds_without_a_price_cost_nothing_that_could_be_told() -> None:
+    asked = (plan("a/x"), WORKLOAD)
+    assert announce_rounds(*asked, Allowance(), ["a/x"], input_tokens=9, per_day=8, spent_usd=0.0) == ""
+    with pytest.raises(CallerFault, match="the price of a/x is not known"):
+        announce_rounds(*asked, Allowance(most_usd=1.0), ["a/x"], input_tokens=9, per_day=8, spent_usd=0.0)
+
+
+def test_what_was_spent_before_counts() -> None:
+    meter = Meter(Allowance(prices={"a/x": DOLLAR}, most_usd=1.0), spent_usd=0.95)
+    with pytest.raises(CostReached, match=r"it had cost \$1.07"):
+        meter.add(request(tokens=11, target="a/x"))

@@ -196,6 +196,7 @@ def test_money_stands_wherever_speed_does_and_says_whose_the_price_is(invented: 
     assert "What it cost" in text
     assert "Prices of the test, 2026-01-02: groq/llama-3.1-70b-versatile $0.59 in, $0.79 out a million tokens." in text
     assert "The whole run cost $" in text
+    assert "Without generalcompute/" in text.partition("The whole run cost $")[2]
 
 
 @pytest.mark.usefixtures("no_bundle")

@@ -2,7 +2,7 @@ import msgspec
 import pytest
 from tests.report.invented import invented_run
 
-from splitsecond.analysis.findings import Run, Spread
+from splitsecond.analysis.findings import Instrument, Run, Spread
 from splitsecond.report import rows
 
 
@@ -88,6 +88,8 @@ def test_the_instrument_is_summed_up_by_its_worst_condition() -> None:
     said = " ".join(rows.instrument_sentences(run))
     assert "Only 14 of 15 conditions have arrival times from the kernel" in said
     assert "600 ms (most)" in said
+    run.conditions[0].instrument = Instrument(kernel_time=False)  # nothing arrived there
+    assert "Only 13 of 14 conditions" in rows.instrument_sentences(run)[0]
     run.conditions[0].instrument.collections = 2
     assert "Garbage collection ran 2 times" in rows.instrument_sentences(run)[-1]
     assert rows.instrument_sentences(Run(id="r", began="", began_ns=0)) == []

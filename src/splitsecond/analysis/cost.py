@@ -10,8 +10,9 @@ tokens of an hour at the row's system throughput.
 
 Not every count is known. An attempt that failed before its first token with an error of the provider's costs nothing.
 Of one that was closed early, nobody says the counts: it is taken to have cost its prompt (as long as that of another
-attempt of the same call) and the tokens that came. `cost_estimated` counts such attempts; where the provider goes on
-generating, their true cost is higher.
+attempt of the same call, else of the same row) and the tokens that came. `cost_estimated` counts such attempts; where
+the provider goes on generating, their true cost is higher. Those that ended because the run did are in a row's cost,
+and in none of its rates: their answers are not there to share it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -23,6 +24,7 @@ from msgspec.structs import replace
 from splitsecond.analysis.findings import ConditionFindings
 from splitsecond.analysis.wording import counted_as, level, listed, percent
 from splitsecond.catalog.price import MILLION, Price
+from splitsecond.clock import NS_PER_S
 from splitsecond.timing.observation import Observation
 
 S_PER_HOUR = 3600
@@ -30,6 +32,7 @@ REFUSED = 400
 """From this status on an answer is an error, which nobody bills."""
 WORTH_SAYING = 0.01
 """A share of cached input below this is not worth a note."""
+_MUTE = "what it cost is not known: no answer says how many tokens its prompt had."
 
 Prices = Mapping[str, Price]
 
@@ -75,16 +78,39 @@ def costs_usd(
     sent: Sequence[Observation], price: Callable[[str], Price | None]
 ) -> Iterator[tuple[Observation, float | None, bool]]:
     """Each attempt with what it cost (None: not known), and whether that is an estimate (see the file)."""
-    prompts: dict[str, int] = {o.call: o.input_tokens for o in sent if o.input_tokens is not None}
-    typical = max(prompts.values(), default=None)
+    prompts: dict[str, int] = {}
+    longest: dict[str, int] = {}
+    for o in sent:
+        if o.input_tokens is not None:
+            prompts[o.call] = o.input_tokens
+            longest[o.condition] = max(longest.get(o.condition, 0), o.input_tokens)
     for o in sent:
         known = price(o.target)
         usd, estimated = cost_usd(o, known), False
         if usd is None and known is not None and known.by_token:
-            prompt = prompts.get(o.call, typical)
+            prompt = prompts.get(o.call, longest.get(o.condition))
             if prompt is not None:
                 usd, estimated = known.cost_usd(input_tokens=prompt, output_tokens=o.output_tokens or 0), True
         yield o, usd, estimated
+
+
+def run_cost_usd(observations: Iterable[Observation], prices: Prices) -> float | None:
+    """What a whole run cost: its attempts by the token, and each machine by the hour from the first request to it until
+    the end of the last, whether or not it had something to do. None where nothing in it has a known cost."""
+    sent = billed(observations)
+    found = bill(sent, prices)
+    rented: dict[str, list[Observation]] = {}
+    for o in sent:
+        if (price := prices.get(o.target)) is not None and price.per_hour_usd is not None:
+            rented.setdefault(o.target, []).append(o)
+    if found.unpriced == found.attempts and not rented:
+        return None
+    return found.usd + sum(
+        (prices[target].per_hour_usd or 0.0)
+        * (max(o.end_ns for o in each) - min(o.start_ns for o in each))
+        / (S_PER_HOUR * NS_PER_S)
+        for target, each in rented.items()
+    )
 
 
 def billed(observations: Iterable[Observation]) -> list[Observation]:
@@ -104,21 +130,25 @@ def with_cost(
     found = bill(observations, prices)
     by_hour = price.per_hour_usd if price else None
     if by_hour is None and found.unpriced == found.attempts:
-        return replace(row, price=price)
-    answers = [o for o in observations if o.ok and o.role in ("measured", "warmup")]
+        mute = price is not None and price.by_token and found.attempts
+        return replace(row, price=price, notes=[*row.notes, *([_MUTE] if mute else [])])
+    own = [o for o in observations if o.role in ("measured", "warmup")]
+    answers = [o for o in own if o.ok]
     tokens_in = sum(o.input_tokens or 0 for o in answers)
     tokens_out = sum(o.output_tokens or 0 for o in answers)
-    usd = found.usd + (by_hour or 0.0) * hours
-    per_output = found.usd / tokens_out * MILLION if tokens_out else None
+    rent = (by_hour or 0.0) * hours
+    stopped = {id(o) for o in own if o.outcome == "cancelled"}
+    shared = bill([o for o in observations if id(o) not in stopped], prices).usd if stopped else found.usd
+    per_output = shared / tokens_out * MILLION if tokens_out else None
     if by_hour is not None and per_output is not None:
         speed = row.output_tokens_per_s
         per_output = per_output + by_hour / S_PER_HOUR / speed * MILLION if speed else None
     return replace(
         row,
         price=price,
-        cost_usd=usd,
+        cost_usd=found.usd + rent,
         cost_estimated=found.estimated + (0 if by_hour is not None else found.unpriced),
-        usd_per_request=usd / len(answers) if answers else None,
+        usd_per_request=(shared + rent) / len(answers) if answers else None,
         usd_per_million=None if per_output is None else per_output * tokens_out / (tokens_in + tokens_out),
         usd_per_million_output=per_output,
         notes=[*row.notes, *_cache_note(answers, price), *(_estimated_note(found) if by_hour is None else [])],

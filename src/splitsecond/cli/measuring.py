@@ -21,14 +21,14 @@ from splitsecond.analysis.asked import AskedCondition
 from splitsecond.analysis.caching import cache_savings
 from splitsecond.analysis.capacity import capacity_of
 from splitsecond.analysis.capacity_statements import capacity_statements
-from splitsecond.analysis.cost import Prices, bill
+from splitsecond.analysis.cost import Prices, run_cost_usd
 from splitsecond.analysis.findings import SCHEMA, Run
 from splitsecond.analysis.run import summarise
 from splitsecond.analysis.slo import Slo, parse_slo
 from splitsecond.analysis.statements import statements
 from splitsecond.catalog.price import Price
 from splitsecond.cli.machine import environment
-from splitsecond.cli.pricing import Allowance, CostReached, Meter, announce
+from splitsecond.cli.pricing import Allowance, CostReached, Meter, announce, tokens_of_prompts
 from splitsecond.cli.results import Output, cannot_write, check_json, show
 from splitsecond.cli.targets import advised
 from splitsecond.errors import CallerFault, Fault
@@ -179,8 +179,9 @@ def measure(job: Job, output: Output, most_usd: float | None = None) -> int:
     allowance = Allowance(prices=job.prices, most_usd=most_usd)
     money = announce(job.plan, job.workload, allowance, job.specs, input_tokens=job.input_tokens)
     screen = Console(stderr=True)
+    meter = Meter(allowance, prompt_tokens=tokens_of_prompts(job.workload, job.input_tokens))
     with RunFolder.create(output.folder or Path("runs") / job.run_id) as folder:
-        taken = take(job, folder, Meter(allowance), screen, money)
+        taken = take(job, folder, meter, screen, money)
         fault, run = taken.fault, taken.run
         if not taken.pressed and (fault or taken.interrupted):
             folder.discard()
@@ -319,8 +320,7 @@ def conclude(
 ) -> None:
     """Puts the findings into `run`. `share`: it was a search for the load at which so many requests keep to `slo`."""
     run.conditions = summarise(conditions, observations, readings, slo=slo, prices=prices)
-    spent = bill(observations, prices)
-    run.cost_usd = spent.usd if spent.unpriced < spent.attempts else None
+    run.cost_usd = run_cost_usd(observations, prices)
     run.cache_savings = cache_savings(run.conditions, observations, prices)
     run.capacity = capacity_of(run.conditions, observations, slo, share) if slo and share else None
     if run.capacity:

@@ -40,9 +40,10 @@ class Allowance(msgspec.Struct, frozen=True, kw_only=True):
 class Meter:
     """Counts the money while a run goes on. A machine that is paid by the hour costs from its first request on."""
 
-    def __init__(self, allowance: Allowance, spent_usd: float = 0.0) -> None:
-        """`spent_usd` counts as spent already."""
+    def __init__(self, allowance: Allowance, spent_usd: float = 0.0, *, prompt_tokens: int = 0) -> None:
+        """`spent_usd` counts as spent already. `prompt_tokens`: what a prompt counts as that nobody has counted."""
         self._allowance = allowance
+        self._typical = prompt_tokens
         self._prompts: dict[str, int] = {}
         self._until_ns: dict[str, int] = {}  # until when a machine has been counted
         self._stopped = False
@@ -72,7 +73,8 @@ class Meter:
             self._prompts[o.target] = o.input_tokens
         cost = cost_usd(o, price)
         if cost is None:
-            cost = price.cost_usd(input_tokens=self._prompts.get(o.target, 0), output_tokens=o.output_tokens or 0)
+            prompt = self._prompts.get(o.target, self._typical)
+            cost = price.cost_usd(input_tokens=prompt, output_tokens=o.output_tokens or 0)
         return cost
 
     def _by_hour(self, o: Observation, usd: float) -> float:
@@ -124,15 +126,21 @@ def _figures(option: str, text: str, figures: str, least: int, most: int) -> lis
     return found
 
 
+def tokens_of_prompts(workload: Workload, asked: int) -> int:
+    """About how long the prompts are: as `asked`; those from a file as long as they are."""
+    if workload.synthetic:
+        return asked
+    sizes = [len(msgspec.json.encode(prompt["messages"])) for prompt in workload.prompts]
+    return sum(sizes) // len(sizes) // CHARACTERS_PER_TOKEN
+
+
 def estimate_usd(plan: Plan, workload: Workload, *, input_tokens: int, prices: Mapping[str, Price]) -> float:
     """About the most that the plan will cost by the token, warm-ups included: as if every answer had its full length.
 
     A policy is taken to send each call to all of its targets. Prompts that begin alike are taken to fill a cache each
     time and to find nothing in it.
     """
-    if not workload.synthetic:
-        sizes = [len(msgspec.json.encode(prompt["messages"])) for prompt in workload.prompts]
-        input_tokens = sum(sizes) // len(sizes) // CHARACTERS_PER_TOKEN
+    input_tokens = tokens_of_prompts(workload, input_tokens)
     lengths = [workload.extra[field] for field in LENGTH_FIELDS if isinstance(workload.extra.get(field), int)]
     output_tokens = max(lengths, default=workload.output_tokens or 0)
 
@@ -163,10 +171,18 @@ def announce(plan: Plan, workload: Workload, allowance: Allowance, targets: Iter
     if not plan.lanes:  # of a search nobody knows how long it is
         return ""
     about = estimate_usd(plan, workload, input_tokens=input_tokens, prices=allowance.prices)
+    rent = _rent(allowance.prices)
     if not about:
-        return ""
+        return rent
     stop = f" It stops when it has cost {usd(most)}, as --max-cost says." if most is not None and about > most else ""
-    return f"This run costs about {usd(about)} at most, for {_requests(plan)}.{stop}"
+    words = f"This run costs about {usd(about)} at most, for {_requests(plan)} beside the few that find the prompts' "
+    return " ".join(filter(None, (f"{words}length.{stop}", rent)))
+
+
+def _rent(prices: Mapping[str, Price]) -> str:
+    """What machines cost while a run lasts; "" where none is rented."""
+    rented = [f"{name} {usd(price.per_hour_usd)}" for name, price in prices.items() if price.per_hour_usd]
+    return f"By the hour, from the first request to the end of the last: {listed(rented)}." if rented else ""
 
 
 def announce_rounds(

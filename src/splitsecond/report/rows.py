@@ -214,8 +214,12 @@ def price_sentences(run: Run) -> list[str]:
             if words not in said.setdefault(whose, []):
                 said[whose].append(words)
     prices = [f"Prices of {whose}: {'; '.join(words)}." for whose, words in said.items()]
-    whole = [f"The whole run cost {usd(run.cost_usd)}, finding the prompts' length included."] if run.cost_usd else []
-    return prices + whole
+    if not run.cost_usd:
+        return prices
+    unknown = [c.target for c in run.conditions if c.cost_usd is None and c.requests]
+    paid = dict.fromkeys(target for target in unknown if not target.startswith((SIMULATED, ENGINE)))
+    but = f" Without {listed(list(paid))}: the price, or the count of the tokens, is not known." if paid else ""
+    return [*prices, f"The whole run cost {usd(run.cost_usd)}, finding the prompts' length included.{but}"]
 
 
 def caveats(run: Run) -> list[str]:
@@ -263,7 +267,7 @@ def instrument_sentences(run: Run) -> list[str]:
     readings = [condition.instrument for condition in run.conditions]
     if not readings:
         return []
-    sentences = [_clock_sentence(readings)]
+    sentences = _clock_sentences([reading for reading in readings if reading.lag_p50_ms is not None])
     for text, values in (
         (
             "Bytes that had arrived waited up to {0} ms (p50), {1} ms (p99), {2} ms (most).",
@@ -293,12 +297,15 @@ def worst(readings: Sequence[Instrument], of: Callable[[Instrument], float | Non
     return max((value for reading in readings if (value := of(reading)) is not None), default=None)
 
 
-def _clock_sentence(readings: Sequence[Instrument]) -> str:
+def _clock_sentences(readings: Sequence[Instrument]) -> list[str]:
+    """Whose clock the arrivals are of; `readings` are of conditions in which something arrived."""
+    if not readings:
+        return []
     by_kernel = sum(reading.kernel_time for reading in readings)
     if by_kernel == len(readings):
-        return "Arrival times are the kernel's: how long bytes waited for us is not in the figures."
+        return ["Arrival times are the kernel's: how long bytes waited for us is not in the figures."]
     where = "No condition has" if not by_kernel else f"Only {by_kernel} of {len(readings)} conditions have"
-    return (
+    return [
         f"{where} arrival times from the kernel; elsewhere they are the moment we read, "
         "so the time that bytes waited for us is in the figures."
-    )
+    ]
