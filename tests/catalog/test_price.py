@@ -163,6 +163,7 @@ def test_models_of_a_provider_are_called_as_a_request_calls_them() -> None:
     [
         ("groq/openai/gpt-oss-120", "", "groq/openai/gpt-oss-120b"),
         ("groq/nothing-that-is-like-it", "", None),
+        ("groq/llama-3.3-70b-versatil", "", "groq/openai/gpt-oss-120b"),  # of one that is gone, what came in its place
         ("gemini/gemini-3-pro-preview", "2026-03-09", "gemini/gemini-3.1-pro-preview"),
         ("sim/groq", "", None),
     ],

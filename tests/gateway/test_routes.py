@@ -32,13 +32,18 @@ def test_the_nearest_route_is_named(text: str) -> None:
     ("model", "why"),
     [
         ("openai/gpt-4o", "OPENAI_API_KEY is not set"),
-        ("grok/llama", "Did you mean groq"),
+        ("cerebra/llama", "Did you mean cerebras"),
         ("qwen-cm/qwen-plus", "Did you mean qwen-cn"),
     ],
 )
 def test_what_is_missing_is_said_where_only_this_machine_asks(model: str, why: str) -> None:
     assert why in str(refused(OPEN, model))
     assert why not in str(refused(GOOD.replace("groq/*", '"*"'), model))
+
+
+def test_a_provider_of_ours_is_nearer_than_those_of_the_catalogue() -> None:
+    assert refused(OPEN, "groqq/llama").hint == "Did you mean groq/llama or ours/llama? Routes: fast."
+    assert "Did you mean cerebras" in refused(OPEN, "cerebra/llama").hint
 
 
 @pytest.mark.parametrize(
@@ -50,6 +55,9 @@ def test_what_is_missing_is_said_where_only_this_machine_asks(model: str, why: s
         ("[fast, groq/openai/gpt-oss-120b]", "gpt-oss-120b", "groq/openai/gpt-oss-120b"),
         ("[fast]", "llama-3.3-70b-versatile", ""),
         ("['*']", "llama", "ours/llama"),
+        ("[fast, groq/*]", "grok/llama-3.3-70b-versatile", "groq/llama-3.3-70b-versatile"),
+        ("['*']", "our/any-model", "ours/any-model"),
+        ("[fast]", "our/any-model", ""),
     ],
 )
 def test_the_nearest_name_is_one_that_the_key_may_use(routes: str, model: str, near: str) -> None:

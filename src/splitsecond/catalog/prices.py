@@ -103,6 +103,9 @@ def instead_of(target: str, known: Iterable[str] | None = None) -> tuple[str, li
     maker = model.rpartition("/")[0]
     alike = [each for each in names if each.startswith(f"{maker}/")] if maker else []  # of hundreds, where it names one
     near = [] if model in names else difflib.get_close_matches(model, alike or names, n=3, cutoff=0.6)
+    retired = {each: about.replaced_by for each, about in owner.models.items() if about.retired and about.replaced_by}
+    for gone in difflib.get_close_matches(model, [*near, *retired], n=1, cutoff=0.8):  # a slip in its name
+        near = list(dict.fromkeys([retired.get(gone, gone), *near]))[:3]
     return "", [f"{name}/{each}" for each in near]
 
 

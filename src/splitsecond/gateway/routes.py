@@ -7,7 +7,7 @@ made for them is bounded.
 import difflib
 import os
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 
 import msgspec
@@ -150,7 +150,8 @@ class Routes:
 
     def _unknown(self, model: str, key: ClientKey | None, why: CallerFault | None = None) -> CallerFault:
         """That there is no such model, with the nearest that `key` may use."""
-        near = self._near(model[:LONGEST_MODEL], key)
+        ours = self._of_ours(model[:LONGEST_MODEL])
+        near = self._near(model[:LONGEST_MODEL], ours, key)
         routes = self.names(key)
         meant = f"Did you mean {' or '.join(near)}? " if near else ""
         other = f"Routes: {', '.join(routes)}." if routes else 'Name a target as "provider/model".'
@@ -158,14 +159,25 @@ class Routes:
             f"there is no model {model[:LONGEST_MODEL]!r} for you here" + (f": {why.message}" if why else ""),
             kind="model_not_found",
             status=404,
-            hint=why.hint if why else f"{meant}{other}",
+            hint=why.hint if why and not (ours and why.kind == "unknown_provider") else f"{meant}{other}",
         )
 
-    def _near(self, model: str, key: ClientKey | None) -> list[str]:
-        """Names that are like `model`, or end like it: routes, targets of routes, and what the key names itself."""
+    def _of_ours(self, model: str) -> list[str]:
+        """The same model of providers in the configuration that are called almost as the one of `model`."""
+        owner, slash, rest = model.partition("/")
+        owners = {*self._settings.providers, *(target.partition("/")[0] for target in self._routed())}
+        alike = difflib.get_close_matches(owner, sorted(owners)) if slash else []
+        return [f"{name}/{rest}" for name in alike if name != owner]
+
+    def _routed(self) -> Iterator[str]:
+        """The targets of all routes."""
+        return (target for policy in self._settings.routes.values() for target in targets(policy))
+
+    def _near(self, model: str, ours: list[str], key: ClientKey | None) -> list[str]:
+        """Names that are like `model`, or end like it: routes, targets of routes, what the key names itself, `ours`."""
         own = [name for name in key.routes if not name.endswith("*")] if key is not None else []
-        routed = (target for policy in self._settings.routes.values() for target in targets(policy))
-        known = [name for name in dict.fromkeys([*self._routes, *own, *routed]) if key is None or key.allows(name)]
+        given = dict.fromkeys([*self._routes, *own, *self._routed(), *ours])
+        known = [name for name in given if key is None or key.allows(name)]
         ends = [name for name in known if name.endswith(f"/{model}")]
         return (ends or difflib.get_close_matches(model, known))[:2]
 
