@@ -11,21 +11,23 @@ from splitsecond.store.log import Log
 
 CONFIGURATION = """
 providers:
-  quick: {{base_url: "http://127.0.0.1:9/v1", price: {{input: 1, output: 5, cached: 0.5}}}}
+  quick: {{base_url: "http://127.0.0.1:9/v1", api_key: env:NOT_ON_THIS_MACHINE, price: {{input: 1, output: 5, cached: 0.5}}}}
   rented: {{base_url: "http://127.0.0.1:9/v1", price: {{per_hour_usd: 2}}}}
 routes: {{r: {{policy: '"quick/m"'}}}}
+keys: [{{name: team, key: env:NOT_ON_THIS_MACHINE}}]
 log: sqlite:///{folder}/gateway.db
 """
+"""Whoever reads a log needs neither the providers' keys nor the clients'."""
 
 
 @pytest.fixture
 def log(split: Split, tmp_path: Path) -> None:
-    """Three calls to quick/m: 60 fresh, 40 cached, 20 out each, of which one lost a race, and one call to rented/m."""
+    """Three calls to quick/m: 60 fresh, 40 cached, 20 out each, of which one lost a race 12 hours ago to rented/m."""
     Path("splitsecond.yaml").write_text(CONFIGURATION.format(folder=tmp_path))
     with Log.open(f"sqlite:///{tmp_path}/gateway.db") as opened:
         for number in range(2):
             opened.put(answered(number, target="quick/m"))
-        raced = answered(2, target="rented/m", ago_s=10)
+        raced = answered(2, target="rented/m", ago_s=12 * 3600)
         lost = msgspec.structs.replace(raced.attempts[0], id="req-2.2", target="quick/m", role="loser")
         opened.put(msgspec.structs.replace(raced, attempts=(*raced.attempts, lost), client="other"))
 
@@ -42,12 +44,13 @@ def test_by_target(split: Split) -> None:
     assert (quick["name"], quick["calls"], quick["usd"]) == ("quick/m", 3, pytest.approx(3 * CALL_USD))
     assert quick["lost_usd"] == pytest.approx(CALL_USD)
     assert quick["cache_saved_usd"] == pytest.approx(3 * 40 * 0.5 / 1e6)
-    assert (rented["rented_usd"], rented["unpriced"]) == (pytest.approx(48.0), 0)
-    assert ended.json["usd_per_30_days"] == pytest.approx(30 * (48 + 3 * CALL_USD))
+    assert (rented["rented_usd"], rented["unpriced"]) == (pytest.approx(24.0, rel=0.01), 0)
+    assert ended.json["span_s"] == pytest.approx(12 * 3600, rel=0.01)  # of the day that was asked for
+    assert ended.json["usd_per_30_days"] == pytest.approx(60 * (24 + 3 * CALL_USD), rel=0.01)
     shown = split("cost", "--days", "1").out
     assert "By the hour: what those machines cost if they ran all of the time." in shown
     assert "Lost: $0.000180 went to attempts that gave no answer" in shown
-    assert "At this pace 30 days cost $1,440.02." in shown
+    assert "At the pace of 0.5 days, 30 days cost $1,440." in shown
 
 
 @pytest.mark.usefixtures("log")

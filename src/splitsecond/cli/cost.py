@@ -7,6 +7,10 @@ import typer
 
 from splitsecond.cli.traffic import DAYS
 
+DAY_S = 86_400.0
+LEAST_S = 3_600.0
+"""Of less than an hour nothing is said of a month."""
+
 
 def cost(
     log: Annotated[
@@ -33,6 +37,7 @@ def cost(
 
     from rich.console import Console
 
+    from splitsecond.analysis.cost import usd
     from splitsecond.analysis.spending import SCHEMA, By, Ledger, per_month
     from splitsecond.cli.asking import one_of
     from splitsecond.cli.results import check_json, write_json
@@ -43,19 +48,24 @@ def cost(
     check_json(json)
     logged = Logged(log, config, days)
     ledger = Ledger(logged.price(logged.targets()), cast(By, by))
+    first = None
     for moment, call in logged.calls():
+        first = first or moment
         ledger.add(moment, call.attempts, route=call.route, client=call.client)
-    rows, total = ledger.rows(logged.span_s), ledger.total(logged.span_s)
-    if not rows:
+    if first is None:
         raise logged.nothing()
-    monthly = per_month(total.usd + total.rented_usd, logged.span_s)
+    span_s = max((logged.until - first).total_seconds(), 1.0)  # a log that is younger tells of less
+    rows, total = ledger.rows(span_s), ledger.total(span_s)
+    monthly = per_month(total.usd + total.rented_usd, span_s)
     write_json(
         {
             "schema": SCHEMA, "since": logged.since, "until": logged.until, "by": by, "total": total,
-            "usd_per_30_days": monthly, "rows": rows,
+            "span_s": span_s, "usd_per_30_days": monthly, "rows": rows,
         },
         json,
     )  # fmt: skip
     console = Console(stderr=json == "-")
     console.print(f"What calls cost, {logged.words}", highlight=False)
-    spending_table(rows, total, by, monthly, console)
+    spending_table(rows, total, by, console)
+    if span_s >= LEAST_S:
+        console.print(f"At the pace of {span_s / DAY_S:.3g} days, 30 days cost {usd(monthly)}.", style="dim")

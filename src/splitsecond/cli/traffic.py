@@ -113,11 +113,11 @@ def speeds(logged: Logged, *, only: Sequence[str] = (), by: "By" = "target", lea
 
 
 def _settings(log: str, config: Path | None) -> "Settings | None":
-    """The gateway's configuration: named, or found where no log is named."""
-    from splitsecond.gateway.process.reload import Source
+    """The gateway's configuration: named, or found where no log is named. Nobody is asked, so no key need be there."""
+    from splitsecond.gateway.configuration.reading import load
 
     path = config or (DEFAULT if DEFAULT.exists() and not log else None)
-    return None if path is None else Source(path, os.environ, {}).load()
+    return None if path is None else load(path, os.environ, serving=False)
 
 
 def _opened(log: str, settings: "Settings | None") -> "Past":

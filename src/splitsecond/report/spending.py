@@ -12,7 +12,7 @@ from splitsecond.analysis.spending import Spending
 from splitsecond.report.rows import MISSING, printable, share
 
 
-def spending_table(rows: Sequence[Spending], total: Spending, by: str, monthly_usd: float, console: Console) -> None:
+def spending_table(rows: Sequence[Spending], total: Spending, by: str, console: Console) -> None:
     """Print a row for each name, their total, and what the sums leave out. `by`: what the rows are."""
     rented = total.rented_usd > 0
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
@@ -37,12 +37,12 @@ def spending_table(rows: Sequence[Spending], total: Spending, by: str, monthly_u
             table.add_section()
         table.add_row(Text(printable(row.name or "(no name)")), *map(Text, cells), style="bold" if last else "")
     console.print(table)
-    for line in _remarks(total, monthly_usd):
+    for line in _remarks(total):
         console.print(Text(line, "dim"))
 
 
-def _remarks(total: Spending, monthly_usd: float) -> list[str]:
-    said = [f"At this pace 30 days cost {usd(monthly_usd)}."]
+def _remarks(total: Spending) -> list[str]:
+    said: list[str] = []
     if total.lost_usd:
         said.append(f"Lost: {usd(total.lost_usd)} went to attempts that gave no answer, as races and hedges do.")
     if total.cache_saved_usd:

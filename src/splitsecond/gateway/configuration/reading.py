@@ -29,24 +29,27 @@ _ORIGIN = re.compile(r"\*|https?://[^/?#@\s]+")
 _SQLITE = "sqlite:///"
 
 
-def load(path: Path, environment: Mapping[str, str]) -> Settings:
-    """The settings in the file at `path`. Raises `CallerFault` that says where what is wrong."""
+def load(path: Path, environment: Mapping[str, str], *, serving: bool = True) -> Settings:
+    """The settings in the file at `path`. Raises `CallerFault` that says where what is wrong.
+
+    Unless they are for `serving`, keys need not be there: then nobody can be asked by them, and no client has a key.
+    """
     try:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise CallerFault(f"cannot read {path}: {error}", kind="bad_config") from None
     try:
-        return structs.replace(read(text, environment, folder=path.parent), source=path)
+        return structs.replace(read(text, environment, folder=path.parent, serving=serving), source=path)
     except CallerFault as fault:
         fault.message = f"{path}: {fault.message}"
         raise
 
 
-def read(text: str, environment: Mapping[str, str], *, folder: Path = Path()) -> Settings:
-    """The settings in `text`; relative paths begin at `folder`."""
+def read(text: str, environment: Mapping[str, str], *, folder: Path = Path(), serving: bool = True) -> Settings:
+    """The settings in `text`; relative paths begin at `folder`. `serving`: see `load`."""
     file = _entries(_parsed(text))
     listen = _listen(file["listen"])
-    secrets = Secrets(environment, folder)
+    secrets = Secrets(environment, folder, keys=serving)
     given = {name: _provider(name, entry) for name, entry in file["providers"].items()}
     providers = {name: specs.spec(name, each, secrets) for name, each in given.items()}
     routes = {name: _route(name, entry) for name, entry in file["routes"].items()}
@@ -60,6 +63,8 @@ def read(text: str, environment: Mapping[str, str], *, folder: Path = Path()) ->
         seeds=tuple(str(folder / pattern) for pattern in shaped("seeds", file["seeds"], list[str])),
         environment={**environment, **secrets.found},
     )
+    if not serving:
+        return settings
     _check_targets(settings)
     keys = _keys(file["keys"], secrets, settings)
     return structs.replace(settings, keys=keys, files=tuple(secrets.files))

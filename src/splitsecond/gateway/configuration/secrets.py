@@ -11,16 +11,21 @@ class Secrets:
     """References to secrets, and what they refer to. Relative paths begin at `folder`.
 
     `found`: each secret by its reference. `files`: those that were looked at, so that a change of one can be noticed.
+    `keys`: whether those of providers are needed; where not, each reference stands for itself.
     """
 
-    def __init__(self, environment: Mapping[str, str], folder: Path) -> None:
+    def __init__(self, environment: Mapping[str, str], folder: Path, *, keys: bool = True) -> None:
         self.found: dict[str, str] = {}
         self.files: list[Path] = []
         self.environment = environment
         self._folder = folder
+        self._keys = keys
 
     def take(self, place: str, reference: str) -> str:
         """What `reference` refers to. Raises `CallerFault`, which says `place`, where there is nothing usable."""
+        if not self._keys and place.startswith("providers.") and is_reference(reference):
+            self.found[reference] = reference
+            return reference
         kind, _, name = reference.partition(":")
         if kind == "env" and name:
             value = self.environment.get(name, "").strip()
