@@ -69,8 +69,7 @@ class Session:
     def run(self, times: int | None) -> int:
         """Takes `times` rounds (None: until Ctrl-C); returns the exit code. Raises the `Fault` that ended it early."""
         first = self._job(0)
-        past = self._read_past()
-        spent = sum(run.cost_usd or 0.0 for run in past)
+        count, spent = self._recall()
         allowance = Allowance(prices=first.prices, most_usd=self._settings.most_usd)
         money = announce_rounds(
             first.plan,
@@ -88,10 +87,8 @@ class Session:
                 phase="queue",
                 hint="Allow more with --max-cost, or watch in another folder with --out.",
             )
-        for run in past:
-            self._history.add(Round.of(run))
-        if past:
-            self._say(f"Going on after {counted_as(len(past), 'round', 'rounds')} in {self._settings.folder}.", "dim")
+        if count:
+            self._say(f"Going on after {counted_as(count, 'round', 'rounds')} in {self._settings.folder}.", "dim")
         if money:
             self._say(money)
         meter = Meter(allowance, spent)
@@ -106,16 +103,18 @@ class Session:
                 write_json(self._found(), "-")
         return self._code()
 
-    def _read_past(self) -> list[Run]:
-        """The rounds that are in the folder already, the last of them, in their order; says which cannot be read."""
-        found = []
+    def _recall(self) -> tuple[int, float]:
+        """Judges the rounds that are in the folder already: how many, and what they cost. Says which cannot be read."""
+        past = []
         folders = sorted(path.parent for path in self._settings.folder.glob(f"*/{RUN}"))
         for folder in folders[-REMEMBERED:]:
             try:
-                found.append(read_run(folder, Run))
+                past.append(read_run(folder, Run))
             except CallerFault as fault:
                 self._say(f"left out of the past: {fault}", "yellow")
-        return sorted(found, key=lambda run: run.began)
+        for run in sorted(past, key=lambda run: run.began):
+            self._history.add(Round.of(run))
+        return len(past), sum(run.cost_usd or 0.0 for run in past)
 
     def _wait(self, due_ns: int) -> None:
         left_ns = due_ns - clock.now_ns()
@@ -189,8 +188,8 @@ class Session:
     def _hold_gates(self, one: Round, usual: Sequence[ConditionFindings]) -> None:
         if not one.finished and not one.failed:
             return
-        known = {(each.target, each.concurrency) for each in usual}
-        unknown = [row(each) for each in one.rows if (each.target, each.concurrency) not in known]
+        known = {row(each) for each in usual}
+        unknown = [name for each in one.rows if (name := row(each)) not in known]
         for gate in self._gates:
             for breach in gate.check(one.rows, usual if gate.relative else None):
                 self._breached = True

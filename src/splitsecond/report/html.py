@@ -6,6 +6,7 @@ anything, so an offline copy shows what the online one showed, and text from a p
 """
 
 from collections.abc import Iterable, Mapping
+from functools import cache
 from importlib.resources import files
 from string import Template
 from typing import Any
@@ -54,6 +55,7 @@ def _script_data(data: object) -> Markup:
     return raw(msgspec.json.encode(data).decode().replace("<", "\\u003c"))
 
 
+@cache
 def _bundle() -> str:
     """Vega, Vega-Lite and Vega-Embed in one, of the version that the specifications are written for."""
     import vl_convert
