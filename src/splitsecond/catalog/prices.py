@@ -102,7 +102,9 @@ def instead_of(target: str, known: Iterable[str] | None = None) -> tuple[str, li
     names = _in_service(owner, of_provider(owner) if known is None else known)
     maker = model.rpartition("/")[0]
     alike = [each for each in names if each.startswith(f"{maker}/")] if maker else []  # of hundreds, where it names one
-    near = [] if model in names else difflib.get_close_matches(model, alike or names, n=3, cutoff=0.6)
+    if model in names:
+        return "", []
+    near = difflib.get_close_matches(model, alike or names, n=3, cutoff=0.6)
     retired = {each: about.replaced_by for each, about in owner.models.items() if about.retired and about.replaced_by}
     for gone in difflib.get_close_matches(model, [*near, *retired], n=1, cutoff=0.8):  # a slip in its name
         near = list(dict.fromkeys([retired.get(gone, gone), *near]))[:3]
