@@ -71,10 +71,26 @@ def test_published_speeds_in_words(target: str, words: list[str]) -> None:
 
 
 def test_a_wrong_name_is_answered_with_the_nearest() -> None:
-    with pytest.raises(CallerFault, match=r"unknown provider 'grok'.*Did you mean groq"):
-        provider("grok")
+    with pytest.raises(CallerFault, match=r"unknown provider 'gorq'.*Did you mean groq"):
+        provider("gorq")
     with pytest.raises(CallerFault, match=r"Known: .*openai"):
         provider("zzzz")
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [
+        ("kimi", "moonshot"),
+        ("alibaba", "qwen"),
+        ("DashScope", "qwen"),
+        ("google", "gemini or gemini-openai or vertex or vertex-claude"),
+        ("grok", "xai or groq"),
+    ],
+)
+def test_who_asks_for_the_maker_or_the_model_is_told_the_provider(word: str, meant: str) -> None:
+    with pytest.raises(CallerFault) as refused:
+        provider(word)
+    assert refused.value.hint.startswith(f"Did you mean {meant}")
 
 
 def test_a_region_has_an_address_and_perhaps_a_key_of_its_own() -> None:

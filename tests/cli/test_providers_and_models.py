@@ -62,11 +62,14 @@ def test_all_of_one_provider(split: Split, monkeypatch: pytest.MonkeyPatch) -> N
     assert (facts["closing stops billing"], facts["errors in a 200"]) == ("no", "possible")
     (openai,) = split("providers", "openai", "--json", "-").json
     assert (openai["auth"], openai["prefill"]) == ("bearer", False)
-    assert openai["quirks"].items() >= {
-        "usage": "own_chunk",
-        "rate_limits": "x-ratelimit",
-        "max_tokens_field": "max_completion_tokens",
-    }.items()
+    assert (
+        openai["quirks"].items()
+        >= {
+            "usage": "own_chunk",
+            "rate_limits": "x-ratelimit",
+            "max_tokens_field": "max_completion_tokens",
+        }.items()
+    )
     assert openai["distances"][0]["added_ms"] == {"EU": [50, 200], "Asia": [100, 300]}
     words = split("providers", "deepseek").words
     assert "token counts on the last chunk of the answer" in words
@@ -181,6 +184,7 @@ def test_models_are_found_by_parts_of_their_names(words: list[str], among: set[s
     [
         ("cluade", "unknown provider 'cluade', and no model that is known has it in its name. Did you mean claude"),
         ("groq/lama-3.9", "no model that is known has 'groq/lama-3.9' in its name. Did you mean llama"),
+        ("openai/gpt-5-mnii", "has 'openai/gpt-5-mnii' in its name. Did you mean gpt-5-mini"),
         ("qwen-cm", "has no region 'cm', and no model that is known has it in its name. Did you mean qwen-cn"),
     ],
 )

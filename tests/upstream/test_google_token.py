@@ -150,6 +150,11 @@ def test_a_file_that_is_no_credentials(content: str | None, tmp_path: Path) -> N
         values(GoogleToken(str(path)))
 
 
+def test_a_path_is_never_sent_as_a_token(tmp_path: Path) -> None:
+    with pytest.raises(CallerFault, match=r"in .*/service-account: .*No such file"):
+        values(GoogleToken(str(tmp_path / "service-account")))
+
+
 def test_a_token_service_that_is_away(credentials: str, service: TokenService) -> None:
     path = Path(credentials)
     path.write_text(path.read_text().replace(service.url, "http://127.0.0.1:9/token"))

@@ -9,6 +9,7 @@ A provider that runs in several places has `regions`. `qwen-cn/qwen-plus` is a t
 """
 
 import difflib
+import re
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Any, Literal
@@ -88,6 +89,7 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 _NOTHING = Model()
+_WORD = re.compile(r"[a-z0-9]+")
 MISSPELT = 0.85
 """How like a name must be to one of the catalogue's to be taken for it."""
 OWN_SERVER = "Any OpenAI-compatible server works with --base-url URL --model NAME."
@@ -126,7 +128,7 @@ def provider(name: str, own_server: str = OWN_SERVER) -> Provider:
         raise _unknown(
             f"the catalogue has no regions of {_read(owner).title}, so none called {region!r}", name, known, own_server
         )
-    raise _unknown(f"unknown provider {name!r}", name, known, own_server)
+    raise _unknown(f"unknown provider {name!r}", name, known, own_server, _known_for(name))
 
 
 def _read(name: str) -> Provider:
@@ -155,8 +157,15 @@ def _in_region(found: Provider, region: str) -> Provider:
     )
 
 
-def _unknown(what: str, name: str, known: Sequence[str], own_server: str) -> CallerFault:
-    near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+def _known_for(word: str) -> list[str]:
+    """The providers with this word in their titles, as "google" or "kimi"; else those whose models begin with it."""
+    everyone = [_read(name) for name in names()]
+    titled = [each.name for each in everyone if word.lower() in _WORD.findall(each.title.lower())]
+    return titled or [each.name for each in everyone if any(model.startswith(word.lower()) for model in each.models)]
+
+
+def _unknown(what: str, name: str, known: Sequence[str], own_server: str, known_for: Sequence[str] = ()) -> CallerFault:
+    near = list(dict.fromkeys([*known_for[:4], *difflib.get_close_matches(name, known, n=3, cutoff=0.5)]))
     return CallerFault(
         what,
         kind="unknown_provider",

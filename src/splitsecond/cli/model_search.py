@@ -63,7 +63,8 @@ def _plain(name: str) -> str:
 def _meant(words: Sequence[str], known: Sequence[ModelEntry]) -> str:
     """The parts of names, or the names of providers, that are nearest to what nobody has in theirs."""
     asked = [part for word in words for part in word.lower().split("/") if part]
-    parts = {part for entry in known for part in re.split(r"[/:@-]", entry.target.lower())}
+    names_of = [entry.target.lower().partition("/")[2] for entry in known]
+    parts = {part for name in names_of for part in (name, *re.split(r"[/:@-]", name))}
     parts |= {each for name in names() for each in (name, *(f"{name}-{region}" for region in provider(name).regions))}
     near = [
         found

@@ -26,7 +26,7 @@ class GoogleToken:
     """The token of one target. `key` is a token, or the path of a file of credentials."""
 
     def __init__(self, key: str) -> None:
-        self._path = key if key.endswith(".json") else ""
+        self._path = key if key.endswith(".json") or "/" in key else ""  # no token of Google's has a slash
         self._value = "" if self._path else key
         self._ends_ns = 0
         self._credentials: Any = None
@@ -81,7 +81,7 @@ class GoogleToken:
             ) from error
         except (exceptions.GoogleAuthError, OSError, ValueError) as error:
             raise CallerFault(
-                f"no access token from the credentials in {self._path}: {error}", kind="bad_key"
+                f"no access token from the credentials in {self._path}: {str(error).rstrip('.')}", kind="bad_key"
             ) from error
         lives = self._credentials.expiry - clock.wall_time().replace(tzinfo=None)
         return self._credentials.token, clock.now_ns() + round(lives.total_seconds() * clock.NS_PER_S)
