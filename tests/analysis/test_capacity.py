@@ -49,14 +49,15 @@ def step(
     [
         (step(1, 90, 90), "holds"),
         (step(1, 20, 20), "promising"),
-        (step(1, 89, 90), "undecided"),
+        (step(1, 89, 90), "promising"),
+        (step(1, 84, 90), "undecided"),
         (step(1, 70, 90), "fails"),
         (step(1, 70, 90, errors={"http_429": 20}), "fails"),
         (step(1, 70, 90, errors={"http_503": 10, "overloaded": 10}), "fails"),
         (step(1, 70, 90, errors={"http_500": 20}), "breaks"),
         (step(1, 0, 11, errors={"refused": 10, "http_429": 1}), "breaks"),
         (step(1, 70, 90, errors={"http_429": 19, "http_500": 1}), "fails"),
-        (step(1, 89, 90, errors={"http_500": 1}), "undecided"),
+        (step(1, 84, 90, errors={"http_500": 1}), "undecided"),
         (step(1, 90, 90, invalid="the client was late."), "invalid"),
         (step(1, 20, 90, invalid="the client was late."), "invalid"),
         # Where failures alone decide, the places that they left empty are not the client's fault.

@@ -43,7 +43,7 @@ def judge(row: Row, share: float) -> Verdict:
         return "invalid"
     found = decided(row.goodput.met, sent, share)
     if found == "undecided":
-        return "promising" if row.goodput.met == sent else "undecided"
+        return "promising" if row.goodput.met >= share * sent else "undecided"
     return "holds" if found == "above" else "fails"
 
 

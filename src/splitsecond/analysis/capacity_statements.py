@@ -96,4 +96,5 @@ def _throughput(found: Capacity, rows: Mapping[float, Row]) -> list[str]:
 
 
 def _gained(row: Row) -> str:
-    return f", {ratio(row.batching_efficiency)} times those of concurrency 1" if row.batching_efficiency else ""
+    gained = row.batching_efficiency if row.concurrency != 1 else None
+    return f", {ratio(gained)} times those of concurrency 1" if gained else ""

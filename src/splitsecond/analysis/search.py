@@ -6,8 +6,8 @@ halved (by ratio: loads are compared by how many times heavier they are) until i
 twice as heavy as one that held, and a server that breaks is hardly pressed beyond it.
 
 On the way up it would be waste to be sure of each load, as what bears a heavier one bears it too, and the lightest are
-the slowest to ask: a few requests that all keep to the limits make a load promising, and that is enough to go on. Where
-it turns out to be the heaviest, it is tried again until it is sure.
+the slowest to ask: a few requests, as many of which keep to the limits as should, make a load promising, and that is
+enough to go on. Where it turns out to be the heaviest, it is tried again until it is sure.
 
 Near the edge a load may stay undecided, however often it is asked. Then there are two gaps, one on each side of what is
 undecided, and both are closed: the answer is two loads, one that surely holds and one that surely does not.
@@ -23,8 +23,8 @@ from typing import Literal
 from msgspec import Struct
 
 Verdict = Literal["holds", "promising", "undecided", "fails", "breaks", "invalid"]
-"""What came of a load: the limits surely hold; no request missed them, but there were too few to be sure; neither is
-sure; the limits surely do not hold; the server fails its requests; the client could not drive it."""
+"""What came of a load: the limits surely hold; they held, but for too few requests to be sure; they did not, for too
+few to be sure; they surely do not hold; the server fails its requests; the client could not drive it."""
 PRECISION = 0.1
 """How narrow a gap must be, as a share of its lighter end, before it is left as it is."""
 DIGITS = 3

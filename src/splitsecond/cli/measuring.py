@@ -22,8 +22,9 @@ from splitsecond.analysis.caching import cache_savings
 from splitsecond.analysis.capacity import capacity_of
 from splitsecond.analysis.capacity_statements import capacity_statements
 from splitsecond.analysis.cost import Prices, run_cost_usd
-from splitsecond.analysis.findings import SCHEMA, Run
+from splitsecond.analysis.findings import SCHEMA, ConditionFindings, Run
 from splitsecond.analysis.run import summarise
+from splitsecond.analysis.search import Verdict
 from splitsecond.analysis.slo import Slo, parse_slo
 from splitsecond.analysis.statements import statements
 from splitsecond.catalog.price import Price
@@ -99,6 +100,10 @@ class Recorder:
         self.notes.append(text)
         self.noted_targets.add(note.target)
         self._progress.note(text)
+
+    def grown(self, run: Run) -> None:
+        """More was asked of the run than at its beginning."""
+        self._keep(lambda: self._folder.write_run(run))
 
     @property
     def pressed(self) -> bool:
@@ -212,7 +217,7 @@ def take(
     Raises `FolderFailed` where the folder cannot be written at all, `CallerFault` for limits that cannot be read.
     """
     limits = parse_slo(job.slo) if job.slo else None
-    conditions = [job.asked(condition) for condition in job.plan.conditions]
+    conditions = [] if job.climb else [job.asked(condition) for condition in job.plan.conditions]
     taken = Taken(run=_new_run(job, conditions))
     run = taken.run
     progress = Progress(screen, lambda: meter.spent_usd)
@@ -236,7 +241,7 @@ def take(
                 on_observation=recorder.observed,
                 on_reading=recorder.read,
                 on_note=recorder.noted,
-                decided_later=_decided(job, job.climb, recorder, progress) if job.climb else (),
+                decided_later=_decided(job, job.climb, run, recorder, progress) if job.climb else (),
                 most_processes=job.processes,
             )
         )
@@ -256,20 +261,20 @@ def take(
     share = None
     if job.climb:
         conditions, share = [job.asked(condition) for condition in job.climb.conditions], job.climb.share
-        run.asked["conditions"] = msgspec.to_builtins(conditions)
     conclude(run, conditions, recorder.observations, recorder.readings, limits, job.prices, share)
     taken.observations = recorder.observations
     return taken
 
 
-def _decided(job: Job, climb: Climb, recorder: Recorder, progress: Progress) -> Iterator[Block]:
-    """The blocks of a search, each said before it is sent, and each step's verdict when it is there."""
-    for block in climb.blocks(
-        job.asked,
-        recorder.observations,
-        recorder.readings,
-        lambda row, verdict: progress.note(f"{row.condition}: {verdict}"),
-    ):
+def _decided(job: Job, climb: Climb, run: Run, recorder: Recorder, progress: Progress) -> Iterator[Block]:
+    """The blocks of a search, each said before it is sent. A step that has its verdict is part of what was asked."""
+
+    def judged(row: ConditionFindings, verdict: Verdict) -> None:
+        progress.note(f"{row.condition}: {verdict}")
+        run.asked["conditions"] = msgspec.to_builtins([job.asked(condition) for condition in climb.conditions])
+        recorder.grown(run)
+
+    for block in climb.blocks(job.asked, recorder.observations, recorder.readings, judged):
         progress.expect(block.condition, block.requests)
         yield block
 

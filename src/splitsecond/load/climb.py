@@ -8,7 +8,7 @@ nothing is under way: so a decision costs the measurement nothing.
 A block must be long enough to show what it is to show. It has as many requests as could decide the step if all kept to
 the limits; in a closed loop at least `ROUNDS` for each place, else most of it would be ramp and tail; in an open loop
 as many as come in `OPEN_S`, since a queue that grows needs time to be seen. On the way up a step begins with a block of
-`SCOUTS`, which is enough where none of them misses.
+`SCOUTS`, which is enough where no more of them miss than may.
 """
 
 import math
