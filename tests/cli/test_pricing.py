@@ -198,7 +198,7 @@ def test_bench_stops_where_enough_was_spent_and_keeps_what_was_measured(split: S
 @pytest.mark.parametrize(
     ("most", "spent", "words"),
     [
-        (None, 0.0, "Each round costs about $12.00 at most, for 12 requests: about $96.00 a day."),
+        (None, 0.0, "at most, for 12 requests beside the few that find the prompts' length: about $96.00 a day."),
         (50.0, 0.0, "a day. It stops when all rounds have cost $50.00, as --max-cost says."),
         (50.0, 7.5, "as --max-cost says; so far they have cost $7.50."),
     ],
@@ -207,6 +207,12 @@ def test_what_rounds_will_cost(most: float | None, spent: float, words: str) -> 
     allowance = Allowance(prices={"a/x": Price(input_usd=1000.0, output_usd=1000.0)}, most_usd=most)
     said = announce_rounds(plan("a/x"), WORKLOAD, allowance, ["a/x"], input_tokens=500, per_day=8, spent_usd=spent)
     assert words in said
+
+
+def test_rounds_on_a_rented_machine_cost_by_the_hour() -> None:
+    allowance = Allowance(prices={"a/x": Price(per_hour_usd=2.69)}, most_usd=50.0)
+    said = announce_rounds(plan("a/x"), WORKLOAD, allowance, ["a/x"], input_tokens=500, per_day=8, spent_usd=0.0)
+    assert said.startswith("By the hour, from the first request to the end of the last: a/x $2.69. It stops when all")
 
 
 def test_rounds_without_a_price_cost_nothing_that_could_be_told() -> None:

@@ -158,7 +158,8 @@ def test_all_rounds_share_one_budget(split: Split, endpoint: list[str], tmp_path
     money = ("--price", "1000,1000", "--max-cost", 2)
     first = split("watch", *endpoint, "--every", "30m", "--times", 9, *FEW, *money)
     assert first.code == 1
-    assert "for 5 requests: about $17.28 a day. It stops when all rounds have cost $2.00" in first.words
+    assert "for 5 requests beside the few that find the prompts' length: about $17.28 a day." in first.words
+    assert "It stops when all rounds have cost $2.00, as --max-cost says." in first.words
     assert "the run was stopped: it had cost $2." in first.err
     runs = rounds_of(tmp_path / "watch")
     assert [run.finished for run in runs[:-1]] == [True] * (len(runs) - 1)

@@ -200,14 +200,17 @@ def announce_rounds(
     Raises `CallerFault` as `announce` does.
     """
     _check_known(allowance, targets)
+    most, rent = allowance.most_usd, _rent(allowance.prices)
     about = estimate_usd(plan, workload, input_tokens=input_tokens, prices=allowance.prices)
-    if not about:
-        return ""
-    said = f"Each round costs about {usd(about)} at most, for {_requests(plan)}: about {usd(about * per_day)} a day."
-    if allowance.most_usd is not None:
+    said = []
+    if about:
+        a_day = f"{_requests(plan)} beside the few that find the prompts' length: about {usd(about * per_day)} a day."
+        said.append(f"Each round costs about {usd(about)} at most, for {a_day}")
+    said += [rent] if rent else []
+    if said and most is not None:
         so_far = f"; so far they have cost {usd(spent_usd)}" if spent_usd else ""
-        said += f" It stops when all rounds have cost {usd(allowance.most_usd)}, as --max-cost says{so_far}."
-    return said
+        said.append(f"It stops when all rounds have cost {usd(most)}, as --max-cost says{so_far}.")
+    return " ".join(said)
 
 
 def _check_known(allowance: Allowance, targets: Iterable[str]) -> None:

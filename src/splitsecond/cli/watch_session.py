@@ -21,7 +21,7 @@ from splitsecond.analysis.gate import Gate
 from splitsecond.analysis.watching import History, Round, WatchFindings, minute
 from splitsecond.analysis.wording import counted_as, listed, row
 from splitsecond.cli.measuring import FolderFailed, Job, Taken, take
-from splitsecond.cli.pricing import Allowance, CostReached, Meter, announce_rounds
+from splitsecond.cli.pricing import Allowance, CostReached, Meter, announce_rounds, tokens_of_prompts
 from splitsecond.cli.results import REPORT, cannot_write, write_json
 from splitsecond.cli.targets import advised
 from splitsecond.errors import CallerFault, Fault
@@ -91,7 +91,7 @@ class Session:
             self._say(f"Going on after {counted_as(count, 'round', 'rounds')} in {self._settings.folder}.", "dim")
         if money:
             self._say(money)
-        meter = Meter(allowance, spent)
+        meter = Meter(allowance, spent, prompt_tokens=tokens_of_prompts(first.workload, first.input_tokens))
         try:
             for number, left_out in enumerate(rounds(self._settings.every_ns, times, self._wait)):
                 if left_out:
