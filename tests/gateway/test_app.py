@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -470,6 +471,49 @@ def test_a_whole_answer_says_what_it_cost(policy: str, body: Any, said: str | No
         await client.asks(body)
         assert client.status == 200
         assert client.headers.get("x-splitsecond-cost-usd") == said
+
+    run_virtual(main())
+
+
+class EndsLater:
+    """`reply`, whose body ends so much later than what it says; its attempt is over then."""
+
+    def __init__(self, reply: Reply, after_s: float, end: Callable[[], None]) -> None:
+        self._reply, self._after_s, self._end = reply, after_s, end
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._reply, name)
+
+    async def finished(self) -> None:
+        await asyncio.sleep(self._after_s)
+        self._end()
+
+
+@pytest.mark.parametrize(
+    ("after_ms", "said", "told_ms"), [(5, "0.000021", 305), (19, "0.000021", 319), (1000, None, 320)]
+)
+def test_the_end_of_the_body_is_waited_for_a_little_as_the_cost_is_known_then(
+    after_ms: int, said: str | None, told_ms: int
+) -> None:
+    async def main() -> None:
+        books = Books()
+        ended: list[Observation] = []
+        fake_one = FakeService(
+            target="a/x",
+            script=lambda call: Script(ttft=0.2, tokens=11, tps=100, input_tokens=10),
+            observer=ended.append,
+        )
+
+        async def ask(call: Call) -> Any:
+            reply = await counted(fake_one)(call)
+            return EndsLater(reply, after_ms / 1000, lambda: books.observe(ended[0]))
+
+        client = visitor(ask, books=books)
+        client.gateway.use(OneRoute(ask), cost=per_token)  # type: ignore[arg-type]
+        await client.asks(CHAT)
+        assert client.status == 200
+        assert client.headers.get("x-splitsecond-cost-usd") == said
+        assert (client.times[0] - START_NS) // MS == told_ms
 
     run_virtual(main())
 

@@ -10,6 +10,8 @@ Who may do what is decided by the path as it was routed, and inside what is rout
 names nor another spelling of a path leads past a key. The few headers that say something to us are `_HINTS`.
 """
 
+import asyncio
+import contextlib
 import hashlib
 import hmac
 import ipaddress
@@ -46,6 +48,8 @@ MetricsFor = Literal["loopback", "key", "off"]
 MAX_BODY_BYTES = 32 << 20
 LONGEST_HINT = 1024
 LONGEST_SAID = 1024
+ENDS_WITHIN_NS = 20 * clock.NS_PER_MS
+"""Within which the body of an answer ends that has said everything, where its provider does not leave it open."""
 MOST_KNOWN = 4096
 """Headers with a key that was right, and whose key that is: looked up there it costs no hash."""
 _HINTS = (
@@ -335,6 +339,8 @@ async def _whole(visit: Visit, page: Page, reply: Reply, cost: Callable[[Observa
     except Fault as fault:
         page.fault = fault.kept()
     page.target = reply.target
+    if page.fault is None and len(page.attempts) < page.call.notes.attempts:
+        await _accounted(reply)
     headers = _head(visit, page)
     if page.fault is not None:
         await visit.refuse(refusal(page.fault, page.call.dialect), headers)
@@ -344,6 +350,13 @@ async def _whole(visit: Visit, page: Page, reply: Reply, cost: Callable[[Observa
     if cost is not None and (usd := call_usd(page, cost)) is not None:
         headers.append((b"x-splitsecond-cost-usd", f"{usd:.9f}".rstrip("0").rstrip(".").encode()))
     await visit.answer(200, body, headers)
+
+
+async def _accounted(reply: Reply) -> None:
+    """Waits a little for the end of the body: an attempt that has said everything is over, and its cost known, then."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(ENDS_WITHIN_NS / clock.NS_PER_S):
+            await reply.finished()
 
 
 def _head(visit: Visit, page: Page) -> Headers:
