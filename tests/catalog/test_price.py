@@ -127,6 +127,21 @@ def test_nobody_knows_the_price_of_a_server_of_one_s_own() -> None:
     assert prices(targets) == dict.fromkeys(targets)
 
 
+@pytest.mark.parametrize(
+    ("name", "makers"),
+    [
+        ("gemini", {"gemini", "gemma"}),
+        ("gemini-openai", {"gemini", "gemma"}),
+        ("vertex", {"gemini", "gemma"}),
+        ("vertex-claude", {"claude"}),
+    ],
+)
+def test_one_name_in_the_list_for_several_addresses(name: str, makers: set[str]) -> None:
+    """Google's models and Anthropic's at Google stand there side by side, and are asked for in different dialects."""
+    assert {model.partition("-")[0] for model in of_provider(provider(name))} == makers
+    assert {model.partition("-")[0] for model in apart([], [name]).models[name]} == makers
+
+
 def test_a_child_process_finds_the_same() -> None:
     targets = ["groq/llama-3.3-70b-versatile", "sim/groq", "gemini/gemini-2.5-pro", "deepinfra/openai/gpt-oss-120b"]
     found = apart(targets, ["groq", "gemini", "ollama"])

@@ -76,7 +76,8 @@ def _with_files(targets: Iterable[str], of_list: Mapping[str, Listed]) -> dict[s
 
 def of_provider(found: Provider) -> dict[str, Listed]:
     """Every model of a provider that the list or its file knows, with price and context."""
-    known = price_list.models(found.prices) if found.prices else {}
+    listed = price_list.models(found.prices) if found.prices else {}
+    known = {name: each for name, each in listed.items() if found.has(name)}
     for name, model in found.models.items():
         of_list = price_list.listed(Wanted(found.prices, model.same_as or name)) if found.prices else Listed()
         known.pop(model.same_as, None)
@@ -120,7 +121,8 @@ def words_of(day: str, near: Sequence[str]) -> str:
 
 def _in_service(owner: Provider, of_list: Iterable[str]) -> list[str]:
     """The models of a provider that the list or its file names, without those that were taken down."""
-    return [name for name in dict.fromkeys([*owner.models, *of_list]) if not owner.model(name).retired]
+    names = dict.fromkeys([*owner.models, *filter(owner.has, of_list)])
+    return [name for name in names if not owner.model(name).retired]
 
 
 def _owner(target: str) -> Provider | None:

@@ -11,6 +11,7 @@ A provider that runs in several places has `regions`. `qwen-cn/qwen-plus` is a t
 import difflib
 import re
 from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
 from importlib import resources
 from typing import Any, Literal
 
@@ -42,7 +43,8 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     `api_key_env`: the variables that hold its key, in the order in which they are tried; empty: it takes no key.
     `auth`: how the key is sent (see `Auth`).
     `default_model`: a chat model that most keys may use, for where nobody named one; "": there is none.
-    `prices`: its name in the public list of prices; "": the list has not this provider.
+    `prices`: its name in the public list of prices; "": the list has not this provider. `serves`: patterns of those
+    models there that can be called at this address, as the list knows none; empty: all.
     `billed_by_hour`: one rents the machine, so that a token's price depends on how busy it is.
     `closing_stops_billing`: whether an answer that is closed early is billed only as far as it came; None: not known.
     `prefill`: whether it goes on from the beginning of an answer, and how it is told of that; None: not known.
@@ -63,6 +65,7 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     quirks: dict[str, Any] = {}
     default_model: str = ""
     prices: str = ""
+    serves: tuple[str, ...] = ()
     billed_by_hour: bool = False
     closing_stops_billing: bool | None = None
     prefill: Prefill | None = None
@@ -77,6 +80,10 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def model(self, name: str) -> Model:
         """What is known of a model; an empty one where nothing is."""
         return self.models.get(name, _NOTHING)
+
+    def has(self, listed: str) -> bool:
+        """Whether a model that the list of prices has can be called here."""
+        return not self.serves or any(fnmatchcase(listed, pattern) for pattern in self.serves)
 
     def continues(self, model: str) -> Prefill | None:
         """Whether, and how, a model goes on from the beginning of an answer; None: not known."""
