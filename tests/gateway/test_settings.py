@@ -259,7 +259,7 @@ def test_no_file_serves_the_providers_whose_key_is_there() -> None:
         ("providers: {x: {base_url: 'http://x', headers: {x-key: abc}}}", "x.headers.x-key: a secret must not"),
         ("providers: {x: {base_url: 'http://x', headers: {Host: abc}}}", "x.headers.Host: this header cannot be set"),
         ("providers: {x: {base_url: 'http://x', timeouts: {stall: 10}}}", "x.timeouts.stall: Expected `str"),
-        ("providers: {x: {base_url: 'http://x', timeouts: {stall: 1h}}}", "x.timeouts: stall is "),
+        ("providers: {x: {base_url: 'http://x', timeouts: {stall: 1w}}}", "x.timeouts: stall is "),
         ('routes: {fast: {policy: \'rase("a/x", "b/x")\'}}', "fast.policy: at character 1: .* Did you mean race"),
         ("routes: {fast: {policy: '\"gorq/x\"'}}", "fast.policy: unknown provider 'gorq'.* Did you mean groq"),
         (
@@ -272,7 +272,7 @@ def test_no_file_serves_the_providers_whose_key_is_there() -> None:
         ("routes: {fast: {}}", "routes.fast: .*`policy`"),
         ("routes: {fast: {policy: '\"groq/x\"', stall: 2s}}", "routes.fast.stall: it belongs to resume"),
         ("routes: {fast: {policy: '\"groq/x\"', resume: replay, stall: 2}}", "routes.fast.stall: Expected `str"),
-        ("routes: {fast: {policy: '\"groq/x\"', resume: replay, stall: 2h}}", 'fast.stall: "2h", expected a duration'),
+        ("routes: {fast: {policy: '\"groq/x\"', resume: replay, stall: 2w}}", 'fast.stall: "2w", expected a duration'),
         ("routes: {fast: {policy: '\"groq/x\"', resume: rewind}}", "routes.fast.resume: Invalid enum value 'rewind'"),
         ("listen: {workers: 0}", "listen.workers: Expected `int` >= 1"),
         ("listen: {metrics: open}", "listen.metrics: Invalid enum value 'open'"),
