@@ -109,6 +109,14 @@ def test_a_target_is_a_policy() -> None:
     assert parse(' "a/x" ') == TargetName("a/x")
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["a/x", "groq/openai/gpt-oss-120b", "ollama/llama3.1:8b", "fireworks/accounts/fireworks/models/m-1", "a/1"],
+)
+def test_a_target_alone_needs_no_quotes(name: str) -> None:
+    assert parse(name) == parse(f" {name}\n") == parse(f'"{name}"') == TargetName(name)
+
+
 def test_it_prints_as_it_was_written() -> None:
     assert repr(parse(WHOLE)) == WHOLE
 

@@ -27,6 +27,7 @@ from splitsecond.policy.settings import (
 
 LONGEST = 4000
 """Characters."""
+_ALONE = re.compile(r"[A-Za-z0-9_.-]+/[A-Za-z0-9_.:@/-]*[A-Za-z0-9]")
 DEEPEST = 8
 """Policies inside each other. What is deeper was made by mistake, or to do harm."""
 
@@ -64,9 +65,14 @@ Expression = TargetName | Rule
 
 
 def parse(text: str) -> Expression:
-    """The tree that `text` describes. Raises `CallerFault` with the place of what is wrong, counted in characters."""
+    """The tree that `text` describes; a target alone needs no quotes, which YAML and shells take off.
+
+    Raises `CallerFault` with the place of what is wrong, counted in characters.
+    """
     if len(text) > LONGEST:
         raise CallerFault(f"the policy has {len(text)} characters, at most {LONGEST} may be", kind="bad_policy")
+    if _ALONE.fullmatch(text.strip()):
+        return TargetName(text.strip())
     line = re.sub(r"\s", " ", text)  # a policy may be broken into lines anywhere; places stay the same
     begin = len(line) - len(line.lstrip())
     try:
