@@ -171,6 +171,17 @@ def test_all_rounds_share_one_budget(split: Split, endpoint: list[str], tmp_path
     assert len(rounds_of(tmp_path / "watch")) == len(runs)
 
 
+def test_rounds_that_are_forgotten_have_cost_what_they_did(
+    split: Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch_session, "REMEMBERED", 1)
+    run = Run(id="r", began="2026-01-01T00:00:00.000+00:00", began_ns=1, finished=True, cost_usd=1.5)
+    past(tmp_path / "watch", run, count=3, ttft=1)
+    ended = split("watch", "--base-url", "http://127.0.0.1:1/v1", "--model", "m", "--price", "1,1", "--max-cost", 4)
+    assert (ended.code, ended.out) == (1, "")
+    assert "the rounds in watch have cost $4.50, allowed are $4.00" in ended.complaint
+
+
 def test_what_is_no_round_is_left_out_of_the_past(split: Split, endpoint: list[str], tmp_path: Path) -> None:
     (tmp_path / "watch" / "2026-01-01T000000Z").mkdir(parents=True)
     (tmp_path / "watch" / "2026-01-01T000000Z" / "run.json").write_text("{")

@@ -9,6 +9,7 @@ written, and money.
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 from rich.console import Console
@@ -32,9 +33,17 @@ from splitsecond.report.rounds import round_lines
 from splitsecond.report.rows import printable
 from splitsecond.store.folder import RUN, RunFolder, read_run
 
+T = TypeVar("T")
+
 REMEMBERED = 2000
-"""Rounds of the past that are read: hourly ones of nearly three months."""
+"""Rounds that a new one is judged by, at most, and shown with: hourly ones of nearly three months."""
 S_PER_DAY = 24 * 3600
+
+
+class _Spent(msgspec.Struct):
+    """All that is asked of a round that is older."""
+
+    cost_usd: float | None = None
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,16 +114,22 @@ class Session:
 
     def _recall(self) -> tuple[int, float]:
         """Judges the rounds that are in the folder already: how many, and what they cost. Says which cannot be read."""
-        past = []
         folders = sorted(path.parent for path in self._settings.folder.glob(f"*/{RUN}"))
-        for folder in folders[-REMEMBERED:]:
-            try:
-                past.append(read_run(folder, Run))
-            except CallerFault as fault:
-                self._say(f"left out of the past: {fault}", "yellow")
+        older = self._readable(folders[:-REMEMBERED], _Spent)
+        past = self._readable(folders[-REMEMBERED:], Run)
         for run in sorted(past, key=lambda run: run.began):
             self._history.add(Round.of(run))
-        return len(past), sum(run.cost_usd or 0.0 for run in past)
+        spent = [each.cost_usd or 0.0 for each in older] + [run.cost_usd or 0.0 for run in past]
+        return len(past), sum(spent)
+
+    def _readable(self, folders: Sequence[Path], kind: type[T]) -> list[T]:
+        found = []
+        for folder in folders:
+            try:
+                found.append(read_run(folder, kind))
+            except CallerFault as fault:
+                self._say(f"left out of the past: {fault}", "yellow")
+        return found
 
     def _wait(self, due_ns: int) -> None:
         left_ns = due_ns - clock.now_ns()
