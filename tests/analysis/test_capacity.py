@@ -106,7 +106,7 @@ LIMITS = "with TTFT ≤ 300 ms, TPOT ≤ 20 ms in 95 % of requests"
         ),
         (
             [step(1, 90, 90, invalid="the client was late.")],
-            "What a/x bears is not known: the client could not drive concurrency 1.",
+            "What a/x bears is not known: the figures at concurrency 1 are INVALID.",
         ),
         (
             [step(2, 90, 90), step(4, 90, 90, invalid="the client was late.")],
@@ -127,8 +127,7 @@ def test_how_much_it_bears_in_a_sentence(rows: list[ConditionFindings], sentence
         ),
         (
             step(4, 90, 90, invalid="the client was late."),
-            "At concurrency 4 the client was at its end, so what the server bears beyond is not known: the client was "
-            "late.",
+            "At concurrency 4 the figures are INVALID, so it is not known whether it bears that: the client was late.",
         ),
     ],
 )

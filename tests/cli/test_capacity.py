@@ -2,6 +2,10 @@
 
 import json
 import shutil
+import signal
+import subprocess
+import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -118,6 +122,35 @@ def test_a_server_that_breaks_ends_the_search_at_once(tmp_path: Path) -> None:
     assert "mine does not bear even concurrency 1" in ended.words
     assert "At concurrency 1 it broke, and the search ended" in ended.words
     assert [step["verdict"] for step in read(tmp_path / "run")["capacity"]["steps"]] == ["breaks"]
+
+
+def test_ctrl_c_keeps_the_steps_that_have_come_to_a_verdict(tmp_path: Path) -> None:
+    """This provider sends each answer in one piece, which says nothing of a stream: the first load is tried again."""
+    answered, enough = 24, threading.Event()
+
+    def say(asked: Asked) -> bytes:
+        if asked.number < answered:
+            return stream(asked)
+        enough.set()
+        return b""
+
+    command = [sys.executable, "-m", "splitsecond.cli", "capacity", "--model", "m", "--name", "mine", "--no-html"]
+    with Peer(say) as peer:
+        process = subprocess.Popen(
+            [*command, *map(str, FEW), "--base-url", peer.base_url, "--out", "run"],
+            cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        assert enough.wait(20)
+        so_far = read(tmp_path / "run")["asked"]["conditions"]
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=20)
+    assert (process.returncode, err) == (130, "")
+    run, words = read(tmp_path / "run"), " ".join(out.split())
+    assert (run["finished"], run["asked"]["conditions"]) == (False, so_far)
+    assert [(step["condition"], step["sent"]) for step in run["capacity"]["steps"]] == [("mine@c1", 12)]
+    assert "What mine bears is not known: the figures at concurrency 1 are INVALID." in words
+    assert "This run was stopped before its end" in words
+    assert run_splitsecond("report", tmp_path / "run", "--no-html", "--json", "-").json["capacity"] == run["capacity"]
 
 
 def test_an_open_loop_is_searched_by_rate(engine: Running, tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ def _borne(found: Capacity, rows: Mapping[float, Row], steps: Mapping[float, Cap
         return f"{held}{not_beyond}{end}{between}."
     lightest = min(steps)
     if found.why == "invalid" and not unsure:
-        return f"What {found.target} bears is not known: the client could not drive {load(rows[lightest])}."
+        return f"What {found.target} bears is not known: the figures {level(rows[lightest])} are INVALID."
     if unsure:
         return f"It is not sure that {found.target} bears any load {wanted}{between}{not_beyond}."
     return f"{found.target} does not bear even {load(rows[lightest])} {wanted} ({_kept(steps[lightest])} kept to it)."
@@ -52,10 +52,10 @@ def _kept(step: CapacityStep) -> str:
 
 
 def _what_gives(why: str, step: CapacityStep, row: Row) -> list[str]:
-    """Why there is a ceiling: which limit is missed most, that the server broke, or that it is the client's."""
+    """Why there is a ceiling: which limit is missed most, that the server broke, or that nobody knows."""
     where = level(row).capitalize()
     if why == "invalid":
-        return [f"{where} the client was at its end, so what the server bears beyond is not known: {row.invalid[0]}"]
+        return [f"{where} the figures are INVALID, so it is not known whether it bears that: {row.invalid[0]}"]
     if why == "breaks":
         failed = f"{row.errors:,} of {counted_as(row.requests, 'request', 'requests')} failed"
         return [f"{where} it broke, and the search ended: {failed} ({counted(row.error_kinds)})."]

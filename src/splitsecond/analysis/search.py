@@ -24,7 +24,7 @@ from msgspec import Struct
 
 Verdict = Literal["holds", "promising", "undecided", "fails", "breaks", "invalid"]
 """What came of a load: the limits surely hold; they held, but for too few requests to be sure; they did not, for too
-few to be sure; they surely do not hold; the server fails its requests; the client could not drive it."""
+few to be sure; they surely do not hold; the server fails its requests; the figures must not be trusted."""
 PRECISION = 0.1
 """How narrow a gap must be, as a share of its lighter end, before it is left as it is."""
 DIGITS = 3
