@@ -320,13 +320,14 @@ async def _stream(visit: Visit, page: Page, reply: Reply, relay: Way) -> None:
     visit.begin_stream(_head(visit, page))
     try:
         while data := await reply.read():
-            if whole := relay.feed(data):
-                await visit.send(whole)
+            if (whole := relay.feed(data)) and not visit.complete:
+                await visit.send(whole, last=relay.done)  # one write the less than with an end of its own
         last = relay.rest()
     except Fault as fault:
         page.fault = fault.kept()
         last = relay.broken(refusal(fault, page.call.dialect))
-    await visit.send(last, last=True)
+    if not visit.complete:
+        await visit.send(last, last=True)
 
 
 async def _whole(visit: Visit, page: Page, reply: Reply, cost: Callable[[Observation], float | None] | None) -> None:

@@ -16,6 +16,8 @@ from splitsecond.service import Call, Operation, Spoken
 class Way(Protocol):
     """A stream on its way through: see `Relay`."""
 
+    done: bool
+
     def feed(self, data: bytes) -> bytes: ...
 
     def rest(self) -> bytes: ...

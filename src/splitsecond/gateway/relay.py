@@ -34,14 +34,18 @@ _decode = msgspec.json.Decoder(_Chunk).decode
 
 
 class Relay:
-    """`feed` gives what may go on; `rest`, after a whole answer, what is left of it. `usage`: the client wants it."""
+    """`feed` gives what may go on; `rest`, after a whole answer, what is left of it.
+
+    `done`: the end mark has gone on, and there is nothing after it.
+    """
 
     def __init__(self, *, usage: bool) -> None:
+        """`usage`: the client wants it."""
         self._usage = usage
         self._tail = b""
         self._begun = False
         self._whole: Assembly | None = None
-        self._done = False
+        self.done = False
 
     def feed(self, data: bytes) -> bytes:
         """The events that `data` completes."""
@@ -63,7 +67,7 @@ class Relay:
             data, self._tail = data[:end], data[end:]
             if not data:
                 return b""
-        self._done = data.rfind(_MARK, -_LONGEST_MARK) >= 0 and _DONE.search(data[-_LONGEST_MARK:]) is not None
+        self.done = data.rfind(_MARK, -_LONGEST_MARK) >= 0 and _DONE.search(data[-_LONGEST_MARK:]) is not None
         return data if self._usage else _without_usage(data)
 
     def rest(self) -> bytes:
@@ -73,7 +77,7 @@ class Relay:
             left = b"".join(encode_event(chunk) for chunk in self._whole.chunks(usage=self._usage))
         elif self._tail.strip():
             left = self.feed(b"\n\n")
-        return left if self._done else left + b"data: [DONE]\n\n"
+        return left if self.done else left + b"data: [DONE]\n\n"
 
     def broken(self, no: Refusal) -> bytes:
         """The end of an answer that broke."""

@@ -22,9 +22,13 @@ _SEQUENCE = re.compile(rb'"sequence_number"\s*:\s*(\d{1,15})')
 
 
 class EventRelay:
-    """The answer to `call`, by `target`. `feed` gives what may go on; `rest`, after a whole answer, what is left."""
+    """The answer to `call`, by `target`. `feed` gives what may go on; `rest`, after a whole answer, what is left.
+
+    `done`: never, as nobody looks for end marks.
+    """
 
     def __init__(self, call: Call, target: str) -> None:
+        self.done = False
         self._call = call
         self._target = target
         self._tail = b""
