@@ -62,6 +62,7 @@ def test_nothing_is_sent_before_the_first_token_then_each_as_it_comes() -> None:
         assert client.body.count(b'"content":"word"') == 3
         assert client.body.endswith(b"data: [DONE]\n\n")
         assert client.answer.complete
+        assert client.transport.writes[-1].endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n")  # both ends in one write
 
     run_virtual(main())
 
