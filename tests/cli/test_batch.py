@@ -90,7 +90,7 @@ def test_what_fails_for_good_is_kept_apart(split: Split, requests: str) -> None:
     ("arguments", "words"),
     [
         (["none.jsonl"], "cannot read none.jsonl"),
-        (["requests.jsonl", "--model", "nothing"], "there is no model 'nothing' for you here"),
+        (["requests.jsonl", "--model", "nothing"], "line 1, '0': there is no model 'nothing' for you here"),
         (["requests.jsonl", "--out", "splitsecond.yaml"], "splitsecond.yaml, line 1 is no answer of a batch"),
         (["requests.jsonl", "--out", "no/such/folder"], "cannot write to no/such/folder"),
         (["requests.jsonl", "--max-cost", "0"], "--max-cost: got 0.0, expected more than 0 US dollars"),

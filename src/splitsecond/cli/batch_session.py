@@ -29,6 +29,16 @@ from splitsecond.timing.observation import Observation
 from splitsecond.transport.client import Client
 
 
+def _check(routes: Routes, model: str, items: Sequence[Item]) -> None:
+    """Raises `CallerFault` where `model` is none, with the first of `items` that names it."""
+    try:
+        routes.service(model, None)
+    except CallerFault as fault:
+        first = next(item for item in items if item.asked.model == model)
+        fault.message = f"line {first.line}, {first.custom_id!r}: {fault.message}"
+        raise
+
+
 class Session:
     """Use it once, within an event loop. `good` and `bad` take the lines of answers and of refusals."""
 
@@ -69,7 +79,7 @@ class Session:
         try:
             models = dict.fromkeys(item.asked.model for item in items)
             for model in models:
-                routes.service(model, None)
+                _check(routes, model, items)
             await asyncio.to_thread(self._learn, [name for model in models for name in routes.asked_for(model)])
             standing.renew(self._facts.facts)
             return await self._run(
@@ -105,6 +115,7 @@ class Session:
         finally:
             loop.remove_signal_handler(signal.SIGINT)
         took_ns = clock.now_ns() - began_ns
+        await batch.accounted()
         if batch.stopped is not None:
             self._stopped = str(batch.stopped)
         return self._came_to(batch, took_ns, earlier=earlier, left=left, asked=len(items))

@@ -14,11 +14,13 @@ from splitsecond import clock
 from splitsecond.errors import AllFailed, Fault
 from splitsecond.gateway.batch.lines import Item, read
 from splitsecond.gateway.batch.pace import Window
-from splitsecond.gateway.batch.run import TRIES, Batch, Outcome
+from splitsecond.gateway.batch.run import ENDS_WITHIN_NS, TRIES, Batch, Outcome
 from splitsecond.gateway.records.books import Books
+from splitsecond.service import Call, Reply
 from splitsecond.store.served import Served
 from splitsecond.testing.fake_service import FakeService, Script
 from splitsecond.testing.virtual_time import run_virtual
+from splitsecond.timing.observation import Observation
 
 OK = Script(ttft=0.5, tokens=10, tps=20, input_tokens=5)
 
@@ -135,3 +137,31 @@ def test_an_answer_that_breaks_is_asked_again(items: Callable[[int], list[Item]]
     found = play(items(1), scripted(broken, OK))
     assert found.statuses() == [200]
     assert [s.outcome for s in found.served] == ["failed", "ok"]
+
+
+@pytest.mark.parametrize(("late_s", "known"), [(0.3, 3), (30.0, 0)])
+def test_attempts_that_end_after_their_answers_are_waited_for_but_not_for_ever(
+    items: Callable[[int], list[Item]], late_s: float, known: int
+) -> None:
+    async def played() -> tuple[int, float]:
+        served: list[Served] = []
+        books = Books(served.append)
+
+        def later(attempt: Observation) -> None:
+            asyncio.get_running_loop().call_later(late_s, books.observe, attempt)
+
+        fake = FakeService(script=lambda call: OK, observer=later)
+
+        async def asks(call: Call) -> Reply:
+            call.notes.attempts += 1
+            return await fake(call)
+
+        batch = Batch(lambda model: asks, books, Window(8), lambda _: None, chance=Random(1))
+        await batch.run(items(3))
+        begun_ns = clock.now_ns()
+        await batch.accounted()
+        return len(served), (clock.now_ns() - begun_ns) / clock.NS_PER_S
+
+    found, waited_s = run_virtual(played())
+    assert found == known
+    assert waited_s == pytest.approx(min(late_s, ENDS_WITHIN_NS / clock.NS_PER_S), abs=0.01)

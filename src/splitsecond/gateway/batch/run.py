@@ -7,6 +7,7 @@ for another run.
 """
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Callable, Iterable
 from random import Random
@@ -30,6 +31,8 @@ TRIES = 6
 FIRST_PAUSE_NS = clock.NS_PER_S
 LONGEST_WAIT_NS = 300 * clock.NS_PER_S
 """Whoever asks us to wait for longer is not waited for."""
+ENDS_WITHIN_NS = 2 * clock.NS_PER_S
+"""Within which an attempt that has said everything is over, also where its provider leaves the connection open."""
 OK = 200
 
 
@@ -73,6 +76,12 @@ class Batch:
             for _ in range(min(self.window.most, len(self._left))):
                 group.create_task(self._work())
         return len(self._left)
+
+    async def accounted(self) -> None:
+        """Waits until all attempts are over: that of a whole answer is so only when its connection is free again."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(ENDS_WITHIN_NS / clock.NS_PER_S):
+                await self._books.whole()
 
     async def _work(self) -> None:
         while self._left and not self._end:

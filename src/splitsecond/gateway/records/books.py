@@ -6,6 +6,7 @@ end is waited for a little while. The call's notes say how many requests were se
 observation; so the record is made when the call is over and as many have come. `flush` makes those that still wait.
 """
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Callable
 
@@ -63,6 +64,7 @@ class Books:
         self._charge = charge
         self._open: dict[str, Page] = {}
         self._waiting: OrderedDict[str, Page] = OrderedDict()
+        self._emptied: asyncio.Future[None] | None = None
 
     def open(self, call: Call, route: str, release: Callable[[], None] | None = None, *, charged: bool = True) -> Page:
         """`call` came in, with `route` as its model. `release`, `charged`: see `Page`."""
@@ -82,6 +84,10 @@ class Books:
         if page.end_ns and self._is_whole(page):
             del self._waiting[attempt.call]
             self._write(page)
+            if self._emptied is not None and not self._waiting:
+                if not self._emptied.done():
+                    self._emptied.set_result(None)
+                self._emptied = None
 
     def close(self, page: Page, status: int, *, complete: bool = True) -> None:
         """The call is over; `status` is what its client was told, 0 where nothing could be said any more."""
@@ -96,6 +102,12 @@ class Books:
         self._waiting[identity] = page
         if len(self._waiting) > MOST_WAITING:
             self._write(self._waiting.popitem(last=False)[1])
+
+    async def whole(self) -> None:
+        """Returns when no call that is over waits for an observation any more."""
+        if self._waiting:
+            self._emptied = asyncio.get_running_loop().create_future()
+            await self._emptied
 
     def flush(self) -> None:
         """Writes down what still waits for an observation: the process ends."""
