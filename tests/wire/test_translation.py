@@ -34,5 +34,5 @@ BODY = {
 def test_what_was_left_out_is_named_once(dialect: ModuleType, dropped: list[str]) -> None:
     call = Call(id="1", body=BODY)
     for _ in range(2):
-        dialect.encode(call, "m", Quirks())
+        dialect.encode(call, "o/m", Quirks())
     assert call.notes.dropped == dropped

@@ -33,6 +33,12 @@ def test_a_request() -> None:
     assert encoded.follow is replicate.output_address
 
 
+@pytest.mark.parametrize("name", ["llama", "a/b/c"])
+def test_a_model_without_an_owner_is_none(name: str) -> None:
+    with pytest.raises(CallerFault, match=f"called OWNER/NAME or OWNER/NAME:VERSION, got '{name}'"):
+        replicate.encode(Call(id="1", body={"messages": [USER]}), name, Quirks())
+
+
 def test_a_version_has_its_own_path() -> None:
     encoded = replicate.encode(Call(id="1", body={"messages": [USER]}), "o/m:5c7d", Quirks())
     assert encoded.path == "/predictions"

@@ -52,7 +52,7 @@ _decode_prediction = msgspec.json.Decoder(_Prediction).decode
 def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
     """`call` as a request to "owner/name", or "owner/name:version". Of `quirks`, `stream_whole` and `thinking` matter.
 
-    Raises `CallerFault`: "not_translatable" names what a prediction has not.
+    Raises `CallerFault`: "not_translatable" names what a prediction has not; so for a name that is no model's there.
     """
     body: dict[str, Any] = {"stream": True} if (streamed := quirks.streamed(call)) else {}
     given = _chat_input(call, model, quirks) if call.operation == "chat" else _completion_input(call)
@@ -61,9 +61,12 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
         raise CallerFault(f"input must be an object, got {short(own)}")
     body["input"] = given | own
     name, _, version = model.partition(":")
-    path = f"/models/{quote(name)}/predictions"
     if version:
         path, body["version"] = "/predictions", version
+    elif name.count("/") == 1:
+        path = f"/models/{quote(name)}/predictions"
+    else:
+        raise CallerFault(f"a model of Replicate's is called OWNER/NAME or OWNER/NAME:VERSION, got {model!r}")
     data = msgspec.json.encode(body)
     if not streamed:
         return Encoded(path, _WHOLE_HEADERS, data, streamed=False)
