@@ -11,7 +11,10 @@ from splitsecond.store.log import Log
 
 CONFIGURATION = """
 providers:
-  quick: {{base_url: "http://127.0.0.1:9/v1", api_key: env:NOT_ON_THIS_MACHINE, price: {{input: 1, output: 5, cached: 0.5}}}}
+  quick:
+    base_url: "http://127.0.0.1:9/v1"
+    api_key: env:NOT_ON_THIS_MACHINE
+    price: {{input: 1, output: 5, cached: 0.5}}
   rented: {{base_url: "http://127.0.0.1:9/v1", price: {{per_hour_usd: 2}}}}
 routes: {{r: {{policy: '"quick/m"'}}}}
 keys: [{{name: team, key: env:NOT_ON_THIS_MACHINE}}]
