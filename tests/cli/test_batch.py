@@ -103,3 +103,14 @@ def test_wrong_use_is_said_before_anything_is_sent(split: Split, arguments: list
     assert ended.code == 2
     assert words in ended.err
     assert "Traceback" not in ended.err
+
+
+def test_a_refused_key_stops_it_in_whole_sentences(split: Split, requests: str) -> None:
+    configured = Path("splitsecond.yaml").read_text()
+    refusing = configured.replace("price: {", "headers: {x-splitsecond-fault: '401'}, price: {")
+    Path("splitsecond.yaml").write_text(refusing)
+    ended = split("batch", requests, "--model", "quick/quick")
+    assert ended.code == 1
+    assert "30 not asked: " in ended.out
+    assert ". The same command goes on from here." in ended.out
+    assert ".." not in ended.out

@@ -44,7 +44,7 @@ def batch(
 
     Requests go through the gateway's routes and policies, without a gateway that runs. What was answered is written at
     once: stopped with Ctrl-C, or by --max-cost, the same command goes on where it was. Requests that fail for good are
-    written beside the answers, into FILE.refused.jsonl. Exit code 1: some failed, or were not asked.
+    written beside the answers, into FILE.answers.refused.jsonl. Exit code 1: some failed, or were not asked.
     """
     import os
 

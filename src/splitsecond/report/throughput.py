@@ -32,5 +32,5 @@ def throughput_lines(found: Throughput) -> Iterator[tuple[str, str]]:
     if found.refused:
         yield f"{counted_as(found.refused, 'request was', 'requests were')} refused for good.", "red"
     if found.left:
-        why = f": {printable(found.stopped)}" if found.stopped else ""
+        why = f": {printable(found.stopped).rstrip('.')}" if found.stopped else ""
         yield f"{found.left:,} not asked{why}. The same command goes on from here.", "yellow"
