@@ -93,3 +93,5 @@ def test_a_picture_for_each_limit_and_one_of_the_throughput() -> None:
     assert "limit: 300 ms" in text
     assert "bears 6" in text
     assert text.count("'percentile': 'p95'") == 5
+    run, observations = searched_run(spoilt=True)
+    assert str(charts(run, observations)["capacity-ttft"].spec).count("'percentile': 'p95'") == 4

@@ -18,8 +18,9 @@ DASHES = [5, 4]
 
 
 def draw(run: Run, found: Capacity) -> list[Picture]:
-    """A picture for each limit, and one of the throughput; nothing for what no step has a figure of."""
-    verdicts = {step.condition: WORDS[step.verdict] for step in found.steps}
+    """A picture for each limit, and one of the throughput; nothing for what no step has a figure of. Steps that are
+    INVALID would be drawn as if they showed something, so they are not."""
+    verdicts = {step.condition: WORDS[step.verdict] for step in found.steps if step.verdict != "invalid"}
     shown = [(row, verdicts[row.condition]) for row in run.conditions if row.condition in verdicts]
     pictures = [picture for name in found.limits for picture in _limit(found, name, shown)]
     return [*pictures, *_throughput(found, shown)]
