@@ -67,6 +67,8 @@ class Guard:
         except TimeoutError:
             if not scope.expired():
                 raise
+        finally:
+            del scope  # it knows the task, a task that is cancelled this frame, and this frame it: a cycle
         stand.left(call.id, call.stream)
         stand.overdue(clock.now_ns(), now_ns)
         words = f"no token in {patience_ns / clock.NS_PER_S:.0f} s from a target that was down"
