@@ -36,7 +36,7 @@ def test_it_takes_what_is_right(text: str) -> None:
         ("keys: [{name: a, key: sk-in-the-file}]", "'sk-in-the-file' does not match"),
         ("keys: [{name: a}]", "'key' is a required property"),
         ("providers: {x: {base_ulr: 'http://x'}}", "'base_ulr' was unexpected"),
-        ("providers: {x: {timeouts: {stall: 1h}}}", "'1h' is not valid"),
+        ("providers: {x: {timeouts: {stall: 1w}}}", "'1w' is not valid"),
         ("providers: {x: {base_url: 'http://x', prefill: begun}}", "'begun' is not valid"),
         ("routes: {fast: 'groq/x'}", "'groq/x' is not of type 'object'"),
         ("routes: {fast: {policy: a, resume: rewind}}", "'rewind' is not"),

@@ -8,7 +8,7 @@ from splitsecond.catalog.model import Prefill
 from splitsecond.catalog.provider import Auth
 from splitsecond.gateway.configuration.settings import Listen, ModelGiven, PriceGiven
 
-Duration = Annotated[str, Meta(examples=["300ms", "2s"], extra_json_schema={"pattern": r"^[0-9.]+(ms|s|m)$"})]
+Duration = Annotated[str, Meta(examples=["300ms", "2s"], extra_json_schema={"pattern": r"^[0-9.]+(ms|s|m|h|d)$"})]
 Secret = Annotated[str, Meta(examples=["env:NAME"], extra_json_schema={"pattern": "^(env|file):.+"})]
 
 
