@@ -66,6 +66,7 @@ def test_what_is_hardly_meant(text: str, problem: str) -> None:
     [
         ("groq/openai/gpt-oss-120", "Did you mean groq/openai/gpt-oss-120b?"),
         ("groq-2/openai/gpt-oss-120", "Did you mean groq-2/openai/gpt-oss-120b?"),
+        ("groq/llama-3.3-70b-versatil", "Did you mean groq/openai/gpt-oss-120b?"),  # what came in its place
         ("groq/openai/gpt-oss-120b", ""),  # it is one
         ("groq/something-quite-new", ""),  # the list is older than what providers have
         ("groq/llama-3.3-70b-versatile", ""),  # that it is taken down is said already

@@ -267,6 +267,12 @@ def test_no_file_serves_the_providers_whose_key_is_there() -> None:
             r"'ours'\..* needs an entry .* providers: {NAME: {base_url: URL}}\.$",
         ),
         ("routes: {fast: {policy: '\"openai/x\"'}}", "fast.policy: no key for openai: OPENAI_API_KEY is not set"),
+        ("routes: {fast: {policy: '\"qwen-hk/x\"'}}", "DASHSCOPE_API_KEY is not set. export DASHSCOPE_API_KEY="),
+        ("routes: {fast: {policy: '\"qwen-hkk/x\"'}}", "no region 'hkk'. Did you mean qwen-hk"),
+        (
+            "providers: {mine: {base_url: 'http://x'}}\nroutes: {fast: {policy: '\"mien/x\"'}}",
+            "fast.policy: unknown provider 'mien'. Did you mean mine",
+        ),
         ("routes: {fast: {policy: '\"groq\"'}}", "fast.policy: 'groq' is not a target.* {base_url: URL}}"),
         ("routes: {a/b: {policy: '\"groq/x\"'}}", "routes.a/b: a route's name"),
         ("routes: {fast: {}}", "routes.fast: .*`policy`"),

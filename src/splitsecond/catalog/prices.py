@@ -12,7 +12,7 @@ from splitsecond.catalog import price_list
 from splitsecond.catalog.model import Model
 from splitsecond.catalog.price import Price
 from splitsecond.catalog.price_list import Answer, Listed, Question, Wanted
-from splitsecond.catalog.provider import Provider, provider, split_target
+from splitsecond.catalog.provider import MISSPELT, Provider, provider, split_target
 from splitsecond.errors import CallerFault
 
 
@@ -107,7 +107,7 @@ def instead_of(target: str, known: Iterable[str] | None = None) -> tuple[str, li
         return "", []
     near = difflib.get_close_matches(model, alike or names, n=3, cutoff=0.6)
     retired = {each: about.replaced_by for each, about in owner.models.items() if about.retired and about.replaced_by}
-    for gone in difflib.get_close_matches(model, [*near, *retired], n=1, cutoff=0.8):  # a slip in its name
+    for gone in difflib.get_close_matches(model, [*near, *retired], n=1, cutoff=MISSPELT):  # a slip in its name
         near = list(dict.fromkeys([retired.get(gone, gone), *near]))[:3]
     return "", [f"{name}/{each}" for each in near]
 

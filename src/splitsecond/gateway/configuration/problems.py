@@ -43,8 +43,11 @@ def misspelt(settings: Settings) -> Iterator[str]:
     for route, target, like in _catalogued(settings):
         name, model = split_target(target)
         day, near = instead_of(f"{like}/{model}")
-        nearest = split_target(near[0])[1] if near and not day else ""
-        if nearest and SequenceMatcher(None, model, nearest).ratio() >= MISSPELT:
+        if day or not near:
+            continue
+        gone = (each for each, about in provider(like).models.items() if about.replaced_by)  # it is that which is near
+        nearest = split_target(near[0])[1]
+        if any(SequenceMatcher(None, model, each).ratio() >= MISSPELT for each in (nearest, *gone)):
             yield f"routes.{route}: {target} is not known here. Did you mean {name}/{nearest}?"
 
 

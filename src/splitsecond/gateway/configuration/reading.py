@@ -13,7 +13,6 @@ from urllib.parse import urlsplit
 import yaml
 from msgspec import structs
 
-from splitsecond.catalog.provider import names
 from splitsecond.errors import CallerFault
 from splitsecond.gateway.configuration import specs
 from splitsecond.gateway.configuration.mistakes import bad, meant, shaped
@@ -37,7 +36,8 @@ def load(path: Path, environment: Mapping[str, str], *, serving: bool = True) ->
     try:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise CallerFault(f"cannot read {path}: {error}", kind="bad_config") from None
+        why = isinstance(error, OSError) and error.strerror
+        raise CallerFault(f"cannot read {path}: {why or error}", kind="bad_config") from None
     try:
         return structs.replace(read(text, environment, folder=path.parent, serving=serving), source=path)
     except CallerFault as fault:
@@ -156,15 +156,13 @@ def _resume(name: str, route: RouteGiven) -> Resume | None:
 
 def _check_targets(settings: Settings) -> None:
     """Raises `CallerFault` where a route names a target that cannot be asked."""
-    known = [*settings.providers, *names()]
     for name, expression in settings.routes.items():
         for target in targets(expression):
             try:
                 settings.spec(target)
             except CallerFault as fault:
-                owner, slash, _ = target.partition("/")
-                near = meant(owner, known) if slash and owner not in known else ""
-                raise bad(f"routes.{name}.policy", fault.message, near or fault.hint) from None
+                ours = "" if fault.kind != "unknown_provider" else meant(target.partition("/")[0], settings.providers)
+                raise bad(f"routes.{name}.policy", fault.message, ours or fault.hint) from None
 
 
 def _log(entry: Any, secrets: Secrets, folder: Path) -> LogGiven | None:
