@@ -11,7 +11,9 @@ from msgspec import structs
 
 from splitsecond import clock
 from splitsecond.catalog.model import Prefill
+from splitsecond.errors import CallerFault
 from splitsecond.service import Call, Notes, Operation, Spoken
+from splitsecond.upstream.own_words import in_own_words
 from splitsecond.wire import anthropic, openai, responses
 from splitsecond.wire.anthropic import foreign
 from splitsecond.wire.anthropic.teller import teller as message_teller
@@ -98,11 +100,15 @@ def _written(call: Call, dialect: str, encode: Encode, model: str, quirks: Quirk
     if call.dialect == dialect:
         return pass_on(call, model, quirks)
     chat = to_chat(call)
-    if call.dialect == "anthropic":
-        chat = begun(chat, prefill)
-    if dialect == "openai":
-        chat = fitted(chat, model, quirks)
-    return encode(chat, model, quirks)
+    try:
+        if call.dialect == "anthropic":
+            chat = begun(chat, prefill)
+        if dialect == "openai":
+            chat = fitted(chat, model, quirks)
+        return encode(chat, model, quirks)
+    except CallerFault as fault:
+        fault.message = in_own_words(fault.message, call, to_chat)
+        raise
 
 
 def retelling(call: Call, model: str) -> Retelling:
