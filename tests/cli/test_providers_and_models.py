@@ -166,7 +166,6 @@ def test_without_a_word_the_models_with_a_published_speed(split: Split) -> None:
         (["qwen-cn/flash"], {"qwen-cn/qwen-flash"}, "qwen-cn/"),
         (["groq/claude"], set(), "-"),
     ],
-    ids=str,
 )
 def test_models_are_found_by_parts_of_their_names(words: list[str], among: set[str], all_of: str, split: Split) -> None:
     ended = split("models", *words, "--json", "-")
