@@ -135,6 +135,7 @@ def test_a_run_whose_requests_nobody_can_count_yet_has_rows_that_come_and_no_tim
     last = out.getvalue()
     assert "32/64" in last
     assert "32 requests" in last
+    assert "0/0" not in last
     assert "to go" not in last
 
 

@@ -119,6 +119,10 @@ def capacity(
 
     given = {option: str(value) if isinstance(value, Path) else value for option, value in locals().items()}
     settings = {option: value for option, value in given.items() if isinstance(value, str | int | float | list)}
+    settings |= {
+        "from": settings.pop("first"),
+        "to": settings.pop("last"),
+    }  # by the options' names
     asking.at_least_one(input_tokens=input_tokens, output_tokens=output_tokens, timeout=timeout)
     asking.at_least_one(**{n: v for n, v in (("requests", requests), ("processes", processes)) if v is not None})
     limits = parse_slo(slo)

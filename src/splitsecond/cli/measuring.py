@@ -38,6 +38,7 @@ from splitsecond.load.climb import Climb
 from splitsecond.load.conductor import Note, conduct
 from splitsecond.load.plan import Condition, Plan
 from splitsecond.load.workload import Workload
+from splitsecond.report.capacity import WORDS
 from splitsecond.report.live import Progress
 from splitsecond.report.rows import printable
 from splitsecond.store.folder import RUN, RunFolder, read_observations, read_readings, read_run
@@ -270,7 +271,7 @@ def _decided(job: Job, climb: Climb, run: Run, recorder: Recorder, progress: Pro
     """The blocks of a search, each said before it is sent. A step that has its verdict is part of what was asked."""
 
     def judged(row: ConditionFindings, verdict: Verdict) -> None:
-        progress.note(f"{row.condition}: {verdict}")
+        progress.note(f"{row.condition}: {WORDS[verdict]}")
         run.asked["conditions"] = msgspec.to_builtins([job.asked(condition) for condition in climb.conditions])
         recorder.grown(run)
 

@@ -70,8 +70,9 @@ class Progress:
         self._open_ended = False
 
     def start(self, totals: Mapping[str, int]) -> None:
-        """Begin; `totals` says how many measured requests each condition will send."""
+        """Begin; `totals` says how many measured requests each condition will send; none: see `expect`."""
         self._rows = {condition: _Row(total) for condition, total in totals.items()}
+        self._open_ended = not totals
         self._began = clock.now_ns()
         if self._console.is_terminal:
             self._live = Live(console=self._console, auto_refresh=False, transient=True)
@@ -80,7 +81,6 @@ class Progress:
 
     def expect(self, condition: str, requests: int) -> None:
         """So many requests more are to come of a condition, which may be a new one: nobody knew how many there are."""
-        self._open_ended = True
         self._rows.setdefault(condition, _Row(0)).total += requests
 
     def observed(self, observation: Observation) -> None:
