@@ -244,6 +244,12 @@ def test_a_model_that_the_provider_refuses_is_answered_with_the_nearest(
     assert advised(fault).hint.startswith(near)
 
 
+def test_who_is_not_found_is_told_where_was_looked() -> None:
+    spec = TargetSpec(name="azure/mine", base_url="https://a.example/openai/v1/openai/v1", model="mine")
+    fault = ProviderFault("got status 404", kind="http_404", phase="head", target="azure/mine", hint="Check the name.")
+    assert advised(fault, spec).hint.endswith("Check the name. It was asked at https://a.example/openai/v1/openai/v1.")
+
+
 @pytest.mark.parametrize(("set_here", "named"), [((), "B_KEY"), (("OTHER",), "B_KEY"), (("C_KEY",), "C_KEY")])
 def test_a_key_that_the_provider_refuses_is_named_by_its_variable(
     set_here: tuple[str, ...], named: str, monkeypatch: pytest.MonkeyPatch

@@ -205,5 +205,6 @@ def advised(fault: Fault, spec: TargetSpec | None = None) -> Fault:
         variable = next((name for name in spec.api_key_env if os.environ.get(name, "").strip()), spec.api_key_env[0])
         fault.hint = f"{fault.hint} It is the one in {variable}.".strip()
     if fault.kind == "http_404" or (fault.kind == "http_400" and "model" in fault.message.lower()):
-        fault.hint = f"{words_of(*instead_of(fault.target))} {fault.hint}".strip()
+        where = f"It was asked at {spec.base_url}." if spec is not None and fault.kind == "http_404" else ""
+        fault.hint = f"{words_of(*instead_of(fault.target))} {fault.hint} {where}".strip()
     return fault
