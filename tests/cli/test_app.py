@@ -23,6 +23,16 @@ def test_every_command_has_help(split: Split, command: str, flag: str) -> None:
     assert f"Usage: splitsecond {command}" in ended.words
 
 
+def test_lines_of_help_end_where_the_terminals_do_but_for_examples(
+    split: Split, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = [line.strip() for line in split("batch", "--help").out.split("╭")[0].splitlines()]
+    assert "splitsecond batch requests.jsonl --model groq/openai/gpt-oss-120b" in lines
+    about = lines[next(at for at, line in enumerate(lines) if line.startswith("Requests go")) :]
+    assert all(len(line) > 60 for line in about[: about.index("") - 1]), "but for the last of a paragraph"
+
+
 def test_the_help_lists_every_command(split: Split) -> None:
     ended = split("--help")
     assert ended.code == 0

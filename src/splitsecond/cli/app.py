@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Callable
 from functools import wraps
+from inspect import cleandoc
 from typing import Annotated, Any
 
 import typer
@@ -74,6 +75,12 @@ def ending_well(command: Callable[..., None]) -> Callable[..., None]:
     return ended
 
 
+def _help(command: Callable[..., None]) -> str:
+    """What `--help` says: the docstring, whose lines end where the terminal's do, but for examples (``\\b``)."""
+    paragraphs = cleandoc(command.__doc__ or "").split("\n\n")
+    return "\n\n".join(each if each.startswith("\b") else each.replace("\n", " ") for each in paragraphs)
+
+
 COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
     "Measure": (bench, watch, capacity, demo, compare, report, doctor, simulate),
     "Serve": (serve, explain, batch),
@@ -84,7 +91,7 @@ COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
 
 for heading, listed in COMMANDS.items():
     for command in listed:
-        app.command(rich_help_panel=heading)(ending_well(command))
+        app.command(rich_help_panel=heading, help=_help(command))(ending_well(command))
 
 
 def main() -> None:
