@@ -57,6 +57,15 @@ def test_by_target(split: Split) -> None:
 
 
 @pytest.mark.usefixtures("log")
+def test_a_log_alone_knows_no_prices_of_ones_own(split: Split) -> None:
+    alone = split("cost", "--log", "gateway.db")
+    assert "name it with --config." in alone.words
+    whole = split("cost", "--log", "gateway.db", "--config", "splitsecond.yaml")
+    assert "--config" not in whole.words
+    assert "$0.0005" in whole.words
+
+
+@pytest.mark.usefixtures("log")
 def test_by_client(split: Split) -> None:
     rows = split("cost", "--by", "client", "--json", "-").json["rows"]
     assert {row["name"]: row["calls"] for row in rows} == {"team": 2, "other": 1}

@@ -67,5 +67,7 @@ def cost(
     console = Console(stderr=json == "-")
     console.print(f"What calls cost, {logged.words}", highlight=False)
     spending_table(rows, total, by, console)
+    if total.unpriced and not logged.configured:
+        console.print("Prices of the gateway's configuration are not known here: name it with --config.", style="dim")
     if span_s >= LEAST_S:
         console.print(f"At the pace of {span_s / DAY_S:.3g} days, 30 days cost {usd(monthly)}.", style="dim")

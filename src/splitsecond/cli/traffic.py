@@ -42,6 +42,11 @@ class Logged:
         self._past = _opened(log, self._settings)
 
     @property
+    def configured(self) -> bool:
+        """Whether a configuration, and so what it says of prices, is known."""
+        return self._settings is not None
+
+    @property
     def span_s(self) -> float:
         """How long that is."""
         return (self.until - self.since).total_seconds()
