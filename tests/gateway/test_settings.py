@@ -276,6 +276,7 @@ def test_no_file_serves_the_providers_whose_key_is_there() -> None:
         ("routes: {fast: {policy: '\"groq\"'}}", "fast.policy: 'groq' is not a target.* {base_url: URL}}"),
         ("routes: {a/b: {policy: '\"groq/x\"'}}", "routes.a/b: a route's name"),
         ("routes: {fast: {}}", "routes.fast: .*`policy`"),
+        ("routes: {fast: groq/x}", r"routes.fast: it is a text, .* Write it as fast: {policy: groq/x}\."),
         ("routes: {fast: {policy: '\"groq/x\"', stall: 2s}}", "routes.fast.stall: it belongs to resume"),
         ("routes: {fast: {policy: '\"groq/x\"', resume: replay, stall: 2}}", "routes.fast.stall: Expected `str"),
         ("routes: {fast: {policy: '\"groq/x\"', resume: replay, stall: 2w}}", 'fast.stall: "2w", expected a duration'),

@@ -133,6 +133,8 @@ def _provider(name: str, entry: Any) -> ProviderGiven:
 def _route(name: str, entry: Any) -> RouteGiven:
     if not specs.NAME.fullmatch(name):
         raise bad(f"routes.{name}", "a route's name has letters, digits, dots and dashes only, at most 64")
+    if isinstance(entry, str):
+        raise bad(f"routes.{name}", "it is a text, expected an object", f"Write it as {name}: {{policy: {entry}}}.")
     return shaped(f"routes.{name}", entry, RouteGiven)
 
 
