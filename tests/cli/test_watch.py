@@ -80,9 +80,10 @@ def test_each_round_is_a_run_in_a_folder_of_its_own(
     assert len({run.id for run in runs}) == 2, "a round that has the prompts of another meets a warm cache"
     folders = sorted(path.name for path in (tmp_path / "watch").iterdir())
     assert [f"{run.began[:10]}T{run.began[11:19].replace(':', '')}Z" for run in runs] == folders
-    assert len(read_observations(tmp_path / "watch" / folders[0])) == len(
-        read_observations(tmp_path / "watch" / folders[1])
-    )
+    measured = [
+        [o.role for o in read_observations(tmp_path / "watch" / folder)].count("measured") for folder in folders
+    ]
+    assert measured[0] == measured[1] > 0  # how many calibrate a prompt's length is left to each
     found = json.loads((tmp_path / "found.json").read_text())
     assert (found["schema"], found["rounds"], found["every_s"]) == ("splitsecond.watch/1", 2, 10800)
     assert [line["figure"] for line in found["lines"]] == ["ttft_ms", "tps", "errors"]

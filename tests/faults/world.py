@@ -9,6 +9,7 @@ import asyncio
 import socket
 from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
+from random import Random
 from typing import Any
 from unittest import mock
 
@@ -122,7 +123,7 @@ class World:
         self.database = folder / "log.db"
         environment = OUR_KEYS | {"CLIENT_KEY": CLIENT_KEY}
         text = f"{PROVIDERS.replace('STALL', stall)}routes: {{fast: {{policy: '{policy}'}}}}\nlog: sqlite:///log.db\n"
-        self.worker = Worker(read(text, environment, folder=folder))
+        self.worker = Worker(read(text, environment, folder=folder), chance=Random(1))
         self.asked = 0
 
     async def opened(self, origin: Origin, *_: object) -> Opened:

@@ -14,6 +14,7 @@ import socket
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING
 
 import uvicorn
@@ -72,13 +73,14 @@ class Worker:
     What it learns of targets stays when settings change, except what was held against a key that is another one then.
     """
 
-    def __init__(self, settings: Settings, seat: Seat | None = None) -> None:
-        """Raises `CallerFault` for settings that cannot be built, or a log that cannot be opened."""
+    def __init__(self, settings: Settings, seat: Seat | None = None, *, chance: Random | None = None) -> None:
+        """`chance`: what decides where nothing else does. Raises `CallerFault` for settings that cannot be built, or a
+        log that cannot be opened."""
         self._seat = seat or Seat()
         folder = None if self._seat.folder is None else Path(self._seat.folder)
         self._settings = settings
         self._facts = TargetFacts(settings)
-        self._standing = Standing(self._facts.facts)
+        self._standing = Standing(self._facts.facts, chance=chance)
         self._client = Client()
         self._routes = Routes(settings, self._observe, self._client, self._standing)  # before the log has a thread
         self._log = opened(settings.log, say)
