@@ -216,6 +216,13 @@ def key(*routes: str) -> ClientKey:
     return ClientKey("web", hashlib.sha256(KEY.encode()).digest(), routes)
 
 
+@pytest.mark.parametrize("path", ["/metrics", "/explain"])
+def test_a_page_whose_name_was_made_to_point_here_reads_nothing(path: str) -> None:
+    client = visitor(FakeService())
+    run_virtual(client.asks(b"", path=path, method="GET", headers={"host": "points-here.example:8800"}))
+    assert client.status == 403
+
+
 @pytest.mark.parametrize(
     ("given", "peer", "routes", "presented", "status"),
     [

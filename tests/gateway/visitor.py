@@ -173,7 +173,7 @@ class Visitor:
         """Send it, and leave when the gateway is done with it."""
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
         size = -(-len(data) // parts) or 1
-        given = {"host": "x", "content-type": "application/json", "content-length": str(len(data))}
+        given = {"host": "127.0.0.1:8800", "content-type": "application/json", "content-length": str(len(data))}
         connection = self.connect()
         connection.data_received(head(method, path, given | dict(headers or {})))
         for at in range(0, len(data), size):

@@ -197,17 +197,18 @@ class Gateway:
         await visit.answer(200, *dashboard_page(), kind=HTML)
 
     async def _dashboard_data(self, visit: Visit) -> None:
-        self._check_operator(visit, here=addressed(visit.header(b"host")))
+        self._check_operator(visit)
         if self._overview is None:
             raise _nothing(visit)
         await visit.answer(200, await self._overview(), GUARDED)
 
-    def _check_operator(self, visit: Visit, *, here: bool = True) -> None:
-        """Raises `CallerFault` where this is none of the client's business. `here`: nothing else says that it may not
-        come from this machine."""
+    def _check_operator(self, visit: Visit) -> None:
+        """Raises `CallerFault` where this is none of the client's business. A page whose own name was made to point
+        here comes from this machine, too, so the client must have asked for an address."""
         if self._metrics_for == "off":
             raise _nothing(visit)
-        here = here and _is_loopback(visit.peer) and _FORWARDED.isdisjoint(visit.headers)
+        here = _is_loopback(visit.peer) and _FORWARDED.isdisjoint(visit.headers)
+        here = here and addressed(visit.header(b"host"))
         if self._metrics_for == "key" or not here:
             key = self._key(visit)
             if key is None or "*" not in key.routes:

@@ -113,9 +113,9 @@ def test_who_asks_for_hours_is_not_waited_for(items: Callable[[int], list[Item]]
     assert found.took_s < 10
 
 
-@pytest.mark.parametrize("code", [401, 402])
-def test_a_refused_key_stops_it_and_the_rest_is_left(items: Callable[[int], list[Item]], code: int) -> None:
-    fake = scripted(OK, fails(status(code)))
+@pytest.mark.parametrize("fault", [status(401), status(402), AllFailed([refused(), status(401)])], ids=repr)
+def test_a_refused_key_stops_it_and_the_rest_is_left(items: Callable[[int], list[Item]], fault: Fault) -> None:
+    fake = scripted(OK, fails(fault))
     found = play(items(20), fake, most=1)
     assert found.statuses() == [200]
     assert found.left == 19

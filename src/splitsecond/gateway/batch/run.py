@@ -9,14 +9,14 @@ for another run.
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from random import Random
 
 import msgspec
 from msgspec import Struct
 
 from splitsecond import clock
-from splitsecond.errors import Fault, TimedOut
+from splitsecond.errors import AllFailed, Fault, TimedOut
 from splitsecond.gateway.batch.lines import Answer, Item, Response
 from splitsecond.gateway.batch.pace import Window
 from splitsecond.gateway.doors import assembly
@@ -149,10 +149,11 @@ class Batch:
         return self._books.open(call, item.asked.model)
 
     def _is_final(self, fault: Fault, wait_ns: int) -> bool:
-        if of_fault(record_fault(decisive(fault))) in ("locked", "unpaid"):
-            self.stopped, self._end = fault, True
-            return True
-        if wait_ns > LONGEST_WAIT_NS:
-            return True
         may_pass = remedy(fault) in ("again", "later") or ejected(fault) or isinstance(decisive(fault), TimedOut)
-        return not may_pass
+        if not may_pass and any(of_fault(record_fault(cause)) in ("locked", "unpaid") for cause in _causes(fault)):
+            self.stopped, self._end = fault, True
+        return not may_pass or wait_ns > LONGEST_WAIT_NS
+
+
+def _causes(fault: Fault) -> Sequence[Fault]:
+    return fault.causes if isinstance(fault, AllFailed) else (fault,)

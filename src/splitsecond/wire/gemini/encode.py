@@ -108,7 +108,10 @@ def _thinking(call: Call, wish: Thinking, model: str) -> dict[str, Any]:
         if wish.said and not wish.off:
             left_out(call, wish.name)
         return {}
-    made: dict[str, Any] = {} if wish.shown is None or wish.off else {"includeThoughts": wish.shown}
+    shown = wish.shown
+    if shown is None and wish.name == "thinking":
+        shown = True  # where the word comes from thoughts are part of the answer, and here only if asked for
+    made: dict[str, Any] = {} if shown is None or wish.off else {"includeThoughts": shown}
     if _is_new(model):
         if wish.tokens is not None:  # else it finds out itself
             made["thinkingLevel"] = wish.level(call, _LEVELS).upper()
