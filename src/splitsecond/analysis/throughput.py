@@ -55,12 +55,13 @@ class Tokens:
         self.usd += usd or 0.0
         self.unpriced += usd is None
 
-    def per_second(self, count: int, took_ns: int) -> float | None:
-        """So many in that time; None where there was none."""
-        return count * NS_PER_S / took_ns if took_ns > 0 else None
-
     @property
     def usd_per_million(self) -> float | None:
         """By all tokens, where every attempt has a known cost."""
         tokens = self.input + self.output
         return self.usd / tokens * MILLION if tokens and not self.unpriced else None
+
+
+def per_second(count: int, took_ns: int) -> float | None:
+    """So many in that time; None where there was none."""
+    return count * NS_PER_S / took_ns if took_ns > 0 else None

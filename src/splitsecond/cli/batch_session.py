@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from splitsecond import clock
 from splitsecond.analysis.cost import usd
-from splitsecond.analysis.throughput import Throughput, Tokens
+from splitsecond.analysis.throughput import Throughput, Tokens, per_second
 from splitsecond.errors import CallerFault
 from splitsecond.gateway.batch.lines import Item, encoded
 from splitsecond.gateway.batch.pace import Window
@@ -136,8 +136,8 @@ class Session:
             attempts=dict(tokens.attempts.most_common()),
             input_tokens=tokens.input,
             output_tokens=tokens.output,
-            output_tokens_per_s=tokens.per_second(tokens.output, took_ns),
-            requests_per_s=tokens.per_second(self._answered, took_ns),
+            output_tokens_per_s=per_second(tokens.output, took_ns),
+            requests_per_s=per_second(self._answered, took_ns),
             cost_usd=tokens.usd if priced else None,
             usd_per_million=tokens.usd_per_million,
             unpriced=tokens.unpriced,

@@ -1,10 +1,10 @@
 """`splitsecond cost`: where the gateway's money went."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from splitsecond.cli.options import Days, Log, LogConfig, LogJson
 from splitsecond.cli.traffic import DAYS
 
 DAY_S = 86_400.0
@@ -13,15 +13,11 @@ LEAST_S = 3_600.0
 
 
 def cost(
-    log: Annotated[
-        str, typer.Option(metavar="URL", help="The gateway's log; that of splitsecond.yaml, if none is named.")
-    ] = "",
-    config: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The gateway's configuration.", show_default=False)
-    ] = None,
-    days: Annotated[float, typer.Option(help="How many days to look back.")] = DAYS,
+    log: Log = "",
+    config: LogConfig = None,
+    days: Days = DAYS,
     by: Annotated[str, typer.Option(help="One row for each target, model, provider, route, client or day.")] = "target",
-    json: Annotated[str, typer.Option(metavar="FILE", help="The same as JSON; - for standard output.")] = "",
+    json: LogJson = "",
 ) -> None:
     """Show what calls cost, losers of races and broken answers included, by the prices of today.
 

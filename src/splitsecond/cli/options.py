@@ -74,3 +74,10 @@ PricesPerHour = Annotated[
         rich_help_panel=MONEY,
     ),
 ]
+
+Log = Annotated[str, typer.Option(metavar="URL", help="The gateway's log; that of splitsecond.yaml, if none is named.")]
+LogConfig = Annotated[
+    Path | None, typer.Option("--config", metavar="FILE", help="The gateway's configuration.", show_default=False)
+]
+Days = Annotated[float, typer.Option(help="How many days to look back.")]
+LogJson = Annotated[str, typer.Option("--json", metavar="FILE", help="The same as JSON; - for standard output.")]

@@ -1,10 +1,10 @@
 """`splitsecond recommend`: which target to take for which use, by how fast each was for real requests."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from splitsecond.cli.options import Days, Log, LogConfig, LogJson
 from splitsecond.cli.traffic import DAYS
 
 
@@ -19,14 +19,10 @@ def recommend(
         list[str] | None,
         typer.Option(metavar="TEXT", help="Only targets whose name holds this. Repeatable.", show_default=False),
     ] = None,
-    log: Annotated[
-        str, typer.Option(metavar="URL", help="The gateway's log; that of splitsecond.yaml, if none is named.")
-    ] = "",
-    config: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The gateway's configuration.", show_default=False)
-    ] = None,
-    days: Annotated[float, typer.Option(help="How many days to look back.")] = DAYS,
-    json: Annotated[str, typer.Option(metavar="FILE", help="The same as JSON; - for standard output.")] = "",
+    log: Log = "",
+    config: LogConfig = None,
+    days: Days = DAYS,
+    json: LogJson = "",
 ) -> None:
     """Recommend targets for a use: those whose first token comes in time at p95, the fastest and the cheapest of them.
 

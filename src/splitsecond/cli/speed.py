@@ -1,10 +1,10 @@
 """`splitsecond speed`: how fast each target was for real requests, as a grade."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from splitsecond.cli.options import Days, Log, LogConfig, LogJson
 from splitsecond.cli.traffic import DAYS
 
 
@@ -13,16 +13,12 @@ def speed(
         list[str] | None,
         typer.Argument(metavar="[TEXT]...", help="Only targets whose name holds one of these.", show_default=False),
     ] = None,
-    log: Annotated[
-        str, typer.Option(metavar="URL", help="The gateway's log; that of splitsecond.yaml, if none is named.")
-    ] = "",
-    config: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The gateway's configuration.", show_default=False)
-    ] = None,
-    days: Annotated[float, typer.Option(help="How many days to look back.")] = DAYS,
+    log: Log = "",
+    config: LogConfig = None,
+    days: Days = DAYS,
     least: Annotated[int, typer.Option(min=1, help="Answers below which no grade is given.")] = 500,
     by: Annotated[str, typer.Option(help="One row for each target, model or provider.")] = "target",
-    json: Annotated[str, typer.Option(metavar="FILE", help="The same as JSON; - for standard output.")] = "",
+    json: LogJson = "",
 ) -> None:
     """Grade targets by the requests that a gateway really served: output tokens by all of the time that each took.
 
