@@ -1,40 +1,93 @@
-# Needs only make and Python 3.11 or later with its venv module; all else goes into .venv. With another Python:
+# Needs make and Python 3.11 or later with its venv module. Everything else is installed into .venv. Another Python:
 #   make test PYTHON=python3.13
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# llama.cpp comes as a wheel or not at all: building it from source takes tens of minutes.
+# Install llama.cpp only as a wheel: building it from source takes tens of minutes.
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --only-binary xllamacpp
+# Clients that are not in .venv, as they need other versions of its libraries, or Node.js.
+CLIENTS := build/clients
+NEWEST := build/clients-newest
+# Codex's command line, for tests/clients/test_codex.py.
+CODEX := build/codex
+NPM_CLIENTS := @ai-sdk/anthropic @ai-sdk/openai @anthropic-ai/sdk ai openai zod
+PYTEST := $(BIN)/pytest -q -n auto --maxprocesses 8
+# Tests start hundreds of processes. Each would compile every module that it imports.
+unexport PYTHONDONTWRITEBYTECODE
+# Tests with processes wait more than they work.
+SEVERAL := -n 4 --dist loadgroup --durations=25
 
 .DELETE_ON_ERROR:
-.PHONY: demo test lint bench clean
+.PHONY: demo test test-all fast-tests lint style types clients clients-newest bench docs shots dist clean
 
-# Simulated providers and a real engine timed, and a report: no key, no network once installed.
+# Benchmark simulated providers and a real engine, and write a report. Needs no key, and no network once installed.
 demo: $(VENV)/.runs
 	@$(BIN)/splitsecond demo
+	@echo "Next, a gateway:  . $(BIN)/activate && splitsecond init --yes && splitsecond serve"
 
-test: lint
-	@$(BIN)/pytest -q -n auto --maxprocesses 8
+# Check the code and run the fast tests: they start no process and wait in virtual time. mypy, which uses one core, runs
+# beside them.
+test: style
+	@$(MAKE) --no-print-directory --jobs=2 types fast-tests
 
-lint: $(VENV)/.develops
+fast-tests: $(VENV)/.develops
+	@$(PYTEST) -m 'not system'
+
+# Run all tests: after the fast ones those with processes, browsers, PostgreSQL, the real engine and other clients.
+test-all: test $(CLIENTS)/.installed $(CODEX)/.installed
+	@$(PYTEST) $(SEVERAL) -m system
+
+# Install the clients that tests/clients runs, at their pinned versions. Needs Node.js 18 or later, with npm.
+clients: $(CLIENTS)/.installed
+
+# The same tests with the newest version of every client, and the tests of the vendors' own libraries. Needs Node.js 22.
+clients-newest: $(BIN)/python
+	@$(PYTHON) -m venv $(NEWEST)
+	@$(NEWEST)/bin/python -m pip install --quiet --upgrade -r tests/clients/requirements.in
+	@npm install --prefix $(NEWEST) --no-audit --no-fund --loglevel error $(NPM_CLIENTS:%=%@latest)
+	@$(PYTHON) -m venv $(NEWEST)/vendors
+	@$(NEWEST)/vendors/bin/python -m pip install --quiet --upgrade --upgrade-strategy eager -e '.[dev]'
+	@SPLITSECOND_CLIENTS=$(CURDIR)/$(NEWEST) $(NEWEST)/vendors/bin/pytest -q tests/clients/test_clients.py \
+	  tests/gateway/dialects tests/gateway/test_openai_library.py tests/gateway/test_anthropic_library.py
+
+lint: style types
+
+style: $(VENV)/.develops
 	@$(BIN)/ruff check --quiet
 	@$(BIN)/ruff format --check --quiet
-	@$(BIN)/mypy --no-error-summary
 	@$(BIN)/lint-imports --no-logo
 
-# The figures of docs/performance.md, on this machine.
+types: $(VENV)/.develops
+	@$(BIN)/mypy --no-error-summary
+
+# Measure the figures of docs/performance.md on this machine.
 bench: $(VENV)/.develops
 	@$(BIN)/python -m benchmarks.instrument
+
+# Build the documents into build/site, and fail if a link leads nowhere. Open build/site/index.html.
+docs: $(VENV)/.documents
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "build/site/index.html"
+
+# Make the pictures of README and documents again. Needs Chromium.
+shots: $(VENV)/.documents
+	@$(BIN)/python -m benchmarks.shots
+
+# Build the wheel and the source distribution into dist, and check that the package index can show the README.
+dist: $(VENV)/.documents
+	@rm -rf dist
+	@$(BIN)/python -m build --outdir dist . >/dev/null
+	@$(BIN)/twine check --strict dist/*
 
 clean:
 	@rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# Stamps in the environment: what was installed there from the pyproject.toml and constraints.txt of that moment.
+# Stamp files in .venv record the installation. It runs again when pyproject.toml or constraints.txt changes.
 $(VENV)/.runs: $(BIN)/python pyproject.toml constraints.txt
 	@echo "Installing splitsecond into $(VENV) ..."
 	@$(INSTALL) -e '.[engine]' || \
-	  { echo "No llama.cpp wheel for this platform: going on without the real engine."; $(INSTALL) -e .; }
+	  { echo "No llama.cpp wheel for this platform. Continuing without the real engine."; $(INSTALL) -e .; }
 	@touch $@
 
 $(VENV)/.develops: $(BIN)/python pyproject.toml constraints.txt
@@ -42,7 +95,28 @@ $(VENV)/.develops: $(BIN)/python pyproject.toml constraints.txt
 	@$(INSTALL) -e '.[dev,engine]'
 	@touch $(VENV)/.runs $@
 
+$(VENV)/.documents: $(VENV)/.develops
+	@$(INSTALL) -e '.[dev,docs,engine]'
+	@touch $@
+
+$(CLIENTS)/.installed: tests/clients/requirements.txt tests/clients/package-lock.json
+	@command -v npm >/dev/null || { echo "The tests of clients need Node.js 18 or later, with npm."; false; }
+	@echo "Installing clients into $(CLIENTS) ..."
+	@mkdir -p $(CLIENTS) && cp tests/clients/package.json tests/clients/package-lock.json $(CLIENTS)
+	@npm ci --prefix $(CLIENTS) --no-audit --no-fund --loglevel error
+	@$(PYTHON) -m venv $(CLIENTS)
+	@$(CLIENTS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-compile \
+	  -r tests/clients/requirements.txt
+	@touch $@
+
+$(CODEX)/.installed: tests/clients/codex/package-lock.json
+	@command -v npm >/dev/null || { echo "The tests of clients need Node.js, with npm."; false; }
+	@echo "Installing Codex into $(CODEX) ..."
+	@mkdir -p $(CODEX) && cp tests/clients/codex/package.json tests/clients/codex/package-lock.json $(CODEX)
+	@npm ci --prefix $(CODEX) --no-audit --no-fund --loglevel error
+	@touch $@
+
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-	  { echo "Splitsecond needs Python 3.11 or later; name one: make PYTHON=python3.13"; false; }
+	  { echo "Splitsecond needs Python 3.11 or later. Use make PYTHON=python3.13."; false; }
 	@$(PYTHON) -m venv $(VENV)

@@ -1,18 +1,22 @@
-"""What the gateway costs beside nginx: `python -m benchmarks.gateway`, for docs/performance.md.
+"""The cost of the gateway compared with nginx: `python -m benchmarks.gateway`, for docs/performance.md.
 
-Both stand in front of the same upstream and are loaded by the same client (wrk), in turns of one run, so that the
-machine's moods meet both; what is printed are medians over the rounds. nginx is a plain proxy; the gateway has client
-keys, a policy over two targets, timing and its log switched on. CPU is what the kernel accounts to the proxy's own
-processes, user and system, divided by the requests that were answered, so neither the client's nor the upstream's share
-counts. Added latency is the difference between the same percentiles through the proxy and without it, at one
-connection.
+All forward to the same upstreams and get their load from the same client (wrk). They take turns within one run, so that
+slow moments of the machine affect all. The tables show medians over the rounds. nginx is a plain proxy; the gateway
+has client keys, a policy over two targets, timing and its log turned on. CPU is the time that the kernel accounts to
+the proxy's own processes, user and system, divided by the completed requests, so it excludes the client and the
+upstream. Added latency is the difference between the same percentiles with and without the proxy, at one connection.
 
-There are two loads. At saturation each connection asks again at once: both run as fast as they can, nginx many times as
-often, and what it finds when it wakes is shared by many requests. At the same rate connections pause before each
-request, so that both have as much to do; there a process sleeps between requests, and waking it counts.
+The first row is the default configuration: the gateway requests short answers whole, but for a sample. With `ttft`, it
+requests each answer as a stream and puts it together. In the other rows the client requests a stream, or the providers
+are configured with ``stream: false``.
 
-The upstream of whole answers and of streams that come in one piece is nginx with a file; that of streams whose events
-come one by one is the simulator. Needs `nginx` and `wrk` (Debian's packages of these names).
+There are two loads. At saturation, each connection sends its next request at once. All proxies run as fast as they can,
+nginx many times as fast, and one wake-up of nginx serves many requests. At the same rate, connections pause before each
+request, so that all have the same work; there a process sleeps between requests, and waking it counts.
+
+Upstreams: nginx with a file, for whole answers; `benchmarks.gateway_upstream`, which writes each event of a stream on
+its own, without a pause; and the simulator, which paces them. Needs `nginx` and `wrk` (Debian's packages with these
+names). `--peer` adds sglang-router, which forwards to `benchmarks.gateway_upstream`.
 """
 
 import argparse
@@ -32,14 +36,11 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from benchmarks.gateway_upstream import EVENTS, whole_answer
 from splitsecond import clock
-from splitsecond.events import Usage
-from splitsecond.simulator.process import running
-from splitsecond.wire import openai
-from splitsecond.wire.dialect import Answer
+from splitsecond.simulator.process import run_simulator
 
 KEY = "a-key-for-the-benchmark"
-EVENTS = 64
 CONNECTIONS = 32
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 START_S = 20.0
@@ -66,8 +67,7 @@ http {{
   keepalive_requests 100000000; keepalive_timeout 1h;
   server {{ listen 127.0.0.1:{port}; root {folder};
     location /whole/ {{ error_page 404 405 =200 /whole.json; }}
-    location /burst/ {{ error_page 404 405 =200 /burst.sse; }}
-    types {{ application/json json; text/event-stream sse; }} }}
+    types {{ application/json json; }} }}
 }}
 """
 PROXY = """
@@ -77,11 +77,12 @@ http {{
   access_log off; client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxied; client_body_buffer_size 64k;
   keepalive_requests 100000000; keepalive_timeout 1h;
   upstream files {{ server 127.0.0.1:{upstream}; keepalive 256; keepalive_requests 100000000; }}
+  upstream events {{ server 127.0.0.1:{events}; keepalive 256; keepalive_requests 100000000; }}
   upstream paced {{ server 127.0.0.1:{paced}; keepalive 256; keepalive_requests 100000000; }}
   server {{ listen 127.0.0.1:{port};
     proxy_http_version 1.1; proxy_set_header Connection ""; proxy_buffering off;
     location /whole/ {{ proxy_pass http://files; }}
-    location /burst/ {{ proxy_pass http://files; }}
+    location /events/ {{ proxy_pass http://events; }}
     location /v1/ {{ proxy_pass http://paced; }} }}
 }}
 """
@@ -91,13 +92,14 @@ keys: [{{name: bench, key: env:BENCH_KEY}}]
 providers:
   whole: {{base_url: "http://127.0.0.1:{upstream}/whole", stream: false}}
   whole2: {{base_url: "http://127.0.0.1:{upstream}/whole", stream: false}}
-  burst: {{base_url: "http://127.0.0.1:{upstream}/burst"}}
-  burst2: {{base_url: "http://127.0.0.1:{upstream}/burst"}}
+  events: {{base_url: "http://127.0.0.1:{events}/v1"}}
+  events2: {{base_url: "http://127.0.0.1:{events}/v1"}}
   paced: {{base_url: "http://127.0.0.1:{paced}/v1"}}
   paced2: {{base_url: "http://127.0.0.1:{paced}/v1"}}
 routes:
   whole: {{policy: 'fallback("whole/m", "whole2/m", ttft="10s")'}}
-  burst: {{policy: 'fallback("burst/m", "burst2/m", ttft="10s")'}}
+  events: {{policy: 'fallback("events/m", "events2/m", ttft="10s")'}}
+  plain: {{policy: 'fallback("events/m", "events2/m")'}}
   paced: {{policy: 'fallback("paced/paced", "paced2/paced", ttft="10s")'}}
 log: sqlite:///{folder}/log.db
 """
@@ -109,32 +111,40 @@ wrk.headers["Authorization"] = "Bearer {key}"
 wrk.body = '{body}'
 """
 PAUSE = "function delay() return math.random(10, 30) end"
-"""Milliseconds before each request: with 32 connections some 1,500 requests a second."""
-_LATENCY = re.compile(r"^\s+(50|99)%\s+([\d.]+)(us|ms|s)$", re.MULTILINE)
+"""Milliseconds before each request: with 32 connections, about 1,500 requests per second."""
+_LATENCY = re.compile(r"^\s+(50|99)%\s+([\d.]+)(us|ms|s) *$", re.MULTILINE)
 _REQUESTS = re.compile(r"^\s+(\d+) requests in", re.MULTILINE)
 _BAD = re.compile(r"^\s+(?:Non-2xx or 3xx responses:|Socket errors:).*$", re.MULTILINE)
 _MS = {"us": 0.001, "ms": 1.0, "s": 1000.0}
 
 
 class Case(Struct, frozen=True):
-    """One sort of request: how it is called, the model that is asked, and its path at the proxy and at the gateway."""
+    """One kind of request.
+
+    `model` is its route at the gateway, `path` its path at nginx. `goals`: the highest ratios to nginx and to the peer;
+    None: no goal. `at_peer`: the peer has an upstream for it. `paced`: the upstream decides about the rate.
+    """
 
     title: str
     model: str
     stream: bool
     path: str
-    reach: float | None = None
+    goals: tuple[float | None, float | None] = (None, None)
+    at_peer: bool = True
+    paced: bool = False
 
 
 CASES = (
-    Case("a whole answer", "whole", False, "/whole/chat/completions", 4.0),
-    Case(f"a stream of {EVENTS} events, in one piece", "burst", True, "/burst/chat/completions", 2.0),
-    Case(f"a stream of {EVENTS} events, one by one", "paced", True, "/v1/chat/completions"),
+    Case("a whole answer, default configuration", "plain", False, "/whole/chat/completions", (6.0, 0.5)),
+    Case('a whole answer, `ttft="10s"`', "events", False, "/whole/chat/completions", (22.0, 2.0)),
+    Case(f"a stream of {EVENTS} events, one by one", "events", True, "/events/chat/completions", (2.0, 0.4)),
+    Case("a whole answer, providers with `stream: false`", "whole", False, "/whole/chat/completions", (6.0, 0.5)),
+    Case(f"a stream of {EVENTS} events, paced", "paced", True, "/v1/chat/completions", at_peer=False, paced=True),
 )
 
 
 class Load(Struct, frozen=True):
-    """What wrk saw: how many were answered, and their latency in ms."""
+    """Results of wrk: the number of responses, and their latency in ms."""
 
     requests: int
     p50_ms: float
@@ -142,7 +152,7 @@ class Load(Struct, frozen=True):
 
 
 class Proxy(Struct):
-    """A process under test, with its children. `url` is its origin."""
+    """A process under test with its children. `url` is its origin."""
 
     name: str
     url: str
@@ -151,7 +161,7 @@ class Proxy(Struct):
     start_cpu_s: float = 0.0
 
     def pids(self) -> list[int]:
-        """The process and its children."""
+        """Return the process and its children."""
         found = [self.process.pid]
         for pid in found:
             children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
@@ -159,11 +169,11 @@ class Proxy(Struct):
         return found
 
     def cpu_s(self) -> float:
-        """CPU time so far, user and system."""
+        """Return the CPU time so far, user and system."""
         return sum(self._cpu_s(pid) for pid in self.pids())
 
     def memory_mb(self) -> float:
-        """The most memory that one of its processes holds."""
+        """Return the memory of its largest process."""
         return max(_resident_mb(pid) for pid in self.pids())
 
     def _cpu_s(self, pid: int) -> float:
@@ -172,133 +182,142 @@ class Proxy(Struct):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Prints Markdown tables; returns 1 where a row is not reached."""
+    """Print Markdown tables; return 1 if a row misses its goal."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=int, default=5, help="of each turn (default 5)")
-    parser.add_argument("--rounds", type=int, default=5, help="turns of each (default 5)")
-    asked = parser.parse_args(arguments)
+    parser.add_argument("--seconds", type=int, default=5, help="seconds of each turn (default 5)")
+    parser.add_argument("--rounds", type=int, default=5, help="turns of each proxy (default 5)")
+    parser.add_argument(
+        "--peer",
+        metavar="COMMAND",
+        help="also measure sglang-router; COMMAND starts it. Install it into an environment of its own: "
+        "python -m venv peer && peer/bin/pip install sglang-router, then --peer peer/bin/sglang-router",
+    )
+    options = parser.parse_args(arguments)
     if missing := [tool for tool in ("nginx", "wrk") if shutil.which(tool) is None]:
-        print(f"{' and '.join(missing)} must be installed: apt-get install {' '.join(missing)}", file=sys.stderr)
+        print(f"{' and '.join(missing)} must be installed. Run apt-get install {' '.join(missing)}.", file=sys.stderr)
+        return 2
+    if options.peer and shutil.which(options.peer) is None:
+        print(f"{options.peer} is not a command. Run pip install sglang-router.", file=sys.stderr)
         return 2
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         (folder / "paced.toml").write_text(PROFILE)
-        (paced,) = stack.enter_context(running(str(folder / "paced.toml")))
-        direct, proxies = _start(stack, folder, int(paced.origin.rpartition(":")[2]))
-        return _measure(folder, direct, proxies, asked.rounds, asked.seconds)
+        (paced,) = stack.enter_context(run_simulator(str(folder / "paced.toml")))
+        direct, proxies = _start(stack, folder, int(paced.origin.rpartition(":")[2]), options.peer)
+        return _measure(folder, direct, proxies, options.rounds, options.seconds)
 
 
-def _start(stack: ExitStack, folder: Path, paced: int) -> tuple[str, tuple[Proxy, Proxy]]:
-    """The upstream's origin, and nginx and the gateway before it."""
-    folder.chmod(0o755)  # nginx's workers are another user
-    (folder / "whole.json").write_bytes(_whole())
-    (folder / "burst.sse").write_bytes(_burst())
-    ports = _free_ports(3)
-    values = {"folder": folder, "upstream": ports[0], "paced": paced}
-    stack.enter_context(_nginx("upstream", UPSTREAM, {**values, "port": ports[0]}))
-    nginx = stack.enter_context(_nginx("proxy", PROXY, {**values, "port": ports[1]}))
-    (folder / "splitsecond.yaml").write_text(GATEWAY.format(**values, port=ports[2]))
+def _start(stack: ExitStack, folder: Path, paced: int, peer: str | None) -> tuple[Proxy, list[Proxy]]:
+    """Start everything; return the upstream of whole answers, and nginx, the gateway and perhaps the peer."""
+    folder.chmod(0o755)  # nginx's workers run as another user
+    (folder / "whole.json").write_bytes(whole_answer())
+    upstream, events, *ports = free_ports(5)
+    values = {"folder": folder, "upstream": upstream, "events": events, "paced": paced}
+    direct = stack.enter_context(_nginx("direct", UPSTREAM, {**values, "port": upstream}))
+    command = [sys.executable, "-m", "benchmarks.gateway_upstream", str(events)]
+    stack.enter_context(_started("events", command, events, os.environ, folder))
+    nginx = stack.enter_context(_nginx("nginx", PROXY, {**values, "port": ports[0]}))
+    (folder / "splitsecond.yaml").write_text(GATEWAY.format(**values, port=ports[1]))
     command = [sys.executable, "-m", "splitsecond.cli", "serve", str(folder / "splitsecond.yaml")]
-    gateway = stack.enter_context(_started("gateway", command, ports[2], os.environ | {"BENCH_KEY": KEY}, folder))
-    return f"http://127.0.0.1:{ports[0]}", (nginx, gateway)
+    gateway = stack.enter_context(_started("gateway", command, ports[1], os.environ | {"BENCH_KEY": KEY}, folder))
+    if peer is None:
+        return direct, [nginx, gateway]
+    address = ["--host", "127.0.0.1", "--port", str(ports[2]), "--worker-urls", f"http://127.0.0.1:{events}"]
+    router = _started("sglang-router", [peer, "launch", *address], ports[2], os.environ, folder)
+    return direct, [nginx, gateway, stack.enter_context(router)]
 
 
-def _measure(folder: Path, direct: str, proxies: tuple[Proxy, Proxy], rounds: int, seconds: int) -> int:
+def _measure(folder: Path, direct: Proxy, proxies: Sequence[Proxy], rounds: int, seconds: int) -> int:
     gateway = proxies[1]
     memory_mb = gateway.memory_mb()
     missed = 0
-    print("| CPU per request, µs | nginx | gateway | ratio | to reach | nginx, requests/s | gateway, requests/s |")
-    print("|---|---|---|---|---|---|---|")
+    names = [proxy.name for proxy in proxies]
+    ratios = [f"gateway / {name} | goal" for name in names if name != "gateway"]
+    print(f"| CPU per request, µs | {' | '.join([*names, *ratios])} | {', '.join(names)}: requests/s |")
+    print("|---" * (len(names) + 2 * len(ratios) + 2) + "|")
     for case in CASES:
         missed += _compare(folder, proxies, case, rounds, seconds, pause=False)
-    for case in CASES[:2]:  # the third has its own pace
-        _compare(folder, proxies, case, rounds, seconds, pause=True)
+    _compare(folder, proxies, CASES[0], rounds, seconds, pause=True)
     missed += _latency(folder, direct, proxies, rounds, seconds)
     after_mb = gateway.memory_mb()
     missed += (after_mb > 80) + (gateway.start_s > 1)
-    print(f"\nMemory of the gateway: {memory_mb:.0f} MB, after all this {after_mb:.0f} MB (to reach: 80). ", end="")
-    print(f"From its start to its first answer: {gateway.start_s:.2f} s,", end=" ")
-    print(f"of which {gateway.start_cpu_s:.2f} s of a processor (to reach: 1).")
+    print(f"\nMemory of the gateway: {memory_mb:.0f} MB at the start, {after_mb:.0f} MB at the end (goal: 80).")
+    print(
+        f"First response after its start: {gateway.start_s:.2f} s, with {gateway.start_cpu_s:.2f} s of CPU (goal: 1)."
+    )
     return 1 if missed else 0
 
 
-def _compare(folder: Path, proxies: tuple[Proxy, Proxy], case: Case, rounds: int, seconds: int, *, pause: bool) -> bool:
-    """Prints a row; returns whether what was to be reached was not."""
-    used: dict[str, list[float]] = {proxy.name: [] for proxy in proxies}
-    rates: dict[str, list[float]] = {proxy.name: [] for proxy in proxies}
-    for proxy in proxies:
+def _compare(folder: Path, proxies: Sequence[Proxy], case: Case, rounds: int, seconds: int, *, pause: bool) -> int:
+    """Print a row; return how many goals it misses."""
+    present = [proxy for proxy in proxies if case.at_peer or proxy in proxies[:2]]
+    used: dict[str, list[float]] = {proxy.name: [] for proxy in present}
+    rates: dict[str, list[float]] = {proxy.name: [] for proxy in present}
+    for proxy in present:
         _wrk(folder, proxy, case, CONNECTIONS, 1)
     for _ in range(rounds):
-        for proxy in proxies:
+        for proxy in present:
             before = proxy.cpu_s()
             load = _wrk(folder, proxy, case, CONNECTIONS, seconds, pause=pause)
             used[proxy.name].append((proxy.cpu_s() - before) / load.requests * 1e6)
             rates[proxy.name].append(load.requests / seconds)
-    ratios = [ours / theirs for ours, theirs in zip(used["gateway"], used["proxy"], strict=True)]
-    ratio = statistics.median(ratios)
-    reach = None if pause else case.reach
-    figures = [f"{statistics.median(used[proxy.name]):.1f}" for proxy in proxies]
-    figures += [f"{ratio:.2f} ({min(ratios):.2f}–{max(ratios):.2f})", str(reach or "–")]
-    figures += [f"{statistics.median(rates[proxy.name]):.0f}" for proxy in proxies]
+    figures = [f"{statistics.median(used[proxy.name]):.1f}" if proxy in present else "–" for proxy in proxies]
+    missed = 0
+    for other, goal in zip((proxies[0], *proxies[2:]), (None, None) if pause else case.goals, strict=False):
+        if other not in present:
+            figures += ["–", "–"]
+            continue
+        ratios = [ours / theirs for ours, theirs in zip(used["gateway"], used[other.name], strict=True)]
+        ratio = statistics.median(ratios)
+        figures += [f"{ratio:.2f} ({min(ratios):.2f}–{max(ratios):.2f})", str(goal or "–")]
+        missed += goal is not None and ratio > goal
+    figures.append(", ".join(f"{statistics.median(rates[proxy.name]):,.0f}" for proxy in present))
     title = f"{case.title}, at the same rate" if pause else case.title
     print(f"| {title} | {' | '.join(figures)} |", flush=True)
-    return reach is not None and ratio > reach
+    return missed
 
 
-def _latency(folder: Path, direct: str, proxies: tuple[Proxy, Proxy], rounds: int, seconds: int) -> int:
-    case = CASES[0]
-    bare = Proxy("direct", direct, proxies[0].process)
-    seen: dict[str, list[Load]] = {each.name: [] for each in (bare, *proxies)}
-    for _ in range(rounds):
-        for each in (bare, *proxies):
-            seen[each.name].append(_wrk(folder, each, case, 1, seconds))
-    print("\n| added latency at one connection, ms | p50 | p99 | to reach |")
+def _latency(folder: Path, direct: Proxy, proxies: Sequence[Proxy], rounds: int, seconds: int) -> int:
+    """Print the added latency of whole answers at one connection; return how many goals are missed."""
+    print("\n| added latency at one connection, ms | p50 | p99 | goal |")
     print("|---|---|---|---|")
     missed = 0
-    for proxy in proxies:
-        p50, p99 = (
-            statistics.median(
-                getattr(load, name) - getattr(base, name)
-                for load, base in zip(seen[proxy.name], seen["direct"], strict=True)
+    for case in (CASES[0], CASES[1], CASES[3]):
+        seen: dict[str, list[Load]] = {each.name: [] for each in proxies}
+        bare: list[Load] = []
+        for _ in range(rounds):
+            bare.append(_wrk(folder, direct, case, 1, seconds))
+            for each in proxies:
+                seen[each.name].append(_wrk(folder, each, case, 1, seconds))
+        for name, loads in seen.items():
+            p50, p99 = (
+                statistics.median(
+                    getattr(load, field) - getattr(base, field) for load, base in zip(loads, bare, strict=True)
+                )
+                for field in ("p50_ms", "p99_ms")
             )
-            for name in ("p50_ms", "p99_ms")
-        )
-        ours = proxy.name == "gateway"
-        missed += ours and (p50 > 0.15 or p99 > 0.4)
-        name = "the gateway" if ours else "nginx"
-        print(f"| {name} | {p50:.3f} | {p99:.3f} | {'0.15 / 0.4' if ours else '–'} |", flush=True)
+            ours = name == "gateway"
+            missed += ours and (p50 > 0.15 or p99 > 0.4)
+            print(f"| {name}: {case.title} | {p50:.3f} | {p99:.3f} | {'0.15 / 0.4' if ours else '–'} |", flush=True)
     return missed
 
 
 def _wrk(folder: Path, proxy: Proxy, case: Case, connections: int, seconds: int, *, pause: bool = False) -> Load:
-    """Loads `proxy` with `case`; `pause`: each connection waits before it asks again.
+    """Send `case` to `proxy` with wrk. `pause`: each connection waits before its next request.
 
-    Raises `RuntimeError` where a request fails: a figure of failures is none.
+    Raises `RuntimeError` if a request fails, because the figures would be meaningless.
     """
     script = folder / "request.lua"
     body = CHAT % (case.model, "true" if case.stream else "false", QUESTION)
     script.write_text(SCRIPT.format(key=KEY, body=body, pause=PAUSE if pause else ""))
-    path = "/v1/chat/completions" if proxy.name == "gateway" else case.path
+    path = case.path if proxy.name in ("nginx", "direct") else "/v1/chat/completions"
     command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--latency", "-s", str(script), proxy.url + path]
-    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    found = _REQUESTS.search(said)
-    percentiles = {name: float(value) * _MS[unit] for name, value, unit in _LATENCY.findall(said)}
-    if found is None or int(found[1]) == 0 or _BAD.search(said):
-        raise RuntimeError(f"{proxy.name}, {case.title}: {said}")
+    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    found = _REQUESTS.search(output)
+    percentiles = {name: float(value) * _MS[unit] for name, value, unit in _LATENCY.findall(output)}
+    if found is None or int(found[1]) == 0 or _BAD.search(output):
+        raise RuntimeError(f"{proxy.name}, {case.title}: {output}")
     return Load(int(found[1]), percentiles["50"], percentiles["99"])
-
-
-def _whole() -> bytes:
-    usage = Usage(0, input_tokens=100, output_tokens=EVENTS)
-    answer = Answer(text="word " * EVENTS)
-    return openai.whole("chat", "m", [answer], usage, id="chatcmpl-1", created=0)
-
-
-def _burst() -> bytes:
-    writer = openai.StreamWriter("chat", "m", id="chatcmpl-1", created=0)
-    tokens = b"".join(writer.token(f"word{number} ") for number in range(EVENTS))
-    usage = writer.usage(Usage(0, input_tokens=100, output_tokens=EVENTS))
-    return writer.opening() + tokens + writer.finish("stop") + usage + writer.done()
 
 
 @contextmanager
@@ -313,7 +332,10 @@ def _nginx(name: str, configuration: str, values: Mapping[str, object]) -> Itera
 
 @contextmanager
 def _started(name: str, command: list[str], port: int, environment: Mapping[str, str], folder: Path) -> Iterator[Proxy]:
-    """The process, when it gives its first answer, whatever that is. Raises `RuntimeError` where it gives none."""
+    """Start a process and wait for its first response, whatever its status.
+
+    Raises `RuntimeError` if it does not respond.
+    """
     began_ns = clock.now_ns()
     with (
         open(folder / f"{name}.out", "wb") as out,
@@ -321,12 +343,12 @@ def _started(name: str, command: list[str], port: int, environment: Mapping[str,
     ):
         try:
             proxy = Proxy(name, f"http://127.0.0.1:{port}", process)
-            while not _answers(proxy.url):
-                with suppress(subprocess.TimeoutExpired):  # to ask without a pause would take the processor from it
+            while not responds(proxy.url):
+                with suppress(subprocess.TimeoutExpired):  # polling without a pause would take the CPU from it
                     process.wait(0.01)
                 if process.poll() is not None or clock.now_ns() - began_ns > START_S * clock.NS_PER_S:
-                    said = (folder / f"{name}.out").read_text("utf-8", "replace")
-                    raise RuntimeError(f"{name} does not answer: {said}")
+                    output = (folder / f"{name}.out").read_text("utf-8", "replace")
+                    raise RuntimeError(f"{name} does not respond: {output}")
             proxy.start_s = (clock.now_ns() - began_ns) / clock.NS_PER_S
             proxy.start_cpu_s = proxy.cpu_s()
             yield proxy
@@ -335,7 +357,8 @@ def _started(name: str, command: list[str], port: int, environment: Mapping[str,
             process.wait()
 
 
-def _answers(url: str) -> bool:
+def responds(url: str) -> bool:
+    """Return whether a server at the origin `url` responds, with any status."""
     try:
         urllib.request.urlopen(url + "/health/live", timeout=1).close()
     except urllib.error.HTTPError as error:
@@ -346,12 +369,13 @@ def _answers(url: str) -> bool:
 
 
 def _resident_mb(pid: int) -> float:
-    """Resident memory without what is shared with others: what one more worker costs is less than this."""
+    """Return the resident memory. It includes shared pages, so one more worker costs less than this."""
     status = Path(f"/proc/{pid}/status").read_text()
     return int(status.partition("VmRSS:")[2].split()[0]) / 1024
 
 
-def _free_ports(number: int) -> list[int]:
+def free_ports(number: int) -> list[int]:
+    """Return so many TCP ports that are free."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(number)]
     ports = [int(sock.getsockname()[1]) for sock in sockets]
     for sock in sockets:

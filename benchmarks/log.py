@@ -1,35 +1,48 @@
-"""What the log costs a request: `python -m benchmarks.log` (half a minute).
+"""The log's cost per request: `python -m benchmarks.log` (half a minute), or `python -m benchmarks.log read 2000000`.
 
-The CPU time of the whole process, its thread included, for a call with one attempt. Beside it in turn, a bare
-`executemany` of the same rows into the same tables: what SQLite itself asks. Ours divided by that is a figure that
-machines can be compared by.
+With `read`, a log of that many attempts is made (some 15 s and 350 MB for each million), or read again if it is there,
+and `speed` over all of it is measured: wall time, CPU time, the largest memory.
+
+The cost of writing is the CPU time of the whole process, the log's thread included, for a call with one attempt. In
+turns with it, a bare `executemany` writes the same rows into the same tables, which is the cost of SQLite alone. Our
+cost divided by that is comparable between machines.
 """
 
+import resource
 import sqlite3
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
 
 from splitsecond import clock
+from splitsecond.observation import Observation
+from splitsecond.store.call_record import CallRecord
 from splitsecond.store.database import Database
 from splitsecond.store.log import Log
 from splitsecond.store.rows import Rows, rows
-from splitsecond.store.served import Served
 from splitsecond.store.tables import ATTEMPTS, CALLS
 from splitsecond.store.writer import BATCH
-from splitsecond.timing.observation import Observation
+from splitsecond.timing.packed_attempt import PACKED, attempt_numbers, label_hash
 
 REQUESTS = 20_000
 REPEATS = 5
 TOKENS = 64
 BURST = 250
-"""Requests that come in before the thread is given a moment: some thousand in a second."""
-REACH_US = 15.0
+"""Requests that are logged before the thread gets a pause: a few thousand per second."""
+GOAL_US = 15.0
+PART = 20_000
+FORTNIGHT_US = 14 * 86_400_000_000
 
 
-def a_call(number: int) -> Served:
-    """A streamed answer of `TOKENS` tokens, one event for each."""
+def a_call(number: int) -> CallRecord:
+    """Return the record of a streamed response of `TOKENS` tokens, one event each."""
     start_ns = clock.now_ns() - 700 * clock.NS_PER_MS
     call = f"req-{number * 0x9E3779B97F4A7C15F39CC0605CEDC835 % (1 << 128):032x}"
     arrivals = [start_ns + (200 + 8 * i) * clock.NS_PER_MS for i in range(TOKENS)]
@@ -41,14 +54,14 @@ def a_call(number: int) -> Served:
         input_tokens=512, output_tokens=TOKENS, cached_tokens=128, token_source="usage", lag_max_ns=90_000,
         kernel_time=True,
     )  # fmt: skip
-    return Served(
+    return CallRecord(
         call=call, start_ns=start_ns, first_token_ns=arrivals[0] + 100_000, end_ns=arrivals[-1] + 500_000,
         route="fast", client="team-a", stream=True, status=200, target=attempt.target, attempts=(attempt,),
     )  # fmt: skip
 
 
-def log_us(folder: Path, records: Sequence[Served]) -> float:
-    """CPU time for one request through `Log`, microseconds."""
+def log_us(folder: Path, records: Sequence[CallRecord]) -> float:
+    """Return the CPU time per request with `Log`, in microseconds."""
     with Log.open(f"sqlite:///{folder}/log.db") as log:
         begin = time.process_time()
         for i in range(0, len(records), BURST):
@@ -58,12 +71,12 @@ def log_us(folder: Path, records: Sequence[Served]) -> float:
         log.close()
         used = time.process_time() - begin
         if log.written != len(records):
-            raise SystemExit(f"{log.written} of {len(records)} were written, {log.errors} errors")
+            raise SystemExit(f"{log.written} of {len(records)} were written, with {log.errors} errors")
     return used / len(records) * 1e6
 
 
 def bare_us(folder: Path, made: Sequence[Rows]) -> float:
-    """CPU time for the same rows, made before, by `executemany` into the same tables, microseconds."""
+    """Return the CPU time per request with `executemany` of prepared rows into the same tables, in microseconds."""
     file = folder / "bare.db"
     Database.open(f"sqlite:///{file}")
     connection = sqlite3.connect(file, isolation_level=None)
@@ -85,8 +98,90 @@ def bare_us(folder: Path, made: Sequence[Rows]) -> float:
     return used / len(made) * 1e6
 
 
+ROW_TIMES = (
+    "sent_ns", "head_ns", "first_token_ns", "first_answer_ns", "last_token_ns", "end_ns", "first_event_tokens",
+)  # fmt: skip
+ROW_TOKENS = (
+    "input_tokens", "cached_tokens", "cache_write_tokens", "output_tokens", "reasoning_tokens", "token_source",
+)  # fmt: skip
+"""What `attempt_numbers` takes, by the columns of the log."""
+TARGETS = [f"provider-{number}/model-{number % 5}" for number in range(14)]
+
+
+def make_log(file: Path, attempts: int) -> None:
+    """Write a log of so many attempts over 14 days, most of them successful, with figures that scatter."""
+    random, now_us = np.random.default_rng(1), round(clock.wall_time().timestamp() * 1e6)
+    Database.open(f"sqlite:///{file}")
+    connection = sqlite3.connect(file, isolation_level=None)
+    connection.execute("PRAGMA synchronous=OFF")
+    names = [column.name for column in ATTEMPTS.columns if not column.primary_key]
+    insert = f"INSERT INTO {ATTEMPTS.name} ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"
+    (made,) = rows(a_call(1), 0).attempts
+    usual = dict(zip(names, made, strict=True))
+    changed = ("came_us", "target", "outcome", "fault", "first_token_ns", "last_token_ns", "end_ns", "output_tokens")
+
+    def row(*values: Any) -> tuple[Any, ...]:
+        each = usual | dict(zip(changed, values, strict=True))
+        label = label_hash(each["target"], each["client"], "", "", each["fault"])
+        each["packed"] = attempt_numbers(
+            PACKED.pack, each["came_us"], label, 0, 1,
+            each["outcome"], each["role"], each["streamed"], "", each["status"], None,
+            tuple(each[name] for name in ROW_TIMES), tuple(each[name] for name in ROW_TOKENS),
+        )  # fmt: skip
+        return tuple(each.values())
+
+    for begin in range(0, attempts, PART):
+        number = np.arange(begin, min(begin + PART, attempts))
+        n = len(number)
+        tokens = np.maximum(random.lognormal(5.3, 0.7, n), 2).astype(np.int64)
+        place = (random.random(n) ** 2 * len(TARGETS)).astype(np.int64)
+        end = (tokens / (400 / (place + 1) * random.lognormal(0, 0.25, n)) * 1e9).astype(np.int64)
+        fate = random.choice(3, n, p=[0.94, 0.02, 0.04])
+        came = (
+            now_us - round(FORTNIGHT_US * (1 - 0.001)) + (number * (FORTNIGHT_US * 0.998 / attempts)).astype(np.int64)
+        )
+        columns = zip(
+            came.tolist(),
+            [TARGETS[at] for at in place],
+            [("ok", "failed", "cancelled")[at] for at in fate],
+            ["http_429" if at == 1 else "" for at in fate],
+            [None if at else value for at, value in zip(fate, (end // 3).tolist(), strict=True)],
+            [None if at else value for at, value in zip(fate, (end - 500_000).tolist(), strict=True)],
+            end.tolist(),
+            [None if at else value for at, value in zip(fate, tokens.tolist(), strict=True)],
+            strict=True,
+        )
+        connection.execute("BEGIN")
+        connection.executemany(insert, (row(*each) for each in columns))
+        connection.execute("COMMIT")
+    connection.close()
+
+
+def read(attempts: int, file: Path) -> None:
+    """Measure `splitsecond speed` over a log of so many attempts."""
+    if not file.exists():
+        make_log(file, attempts)
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    begin = time.monotonic()
+    command = [sys.executable, "-m", "splitsecond.cli", "speed", "--log", str(file), "--json", "-", "--days", "3650"]
+    ended = subprocess.run(command, check=True, capture_output=True)
+    wall, after = time.monotonic() - begin, resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    counted = sum(each["requests"] for each in msgspec.json.decode(ended.stdout)["speeds"])
+    print(f"{counted:,} attempts: {wall:.1f} s, {cpu:.1f} s of CPU, {after.ru_maxrss / 1024:,.0f} MB")
+
+
 def main() -> None:
-    """Measures in turn, and prints the least of each: all else is other work on the machine."""
+    """Measure reading with the argument `read`, otherwise writing."""
+    if sys.argv[1:2] == ["read"]:
+        attempts = int(sys.argv[2]) if len(sys.argv) > 2 else 2_000_000
+        read(attempts, Path(sys.argv[3] if len(sys.argv) > 3 else f"{tempfile.gettempdir()}/splitsecond-{attempts}.db"))
+    else:
+        write()
+
+
+def write() -> None:
+    """Measure both in turns and print the minimum of each: the rest is other work on the machine."""
     records = [a_call(number) for number in range(REQUESTS)]
     made = [rows(record, 1_790_000_000_000_000) for record in records]
     ours, bare = [], []
@@ -94,9 +189,9 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             bare.append(bare_us(Path(folder), made))
             ours.append(log_us(Path(folder), records))
-            print(f"log {ours[-1]:6.2f} us a request   bare executemany {bare[-1]:6.2f} us", flush=True)
+            print(f"log {ours[-1]:6.2f} us per request   bare executemany {bare[-1]:6.2f} us", flush=True)
     best, least = min(ours), min(bare)
-    print(f"least: {best:.2f} us (to reach: {REACH_US:g}), {best / least:.2f} times the bare {least:.2f} us")
+    print(f"minimum: {best:.2f} us (goal: {GOAL_US:g}), {best / least:.2f} times the bare {least:.2f} us")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""Gives a published benchmark's tables back: `python -m benchmarks.reproduce_published` (about ten minutes).
+"""Reproduce the tables of a published benchmark: `python -m benchmarks.reproduce_published` (about ten minutes).
 
 Five simulated providers draw their times from the three tables of General Compute's "LLM Token Generation Speed: How
 Providers Compare in 2025" (June 2025: Llama 3.1 70B, 512 tokens in, 512 out, 50 requests at concurrency 1, 8 and 32).
-`splitsecond bench` measures them with that article's settings over real sockets, and what it reports is held against
-the tables: each p50 within 5 %, each p95 within 15 %. Exit code 1 where one is not.
+`splitsecond bench` measures them with that article's settings over real sockets. Its results are compared with the
+tables: each p50 must be within 5%, each p95 within 15%. The exit code is 1 if one is not.
 """
 
 import sys
@@ -14,12 +14,12 @@ from pathlib import Path
 from splitsecond.analysis.findings import ConditionFindings, Run
 from splitsecond.analysis.wording import SIMULATED
 from splitsecond.cli.demo import PROVIDERS
-from splitsecond.cli.measuring import Job, measure, new_run_id
+from splitsecond.cli.measuring import measure
 from splitsecond.cli.results import Output
-from splitsecond.cli.targets import resolve
-from splitsecond.load.plan import Load, make_plan
-from splitsecond.load.workload import Workload
-from splitsecond.simulator.profile import Row, load
+from splitsecond.loadgen.plan import LoadLevel
+from splitsecond.runs.planning import Recorded, bench_job
+from splitsecond.runs.settings import BenchSettings
+from splitsecond.simulator.profile import TableRow, load
 from splitsecond.store.folder import read_run
 
 LEVELS = (1, 8, 32)
@@ -29,30 +29,22 @@ ALLOWED = {"p50": 0.05, "p95": 0.15}
 
 
 def measured(folder: Path) -> Run:
-    """Runs the benchmark into `folder`."""
-    run_id = new_run_id()
+    """Run the benchmark into `folder`."""
+    settings = BenchSettings(
+        targets=[SIMULATED + provider for provider in PROVIDERS],
+        loads=[LoadLevel(concurrency=level) for level in LEVELS],
+        requests=REQUESTS,
+        input_tokens=TOKENS,
+        output_tokens=TOKENS,
+        side_by_side=True,
+    )
     with ExitStack() as started:
-        specs = resolve([SIMULATED + provider for provider in PROVIDERS], None, started)
-        plan = make_plan(
-            {name: spec.base_url for name, spec in specs.items()},
-            [Load(concurrency=level) for level in LEVELS],
-            requests=REQUESTS,
-            side_by_side=True,
-        )
-        job = Job(
-            run_id=run_id,
-            plan=plan,
-            specs=specs,
-            workload=Workload(run=run_id, output_tokens=TOKENS),
-            input_tokens=TOKENS,
-            settings={},
-        )
-        measure(job, Output(folder=folder, html=False))
+        measure(bench_job(settings, started, Recorded()), Output(folder=folder, html=False))
     return read_run(folder, Run)
 
 
-def deviations(published: Row, found: ConditionFindings) -> list[tuple[str, float, float | None, bool]]:
-    """For each figure of a published row: its name, what was published, what was measured, whether that is near."""
+def deviations(published: TableRow, found: ConditionFindings) -> list[tuple[str, float, float | None, bool]]:
+    """Return each figure of a published row: its name, the published and the measured value, and if they are close."""
     rows = []
     for figure, spread, quantiles in (
         ("TTFT", found.ttft_ms, published.ttft_ms),
@@ -67,7 +59,7 @@ def deviations(published: Row, found: ConditionFindings) -> list[tuple[str, floa
 
 
 def main() -> int:
-    """Prints the comparison as Markdown tables; returns the exit code."""
+    """Print the comparison as Markdown tables; return the exit code."""
     with tempfile.TemporaryDirectory() as folder:
         run = measured(Path(folder) / "run")
     found = {(c.target, c.concurrency): c for c in run.conditions}
@@ -81,11 +73,11 @@ def main() -> int:
             cells = []
             for _, truth, value, near in deviations(row, condition):
                 wrong += not near
-                change = "nothing" if value is None else f"{value:,.0f} ({value / truth - 1:+.1%})"
+                change = "missing" if value is None else f"{value:,.0f} ({value / truth - 1:+.1%})"
                 cells.append(f"{truth:,.0f} → {change}" + ("" if near else " **off**"))
             wrong += condition.errors
             print(f"| {provider} | {' | '.join(cells)} | {condition.errors} |")
-    print(f"\nPublished → measured (deviation). Off by more than allowed, or failed: {wrong}.")
+    print(f"\nPublished → measured (deviation). Deviations above the limit, and failures: {wrong}.")
     return 1 if wrong else 0
 
 

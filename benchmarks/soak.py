@@ -1,13 +1,15 @@
-"""Whether the gateway holds: `python -m benchmarks.soak` (ten minutes, and one more for connections to run out).
+"""Soak test of the gateway: `python -m benchmarks.soak` (ten minutes, and one more for idle connections to close).
 
-Clients stream and some leave in the middle, providers fail in every way the simulator knows, every policy is on, and so
-is the log. At the end the books of three sides are compared: what the clients asked, what stands in the log, what the
-providers saw. It returns 1 where any of this does not hold:
+Clients stream, a quarter of them over WebSockets, and some disconnect in the middle. Providers fail in every way that
+the simulator supports. Every policy and the log are in use. At the end, the records of three sides are compared: the
+clients' requests, the log, and the providers' requests. A hostile client and a hostile provider (`soak_hostile`) are
+active in every second quarter of a minute. The exit code is 1 unless all of this is true:
 
-  - each call has one record, each request that a provider saw is one attempt, and none stands there twice
-  - no part of an answer looked like a whole one, no connection of a client was lost, nothing printed a traceback
-  - nothing is under way, and every connection to a provider has ended once it was idle for long enough
-  - memory does not grow in the last two thirds of the time, the first three minutes left aside
+  - each call has one record, each request that a provider received is one attempt, and none is recorded twice
+  - no truncated response looked complete, no client lost its connection, and nothing printed a traceback
+  - at the end nothing is in flight, and every connection to a provider closes after its idle time
+  - honest probes wait at most twice as long at p99 while the hostile clients are active
+  - memory does not grow in the last two thirds of the time, not counting the first three minutes
 """
 
 import argparse
@@ -29,21 +31,25 @@ from random import Random
 
 import msgspec
 
-from benchmarks.soak_clients import Asked, Client
-from splitsecond.simulator.process import Running, running
+from benchmarks.soak_clients import Client, ClientTotals, SocketClient
+from benchmarks.soak_hostile import KEY as HOSTILE_KEY
+from benchmarks.soak_hostile import Hostile, Probes, hostile, probe
+from splitsecond.simulator.process import RunningProvider, run_simulator
 from splitsecond.transport.client import IDLE_S
 
 CLIENTS = 32
+PROBES = 4
 MINUTES = 10.0
 START_S = 20.0
 SAMPLE_S = 1.0
 SETTLE_S = 5.0
 WARM_S = 180.0
-"""Until then memory grows: deadlines stay on their lists until they have passed, after two minutes."""
+"""Memory grows until then: deadlines stay on their lists until they expire after two minutes."""
 MOST_GROWTH_MB = 2.0
-"""In two thirds of the time: what an allocator and a database's cache may still take."""
-SENT = "select id, outcome, resent from attempts where sent_ns is not null"
-"""A request that was lost on a kept connection before a byte was answered is sent once more, as the same attempt."""
+"""Allowed in two thirds of the time, for the allocator and a database's cache."""
+HONEST = "client != 'hostile'"
+SENT = f"select id, outcome, resent from attempts where sent_ns is not null and {HONEST}"
+"""A request that is lost on an idle connection before any response is resent, as the same attempt."""
 KEY = "a-key-for-the-soak-test"
 PROFILE = """
 title = "Soaked"
@@ -82,38 +88,48 @@ ROUTES = {
     "piped": 'pipeline("flaky/m", "steady/m", early="500ms")',
     "sorted": 'by_complexity(simple="flaky/m", complex="steady/m")',
 }
+PROBED = "probed"
+"""The route of the probes; no other client uses it."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Prints what was found; returns 1 where something does not hold."""
+    """Print the findings; return 1 if a check fails."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--minutes", type=float, default=MINUTES, help=f"of load (default {MINUTES:g})")
-    parser.add_argument("--clients", type=int, default=CLIENTS, help=f"at a time (default {CLIENTS})")
-    parser.add_argument("--seed", type=int, default=0, help="of the clients' choices")
-    parser.add_argument("--routes", default=",".join(ROUTES), help="that are asked, to find the one which is at fault")
-    given = parser.parse_args(arguments)
-    routes = given.routes.split(",")
+    parser.add_argument("--minutes", type=float, default=MINUTES, help=f"minutes of load (default {MINUTES:g})")
+    parser.add_argument("--clients", type=int, default=CLIENTS, help=f"clients at a time (default {CLIENTS})")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the clients' choices")
+    parser.add_argument("--routes", default=",".join(ROUTES), help="routes to use, to isolate a fault")
+    options = parser.parse_args(arguments)
+    routes = options.routes.split(",")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         truth = folder / "truth.jsonl"
-        with running(*_profiles(folder), log=truth) as simulated, _gateway(folder, simulated) as (process, port):
-            asked, memory_mb = asyncio.run(_load(port, process.pid, routes, given.minutes, given.clients, given.seed))
-            wrong = [*asked.wrong, *_at_rest(process, port, simulated, memory_mb)]
+        with (
+            hostile() as enemy,
+            run_simulator(*_profiles(folder), log=truth) as simulated,
+            _gateway(folder, simulated, enemy.port) as (process, port),
+        ):
+            clients, probes = options.clients, Probes()
+            load = _load(port, process.pid, routes, options.minutes, clients, options.seed, enemy, probes)
+            totals, memory_mb = asyncio.run(load)
+            wrong = [*totals.wrong, *_at_rest(process, port, simulated, memory_mb)]
+            print(f"Hostile acts: {enemy.acts()}.")
+            wrong += filter(None, [probes.judged()])
             process.send_signal(signal.SIGTERM)
             if process.wait(START_S) != 0:
-                wrong.append(f"the gateway ended with {process.returncode}")
-        said = (folder / "gateway.err").read_text("utf-8", "replace")
-        wrong += [f"the gateway printed: {said[-2000:]}"] if "Traceback" in said else []
-        wrong += _books(folder / "log.db", truth, asked)
-    print(f"{asked.calls} calls: {', '.join(f'{count} {how}' for how, count in asked.ended.most_common())}.")
+                wrong.append(f"the gateway exited with {process.returncode}")
+        errors = (folder / "gateway.err").read_text("utf-8", "replace")
+        wrong += [f"the gateway printed: {errors[-2000:]}"] if "Traceback" in errors else []
+        wrong += _inconsistencies(folder / "log.db", truth, totals)
+    print(f"{totals.calls:,} calls: {', '.join(f'{count} {how}' for how, count in totals.ended.most_common())}.")
     for words, count in Counter(wrong).items():
         print(f"WRONG ({count}): {words}")
-    print("Something does not hold." if wrong else "All holds.")
+    print("Some checks failed." if wrong else "All checks passed.")
     return 1 if wrong else 0
 
 
 def _profiles(folder: Path) -> list[str]:
-    """The files of the simulated providers."""
+    """Write the profiles of the simulated providers; return their files."""
     for name, faults in FAULTS.items():
         lines = [PROFILE]
         for fault in faults:
@@ -124,24 +140,34 @@ def _profiles(folder: Path) -> list[str]:
 
 
 @contextlib.contextmanager
-def _gateway(folder: Path, simulated: Sequence[Running]) -> "Iterator[tuple[subprocess.Popen[bytes], int]]":
-    """The gateway's process and its port, when it answers."""
+def _gateway(
+    folder: Path, simulated: Sequence[RunningProvider], hostile_port: int
+) -> "Iterator[tuple[subprocess.Popen[bytes], int]]":
+    """Start the gateway; yield its process and port when it is ready."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = int(taken.getsockname()[1])
-    lines = ["keys: [{name: soak, key: env:SOAK_KEY}]", f"log: sqlite:///{folder}/log.db", "providers:"]
+    keys = "keys: [{name: soak, key: env:SOAK_KEY}, {name: hostile, key: env:HOSTILE_KEY, usd_per_day: 1000000}]"
+    lines = [keys, f"log: sqlite:///{folder}/log.db", "providers:"]
     for number, each in enumerate(simulated):
-        price = f"{{input: {3 - number}, output: {3 - number}}}"
+        price = f"{{input_usd: {3 - number}, output_usd: {3 - number}}}"
         lines.append(f"  {each.name}: {{base_url: '{each.base_url}', timeouts: {{stall: 2s}}, price: {price}}}")
-    lines += ["routes:", *(f"  {name}: {{policy: '{policy}'}}" for name, policy in ROUTES.items())]
+    enemy = "{stall: 2s}, price: {input_usd: 1, output_usd: 1}"
+    lines += [f"  hostile: {{base_url: 'http://127.0.0.1:{hostile_port}/v1', timeouts: {enemy}}}"]
+    lines += [
+        "routes:",
+        f"  {PROBED}: {{policy: '\"steady/m\"'}}",
+        *(f"  {name}: {{policy: '{policy}'}}" for name, policy in ROUTES.items()),
+    ]
     (folder / "splitsecond.yaml").write_text("\n".join(lines))
     command = [sys.executable, "-m", "splitsecond.cli", "serve", str(folder / "splitsecond.yaml"), "--port", str(port)]
+    environment = os.environ | {"SOAK_KEY": KEY, "HOSTILE_KEY": HOSTILE_KEY}
     with (
         open(folder / "gateway.err", "wb") as errors,
-        subprocess.Popen(command, env=os.environ | {"SOAK_KEY": KEY}, stdout=subprocess.PIPE, stderr=errors) as process,
+        subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=errors) as process,
     ):
         try:
             if process.stdout is None or not process.stdout.readline().startswith(b"READY"):
-                raise RuntimeError(f"the gateway does not answer: {(folder / 'gateway.err').read_text()}")
+                raise RuntimeError(f"the gateway does not respond: {(folder / 'gateway.err').read_text()}")
             yield process, port
         finally:
             if process.poll() is None:
@@ -149,35 +175,47 @@ def _gateway(folder: Path, simulated: Sequence[Running]) -> "Iterator[tuple[subp
 
 
 async def _load(
-    port: int, pid: int, routes: list[str], minutes: float, clients: int, seed: int
-) -> tuple[Asked, list[float]]:
-    """The load; what became of it, and the gateway's memory at every `SAMPLE_S`."""
-    asked = Asked()
+    port: int,
+    pid: int,
+    routes: list[str],
+    minutes: float,
+    clients: int,
+    seed: int,
+    enemy: Hostile,
+    probes: Probes,
+) -> tuple[ClientTotals, list[float]]:
+    """Run the load; return its totals, and the gateway's memory at every `SAMPLE_S`."""
+    totals = ClientTotals()
     memory_mb: list[float] = []
     loop = asyncio.get_running_loop()
-    until_s = loop.time() + minutes * 60
+    began_s = loop.time()
+    until_s = began_s + minutes * 60
+    enemy.begin(port, began_s, until_s)
     async with asyncio.TaskGroup() as group:
         for number in range(clients):
-            client = Client(port, KEY, routes, asked, Random(f"{seed} {number}"))
+            kind = SocketClient if number % 4 == 0 else Client
+            client = kind(port, KEY, routes, totals, Random(f"{seed} {number}"))
             group.create_task(client.run(until_s))
+        for _ in range(PROBES):
+            group.create_task(probe(port, KEY, PROBED, probes, totals, began_s, until_s))
         while loop.time() < until_s:
             await asyncio.sleep(SAMPLE_S)
             memory_mb.append(_resident_mb(pid))
-    return asked, memory_mb
+    return totals, memory_mb
 
 
 def _at_rest(
-    process: "subprocess.Popen[bytes]", port: int, simulated: Sequence[Running], memory_mb: list[float]
+    process: "subprocess.Popen[bytes]", port: int, simulated: Sequence[RunningProvider], memory_mb: list[float]
 ) -> Iterator[str]:
-    """What does not hold once nobody asks any more."""
+    """Return the failed checks after the load has ended."""
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(SETTLE_S)
     metrics = _get(f"http://127.0.0.1:{port}/metrics")
     if "requests_in_flight 0.0\n" not in metrics:
-        yield "the gateway says that requests are under way"
+        yield "the gateway reports requests in flight"
     for each in simulated:
         if (in_flight := msgspec.json.decode(_get(f"{each.origin}/health"))["in_flight"]) != 0:
-            yield f"under way at {each.name}: {in_flight}"
+            yield f"requests in flight at {each.name}: {in_flight}"
     ports = {int(each.origin.rpartition(":")[2]) for each in simulated}
     idle = _connections(process.pid, ports)
     with contextlib.suppress(subprocess.TimeoutExpired):
@@ -190,57 +228,59 @@ def _at_rest(
 
 
 def _growth(memory_mb: list[float]) -> Iterator[str]:
-    """Whether memory grew, by a line through the samples of the last two thirds, or those after `WARM_S`."""
+    """Check whether memory grew, by a regression line through the last two thirds or the samples after `WARM_S`."""
     late = memory_mb[max(len(memory_mb) // 3, round(WARM_S / SAMPLE_S)) :]
     growth_mb = 0.0
     if len(late) > 1:
         growth_mb = statistics.linear_regression(range(len(late)), late).slope * len(late)
     tenths = [memory_mb[len(memory_mb) * part // 10] for part in range(10)]
     print(
-        f"Memory, MB: {' '.join(f'{mb:.1f}' for mb in [*tenths, memory_mb[-1]])}; in the last {len(late)} samples "
-        f"{growth_mb:+.2f} by a line through them{'' if late else ' (too short a time to judge)'}."
+        f"Memory, MB: {' '.join(f'{mb:.1f}' for mb in [*tenths, memory_mb[-1]])}; growth of "
+        f"{growth_mb:+.2f} by a regression line through the last {len(late)} samples"
+        f"{'' if late else ' (too short to judge)'}."
     )
     if growth_mb > MOST_GROWTH_MB:
         yield f"memory grew by {growth_mb:.1f} MB"
 
 
-def _books(log: Path, truth: Path, asked: Asked) -> Iterator[str]:
-    """What does not fit between the clients, the log and the providers."""
+def _inconsistencies(log: Path, truth: Path, totals: ClientTotals) -> Iterator[str]:
+    """Return the differences between the records of the clients, the log and the providers."""
     with contextlib.closing(sqlite3.connect(log)) as database:
-        calls = [call for (call,) in database.execute("select call from calls")]
+        calls = [call for (call,) in database.execute(f"select call from calls where {HONEST}")]
         sent = {identity: (outcome, resent) for identity, outcome, resent in database.execute(SENT)}
-        rows, of_calls = database.execute("select count(*), (select sum(attempts) from calls) from attempts").fetchone()
-        apart = database.execute("select count(distinct id) from attempts").fetchone()[0]
+        rows, apart = database.execute(f"select count(*), count(distinct id) from attempts where {HONEST}").fetchone()
+        (of_calls,) = database.execute(f"select sum(attempts) from calls where {HONEST}").fetchone()
     seen = Counter(msgspec.json.decode(line)["request_id"] for line in truth.read_bytes().splitlines())
     times = {identity: 1 + resent for identity, (_, resent) in sent.items()}
     unseen = Counter(outcome for identity, (outcome, _) in sent.items() if identity not in seen)
     print(
-        f"Calls: {asked.calls} asked, {len(calls)} in the log, {asked.left_unanswered} of them left before an answer. "
-        f"Attempts: {rows} in the log, {len(sent)} of them sent, {sum(times.values()) - len(sent)} once more; "
-        f"providers saw {seen.total()}. Sent and not seen: {dict(unseen)}."
+        f"Calls: {totals.calls:,} sent, {len(calls):,} in the log; in {totals.left_early:,} the client left before the "
+        f"response. Attempts: {rows:,} in the log, {len(sent):,} of them sent, "
+        f"{sum(times.values()) - len(sent):,} resent; providers received {seen.total():,}. "
+        f"Sent but not received: {dict(unseen)}."
     )
     if len(set(calls)) != len(calls):
-        yield "calls stand in the log twice"
-    if len(calls) != asked.calls:
-        yield f"{asked.calls} calls were asked, {len(calls)} stand in the log"
-    if missing := set(asked.ids) - set(calls):
-        yield f"{len(missing)} calls that were answered are not in the log"
+        yield "calls are in the log twice"
+    if len(calls) != totals.calls:
+        yield f"{totals.calls} calls were sent, {len(calls)} are in the log"
+    if missing := set(totals.ids) - set(calls):
+        yield f"{len(missing)} calls with a response are not in the log"
     if apart != rows or of_calls != rows:
-        yield f"{rows} attempts in the log, {apart} different ones, {of_calls} by their calls"
+        yield f"{rows} attempts in the log, {apart} different ones, {of_calls} according to their calls"
     if strange := [identity for identity, count in seen.items() if count > times.get(identity, 0)]:
-        yield f"of {len(strange)} attempts the providers saw more requests than the log has"
+        yield f"for {len(strange)} attempts the providers received more requests than the log has"
     if set(unseen) - {"cancelled"}:
-        yield f"attempts that were not cancelled and no provider saw: {dict(unseen)}"
+        yield f"attempts that were not cancelled, but no provider received: {dict(unseen)}"
 
 
 def _connections(pid: int, ports: set[int]) -> int:
-    """How many sockets of a process lead to one of these ports, in whatever state."""
-    held = set()
+    """Return how many sockets of a process are connected to one of these ports, in any state."""
+    sockets = set()
     for entry in Path(f"/proc/{pid}/fd").iterdir():
         with contextlib.suppress(OSError):
-            held.add(os.readlink(entry))
+            sockets.add(os.readlink(entry))
     lines = [line.split() for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]]
-    return sum(int(line[2].partition(":")[2], 16) in ports and f"socket:[{line[9]}]" in held for line in lines)
+    return sum(int(line[2].partition(":")[2], 16) in ports and f"socket:[{line[9]}]" in sockets for line in lines)
 
 
 def _resident_mb(pid: int) -> float:
@@ -249,8 +289,8 @@ def _resident_mb(pid: int) -> float:
 
 
 def _get(url: str) -> str:
-    with urllib.request.urlopen(url, timeout=START_S) as answer:
-        return str(answer.read().decode())
+    with urllib.request.urlopen(url, timeout=START_S) as response:
+        return str(response.read().decode())
 
 
 if __name__ == "__main__":

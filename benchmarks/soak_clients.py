@@ -1,73 +1,81 @@
-"""Clients for `soak`: they ask, read what comes, and some of them leave in the middle. They keep count."""
+"""Clients of the soak test: they send requests, check the responses, and sometimes disconnect in the middle."""
 
 import asyncio
+import json
 from collections import Counter
 from random import Random
 from typing import Any
 
 import msgspec
 from msgspec import Struct
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed
 
-from splitsecond.simulator.words import token_text
+from splitsecond.simulator.tokens import token_text
 
 TOKENS = (5, 20, 60)
-"""What the clients ask for at most, in turn."""
+"""Output limits of the requests, chosen at random."""
 TEXTS = {tokens: "".join(map(token_text, range(tokens))) for tokens in TOKENS}
 LEAVES = 0.15
-"""The share of calls whose client leaves."""
+"""Share of calls whose client disconnects."""
 LEAVES_WITHIN_S = (0.05, 1.0)
 PATIENCE_S = 60.0
 PAUSE_S = 0.2
+MAX_TURNS = 6
+"""Requests of a conversation over a WebSocket."""
 
 
-class Asked(Struct):
-    """What became of all calls so far. `ids`: those that the gateway gave to the calls whose clients saw a head."""
+class ClientTotals(Struct):
+    """Totals of all calls so far. `ids`: the gateway's ids of calls whose client received headers.
+
+    `left_early`: calls whose client left before the headers. `ended`: calls by how they ended. `wrong`: violations.
+    """
 
     calls: int = 0
-    left_unanswered: int = 0
+    left_early: int = 0
     ids: list[str] = []
     ended: Counter[str] = msgspec.field(default_factory=Counter)
     wrong: list[str] = []
 
 
 class Client:
-    """One after another, on one connection as long as that holds."""
+    """Sends one request after another, on one connection while it stays open."""
 
-    def __init__(self, port: int, key: str, routes: list[str], asked: Asked, chance: Random) -> None:
+    def __init__(self, port: int, key: str, routes: list[str], totals: ClientTotals, chance: Random) -> None:
         self._port = port
         self._key = key
         self._routes = routes
-        self._asked = asked
+        self._totals = totals
         self._chance = chance
-        self._answered = False
+        self._responded = False
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
 
     async def run(self, until_s: float) -> None:
-        """Asks until that moment of the loop's clock."""
+        """Send requests until `until_s` on the loop's clock."""
         loop = asyncio.get_running_loop()
         try:
             while loop.time() < until_s:
-                await self._ask()
+                await self._send()
                 await asyncio.sleep(self._chance.uniform(0, PAUSE_S))
         finally:
             self._hang_up()
 
-    async def _ask(self) -> None:
-        chance, asked = self._chance, self._asked
+    async def _send(self) -> None:
+        chance, totals = self._chance, self._totals
         leaves = chance.random() < LEAVES
         tokens = chance.choice(TOKENS)
-        self._answered = False
+        self._responded = False
         try:
             async with asyncio.timeout(chance.uniform(*LEAVES_WITHIN_S) if leaves else PATIENCE_S):
                 await self._exchange(chance.choice(self._routes), tokens, stream=chance.random() < 0.7)
         except TimeoutError:
-            asked.ended["left" if leaves else "never ended"] += 1
-            asked.left_unanswered += not self._answered
+            totals.ended["client left" if leaves else "never ended"] += 1
+            totals.left_early += not self._responded
             self._hang_up()
-        except (OSError, EOFError) as error:
-            asked.ended["connection lost"] += 1
-            asked.wrong.append(f"the gateway closed the connection: {error!r}")
+        except (OSError, EOFError, ConnectionClosed) as error:
+            totals.ended["connection lost"] += 1
+            totals.wrong.append(f"the gateway closed the connection: {error!r}")
             self._hang_up()
 
     async def _exchange(self, route: str, tokens: int, *, stream: bool) -> None:
@@ -75,28 +83,28 @@ class Client:
             self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self._port)
         reader, writer = self._reader, self._writer
         if reader is None:
-            raise RuntimeError("a connection has two sides")
+            raise RuntimeError("a connection has a reader and a writer")
         question = f"question {self._chance.randrange(1000)}"
         fields = {"model": route, "max_tokens": tokens, "stream": stream}
         body = msgspec.json.encode(fields | {"messages": [{"role": "user", "content": question}]})
         head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: soak\r\nauthorization: Bearer {self._key}\r\n"
         writer.write(f"{head}content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body)
-        self._asked.calls += 1
-        status, headers = await _head(reader)
-        self._answered = True
-        self._asked.ids.append(headers.get("x-request-id", ""))
+        self._totals.calls += 1
+        status, headers = await read_head(reader)
+        self._responded = True
+        self._totals.ids.append(headers.get("x-request-id", ""))
         data = await _body(reader, headers)
-        self._note(route, status, _said(status, data, stream=stream), TEXTS[tokens])
+        self._note(route, status, _complete_text(status, data, stream=stream), TEXTS[tokens])
 
-    def _note(self, route: str, status: int, said: str | None, expected: str) -> None:
+    def _note(self, route: str, status: int, text: str | None, expected: str) -> None:
         if status != 200:
-            self._asked.ended[f"refused {status}"] += 1
-        elif said is None:
-            self._asked.ended["broken, and said so"] += 1
+            self._totals.ended[f"refused {status}"] += 1
+        elif text is None:
+            self._totals.ended["reported as broken"] += 1
         else:
-            self._asked.ended["answered"] += 1
-            if said != expected:
-                self._asked.wrong.append(f"{route}: an answer looks whole and says {said[-40:]!r}")
+            self._totals.ended["complete"] += 1
+            if text != expected:
+                self._totals.wrong.append(f"{route}: a response looks complete but ends with {text[-40:]!r}")
 
     def _hang_up(self) -> None:
         if self._writer is not None:
@@ -106,7 +114,48 @@ class Client:
         self._reader = self._writer = None
 
 
-async def _head(reader: asyncio.StreamReader) -> tuple[int, dict[str, str]]:
+class SocketClient(Client):
+    """Sends the same requests over a WebSocket, as Responses. Some continue the conversation."""
+
+    _connection: ClientConnection | None = None
+    _previous = ""  # the response that the next request may continue
+    _turns = 0
+
+    async def _exchange(self, route: str, tokens: int, *, stream: bool) -> None:
+        if self._connection is None:
+            url, headers = f"ws://127.0.0.1:{self._port}/v1/responses", {"authorization": f"Bearer {self._key}"}
+            self._connection = await connect(url, additional_headers=headers, ping_interval=None)
+            self._turns = 0
+        continued = {"previous_response_id": self._previous} if 0 < self._turns < MAX_TURNS else {}
+        fields = {"type": "response.create", "model": route, "max_output_tokens": tokens, "store": False, **continued}
+        question = f"question {self._chance.randrange(1000)}"
+        self._totals.calls += 1
+        await self._connection.send(json.dumps(fields | {"input": question}))  # at once: the message is short
+        parts: list[str] = []
+        while True:
+            event = json.loads(await self._connection.recv())
+            if event["type"] == "response.created":
+                self._previous = event["response"]["id"]
+                self._responded = True
+                self._totals.ids.append(self._previous.replace("resp_", "req-"))
+            elif event["type"] == "response.output_text.delta":
+                parts.append(event["delta"])
+            elif event["type"] in ("response.completed", "response.incomplete"):
+                self._turns = self._turns + 1 if continued or not self._turns else 1
+                return self._note(route, 200, "".join(parts), TEXTS[tokens])
+            elif event["type"] == "error":
+                self._turns = 0
+                self._responded = True
+                return self._note(route, 200 if parts else event["status"], None, "")
+
+    def _hang_up(self) -> None:
+        if self._connection is not None:
+            self._connection.transport.abort()
+        self._connection = None
+
+
+async def read_head(reader: asyncio.StreamReader) -> tuple[int, dict[str, str]]:
+    """Read the status and the headers of a response."""
     lines = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
     pairs = (line.partition(": ") for line in lines[1:] if line)
     return int(lines[0].split()[1]), {name: value for name, _, value in pairs}
@@ -123,8 +172,8 @@ async def _body(reader: asyncio.StreamReader, headers: dict[str, str]) -> bytes:
     return b"".join(parts)
 
 
-def _said(status: int, data: bytes, *, stream: bool) -> str | None:
-    """The text of an answer that looks whole; None: it says itself that it is not."""
+def _complete_text(status: int, data: bytes, *, stream: bool) -> str | None:
+    """Return the text of a response that looks complete; None if the response reports that it is not."""
     if status != 200:
         return None
     if not stream:

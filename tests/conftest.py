@@ -1,8 +1,124 @@
-"""How generated cases are run: with no limit on the time of one (machines are shared); in CI the same each time."""
+"""Settings of the whole suite: the two selections of tests, the guard of the fast one, and generated examples.
 
+`make test` runs the fast tests: they start no process and connect only to the loopback. `make test-all` then runs the
+`system` tests, which do. A test has this marker if it, or a fixture that it uses, asks for it.
+"""
+
+import asyncio
+import gc
 import os
+import sys
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import Any, NoReturn
 
-from hypothesis import settings
+import pytest
+from hypothesis import HealthCheck, settings
+from tests.golden import golden as golden  # fixtures for all tests
+from tests.quick import quick_profile as quick_profile
+from tests.quick import simulated as simulated
 
-settings.register_profile("splitsecond", deadline=None, derandomize="CI" in os.environ)
-settings.load_profile("splitsecond")
+# Machines are shared, so no example has a time limit, and none is too slow to draw. CI draws the same examples each
+# time, and twice as many.
+SLOW = [HealthCheck.too_slow]
+settings.register_profile("fast", deadline=None, max_examples=25, suppress_health_check=SLOW)
+settings.register_profile("CI", deadline=None, max_examples=50, derandomize=True, suppress_health_check=SLOW)
+settings.load_profile("CI" if "CI" in os.environ else "fast")
+
+STARTS_PROCESSES = ("subprocess.Popen", "os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.system")
+HERE = Path(__file__).parent
+_guarded: list[pytest.Item] = []
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the switch that rewrites golden files."""
+    parser.addoption("--update-golden", action="store_true", help="write golden files instead of comparing with them")
+
+
+@pytest.fixture(scope="session")
+def system() -> None:
+    """Mark the tests that use this fixture as `system` tests. Fixtures that start processes request it."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _frozen_heap() -> Iterator[None]:
+    """Exempt the modules and tests that were loaded from garbage collection.
+
+    Blocks of requests and some checks begin with a full collection. With the whole suite it takes most of their time.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gc, "unfreeze", lambda: None)  # each of them ends with it
+        gc.collect()
+        gc.freeze()
+        yield
+    gc.unfreeze()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give the marker `system` to each test that uses the fixture of this name, directly or not. Order the tests.
+
+    System tests that share a fixture of their module run in one worker process, so that it is made once: it may be a
+    run, a search or a wheel. Tests of the whole product, outside the folders of the rooms, take longest. They begin
+    first: otherwise the last one of them runs alone, while the other worker processes have nothing left to do.
+    """
+    for item in items:
+        if "system" in getattr(item, "fixturenames", ()):
+            item.add_marker("system")
+        if item.get_closest_marker("system") and not item.get_closest_marker("xdist_group") and _shares(item):
+            item.add_marker(pytest.mark.xdist_group(f"{item.path.parent.name}/{item.path.stem}"))
+    items.sort(key=lambda item: item.path.parent != HERE)
+
+
+def _shares(item: pytest.Item) -> bool:
+    """Return whether a test uses a fixture that its module makes once."""
+    fixtures = getattr(item, "_fixtureinfo").name2fixturedefs  # noqa: B009 - pytest has no public name for it
+    return any(fixtures[name][-1].scope == "module" for name in getattr(item, "fixturenames", ()) if name in fixtures)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Refuse to run if pytest-xdist was asked to group tests and did not, as 3.8 does with pytest 9.2."""
+    if not session.config.getoption("loadgroup", default=False):
+        return
+    for item in session.items:
+        if item.get_closest_marker("xdist_group") and "@" not in item.nodeid:
+            raise pytest.UsageError(f"pytest-xdist has not put {item.nodeid} into its group: install its older pytest")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Guard a fast test, its fixtures included."""
+    if item.get_closest_marker("system"):
+        return (yield)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(asyncio, "create_subprocess_exec", _start_process)  # uvloop's raises no audit event
+        _guarded.append(item)
+        try:
+            return (yield)
+        finally:
+            _guarded.clear()
+
+
+async def _start_process(*command: object, **options: object) -> NoReturn:
+    _refuse("starts a process")
+
+
+def _refuse(what: str) -> NoReturn:
+    pytest.fail(f"A fast test {what}. Give it the marker or the fixture `system`.")
+
+
+def _audit(event: str, arguments: tuple[Any, ...]) -> None:
+    """Fail a fast test that starts a process or connects to another machine."""
+    if not _guarded:
+        return
+    if event in STARTS_PROCESSES:
+        _refuse("starts a process")
+    if event == "socket.connect" and isinstance(arguments[1], tuple) and not _is_local(str(arguments[1][0])):
+        _refuse(f"connects to {arguments[1][0]}")
+
+
+def _is_local(host: str) -> bool:
+    return host in ("", "localhost", "::1") or host.startswith("127.")
+
+
+sys.addaudithook(_audit)

@@ -9,9 +9,10 @@ import pytest
 import uvloop
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.waiting import WITHIN_S
 
 from splitsecond import clock
-from splitsecond.pacing import Alarm, Pacer
+from splitsecond.pacing import Pacer, Timer
 
 BOTH_LOOPS = pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
 
@@ -52,7 +53,7 @@ def run(loop: asyncio.AbstractEventLoop, play: Callable[[Pacer], Any]) -> Any:
 
 
 @given(st.lists(st.integers(-5, 400), min_size=1, max_size=40), st.data())
-def test_alarms_fire_once_in_order_and_never_early(delays_ms: list[int], data: st.DataObject) -> None:
+def test_timers_fire_once_in_order_and_never_early(delays_ms: list[int], data: st.DataObject) -> None:
     dropped = data.draw(st.sets(st.integers(0, len(delays_ms) - 1)))
     loop = HandTimer()
     fired: list[tuple[int, int]] = []
@@ -64,12 +65,12 @@ def test_alarms_fire_once_in_order_and_never_early(delays_ms: list[int], data: s
             assert clock.now_ns() >= due_ns - clock.NS_PER_US
             fired.append((due_ns, which))
 
-        alarms = [
+        timers = [
             pacer.call_at(due, note, i, due)
             for i, due in enumerate(start + delay * clock.NS_PER_MS for delay in delays_ms)
         ]
         for i in dropped:
-            alarms[i].cancel()
+            timers[i].cancel()
         await pacer.sleep_until(start + 500 * clock.NS_PER_MS)
 
     with clock.using(lambda: int(loop.now * 1e9)):
@@ -79,7 +80,7 @@ def test_alarms_fire_once_in_order_and_never_early(delays_ms: list[int], data: s
     assert sorted(which for _, which in fired) == [i for i in range(len(delays_ms)) if i not in dropped]
 
 
-def test_an_earlier_alarm_set_later_fires_first(loop: HandTimer) -> None:
+def test_an_earlier_timer_set_later_fires_first(loop: HandTimer) -> None:
     async def play(pacer: Pacer) -> list[str]:
         start = clock.now_ns()
         fired: list[str] = []
@@ -91,7 +92,7 @@ def test_an_earlier_alarm_set_later_fires_first(loop: HandTimer) -> None:
     assert run(loop, play) == ["early", "late"]
 
 
-def test_a_callback_may_set_the_next_alarm_and_cancel_another(loop: HandTimer) -> None:
+def test_a_callback_may_set_the_next_timer_and_cancel_another(loop: HandTimer) -> None:
     async def play(pacer: Pacer) -> list[int]:
         start = clock.now_ns()
         ticks: list[int] = []
@@ -126,19 +127,19 @@ def test_a_failing_callback_is_reported_and_the_others_still_run(loop: HandTimer
     assert reported == ["IndexError('pop from empty list')"]
 
 
-def test_cancelled_alarms_do_not_pile_up(loop: HandTimer) -> None:
+def test_cancelled_timers_do_not_pile_up(loop: HandTimer) -> None:
     async def play(pacer: Pacer) -> None:
         for i in range(10_000):
-            alarm = pacer.call_at(clock.now_ns() + 10**12 + i, print)
-            alarm.cancel()
-            alarm.cancel()
+            timer = pacer.call_at(clock.now_ns() + 10**12 + i, print)
+            timer.cancel()
+            timer.cancel()
         assert len(pacer._heap) <= 65
         assert repr(pacer) == "<Pacer 0 due, woken by loop.call_at>"
 
     run(loop, play)
 
 
-def test_a_cancelled_sleep_leaves_no_alarm(loop: HandTimer) -> None:
+def test_a_cancelled_sleep_leaves_no_timer(loop: HandTimer) -> None:
     async def play(pacer: Pacer) -> None:
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(pacer.sleep_until(clock.now_ns() + 10**12), 0.01)
@@ -156,7 +157,7 @@ def test_a_sleep_until_the_past_returns_at_once(loop: HandTimer) -> None:
     assert run(loop, play) == 0
 
 
-def test_a_closed_pacer_sets_no_alarm(loop: HandTimer) -> None:
+def test_a_closed_pacer_sets_no_timer(loop: HandTimer) -> None:
     pacer = Pacer(loop)
     pacer.call_at(clock.now_ns(), print)
     pacer.close()
@@ -178,9 +179,9 @@ def test_the_kernel_timer_wakes_either_loop_and_is_never_early(
         def note(due_ns: int) -> None:
             late.append(clock.now_ns() - due_ns)
 
-        alarms: list[Alarm] = [pacer.call_at(start + i * 700_000, note, start + i * 700_000) for i in range(20)]
-        alarms[3].cancel()
-        await asyncio.wait_for(pacer.sleep_until(start + 20 * 700_000), 5)
+        timers: list[Timer] = [pacer.call_at(start + i * 700_000, note, start + i * 700_000) for i in range(20)]
+        timers[3].cancel()
+        await asyncio.wait_for(pacer.sleep_until(start + 20 * 700_000), WITHIN_S)
         return late
 
     loop = new_loop()

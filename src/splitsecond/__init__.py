@@ -1,3 +1,70 @@
-"""Splitsecond times LLM inference, and sends each request where the timing says it will be fastest."""
+"""Benchmark LLM endpoints with a measured error, and route live traffic to the fastest.
+
+The Python API is loaded when it is used, so that ``import splitsecond`` takes no time. docs/python.md explains it.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from splitsecond import sync as sync
+    from splitsecond.api.batch import BatchRun as BatchRun
+    from splitsecond.api.batch import batch as batch
+    from splitsecond.api.benchmarks import bench as bench
+    from splitsecond.api.benchmarks import capacity as capacity
+    from splitsecond.api.benchmarks import watch as watch
+    from splitsecond.api.connection import ChatReply as ChatReply
+    from splitsecond.api.connection import Connection as Connection
+    from splitsecond.api.connection import connect as connect
+    from splitsecond.api.results import BenchRun as BenchRun
+    from splitsecond.api.results import Estimate as Estimate
+    from splitsecond.api.results import compare as compare
+    from splitsecond.api.results import load as load
+    from splitsecond.catalog.price import Price as Price
+    from splitsecond.errors import CallerFault as CallerFault
+    from splitsecond.errors import Fault as Fault
+    from splitsecond.policies.user_policies import policy as policy
+    from splitsecond.runs.settings import Server as Server
+    from splitsecond.service import Call as Call
+    from splitsecond.service import Reply as Reply
+    from splitsecond.service import Service as Service
+
+_EXPORTS = {
+    "BatchRun": "api.batch",
+    "batch": "api.batch",
+    "bench": "api.benchmarks",
+    "capacity": "api.benchmarks",
+    "watch": "api.benchmarks",
+    "ChatReply": "api.connection",
+    "Connection": "api.connection",
+    "connect": "api.connection",
+    "policy": "policies.user_policies",
+    "BenchRun": "api.results",
+    "Estimate": "api.results",
+    "compare": "api.results",
+    "load": "api.results",
+    "Price": "catalog.price",
+    "CallerFault": "errors",
+    "Fault": "errors",
+    "Server": "runs.settings",
+    "Call": "service",
+    "Reply": "service",
+    "Service": "service",
+}
+"""The modules of the public names."""
+
+__all__ = ["__version__", "sync", *_EXPORTS]  # strings, all of them
+
+
+def __getattr__(name: str) -> Any:
+    if name in _EXPORTS:
+        return getattr(import_module(f"{__name__}.{_EXPORTS[name]}"), name)
+    if name == "sync":
+        return import_module(f"{__name__}.sync")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

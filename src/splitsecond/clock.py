@@ -1,14 +1,14 @@
-"""The only place where time is read.
+"""The clock: the only module that reads the time.
 
-Time inside the program is an ``int`` of nanoseconds on the monotonic clock (CLOCK_MONOTONIC). It never steps, it
-is the same clock in every process of one machine, and ``loop.time()`` of asyncio and uvloop is the same clock in
-seconds; so a stamp taken by the simulator and one taken by the client can be subtracted.
+Time inside the program is an ``int`` of nanoseconds on the monotonic clock (CLOCK_MONOTONIC). This clock never steps
+and is the same in every process of one machine, and ``loop.time()`` of asyncio and uvloop reads it in seconds. So a
+timestamp of the simulator can be subtracted from one of the client.
 
-Wall-clock time is read for two purposes only: to name the moment at which a run began (`wall_time`), and to place a
-kernel receive timestamp, which Linux gives in wall-clock time, on the monotonic clock (`arrival`). The latter takes
-the difference of two wall readings microseconds apart, so a clock that is wrong or slewed does no harm.
+The wall clock is read for two purposes only: to date a moment (`wall_time`, `wall_offset_us`), and to convert a kernel
+receive timestamp, which Linux gives in wall-clock time, to the monotonic clock (`arrival`). The conversion uses the
+difference of two wall readings that are microseconds apart, so a wrong or slewed wall clock does no harm.
 
-Tests replace the source with `using`, so that time passes only when they say so.
+Tests replace both clocks with `using`, so that time passes only when the test moves it.
 """
 
 import time
@@ -21,48 +21,78 @@ NS_PER_MS = 1_000_000
 NS_PER_S = 1_000_000_000
 
 now_ns: Callable[[], int] = time.monotonic_ns
-"""The monotonic clock, in nanoseconds. It is the clock's own function, as a request asks a dozen times; so whoever asks
-says `clock.now_ns()`: a name of one's own for it would not be replaced."""
+"""The monotonic clock, in nanoseconds: the system's own function, because a request calls it a dozen times. Call it as
+`clock.now_ns()`: a directly imported name bypasses the test clock."""
 _wall_ns: Callable[[], int] = time.time_ns
+INTERRUPTED_NS = 10 * NS_PER_US
+"""Reading the clocks takes less than 1 µs. If it took longer than this, the process did not run in between."""
 
 
 def arrival(kernel_wall_ns: int) -> tuple[int, int]:
-    """When a packet reached this machine, and how late we looked at it.
+    """Return when a packet reached this machine and how late it is read: ``(at, lag)``.
 
-    `kernel_wall_ns` is the kernel's receive timestamp (SO_TIMESTAMPNS), on the wall clock. Returns ``(at, lag)``:
-    the arrival on the monotonic clock, and the nanoseconds since then. A lag that is negative (the wall clock
-    stepped back between the two readings) counts as none.
+    `kernel_wall_ns` is the kernel's receive timestamp (SO_TIMESTAMPNS), on the wall clock. `at` is the arrival on the
+    monotonic clock, `lag` the nanoseconds from then to this call. A negative lag (the wall clock stepped back between
+    the two readings) counts as 0.
+
+    `at` is never before the arrival, so it is never before the packet was sent. It is later by the time between
+    reading the two clocks, at most `INTERRUPTED_NS`. After a longer interruption the clocks are read again.
     """
     seen = now_ns()
-    lag = _wall_ns() - kernel_wall_ns
+    wall = _wall_ns()
+    after = now_ns()
+    offset = wall - after if after - seen <= INTERRUPTED_NS else _shortest_reading()[1]
+    lag = seen + offset - kernel_wall_ns
     if lag < 0:
         return seen, 0
     return seen - lag, lag
 
 
-def block_until(due_ns: int) -> None:
-    """Keeps this thread, event loop and all, until `due_ns` on the monotonic clock. For well below a millisecond or so.
-
-    Returns at once where time is virtual.
-    """
-    left_ns = due_ns - now_ns()
-    if left_ns > 0 and is_real():
-        time.sleep(left_ns / NS_PER_S)
-
-
 def wall_time() -> datetime:
-    """The wall clock, in UTC, for naming a moment. Never subtract two of these."""
+    """Return the wall-clock time in UTC, to date a moment. Never subtract two of these."""
     return datetime.fromtimestamp(_wall_ns() / NS_PER_S, UTC)
 
 
+def wall_offset_us() -> int:
+    """Return wall-clock minus monotonic time, in microseconds, to date moments of the monotonic clock."""
+    return wall_offset_ns() // NS_PER_US
+
+
+def wall_offset_ns() -> int:
+    """Return wall-clock minus monotonic time, in nanoseconds.
+
+    The process can be interrupted between reading the two clocks, which must not shift what is dated: two moments that
+    are dated apart keep their order.
+    """
+    took, offset = _shortest_reading()
+    return offset + took // 2
+
+
+def _shortest_reading() -> tuple[int, int]:
+    """Read both clocks three times. Return how long the shortest reading took, and its wall clock minus its end."""
+
+    def reading() -> tuple[int, int]:
+        before = now_ns()
+        wall = _wall_ns()
+        after = now_ns()
+        return after - before, wall - after
+
+    return min(reading() for _ in range(3))
+
+
+def cpu_ns() -> int:
+    """Return the CPU time of this process, in nanoseconds. Only checks of cost read it; nothing waits for it."""
+    return time.process_time_ns()
+
+
 def is_real() -> bool:
-    """Whether time is the machine's own, so that a kernel timer may be set by it; not while `using` replaces it."""
+    """Return whether the clock is the machine's, so that kernel timers agree with it; False inside `using`."""
     return now_ns is time.monotonic_ns
 
 
 @contextmanager
 def using(monotonic_ns: Callable[[], int], wall_ns: Callable[[], int] | None = None) -> Iterator[None]:
-    """Read time from `monotonic_ns` (and `wall_ns`) while the context is open. For tests in virtual time."""
+    """Replace the clocks by `monotonic_ns` (and `wall_ns`) while the context is open, for tests in virtual time."""
     global now_ns, _wall_ns
     before = now_ns, _wall_ns
     now_ns, _wall_ns = monotonic_ns, wall_ns or monotonic_ns

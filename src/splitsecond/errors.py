@@ -1,13 +1,15 @@
-"""One family of failures. Who is at fault is the type; how far the request had come is the `phase`.
+"""The family of failures. The type tells who is at fault, the `phase` how far the request had come.
 
-A `Fault` is raised where a caller waits, and carried as a value (`events.Broken`) where a stream is read, so that an
-observation can be made of it either way. `kind` is a short fixed word that reports count by; the message has three
-parts: what happened, with numbers (got, expected); where; and in `hint` what to try. No fault holds a key or a prompt:
-whoever makes one from provider bytes passes an `excerpt` that is bounded and printable.
+A `Fault` is raised where a caller waits, and passed as a value (`events.Broken`) where a stream is read, so that an
+observation can be made of it in both cases. `kind` is a short fixed word that reports count by. The message has three
+parts: what happened, with numbers (got, expected); where; and, in `hint`, what to try. No fault contains a prompt or a
+key: what looks like a key is redacted, and bytes of a provider are only quoted as a short, printable `excerpt`.
 """
 
 from collections.abc import Sequence
 from typing import Literal, Self
+
+from splitsecond.redaction import redacted
 
 Phase = Literal[
     "queue",
@@ -20,50 +22,60 @@ Phase = Literal[
     "between tokens",
     "total",
 ]
-"""How far a request had come: waiting for us, resolving, TCP, TLS, writing the request, waiting for the status line,
-for the first token, for the next token; "total" is a deadline over all of it."""
+"""How far a request had come: waiting in our queue, resolving, TCP, TLS, writing the request, waiting for the status
+line, for the first token, for the next token. "total" is a deadline for all of it."""
 
+CLIENT_LEFT = 499
+"""Status of a request whose client closed the connection, as nginx logs it."""
 EXCERPT_BYTES = 600
+LONGEST_MESSAGE = 4096
+"""Characters. A message about a request can quote a name or a value of it, which has any length."""
 
 
 def excerpt(data: bytes | str) -> str:
-    """The first few hundred bytes of what a provider said, as one printable line, for a message."""
-    text = data[: 4 * EXCERPT_BYTES].decode("utf-8", "replace") if isinstance(data, bytes) else data
-    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    """Return the first few hundred bytes of a provider's text as one printable line, for a message."""
+    start = data[: 4 * EXCERPT_BYTES]
+    text = start.decode("utf-8", "replace") if isinstance(start, bytes) else start
+    line: str = redacted(" ".join("".join(c if c.isprintable() else " " for c in text).split()))
     return line if len(line) <= EXCERPT_BYTES else line[: EXCERPT_BYTES - 1] + "…"
 
 
-class Fault(Exception):
-    """Something went wrong with a call. Never raised itself: use the type that says who is at fault.
+def printable(text: str) -> str:
+    """Return `text` with all characters that are not printable (control codes, line ends) escaped."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
-    `kind`    a fixed word to count by: "http_429", "refused", "truncated", …
-    `phase`   how far the request had come
-    `target`  which target it happened at, "" while that is not known
-    `hint`    what to try, a sentence, or ""
-    `on_trial`  the target was known to be ill, and the request was to find out whether it still is
+
+class Fault(Exception):
+    """A failure of a call. Raise one of the subclasses, which tell who is at fault.
+
+    `kind`: a fixed word to count by: "http_429", "refused", "truncated", … `phase`: how far the request had come.
+    `target`: where it happened, "" while that is unknown. `hint`: what to try, a sentence, or "". `on_trial`: the
+    target was down, and the request was the probe that finds out whether it still is.
     """
 
     on_trial = False
 
     def __init__(self, message: str, *, kind: str, phase: Phase, target: str = "", hint: str = "") -> None:
-        super().__init__(message)
-        self.message = message
+        self.message: str = redacted(message)
+        super().__init__(self.message)
         self.kind = kind
         self.phase: Phase = phase
         self.target = target
-        self.hint = hint
+        self.hint: str = redacted(hint)
 
-    def kept(self) -> Self:
-        """This fault, for whoever keeps it: without the frames that it came through.
+    def without_traceback(self) -> Self:
+        """Remove the traceback, and return this fault. Call it before you store a fault.
 
-        Among them is the keeper's own as a rule, and what is kept there: a cycle, which takes all that hangs on it.
+        The frames of the traceback usually include the one that stores it: a reference cycle that keeps all of them.
         """
         return self.with_traceback(None)
 
     def __str__(self) -> str:
         where = f"{self.target}: " if self.target else ""
         hint = f" {self.hint}" if self.hint else ""
-        phase = "" if self.phase == "queue" else f" (while: {self.phase})"  # before the first byte it says nothing
+        phase = "" if self.phase == "queue" else f" (while: {self.phase})"  # "queue" would tell the reader nothing
         return f"{where}{self.message}{phase}.{hint}"
 
     def __repr__(self) -> str:
@@ -71,9 +83,9 @@ class Fault(Exception):
 
 
 class CallerFault(Fault):
-    """The request cannot be served as it is: the caller must change it. `status` is the HTTP status to answer with.
+    """The request cannot be served: the caller must change it. `status` is the HTTP status of our response.
 
-    `code` and `param` are the provider's own words for what is wrong, and for the field in which it is, "" for none.
+    `code` and `param` are the provider's names of the problem and of the field with it, "" for none.
     """
 
     def __init__(
@@ -89,6 +101,8 @@ class CallerFault(Fault):
         code: str = "",
         param: str = "",
     ) -> None:
+        if len(message) > LONGEST_MESSAGE:
+            message = message[: LONGEST_MESSAGE - 1] + "…"
         super().__init__(message, kind=kind, phase=phase, target=target, hint=hint)
         self.status = status
         self.excerpt = excerpt
@@ -97,10 +111,10 @@ class CallerFault(Fault):
 
 
 class ProviderFault(Fault):
-    """The provider answered, and the answer is an error, or no valid answer.
+    """The provider's response is an error, or is invalid.
 
-    `status` is its HTTP status (200 where the error came inside a stream), `excerpt` what it said, `retry_after_ns`
-    how long it asks us to wait (None where it did not say).
+    `status` is its HTTP status (200 for an error within a stream), `excerpt` quotes it, and `retry_after_ns` is how
+    long it asks us to wait (None: it gave no time).
     """
 
     def __init__(
@@ -126,7 +140,7 @@ class NetworkFault(Fault):
 
 
 class TimedOut(Fault):
-    """A deadline passed; `phase` says which. `after_ns` is how long was waited."""
+    """A deadline passed; `phase` tells which. `after_ns`: how long the request waited."""
 
     def __init__(
         self, message: str, *, phase: Phase, kind: str = "", target: str = "", hint: str = "", after_ns: int = 0
@@ -137,10 +151,10 @@ class TimedOut(Fault):
 
 
 class Overloaded(Fault):
-    """We refuse the call ourselves, at once, and nothing is sent. Phase is "queue".
+    """We reject the call ourselves, at once, and send nothing. The phase is "queue".
 
     Kind "overloaded": a limit is reached. Kind "ejected": the target is down, or asked us to wait. `status` is the HTTP
-    status to answer with: 429 where it is the provider's rate limit that is used up, 502 where it refused our key.
+    status of our response: 429 if the provider's rate limit is used up, 502 if the provider refused our key.
     """
 
     def __init__(
@@ -159,7 +173,7 @@ class Overloaded(Fault):
 
 
 class AllFailed(Fault):
-    """Every branch of a policy failed. `causes` in the order in which they were tried; the first decides the phase."""
+    """Every branch of a policy failed. `causes` are in the order of the tries; the first one determines the phase."""
 
     def __init__(self, causes: Sequence[Fault], *, target: str = "") -> None:
         if not causes:

@@ -1,11 +1,11 @@
-"""What can happen on a stream. Every event carries `at`: when its last byte arrived, in monotonic nanoseconds.
+"""Events of a stream. Each has `at`, the arrival time of its last byte in monotonic nanoseconds.
 
-Dialects differ in how they say these things; everything above `wire` speaks only of these. `at` is copied from the
-read that completed the event: events that shared a packet share it. The structs are frozen and not tracked by the
-garbage collector, because a measurement makes one for each token.
+API formats encode these events differently; everything above `wire` uses only the events. `at` is copied from the read
+that completed the event, so events that shared a packet share it. The structs are frozen and not tracked by the garbage
+collector, because a measurement makes one for each token.
 
-The rule for the first token lives in this vocabulary: only a `Token` is content-bearing. A role-only delta, an empty
-delta, a ping, an SSE comment and a dialect's opening message are `Quiet`.
+These types define what the first token is: only a `Token` is content. A delta with only a role, an empty delta, a ping,
+an SSE comment and the opening message of a format are `Quiet`.
 """
 
 from typing import Literal
@@ -14,13 +14,13 @@ from msgspec import Struct
 
 from splitsecond.errors import Fault
 
-TokenKind = Literal["text", "reasoning", "refusal", "tool", "audio", "image", "embedding"]
+TokenKind = Literal["text", "reasoning", "refusal", "tool", "audio", "image", "embedding", "result"]
 
 
 class ToolPart(Struct, frozen=True, gc=False):
-    """Which tool call a token is a part of. `number` counts the calls of a choice from 0.
+    """The tool call that a token belongs to. `number` counts the calls of a choice from 0.
 
-    `name` and `id` stand on the first token of a call only; `id` is "" where the dialect has none.
+    Only the first token of a tool call has `name` and `id`; `id` is "" if the API format has none.
     """
 
     number: int
@@ -29,14 +29,14 @@ class ToolPart(Struct, frozen=True, gc=False):
 
 
 class Token(Struct, frozen=True, gc=False):
-    """Content-bearing: visible text, reasoning, a refusal, a tool call's name or arguments, audio, images, embeddings.
+    """Content: visible text, reasoning, a refusal, a tool call's name or arguments, audio, images, embeddings, results.
 
-    One event may carry several tokens. `text` is what arrived (for "tool" the name, an argument fragment, or the one
-    after the other; for "audio" the base64 data; for "image" a URL, mostly one that holds the data), `index` the choice
-    it belongs to. `tokens_so_far` is the provider's own running count of output tokens, from dialects and servers that
-    send usage with each chunk; else None. `tool` says of a tool call which one it is; None: of no call that a client
-    could answer (code for the provider's own interpreter). `logprobs`: the natural log-probabilities of the tokens in
-    it, where they were asked for and the dialect's decoder reads them.
+    One event may contain several tokens of the model. `text` is what arrived (for "tool" the name, a fragment of the
+    arguments, or both in this order; for "audio" base64 data; for "image" a URL, mostly one with the data), `index` the
+    choice. `tokens_so_far` is the provider's running count of output tokens, from formats and servers that send usage
+    with each chunk; otherwise None. `tool`: the tool call it belongs to; None for one that clients cannot answer (code
+    for the provider's own interpreter). `logprobs`: the natural log-probabilities of its tokens, if they were requested
+    and the decoder of the format reads them.
     """
 
     at: int
@@ -49,23 +49,40 @@ class Token(Struct, frozen=True, gc=False):
 
     @property
     def arguments(self) -> str:
-        """Of a tool call: what `text` holds of the arguments, which is all after the name."""
+        """For a tool call: the part of `text` after the name."""
         return self.text if self.tool is None else self.text[len(self.tool.name) :]
 
 
 class TokenRun(Struct, frozen=True, gc=False):
-    """Several tokens of text that one read brought, for who asked for them so (`Decoder.in_runs`): how many characters
-    each of them has. To make an event of each takes most of the time of such a read."""
+    """Several tokens of text in one read, for callers that asked for runs (`Decoder.in_runs`): the characters of each.
+
+    Making an event of each token would take most of the time of such a read. `times`: the arrival of each, if packets
+    brought them one by one; empty: all of them have the time `at`.
+    """
 
     at: int
     lengths: list[int]
+    times: list[int] = []
+
+
+class WholeText(Struct, frozen=True, gc=False):
+    """A complete answer of one text that was not streamed, for callers that asked for runs (`Decoder.in_runs`): the
+    characters of the text, the finish reason and the counts.
+
+    It stands for a `Token`, a `Finish`, a `Usage` and a `Done` without an end mark.
+    """
+
+    at: int
+    length: int
+    reason: str
+    usage: "Usage"
 
 
 class Quiet(Struct, frozen=True, gc=False):
-    """The provider is alive but said nothing: a role, an empty delta, a ping, a comment, an opening message.
+    """A sign of life without content: a role, an empty delta, a ping, a comment, an opening message.
 
-    `data`, of a "signature" or of "redacted_thinking", is opaque, and means something to the provider if the next
-    request brings it back. A signature belongs to the token before it.
+    `data`, of a "signature" or of "redacted_thinking", is opaque; the provider expects it back in the next request. A
+    signature belongs to the token before it.
     """
 
     at: int
@@ -74,11 +91,10 @@ class Quiet(Struct, frozen=True, gc=False):
 
 
 class Usage(Struct, frozen=True, gc=False):
-    """The provider's own token counts. The last one on a stream is the authoritative one.
+    """The provider's token counts. The last ones on a stream are final.
 
-    `output_tokens` includes reasoning tokens; `reasoning_tokens` says how many of them. `input_tokens` includes
-    cached ones; `cached_tokens` says how many, and `cache_write_tokens` how many were written to the cache for later
-    requests. None: not said.
+    `output_tokens` includes `reasoning_tokens`. `input_tokens` includes `cached_tokens`, which were read from the
+    prompt cache, and `cache_write_tokens`, which were written to it for later requests. None: not reported.
     """
 
     at: int
@@ -90,7 +106,7 @@ class Usage(Struct, frozen=True, gc=False):
 
 
 class Finish(Struct, frozen=True, gc=False):
-    """The provider said why choice `index` ended: "stop", "length", "tool_calls", "content_filter", … in its words."""
+    """Why choice `index` ended, in the provider's words: "stop", "length", "tool_calls", "content_filter", …"""
 
     at: int
     reason: str
@@ -98,32 +114,34 @@ class Finish(Struct, frozen=True, gc=False):
 
 
 class Done(Struct, frozen=True, gc=False):
-    """The stream ended well. `marker`: the dialect's end mark (OpenAI's ``[DONE]``) was seen."""
+    """The stream ended well. `marker`: it had the end mark of the API format (OpenAI's ``[DONE]``)."""
 
     at: int
     marker: bool
 
 
 class Broken(Struct, frozen=True, gc=False):
-    """The stream failed after it had begun; nothing follows. `fault` says who is to blame, and in which phase."""
+    """The stream failed after it had begun; nothing follows. `fault` tells who is at fault, and in which phase."""
 
     at: int
     fault: Fault
 
 
 class RateLimits(Struct, frozen=True, omit_defaults=True, gc=False):
-    """No event, but said with an answer: how much its provider would still serve us when the answer began.
-
-    For requests and for tokens: how many are `left` of the `limit`, and in how long the limit is whole again. None: not
-    said.
-    """
+    """A provider's report on its rate limits, when the answer began. Not an event."""
 
     requests_left: int | None = None
+    """Requests that are left."""
     requests_limit: int | None = None
+    """The limit on requests."""
     requests_reset_ns: int | None = None
+    """How long until the limit on requests is reset."""
     tokens_left: int | None = None
+    """Tokens that are left."""
     tokens_limit: int | None = None
+    """The limit on tokens."""
     tokens_reset_ns: int | None = None
+    """How long until the limit on tokens is reset."""
 
 
-Event = Token | TokenRun | Quiet | Usage | Finish | Done | Broken
+Event = Token | TokenRun | WholeText | Quiet | Usage | Finish | Done | Broken

@@ -1,14 +1,14 @@
-"""One precise alarm per event loop: callbacks at absolute times, tens of microseconds late instead of a millisecond.
+"""Precise timers for an event loop: callbacks at absolute times, tens of microseconds late instead of a millisecond.
 
-Both asyncio and uvloop round their timers to whole milliseconds (epoll's and libuv's resolution), which is as long as
-the gap between two tokens of a fast provider. So all due times live in one heap here, and a single Linux ``timerfd``,
-armed for the earliest of them, wakes the loop like a socket would. Setting the timer again is one system call, made
-only when the earliest due time changed; it also clears the expiry, so the descriptor is never read.
+Both asyncio and uvloop round their timers to whole milliseconds (the resolution of epoll and libuv), which is as long
+as the gap between two tokens of a fast provider. So the `Pacer` keeps all due times in one heap, and a single Linux
+``timerfd``, armed for the earliest of them, wakes the loop as a socket would. Arming it is one system call, made only
+when the earliest due time changes. It also clears the expiry, so the descriptor is never read.
 
-Where there is no timerfd (macOS), where the loop cannot watch descriptors, and in virtual time, the same heap is
-driven by ``loop.call_at``.
+Without a timerfd (macOS), in a loop that cannot watch descriptors, and in virtual time, ``loop.call_at`` takes its
+place.
 
-Times are absolute, monotonic nanoseconds: a schedule that was due late does not push what follows it.
+Times are absolute, in monotonic nanoseconds, so a late callback does not delay those after it.
 """
 
 import asyncio
@@ -24,11 +24,11 @@ from splitsecond import clock
 
 _NEVER_NS = 1 << 62
 _SWEEP_ABOVE = 64
-"""Cancelled alarms stay in the heap until they are due, or until there are more than this and they are the majority."""
+"""Cancelled timers stay in the heap until they are due, or until they are more than this and the majority."""
 
 
-class Alarm:
-    """A callback that will be called once, unless it is cancelled before."""
+class Timer:
+    """A callback that is called once, at a given time, unless it is cancelled before."""
 
     __slots__ = ("_args", "_callback", "_pacer", "due_ns")
 
@@ -39,52 +39,52 @@ class Alarm:
         self._args = args
 
     def cancel(self) -> None:
-        """Do not call it. Does nothing if it was called, or cancelled, already."""
+        """Cancel the call. Does nothing if it was made or cancelled already."""
         pacer, self._pacer, self._callback, self._args = self._pacer, None, None, ()
         if pacer is not None:
             pacer._forget()
 
 
 class Pacer:
-    """Calls back at absolute times on `loop`. Belongs to one loop and its thread; close it when done.
+    """Makes calls at absolute times on `loop`. It belongs to one loop and its thread; close it when done.
 
-    Callbacks run from inside the loop, in the order of their due times (equal times: in the order they were asked
-    for). One that raises is reported to the loop's exception handler and does not hold up the others.
+    Callbacks run inside the loop, in the order of their due times (equal times: in the order of `call_at`). An
+    exception in one is reported to the loop's exception handler and does not delay the others.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._heap: list[tuple[int, int, Alarm]] = []
+        self._heap: list[tuple[int, int, Timer]] = []
         self._count = 0
         self._cancelled = 0
         self._armed_ns = _NEVER_NS
         self._closed = False
         self._wake: _Wake = _wake_for(loop, self._fire)
 
-    def call_at(self, due_ns: int, callback: Callable[..., object], *args: Any) -> Alarm:
-        """Call `callback(*args)` at `due_ns`, or in the next turn of the loop if that has passed."""
+    def call_at(self, due_ns: int, callback: Callable[..., object], *args: Any) -> Timer:
+        """Call `callback(*args)` at `due_ns`, or in the next iteration of the loop if that has passed."""
         if self._closed:
-            raise RuntimeError("the pacer is closed; no alarm can be set")
-        alarm = Alarm(self, due_ns, callback, args)
+            raise RuntimeError("the pacer is closed; no timer can be set")
+        timer = Timer(self, due_ns, callback, args)
         self._count += 1
-        heapq.heappush(self._heap, (due_ns, self._count, alarm))
+        heapq.heappush(self._heap, (due_ns, self._count, timer))
         if due_ns < self._armed_ns:
             self._arm(due_ns)
-        return alarm
+        return timer
 
     async def sleep_until(self, due_ns: int) -> None:
-        """Return at `due_ns`; at once, without giving way, if that has passed."""
+        """Return at `due_ns`; at once, without a turn of the loop, if that has passed."""
         if due_ns <= clock.now_ns():
             return
         done: asyncio.Future[None] = self._loop.create_future()
-        alarm = self.call_at(due_ns, _resolve, done)
+        timer = self.call_at(due_ns, _resolve, done)
         try:
             await done
         finally:
-            alarm.cancel()
+            timer.cancel()
 
     def close(self) -> None:
-        """Forget every alarm and give the timer back. Calling it again does nothing."""
+        """Drop every timer and close the kernel timer. Calling it again does nothing."""
         if not self._closed:
             self._closed = True
             self._heap.clear()
@@ -105,19 +105,19 @@ class Pacer:
     def _fire(self) -> None:
         heap = self._heap
         now = clock.now_ns() + self._wake.early_ns
-        self._armed_ns = 0  # nothing is earlier: alarms set by the callbacks do not arm the timer one by one
+        self._armed_ns = 0  # nothing is earlier, so timers set by the callbacks do not arm the kernel timer one by one
         while heap and heap[0][0] <= now:
-            alarm = heapq.heappop(heap)[2]
-            callback, args = alarm._callback, alarm._args
+            timer = heapq.heappop(heap)[2]
+            callback, args = timer._callback, timer._args
             if callback is None:
                 self._cancelled -= 1
                 continue
-            alarm._pacer = None
+            timer._pacer = None
             try:
                 callback(*args)
             except Exception as error:
                 self._loop.call_exception_handler(
-                    {"message": f"an alarm's callback failed: {callback!r}", "exception": error}
+                    {"message": f"a timer's callback failed: {callback!r}", "exception": error}
                 )
         if not self._closed:
             self._arm(heap[0][0] if heap else _NEVER_NS)
@@ -140,7 +140,7 @@ def _resolve(done: "asyncio.Future[None]") -> None:
 
 
 class _Wake(Protocol):
-    """What wakes the loop for the earliest alarm. It may do so up to `early_ns` before its time."""
+    """Wakes the loop for the earliest timer, at most `early_ns` before its time."""
 
     name: str
     early_ns: int
@@ -151,7 +151,7 @@ class _Wake(Protocol):
 
 
 class _LoopTimer:
-    """The loop's own timer, which counts in floating-point seconds: hence a microsecond early is on time."""
+    """The loop's own timer. It counts in floating-point seconds, so a microsecond early is on time."""
 
     name = "loop.call_at"
     early_ns = clock.NS_PER_US
@@ -173,7 +173,7 @@ class _LoopTimer:
 
 
 class _TimerFd:
-    """A kernel timer that the loop watches as a descriptor. It is never early."""
+    """A kernel timer whose descriptor the loop watches. It is never early."""
 
     name = "timerfd"
     early_ns = 0
@@ -206,14 +206,17 @@ def _wake_for(loop: asyncio.AbstractEventLoop, fire: Callable[[], None]) -> _Wak
 
 
 def _open_timerfd() -> tuple[int, Callable[[int], None]]:
-    """A timer descriptor on CLOCK_MONOTONIC, and what sets it to an absolute time in ns (0: off). Raises OSError."""
+    """Return a timer descriptor on CLOCK_MONOTONIC and the function that sets it to an absolute time in ns (0: off).
+
+    Raises `OSError`.
+    """
     if sys.version_info >= (3, 13):
-        made = os.timerfd_create(1, flags=os.TFD_NONBLOCK | os.TFD_CLOEXEC)
+        descriptor = os.timerfd_create(1, flags=os.TFD_NONBLOCK | os.TFD_CLOEXEC)
 
         def set_with_os(due_ns: int) -> None:
-            os.timerfd_settime_ns(made, flags=os.TFD_TIMER_ABSTIME, initial=due_ns)
+            os.timerfd_settime_ns(descriptor, flags=os.TFD_TIMER_ABSTIME, initial=due_ns)
 
-        return made, set_with_os
+        return descriptor, set_with_os
 
     # The constants and the layout are of <sys/timerfd.h>: struct itimerspec is {interval, value}, each {s, ns}.
     libc = ctypes.CDLL(None, use_errno=True)

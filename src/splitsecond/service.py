@@ -1,74 +1,94 @@
-"""The one contract: a service takes a call and gives a reply.
+"""The central contract: a service takes a call and returns a reply.
 
     reply = await service(call)
 
-returns when the first token has arrived (or the stream ended well without one), or raises a `Fault`. Until it returns,
-nothing has been shown to the client, so a policy may still change its mind. Once it returns, the reply belongs to the
-caller: a stream of events that is closed exactly once.
+The await returns when the first token has arrived (or when the stream has ended well without one), or raises a `Fault`.
+Until it returns, the client has seen nothing, so a policy can still choose another target. Once it returns, the reply
+belongs to the caller: a stream of events that is closed exactly once.
 
-So a race is the first await to return, a fallback is ``except Fault``, a deadline for the first token is a deadline on
-the await. Cancelling the await closes the attempt's connection at once. Every service keeps the call's deadline itself,
-while it waits and while its reply is read, so that a policy only has to set it.
+So a race is the first await to return, a fallback is ``except Fault``, and a deadline for the first token is a deadline
+on the await. Cancelling the await closes the attempt's connection at once. Every service keeps the call's deadline
+itself, while it waits and while its reply is read; a policy only has to set it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Literal, Protocol, Self
 
 from msgspec import Raw, Struct, field
 
 from splitsecond.events import Event
+from splitsecond.observation import Observation, Role
 
-Operation = Literal["chat", "completions", "embeddings"]
+Operation = Literal["chat", "completions", "embeddings", "rerank", "moderations"]
+WHOLE_OPERATIONS: frozenset[Operation] = frozenset({"embeddings", "rerank", "moderations"})
+"""Operations whose answer is one JSON object without output tokens, never a stream."""
 Spoken = Literal["openai", "anthropic", "responses"]
-"""The dialects in which clients ask: OpenAI's chat and all else under its paths, Anthropic's Messages, and OpenAI's
-Responses. Those of targets are more."""
+"""The API formats that clients use: OpenAI's chat completions (with everything else under OpenAI's paths), Anthropic's
+Messages, and OpenAI's Responses. Targets use more formats."""
 
 
 class Notes(Struct, kw_only=True):
-    """What those who served a call have to say of it, beside the answer: the only part of a call that changes.
+    """Facts about a call that services add while they serve it. The only part of a call that changes.
 
-    `attempts`: how many requests went to targets so far. Of targets that are watched over (`policy/targets/standing`):
-    `asked`, in order, `refused`, those that were not asked because they are down, `barred`, those that are not to be
-    asked (again), as their answer broke off or they could not go on with it, and `tried`, the last that was asked to
-    find out whether it is well again. `cache`: "hit", "shared" (with an
-    identical call under way), "miss", or "" where no cache stood in the way. `chosen`: why a policy chose the target
-    that answers, in a few words. `dropped`: what of the request goes to no target; `left_out`: by targets, what could
-    not be carried over to their dialect.
+    `attempts`: how many requests were sent to targets so far. For guarded targets (`policies/targets/target_states`):
+    `attempted`, the targets that a request was sent to, in order; `rejected`, the targets that were skipped because
+    they are unavailable; `excluded`, the targets that must not be asked (again), because their answer was truncated or
+    they cannot continue it; `probed`, the last target that was asked while it was suspected to be down.
+    `cache`: "hit", "shared" (with an identical call in flight), "miss", or "" without a cache. `chosen`: why a policy
+    chose the target that answers, in a few words. `dropped`: fields of the request that are sent to no target;
+    `left_out`: by target, what could not be translated to its API format.
+
+    A measurement sets `condition` and `role`, which the observations of the call's attempts carry, and `observer`,
+    which receives the observation of each attempt when the attempt ends. That can be after the call has ended: the
+    observer has all observations when it has `attempts` of them.
     """
 
     attempts: int = 0
-    asked: list[str] = []
-    refused: list[str] = []
-    barred: list[str] = []
-    tried: str = ""
+    attempted: list[str] = []
+    rejected: list[str] = []
+    excluded: list[str] = []
+    probed: str = ""
     cache: str = ""
     chosen: str = ""
     dropped: list[str] = []
     left_out: dict[str, list[str]] = {}
+    condition: str = ""
+    role: Role = "measured"
+    observer: Callable[[Observation], None] | None = None
+
+
+class RateFloor(Struct, frozen=True):
+    """An answer with fewer than `tokens_per_s` over the last `over_ns` is too slow."""
+
+    tokens_per_s: float
+    over_ns: int
 
 
 class Call(Struct, frozen=True, kw_only=True):
-    """What a client, or the bench, asks for.
+    """A request of a client or of the bench.
 
     `body` holds the fields of the request as the client sent them: each value is either the raw JSON bytes (passed on
-    unchanged, unknown fields included) or a plain Python value. `dialect` is the form of the body, and of the bytes
-    that `Reply.read` gives: always the client's, whatever the target speaks. `due_ns` is when the schedule wanted it to
-    leave and `start_ns` when the call came in; both monotonic, 0 where there is none. `deadline_ns` is absolute; None:
-    no deadline.
+    unchanged, unknown fields included) or a plain Python value. `dialect` is the API format of the body, and of the
+    bytes that `Reply.read` returns: always the client's, whatever the target uses. `due_ns` is the time at which the
+    schedule wanted to send the request and `start_ns` the time at which the call came in; both monotonic, 0 if unknown.
+    `deadline_ns` is absolute; None: no deadline.
 
-    `token_due_ns`: until when whoever asks waits for the first token; it keeps that itself, so this only tells why an
-    attempt was given up. None: it did not say.
+    `token_due_ns`: until when the caller waits for the first token. The caller enforces it itself; the field only
+    tells why an attempt was given up. None: unknown.
 
-    `stall_ns`: how long there may be no further token after the first; then whoever serves breaks the answer off. None:
-    as long as the target's own settings allow.
+    `stall_ns`: the longest time between two tokens; after that the service breaks the answer off. None: the limit in
+    the target's settings. `floor`: the lowest rate of tokens; the service breaks a slower answer off. None: any rate.
 
-    `stream`: the client wants the answer as a stream (a target may stream it to us either way). `watched`: whoever asks
-    reads both the events of the reply and its bytes. `client`: whose call it is, so that what one client asked is never
-    shown to another. `hints`: what the client said beside the request, by the names that policies know
-    ("complexity", "task", "region", "cache"), as "betas" what it wants of Anthropic's that is not settled, and as
-    "prompt_cache": "mark" that its system prompt, or without one all of it, is to be cached where a provider must be
-    told so. `notes` is shared by all copies of a call.
+    `stream`: the client wants the answer as a stream (a target may stream it to us either way). `allow_whole`: a target
+    may be asked for a whole answer, where no policy needs the stream. `whole_ns`: the answer is requested whole, and
+    may take so long beyond the limit for a first token; None: it is streamed if the target can. `watched`: the caller
+    reads both the events of the reply and its bytes. `client`: the client whose call it is, so that one client never
+    sees an answer to another. `hints`: what the client sent beside the body, by the names that policies know
+    ("complexity", "task", "region", "cache"); also "traceparent", the client's trace; "betas" and "version", the beta
+    features and the version of Anthropic's format; "prompt_cache": "mark" if its system prompt (or without one the
+    whole prompt) should be cached by providers that cache on request only; and "translated" for a body that was
+    rewritten as it came in. `notes` is shared by all copies of a call.
     """
 
     id: str
@@ -80,7 +100,10 @@ class Call(Struct, frozen=True, kw_only=True):
     deadline_ns: int | None = None
     token_due_ns: int | None = None
     stall_ns: int | None = None
+    floor: RateFloor | None = None
     stream: bool = True
+    allow_whole: bool = False
+    whole_ns: int | None = None
     watched: bool = False
     client: str = ""
     hints: Mapping[str, str] = {}
@@ -88,7 +111,7 @@ class Call(Struct, frozen=True, kw_only=True):
 
 
 class Reply(Protocol):
-    """A stream of events, from the first one on, ending after `Done` or `Broken`. Closed exactly once."""
+    """A stream of events from the first one on. It ends after `Done` or `Broken`, and is closed exactly once."""
 
     @property
     def target(self) -> str:
@@ -97,12 +120,17 @@ class Reply(Protocol):
 
     @property
     def empty(self) -> bool:
-        """The answer ended well without a single token; known as soon as there is a reply."""
+        """Whether the answer ended well without a single token. Known as soon as there is a reply."""
+        ...
+
+    @property
+    def complete(self) -> bool:
+        """Whether the whole answer has arrived and ended well. One more `read` returns the rest, and cannot fail."""
         ...
 
     @property
     def token_ns(self) -> int:
-        """When its latest token arrived (monotonic), 0 before the first."""
+        """The arrival time of the latest token (monotonic), 0 before the first."""
         ...
 
     def __aiter__(self) -> Self: ...
@@ -110,28 +138,30 @@ class Reply(Protocol):
     async def __anext__(self) -> Event: ...
 
     async def finished(self) -> None:
-        """Read to the end without looking at each event: what a measurement wants, as nothing wakes up per token."""
+        """Wait for the end without looking at each event. Measurements use it, because nothing wakes up per token."""
         ...
 
     async def read(self) -> bytes:
-        """The bytes of the body that came since the last `read`, as they came; b"" after the last of a whole answer.
+        """Return the bytes of the body that arrived since the last `read`; b"" after the last of a complete answer.
 
-        Where the target speaks another dialect than the call they are its answer told again, always as a stream.
-        Raises the `Fault` that broke the answer, after all that came before it. Who reads bytes reads no events, unless
-        the call is `watched`.
+        If the call is not streamed, it may wait until the answer is complete or long.
+
+        If the target uses another API format than the call, the bytes are a translation, always as a stream. Raises
+        the `Fault` that broke the answer, after all bytes before it were returned. A caller reads either bytes or
+        events, unless the call is `watched`.
         """
         ...
 
     def arrived(self) -> list[Event]:
-        """The events that came and were not read yet, without waiting; the last is `Done` or `Broken`.
+        """Return the events that arrived and were not read yet, without waiting. The last is `Done` or `Broken`.
 
-        Of a `watched` call they hold all that the bytes given by `read` have brought: who wants both reads bytes, then
-        takes the events.
+        For a `watched` call they include all events of the bytes that `read` has returned. A caller that needs both
+        reads bytes first, then takes the events.
         """
         ...
 
     async def aclose(self) -> None:
-        """Done with it. Before its end this closes the provider's connection at once. Calling it again does nothing."""
+        """Close the reply. Before its end this closes the provider's connection at once. A second call does nothing."""
         ...
 
     async def __aenter__(self) -> Self: ...
@@ -141,7 +171,65 @@ class Reply(Protocol):
     ) -> None: ...
 
 
+class ReplyBase:
+    """Base class of replies: iterates over itself and closes itself as an asynchronous context manager."""
+
+    __slots__ = ()
+
+    @property
+    def complete(self) -> bool:
+        return False  # as far as is known
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def aclose(self) -> None:
+        raise NotImplementedError
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+class ForwardingReply(ReplyBase):
+    """A reply that forwards everything to another reply. Subclasses override what they change."""
+
+    def __init__(self, reply: Reply) -> None:
+        self._reply = reply
+
+    @property
+    def target(self) -> str:
+        return self._reply.target
+
+    @property
+    def empty(self) -> bool:
+        return self._reply.empty
+
+    @property
+    def token_ns(self) -> int:
+        return self._reply.token_ns
+
+    async def __anext__(self) -> Event:
+        return await self._reply.__anext__()
+
+    async def finished(self) -> None:
+        await self._reply.finished()
+
+    async def read(self) -> bytes:
+        return await self._reply.read()
+
+    def arrived(self) -> list[Event]:
+        return self._reply.arrived()
+
+    async def aclose(self) -> None:
+        await self._reply.aclose()
+
+
 class Service(Protocol):
-    """Anything that answers calls: one target, or a policy over several."""
+    """Anything that answers calls: one target, or a policy over several targets."""
 
     async def __call__(self, call: Call) -> Reply: ...

@@ -5,13 +5,11 @@ from typing import Any
 
 import msgspec
 
-from splitsecond.analysis.asked import AskedCondition
-from splitsecond.analysis.findings import ConditionFindings, Instrument, Spread
-from splitsecond.timing.observation import FaultRecord, Observation
+from splitsecond.analysis.findings import AskedCondition, ConditionFindings, Instrument
+from splitsecond.observation import FaultRecord, Observation
 
 MS = 1_000_000
 S = 1_000 * MS
-EMPTY = Spread(n=0)
 
 
 def request(
@@ -93,16 +91,6 @@ def row(**changes: Any) -> ConditionFindings:
         concurrency=1,
         requests=0,
         errors=0,
-        ttft_ms=EMPTY,
-        ttft_cold_ms=EMPTY,
-        ttft_due_ms=EMPTY,
-        first_answer_ms=EMPTY,
-        tps=EMPTY,
-        tpot_ms=EMPTY,
-        itl_ms=EMPTY,
-        e2e_ms=EMPTY,
-        response_ms=EMPTY,
-        total_tps=EMPTY,
         instrument=Instrument(kernel_time=True),
     )
     return msgspec.structs.replace(made, **changes)

@@ -2,9 +2,9 @@
 
 import pytest
 
-from splitsecond.analysis.accuracy import accuracy
+from splitsecond.analysis.accuracy import ServerTruth, accuracy
+from splitsecond.observation import Observation
 from splitsecond.timing.instrument import InstrumentReading
-from splitsecond.timing.observation import Observation
 
 MS = 1_000_000
 
@@ -15,13 +15,14 @@ def seen(name: str, *at_ms: float, outcome: str = "ok") -> Observation:
         call=name,
         target="sim",
         outcome=outcome,  # type: ignore[arg-type]
+        sent_ns=1 * MS,
         token_at=[round(at * MS) for at in at_ms],
         lag_max_ns=2 * MS,
     )
 
 
-def sent(*at_ms: float) -> list[int]:
-    return [round(at * MS) for at in at_ms]
+def sent(*at_ms: float, received_ms: float = 0) -> ServerTruth:
+    return ServerTruth("", round(received_ms * MS), [round(at * MS) for at in at_ms])
 
 
 READING = InstrumentReading(condition="", begin_ns=0, end_ns=1, cpu_ns=3 * MS, peak_in_flight=2)
@@ -53,8 +54,8 @@ def test_errors_are_differences_of_one_clock() -> None:
         (seen("a", 100), 2, "nothing could be compared"),
         (seen("unknown", 100, 110), 2, "nothing could be compared"),
         (seen("a", 103, 113), 2, "the error of TTFT is 3.00 ms"),
-        (seen("a", 100, 111), 2, r"the error of TPOT is 10 %"),
-        (seen("a", 100, 110), 3, "only 2 of 3 answers were under way"),
+        (seen("a", 100, 111), 2, r"the error of TPOT is 10%"),
+        (seen("a", 100, 110), 3, "only 2 of 3 responses were in flight"),
     ],
 )
 def test_what_cannot_be_trusted_says_so(observation: Observation, streams: int, doubt: str) -> None:
@@ -70,3 +71,32 @@ def test_one_failure_among_many_spoils_it() -> None:
 
 def test_nothing_measured_costs_nothing_known() -> None:
     assert accuracy(1, [], {}, []).cpu_ms_per_1000_tokens is None
+
+
+def test_the_error_of_ttft_is_that_of_the_send_and_the_receive_side_together() -> None:
+    truth = {"a": sent(100, 110, received_ms=1.5), "b": sent(200, 210, received_ms=1)}
+    result = accuracy(2, [seen("a", 100.1, 110), seen("b", 200.2, 210)], truth, [READING])
+    assert (result.ttft_error_ms.min, result.ttft_error_ms.max) == pytest.approx((0.2, 0.6))
+    assert (result.send_error_ms.min, result.send_error_ms.max) == pytest.approx((0, 0.5))
+    assert (result.receive_error_ms.min, result.receive_error_ms.max) == pytest.approx((0.1, 0.2))
+
+
+def test_without_receive_times_of_the_server_the_send_side_is_unknown() -> None:
+    result = accuracy(2, [seen("a", 100.1, 110)], {"a": sent(100, 110)}, [READING])
+    assert result.send_error_ms.n == 0
+    assert result.ttft_error_ms.max == pytest.approx(0.1)
+
+
+def test_a_server_that_was_interrupted_while_it_wrote_is_not_our_error() -> None:
+    # It wrote the first token somewhere between 100 and 108 ms.
+    truth = {name: ServerTruth(name, 0, [100 * MS, 110 * MS], 108 * MS) for name in "abc"}
+    result = accuracy(2, [seen("a", 107, 110), seen("b", 108.5, 110), seen("c", 99.5, 110)], truth, [READING])
+    assert (result.interrupted, result.receive_error_ms.min) == (2, 0)
+    assert result.receive_error_ms.max == pytest.approx(0.5)
+
+
+def test_a_write_of_usual_length_excuses_nothing() -> None:
+    truth = {"a": ServerTruth("a", 0, [100 * MS, 110 * MS], 100 * MS + 50_000)}
+    result = accuracy(2, [seen("a", 100.04, 110)], truth, [READING])
+    assert result.interrupted == 0
+    assert result.receive_error_ms.max == pytest.approx(0.04)

@@ -8,23 +8,25 @@ import pytest
 from tests.analysis.made import MS, S, asked, failure, request
 
 from splitsecond.analysis.caching import cache_savings
+from splitsecond.analysis.condition import summarise
 from splitsecond.analysis.cost import Prices
 from splitsecond.analysis.findings import CacheSaving, ConditionFindings
-from splitsecond.analysis.run import summarise
 from splitsecond.catalog.price import Price
-from splitsecond.timing.observation import Observation
+from splitsecond.observation import Observation
 
 PRICE = Price(input_usd=10.0, output_usd=20.0, cached_usd=1.0, cache_write_usd=12.5)
 PRICES = {"a/x": PRICE}
 ROWS = [asked(condition="c"), asked(condition="c-reuse", cache_reuse=True)]
 
 
-def requests(condition: str, ttft_ms: float, n: int = 40, seed: int = 1, **changes: Any) -> list[Observation]:
+def requests(
+    condition: str, ttft_ms: float, n: int = 40, seed: int = 1, rounds: int = 8, **changes: Any
+) -> list[Observation]:
     """A closed loop of one, whose TTFT is scattered by a twentieth; the prompts have 1,000 tokens."""
     chance, at, made = np.random.default_rng(seed), 1000.0, []
     for number in range(n):
         ttft = ttft_ms * chance.normal(1, 0.05)
-        fields = {"condition": condition, "input_tokens": 1000, **changes}
+        fields = {"condition": condition, "input_tokens": 1000, "round": number * rounds // n + 1, **changes}
         made.append(request(at, ttft_ms=ttft, name=f"{condition}-{number}", **fields))
         at = made[-1].end_ns / MS
     return made
@@ -44,6 +46,13 @@ def both(fresh_ms: float, reuse_ms: float, **reuse: Any) -> list[Observation]:
     return requests("c", fresh_ms) + requests("c-reuse", reuse_ms, seed=2, **reuse)
 
 
+def test_four_rounds_show_no_saving() -> None:
+    observations = requests("c", 400, rounds=4) + requests("c-reuse", 240, seed=2, rounds=4)
+    assert "there is no saving of TTFT that n = 40 in fewer than five rounds could show" in (
+        saving_of(observations, prices={}).verdict
+    )
+
+
 def test_time_and_money_are_saved() -> None:
     filled = warmup("c-reuse", cached_tokens=0, cache_write_tokens=900)
     saving = saving_of([*both(400, 240, cached_tokens=900, cache_write_tokens=0), filled])
@@ -57,8 +66,8 @@ def test_time_and_money_are_saved() -> None:
     # 40 requests with 100 tokens at 10 $ and 900 at 1 $; one with 100 at 10 $ and 900 at 12.5 $.
     assert saving.usd_per_request_reuse == pytest.approx((40 * 0.0019 + 0.01225) / 41)
     words = saving.verdict
-    assert words.startswith("a/x at concurrency 1: the prompt cache saves 39.7 % of TTFT at p50, 401 to 242 ms (95 %")
-    assert words.endswith("and $7.85 per 1,000 requests; 90 % of the input came from it, in 40 of 40 requests.")
+    assert words.startswith("a/x at concurrency 1: the prompt cache saves 39.7% of TTFT at p50, 401 to 242 ms (95%")
+    assert words.endswith("and $7.85 per 1,000 requests; 90% of the input came from it, in 40 of 40 requests.")
 
 
 def test_longer_answers_are_no_cost_of_the_cache() -> None:
@@ -80,8 +89,8 @@ def test_a_cache_that_nobody_speaks_of_is_seen_by_its_time() -> None:
     saving = saving_of(both(400, 240), prices={})
     assert saving.cached_share is None
     assert (saving.usd_per_request_fresh, saving.usd_per_request_reuse) == (None, None)
-    assert "reports no cached tokens, but prompts that begin alike save 39.7 %" in saving.verdict
-    assert saving.verdict.endswith(": it may cache and not say so.")
+    assert "reports no cached tokens, but prompts that share a beginning save 39.7%" in saving.verdict
+    assert saving.verdict.endswith(": it may cache without reporting it.")
 
 
 @pytest.mark.parametrize(
@@ -95,10 +104,10 @@ def test_a_cache_that_nobody_speaks_of_is_seen_by_its_time() -> None:
         (
             240,
             {"cached_tokens": 900, "cache_write_tokens": 0, "input_tokens": 9000},
-            ("saves 39.7 %", "costs $71.90 per"),
+            ("saves 39.7%", "costs $71.90 per"),
         ),
-        (240, {"cached_tokens": 5}, ("saves 39.7 %", "ms (95 % interval 3", "; 0.5 % of the input")),
-        (600, {"cached_tokens": 900}, ("no saving but a longer TTFT at p50", "but the prompt cache saves $8.10 per")),
+        (240, {"cached_tokens": 5}, ("saves 39.7%", "ms (95% interval 3", "; 0.5% of the input")),
+        (600, {"cached_tokens": 900}, ("no saving but a higher TTFT at p50", "but the prompt cache saves $8.10 per")),
         (600, {"cached_tokens": 100, "cache_write_tokens": 900}, ("filling the prompt cache costs $1.35 per",)),
         (400, {"cached_tokens": 0, "cache_write_tokens": 900}, ("no cached tokens", "filling a cache costs $2.25 per")),
     ],
@@ -117,10 +126,10 @@ def test_a_machine_by_the_hour_is_paid_for_its_time() -> None:
 
 def test_what_is_not_there_or_invalid_is_not_judged() -> None:
     only = [*requests("c", 400), failure(9e5, condition="c-reuse")]
-    assert saving_of(only).verdict.endswith("is not known, as one of the two ways has no answer.")
+    assert saving_of(only).verdict.endswith("are unknown, because one kind of prompts has no response.")
     invalid = saving_of(both(400, 240), invalid=["the client was too late"]).verdict
     assert invalid.endswith(
-        "is not judged, as INVALID is a/x at concurrency 1 and a/x at concurrency 1 with cache reuse."
+        "are not judged, because INVALID: a/x at concurrency 1 and a/x at concurrency 1 with cache reuse."
     )
 
 

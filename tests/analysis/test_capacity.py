@@ -5,15 +5,15 @@ from typing import Any
 import msgspec
 import pytest
 from tests.analysis.made import closed_loop, failure, request, row
+from tests.golden import Golden
 
-from splitsecond.analysis.asked import AskedCondition
-from splitsecond.analysis.capacity import capacity_of, judge
-from splitsecond.analysis.capacity_statements import capacity_statements
-from splitsecond.analysis.findings import ConditionFindings, Goodput
-from splitsecond.analysis.run import summarise
+from splitsecond.analysis.capacity import batches_of, capacity_of, capacity_statements, judge
+from splitsecond.analysis.condition import summarise
+from splitsecond.analysis.findings import AskedCondition, ConditionFindings, Goodput
+from splitsecond.analysis.proportion import Batches
 from splitsecond.analysis.slo import parse_slo
 from splitsecond.catalog.price import Price
-from splitsecond.timing.observation import Observation
+from splitsecond.observation import Observation
 
 SLO = parse_slo("ttft=300ms,tpot=20ms")
 
@@ -47,8 +47,9 @@ def step(
 @pytest.mark.parametrize(
     ("found", "verdict"),
     [
-        (step(1, 90, 90), "holds"),
+        (step(1, 240, 240), "holds"),
         (step(1, 20, 20), "promising"),
+        (step(1, 90, 90), "promising"),
         (step(1, 89, 90), "promising"),
         (step(1, 84, 90), "undecided"),
         (step(1, 70, 90), "fails"),
@@ -58,7 +59,10 @@ def step(
         (step(1, 0, 11, errors={"refused": 10, "http_429": 1}), "breaks"),
         (step(1, 70, 90, errors={"http_429": 19, "http_500": 1}), "fails"),
         (step(1, 84, 90, errors={"http_500": 1}), "undecided"),
-        (step(1, 90, 90, invalid="the client was late."), "invalid"),
+        (step(1, 240, 240, invalid="the client was late."), "invalid"),
+        # A queue that grows is not the client's fault.
+        (step(1, 240, 240, invalid="not stationary: TTFT changed."), "undecided"),
+        (step(1, 70, 90, invalid="not stationary: TTFT changed."), "fails"),
         (step(1, 20, 90, invalid="the client was late."), "invalid"),
         # Where failures alone decide, the places that they left empty are not the client's fault.
         (step(1, 20, 40, errors={"http_500": 20}, invalid="concurrency 1 was not held."), "breaks"),
@@ -67,88 +71,70 @@ def step(
     ],
 )
 def test_what_came_of_a_step(found: ConditionFindings, verdict: str) -> None:
-    assert judge(found, 0.95) == verdict
+    assert judge(found, batches_of(requests(found), SLO, open_loop=False), 0.95) == verdict
+
+
+def requests(row: ConditionFindings) -> list[Observation]:
+    """Measured requests of a row in five rounds, of which as many met the limits as it says, spread evenly."""
+    met, sent = (row.goodput.met, row.goodput.sent) if row.goodput else (0, 0)
+    late = [(number + 1) * met // sent == number * met // sent for number in range(sent)]
+    return [
+        request(1000.0 + number, ttft_ms=400 if miss else 100, condition=row.condition, round=1 + 5 * number // sent)
+        for number, miss in enumerate(late)
+    ]
+
+
+def test_batches_are_rounds_and_parts_of_few_rounds() -> None:
+    def sent(rounds: int) -> list[Observation]:
+        return [
+            request(1000.0 + at, round=number, ttft_ms=400 if at == 0 else 100)
+            for number in range(1, rounds + 1)
+            for at in range(20)
+        ]
+
+    assert batches_of(sent(5), SLO, open_loop=False) == Batches([19] * 5, [20] * 5)
+    assert batches_of(sent(1), SLO, open_loop=False) == Batches([3, 4, 4, 4, 4], [4] * 5, rounds=False)
+    assert batches_of(sent(3), SLO, open_loop=False) == Batches([9, 10] * 3, [10] * 6, rounds=False)
+    assert batches_of([], SLO, open_loop=False) == Batches([], [], rounds=False)
 
 
 def said(*rows: ConditionFindings) -> list[str]:
-    found = capacity_of(rows, [], SLO, 0.95)
+    found = capacity_of(rows, [o for row in rows for o in requests(row)], SLO, 0.95)
     assert found is not None
     return capacity_statements(found, rows)
 
 
-LIMITS = "with TTFT ≤ 300 ms, TPOT ≤ 20 ms in 95 % of requests"
+def test_the_capacity_in_sentences(golden: Golden) -> None:
+    late = "the client was late."
+    searches = [
+        [step(1, 20, 20), step(2, 240, 240), step(3, 160, 240)],
+        [step(4, 240, 240), step(8, 160, 240), step(5, 340, 360), step(6, 338, 360), step(7, 160, 240)],
+        [step(1, 20, 20), step(2, 240, 240)],
+        [step(1, 240, 240), step(2, 342, 360)],
+        [step(1, 3, 90)],
+        [step(1, 20, 20), step(2, 0, 12, errors={"refused": 12})],
+        [step(1, 240, 240, invalid=late)],
+        [step(2, 240, 240), step(4, 240, 240, invalid=late)],
+        [step(2, 240, 240), step(4, 3, 15, errors={"refused": 10, "http_500": 2})],
+    ]
+    golden.check("".join(f"{' '.join(said(*rows))}\n" for rows in searches))
 
 
-@pytest.mark.parametrize(
-    ("rows", "sentence"),
-    [
-        (
-            [step(1, 20, 20), step(2, 90, 90), step(3, 60, 90)],
-            f"a/x bears concurrency 2 {LIMITS} (90 of 90 kept to it), not 3 (60 of 90).",
-        ),
-        (
-            [step(4, 90, 90), step(8, 60, 90), step(5, 340, 360), step(6, 338, 360), step(7, 60, 90)],
-            f"a/x bears concurrency 4 {LIMITS} (90 of 90 kept to it), not 7 (60 of 90); not decided: 5 (340 of 360) "
-            "and 6 (338 of 360).",
-        ),
-        (
-            [step(1, 20, 20), step(2, 90, 90)],
-            f"a/x bears concurrency 2 {LIMITS} (90 of 90 kept to it), the heaviest load of this search.",
-        ),
-        (
-            [step(1, 90, 90), step(2, 342, 360)],
-            f"a/x bears concurrency 1 {LIMITS} (90 of 90 kept to it); not decided: 2 (342 of 360).",
-        ),
-        ([step(1, 3, 90)], f"a/x does not bear even concurrency 1 {LIMITS} (3 of 90 kept to it)."),
-        (
-            [step(1, 20, 20), step(2, 0, 12, errors={"refused": 12})],
-            f"It is not sure that a/x bears any load {LIMITS}; not decided: 1 (20 of 20), not 2 (0 of 12).",
-        ),
-        (
-            [step(1, 90, 90, invalid="the client was late.")],
-            "What a/x bears is not known: the figures at concurrency 1 are INVALID.",
-        ),
-        (
-            [step(2, 90, 90), step(4, 90, 90, invalid="the client was late.")],
-            f"a/x bears concurrency 2 {LIMITS} (90 of 90 kept to it).",
-        ),
-    ],
-)
-def test_how_much_it_bears_in_a_sentence(rows: list[ConditionFindings], sentence: str) -> None:
-    assert said(*rows)[0] == sentence
-
-
-@pytest.mark.parametrize(
-    ("ceiling", "sentence"),
-    [
-        (
-            step(4, 3, 15, errors={"refused": 10, "http_500": 2}),
-            "At concurrency 4 it broke, and the search ended: 12 of 15 requests failed (10 refused, 2 http_500).",
-        ),
-        (
-            step(4, 90, 90, invalid="the client was late."),
-            "At concurrency 4 the figures are INVALID, so it is not known whether it bears that: the client was late.",
-        ),
-    ],
-)
-def test_why_there_is_a_ceiling(ceiling: ConditionFindings, sentence: str) -> None:
-    assert said(step(2, 90, 90), ceiling)[1] == sentence
+def in_rounds(made: list[Observation]) -> list[Observation]:
+    return [msgspec.structs.replace(o, round=1 + 5 * at // len(made)) for at, o in enumerate(made)]
 
 
 def observed(condition: str, *made: Observation) -> list[Observation]:
     return [msgspec.structs.replace(o, condition=condition, role="measured") for o in made]
 
 
-def test_what_gives_first_is_the_limit_that_most_requests_missed() -> None:
+def test_the_bottleneck_is_the_limit_that_most_requests_missed(golden: Golden) -> None:
     slow = observed("a/x@c4", *[request(ttft_ms=400)] * 20, *[request(ttft_ms=400, gap_ms=30)] * 5, failure())
     rows = [step(2, 90, 90), step(4, 64, 90)]
     found = capacity_of(rows, slow, SLO, 0.95)
     assert found is not None
     assert found.steps[1].missed == {"ttft": 25, "tpot": 5, "errors": 1}
-    assert capacity_statements(found, rows)[1] == (
-        "What gives first is TTFT: at concurrency 4 requests missed TTFT in 25 of 90, TPOT in 5 of 90 and an answer in "
-        "1 of 90."
-    )
+    golden.check(capacity_statements(found, rows)[1])
 
 
 @pytest.mark.parametrize(
@@ -177,27 +163,22 @@ def test_a_step_that_the_client_could_not_drive_shows_no_knee() -> None:
 
 
 def test_a_load_that_was_tried_again_is_what_it_was_the_last_time() -> None:
-    found = capacity_of([step(4, 90, 90, invalid="disturbed."), step(4, 90, 90)], [], SLO, 0.95)
+    again = step(4, 240, 240)
+    found = capacity_of([step(4, 240, 240, invalid="disturbed."), again], requests(again), SLO, 0.95)
     assert found is not None
     assert (found.holds, found.ceiling) == (4, None)
     assert [one.verdict for one in found.steps] == ["invalid", "holds"]
 
 
-def test_from_observations_to_sentences_with_what_it_costs() -> None:
+def test_from_observations_to_sentences_with_what_it_costs(golden: Golden) -> None:
     """Ten tokens a tenth of a second after the first: 11 tokens in 200 ms, so 8 places give 440 tokens/s."""
     asked = [AskedCondition(condition=f"c{c}", target="a/x", concurrency=c) for c in (1, 8)]
-    light, heavy = closed_loop(1, 90), closed_loop(8, 90)
-    observations = [*observed("c1", *light), *observed("c8", *heavy)]
+    light, heavy = closed_loop(1, 240), closed_loop(8, 90)
+    observations = [*observed("c1", *light), *observed("c8", *in_rounds(heavy))]
     rows = summarise(asked, observations, [], slo=SLO, prices={"a/x": Price(per_hour_usd=1.584)})
     found = capacity_of(rows, observations, SLO, 0.95)
     assert found is not None
-    borne, at_capacity, throughput = capacity_statements(found, rows)
-    assert borne.startswith("a/x bears concurrency 8 with TTFT ≤ 300 ms")
-    assert at_capacity == (
-        "At concurrency 8 it gives 440 tokens/s in all, 40 good requests/s, TTFT p95 100 ms, TPS p50 100, "
-        "$1.00 a million output tokens."
-    )
-    assert throughput == ("System tokens/s grow up to concurrency 8: 440, 8.00 times those of concurrency 1.")
+    golden.check("\n".join(capacity_statements(found, rows)))
 
 
 def test_nothing_that_came_to_a_verdict_is_no_capacity() -> None:

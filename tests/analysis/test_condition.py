@@ -8,9 +8,11 @@ from tests.analysis.made import MS, S, asked, closed_loop, failure, request
 
 from splitsecond.analysis.condition import condition_findings
 from splitsecond.analysis.findings import ConditionFindings
+from splitsecond.analysis.lateness import instrument_of
 from splitsecond.analysis.slo import parse_slo
+from splitsecond.analysis.steady import load_of
+from splitsecond.observation import Observation
 from splitsecond.timing.instrument import InstrumentReading
-from splitsecond.timing.observation import Observation
 
 
 def of(*observations: Observation, concurrency: int | None = 1) -> ConditionFindings:
@@ -37,11 +39,40 @@ def test_the_figures_of_two_requests() -> None:
     assert (made.invalid, made.goodput, made.cost_usd, made.batching_efficiency) == ([], None, None, None)
 
 
-def test_failures_count_by_kind_and_have_no_figures() -> None:
+def test_failures_count_by_kind_and_as_slower_than_all_others() -> None:
     made = of(request(), failure(1200), failure(1205), failure(1210, kind="refused"), failure(1215, fault=None))
-    assert (made.requests, made.errors, made.ttft_ms.n) == (5, 4, 1)
+    assert (made.requests, made.errors, made.ttft_ms.n, made.ttft_ms.failed) == (5, 4, 5, 4)
+    assert (made.ttft_ms.p50, made.ttft_ms.max, made.tps.p50, made.tps.max) == (None, 100, None, 100)
+    assert (made.total_tps.n, made.total_tps.failed) == (1, 0)
     assert made.error_kinds == {"http_500": 2, "refused": 1, "unknown": 1}
     assert made.error_examples == {"http_500": "got http_500, expected 200", "refused": "got refused, expected 200"}
+
+
+def test_a_target_that_loses_its_slowest_requests_is_not_faster() -> None:
+    times = [100.0 + 10 * i for i in range(20)]
+    all_answered = of(*(request(1000 + 500 * i, ttft_ms=ttft) for i, ttft in enumerate(times)))
+    lost = of(
+        *(request(1000 + 500 * i, ttft_ms=t) if t < 220 else failure(1000 + 500 * i) for i, t in enumerate(times))
+    )
+    assert lost.ttft_ms.p50 == all_answered.ttft_ms.p50
+    assert (lost.ttft_ms.p95, lost.ttft_ms.ci95["p50"][1]) == (None, None)
+    assert lost.ttft_ms.ci95["p50"][0] == all_answered.ttft_ms.ci95["p50"][0]
+
+
+def test_rounds_of_a_row_give_its_throughput_an_interval() -> None:
+    made = of(
+        *(
+            request(1000 + 20_000 * r + 200 * i, gap_ms=10 + r, round=r + 1, name=f"{r}-{i}")
+            for r in range(6)
+            for i in range(4)
+        )
+    )
+    assert list(made.output_tokens_per_s_rounds) == [1, 2, 3, 4, 5, 6]
+    assert made.output_tokens_per_s_rounds[1] > made.output_tokens_per_s_rounds[6]
+    low, high = made.output_tokens_per_s_ci95
+    assert (low or 0) < (made.output_tokens_per_s or 0) < (high or 0)
+    assert made.ttft_ms.rounds == 6
+    assert of(request()).output_tokens_per_s_ci95 == (None, None)
 
 
 def test_a_row_whose_requests_all_failed_stays() -> None:
@@ -71,7 +102,7 @@ def test_warm_ups_are_apart_and_other_roles_do_not_count() -> None:
 def test_a_cancelled_request_is_no_error() -> None:
     made = of(request(1000.0), request(1200.0, outcome="cancelled"))
     assert (made.requests, made.errors, made.ttft_ms.n) == (1, 0, 1)
-    assert made.notes[-1] == "cancelled before the end, and counted nowhere: 1 request."
+    assert made.notes[-1] == "1 request was cancelled before the end, and not counted."
 
 
 def test_an_open_loop_counts_from_due() -> None:
@@ -125,8 +156,23 @@ def test_the_instrument_reports_itself() -> None:
     assert (made.kernel_time, made.lag_p50_ms, made.lag_max_ms) == (True, 1, 4)
     assert made.lag_p99_ms == pytest.approx(3.98)
     assert made.runqueue_wait_share == pytest.approx(0.1)
-    assert made.cpu_ms_per_1000_tokens == pytest.approx(1000)
+    assert made.cpu_share == pytest.approx(0.011)
     assert made.collections == 1
+
+
+@pytest.mark.parametrize(
+    ("tokens", "seconds", "expected"),
+    [(999, 0.5, None), (1_000, 1, 30.0), (1_000, 1.1, None), (10_000, 10, 30.0), (100_000, 600, None)],
+)
+def test_processor_time_is_divided_by_tokens_only_where_tokens_cause_it(
+    tokens: int, seconds: float, expected: float | None
+) -> None:
+    """A process that waits uses some processor time too, however few tokens there are."""
+    observations = [request(1000.0)]
+    reading = InstrumentReading(condition="c", begin_ns=0, end_ns=round(seconds * S), cpu_ns=tokens * 30 * MS // 1000)
+    found = instrument_of(observations, [reading], load_of(observations, 1, [reading]), tokens)
+    assert found.cpu_ms_per_1000_tokens == (expected and pytest.approx(expected))
+    assert found.cpu_share == pytest.approx(tokens * 0.03 / 1000 / seconds, rel=0.01)
 
 
 def test_kernel_time_is_said_only_if_every_answer_had_it() -> None:
@@ -199,6 +245,7 @@ def test_whatever_was_observed_gives_a_row_that_can_be_written(
 
 
 def test_a_full_loop_is_clean() -> None:
-    made = of(*closed_loop(8, 10), concurrency=8)
+    cool = [request(3000.0 + place, role="cooldown", outcome="cancelled") for place in range(8)]
+    made = of(*closed_loop(8, 10), *cool, concurrency=8)
     assert (made.invalid, made.notes) == ([], [])
     assert made.output_tokens_per_s == pytest.approx(8 * 55, rel=0.01)

@@ -1,10 +1,14 @@
 """Money: of one attempt, of a row with all that was sent for it, of a machine by the hour."""
 
+import os
+import subprocess
+import sys
 from typing import Any
 
 import pytest
 from tests.analysis.made import asked, failure, request, row
 
+from splitsecond.analysis.condition import summarise
 from splitsecond.analysis.cost import (
     bill,
     billed,
@@ -15,10 +19,9 @@ from splitsecond.analysis.cost import (
     usd,
     with_cost,
 )
-from splitsecond.analysis.run import summarise
 from splitsecond.catalog.price import Price, Tier
 from splitsecond.clock import NS_PER_S
-from splitsecond.timing.observation import Observation
+from splitsecond.observation import Observation
 
 PRICE = Price(input_usd=2.0, output_usd=10.0, cached_usd=0.2, cache_write_usd=2.5, as_of="2026-01-02", source="test")
 PRICES = {"a/x": PRICE}
@@ -77,7 +80,7 @@ def test_an_attempt_that_was_closed_early_costs_its_prompt_and_what_came() -> No
     alone = bill([closed], PRICES)
     assert (alone.usd, alone.estimated, alone.unpriced) == (0.0, 0, 1)
     noted = with_cost(row(), [request(**WHOLE, name="1"), closed], PRICES, hours=1.0)
-    assert noted.notes == ["the cost of 1 attempt that did not end is a guess, and may be higher."]
+    assert noted.notes == ["the cost of 1 attempt that did not end is an estimate, and may be higher."]
 
 
 def race(price_of_b: bool) -> tuple[list[Observation], dict[str, Price]]:
@@ -104,7 +107,7 @@ def test_prompts_that_nobody_counts_are_not_taken_for_those_of_another_row() -> 
     assert found.usd == pytest.approx(0.3)
     assert found.unpriced == 1
     assert with_cost(row(), [mute], PRICES, hours=1.0).notes == [
-        "what it cost is not known: no answer says how many tokens its prompt had."
+        "the cost is unknown: no response reports the tokens of its prompt."
     ]
 
 
@@ -131,7 +134,7 @@ def test_an_attempt_without_a_price_is_said() -> None:
     sent, prices = race(price_of_b=False)
     found = with_cost(row(target="race(a/x, b/x)"), sent, prices, hours=1.0)
     assert found.cost_usd == pytest.approx(0.3)
-    assert found.notes == ["1 attempt has no known price, and is not in the cost."]
+    assert found.notes == ["1 attempt without a known price is not in the cost."]
 
 
 def test_an_hour_is_shared_over_the_tokens_of_an_hour() -> None:
@@ -151,12 +154,22 @@ def test_an_hour_is_shared_over_the_tokens_of_an_hour() -> None:
 def test_what_the_cache_saved_is_said_or_what_filling_it_cost() -> None:
     read = with_cost(row(), [request(**WHOLE, cached_tokens=50_000)], PRICES, hours=1.0)
     assert read.notes == [
-        "50 % of the input, warm-ups included, came from the provider's prompt cache, which saved $0.0900."
+        "50% of the input, warm-ups included, came from the provider's prompt cache, which saved $0.0900."
     ]
     filled = with_cost(row(), [request(**WHOLE, cached_tokens=2_000, cache_write_tokens=90_000)], PRICES, hours=1.0)
     assert filled.notes == [
-        "2 % of the input, warm-ups included, came from the provider's prompt cache, which cost $0.0414 more than it "
+        "2% of the input, warm-ups included, came from the provider's prompt cache, which cost $0.0414 more than it "
         "saved."
+    ]
+
+
+def test_responses_of_another_speed_tier_are_said_and_cost_what_it_costs() -> None:
+    prices = {"a/x": Price(input_usd=2.0, output_usd=10.0, by_tier={"default": 0.5, "flex": 0.25})}
+    served = [request(**WHOLE, tier=tier) for tier in ("fast", "default", "flex", "default")]
+    found = with_cost(row(), served, prices, hours=1.0)
+    assert found.cost_usd == pytest.approx(0.3 * (1 + 0.5 + 0.25 + 0.5))
+    assert found.notes == [
+        "3 of 4 responses came from another speed tier ('default' and 'flex'), at the price of that tier."
     ]
 
 
@@ -205,6 +218,14 @@ def test_money_in_words(value: float | None, text: str) -> None:
 
 
 def test_a_price_in_words() -> None:
-    assert price_words(PRICE) == "$2 in, $0.2 cached, $10 out a million tokens"
-    assert price_words(Price(per_hour_usd=2.69)) == "$2.69 an hour"
+    assert price_words(PRICE) == "$2 in, $0.2 cached, $10 out per million tokens"
+    assert price_words(Price(per_hour_usd=2.69)) == "$2.69 per hour"
     assert price_words(None) == ""
+
+
+@pytest.mark.system
+def test_the_gateway_computes_costs_without_numpy() -> None:
+    program = "import sys, splitsecond.analysis.cost; sys.exit('numpy' in sys.modules)"
+    assert (
+        subprocess.run([sys.executable, "-c", program], env={"PYTHONPATH": os.pathsep.join(sys.path)}).returncode == 0
+    )

@@ -1,12 +1,20 @@
 """Gates as people write them, and when they hold a run back."""
 
+import re
+from typing import Any
+
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.analysis.made import row
+from tests.analysis.made import asked, renamed, request, row
 
-from splitsecond.analysis.findings import Spread
-from splitsecond.analysis.gate import parse_gate
+from splitsecond.analysis.compare import Comparison, RunData, compare
+from splitsecond.analysis.condition import summarise
+from splitsecond.analysis.findings import ConditionFindings as Row
+from splitsecond.analysis.findings import Run
+from splitsecond.analysis.gate import check_changes, parse_equivalence, parse_gate
+from splitsecond.analysis.summary import Interval, Summary
 from splitsecond.errors import CallerFault
 
 
@@ -15,7 +23,7 @@ from splitsecond.errors import CallerFault
     [
         ("ttft_ms.p95 > +10%", ("ttft_ms", "p95", ">", 0.1, True)),
         ("tps.p50 < -5%", ("tps", "p50", "<", -0.05, True)),
-        ("tps.p50<−5 %", ("tps", "p50", "<", -0.05, True)),
+        ("tps.p50<−5%", ("tps", "p50", "<", -0.05, True)),
         ("ttft_ms.p95 >= 300", ("ttft_ms", "p95", ">=", 300.0, False)),
         ("itl_ms.max > 0.5", ("itl_ms", "max", ">", 0.5, False)),
         ("errors > 0", ("errors", "", ">", 0.0, False)),
@@ -38,6 +46,7 @@ def test_gates_are_read(text: str, parts: tuple[str, str, str, float, bool]) -> 
         ("ttft_ms.p90 > 3", "ttft_ms needs one of"),
         ("errors.p50 > 3", "errors is one number"),
         ("errors > 10%", "which may be 0"),
+        ("tps.p50 < -100%", "nothing falls by 100% or more"),
         (f"ttft_ms.p95 > {'9' * 400}", "too large"),
     ],
 )
@@ -45,7 +54,7 @@ def test_what_cannot_be_read_says_what_can(text: str, says: str) -> None:
     with pytest.raises(CallerFault, match=says) as caught:
         parse_gate(text)
     assert caught.value.kind == "bad_gate"
-    assert "'ttft_ms.p95 > +10%'" in caught.value.hint
+    assert "'tps.p50 < -5%'" in caught.value.hint
 
 
 @given(st.text(max_size=30))
@@ -57,14 +66,75 @@ def test_any_text_is_a_gate_or_a_fault(text: str) -> None:
     assert parse_gate(made.text) == made
 
 
-def with_p95(p95: float | None, **changes: object) -> list:  # type: ignore[type-arg]
-    return [row(ttft_ms=Spread(n=100, p95=p95), **changes)]
+def with_p95(p95: float | None, low: float | None = None, high: float | None = None, **changes: Any) -> list[Row]:
+    """A row with that p95, and its interval (by default of no width)."""
+    interval = (p95 if low is None else low, p95 if high is None else high)
+    return [row(ttft_ms=Summary(n=100, p95=p95, ci95={"p95": interval}), **changes)]
 
 
 def test_an_absolute_gate_names_the_row_and_the_figure() -> None:
     gate = parse_gate("ttft_ms.p95 > 300")
     assert gate.check(with_p95(300.0)) == []
-    assert gate.check(with_p95(301.0)) == ["a/x at concurrency 1: ttft_ms.p95 is 301, which is > 300."]
+    assert gate.check(with_p95(310.0, 301.0, 330.0)) == [
+        "a/x at concurrency 1: ttft_ms.p95 is 310 (95% interval 301 to 330), which is > 300."
+    ]
+
+
+def test_a_gate_judges_the_nearer_bound_of_the_interval() -> None:
+    above, below = parse_gate("ttft_ms.p95 > 300"), parse_gate("ttft_ms.p95 < 300")
+    assert above.check(with_p95(310.0, 299.0, 330.0)) == []
+    assert below.check(with_p95(290.0, 280.0, 301.0)) == []
+    assert len(below.check(with_p95(290.0, 280.0, 299.0))) == 1
+    failing = [row(ttft_ms=Summary(n=100, failed=20, p95=None, ci95={"p95": (700.0, None)}))]
+    assert above.check(failing) == [
+        "a/x at concurrency 1: ttft_ms.p95 is beyond what was answered (95% interval 700 to ?), which is > 300."
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "interval", "which"),
+    [
+        ("ttft_ms.p95 > 300", (None, 950.0), "lower"),
+        ("ttft_ms.p95 < 300", (250.0, None), "upper"),
+        ("ttft_ms.p95 > 300", (None, None), "lower"),
+    ],
+)
+def test_a_gate_whose_deciding_bound_is_unknown_is_not_checked(text: str, interval: Interval, which: str) -> None:
+    """Requests of few rounds that differ much are worth so few that a percentile lacks a bound."""
+    rows = [row(ttft_ms=Summary(n=100, p95=280.0, ci95={"p95": interval}))]
+    (breach,) = parse_gate(text).check(rows)
+    assert breach == (
+        f"a/x at concurrency 1: the interval of ttft_ms.p95 has no {which} bound, so {text!r} cannot be checked."
+    )
+
+
+def test_a_bound_that_does_not_decide_may_be_unknown() -> None:
+    rows = [row(ttft_ms=Summary(n=100, p95=280.0, ci95={"p95": (250.0, None)}))]
+    assert parse_gate("ttft_ms.p95 > 300").check(rows) == []
+    assert len(parse_gate("ttft_ms.p95 > 200").check(rows)) == 1
+
+
+def test_a_relative_gate_of_one_run_whose_deciding_bound_is_unknown_is_not_checked() -> None:
+    now = [row(ttft_ms=Summary(n=100, p95=280.0, ci95={"p95": (None, 400.0)}))]
+    assert parse_gate("ttft_ms.p95 > +10%").check(now, with_p95(300.0)) == [
+        "a/x at concurrency 1: the interval of ttft_ms.p95 has no lower bound, so 'ttft_ms.p95 > +10%' cannot be "
+        "checked."
+    ]
+
+
+def test_a_figure_without_an_interval_is_judged_as_it_is() -> None:
+    rows = [row(itl_ms=Summary(n=100, p95=20.0, max=90.0), output_tokens_per_s=50.0)]
+    assert parse_gate("itl_ms.p95 > 20").check(rows) == []
+    assert len(parse_gate("itl_ms.max > 20").check(rows)) == 1
+    assert parse_gate("output_tokens_per_s < 50").check(rows) == []
+    assert len(parse_gate("output_tokens_per_s < 51").check(rows)) == 1
+
+
+def test_a_percentile_with_too_few_requests_is_refused() -> None:
+    few = [row(ttft_ms=Summary(n=50, p95=100.0, ci95={"p95": (90.0, None)}, needs={"p95": 72}))]
+    assert parse_gate("ttft_ms.p95 > 300").check(few) == [
+        "a/x at concurrency 1: ttft_ms.p95 needs 72 requests per row, so 'ttft_ms.p95 > 300' cannot be checked."
+    ]
 
 
 def test_a_count_needs_no_baseline() -> None:
@@ -75,15 +145,16 @@ def test_a_count_needs_no_baseline() -> None:
 
 def test_a_figure_that_nobody_measured_is_a_breach() -> None:
     assert parse_gate("ttft_ms.p95 > 300").check(with_p95(None)) == [
-        "a/x at concurrency 1: ttft_ms.p95 could not be had, so 'ttft_ms.p95 > 300' cannot be checked."
+        "a/x at concurrency 1: ttft_ms.p95 is missing, so 'ttft_ms.p95 > 300' cannot be checked."
     ]
 
 
-def test_a_relative_gate_takes_the_change() -> None:
+def test_a_relative_gate_takes_the_change_from_what_is_usual() -> None:
     gate = parse_gate("ttft_ms.p95 > +10%")
     assert gate.check(with_p95(330.0), with_p95(300.0)) == []
-    assert gate.check(with_p95(336.0), with_p95(300.0)) == [
-        "a/x at concurrency 1: ttft_ms.p95 went from 300 to 336 (+12 %), which is > +10 %."
+    assert gate.check(with_p95(336.0, 329.0, 340.0), with_p95(300.0)) == []
+    assert gate.check(with_p95(336.0, 331.0, 340.0), with_p95(300.0)) == [
+        "a/x at concurrency 1: ttft_ms.p95 went from 300 to 336 (95% interval 331 to 340) (+12%), which is > +10%."
     ]
     assert gate.check(with_p95(100.0), with_p95(300.0)) == []
 
@@ -99,10 +170,10 @@ def test_a_relative_gate_wants_a_baseline() -> None:
         (with_p95(None), with_p95(1.0), "ttft_ms.p95 of this run is missing or 0"),
         (with_p95(1.0), with_p95(None), "ttft_ms.p95 of the baseline is missing or 0"),
         (with_p95(1.0), with_p95(0.0), "ttft_ms.p95 of the baseline is missing or 0"),
-        (with_p95(1.0, target="b"), with_p95(1.0), "the baseline has it and this run has not"),
+        (with_p95(1.0, target="b"), with_p95(1.0), "this run lacks a row of the baseline"),
     ],
 )
-def test_what_cannot_be_compared_is_a_breach(now: list, before: list, says: str) -> None:  # type: ignore[type-arg]
+def test_what_cannot_be_compared_is_a_breach(now: list[Row], before: list[Row], says: str) -> None:
     (breach,) = parse_gate("ttft_ms.p95 > +10%").check(now, before)
     assert says in breach
 
@@ -110,3 +181,126 @@ def test_what_cannot_be_compared_is_a_breach(now: list, before: list, says: str)
 def test_a_row_that_is_new_is_not_held_against_the_baseline() -> None:
     now = with_p95(300.0) + with_p95(900.0, target="b")
     assert parse_gate("ttft_ms.p95 > +10%").check(now, with_p95(300.0)) == []
+
+
+# Gates and equivalences on a comparison of two runs.
+
+
+def compared(factor: float, *, n: int = 80, scatter: float = 0.05, seed: int = 0, rows: int = 1) -> Comparison:
+    """Runs of eight rounds, the second with TTFT `factor` times as long."""
+
+    def side(of: float, seed: int) -> RunData:
+        chance, observations = np.random.default_rng(seed), []
+        for at in range(rows):
+            for number in range(n):
+                ttft = 100 * of * chance.lognormal(sigma=scatter)
+                made = request(1000 + 500 * number, ttft_ms=ttft, round=number * 8 // n + 1, name=str(number))
+                observations += renamed([made], f"c{at}", f"t{at}")
+        conditions = [asked(condition=f"c{at}", target=f"t{at}") for at in range(rows)]
+        run = Run(id="r", began="2025-06-01", began_ns=0, conditions=summarise(conditions, observations, []))
+        return RunData(run, observations)
+
+    return compare([side(1.0, 2 * seed)], [side(factor, 2 * seed + 1)])
+
+
+def gates(comparison: Comparison, *texts: str) -> list[str]:
+    return check_changes([parse_gate(text) for text in texts], comparison)
+
+
+def test_a_gate_on_a_comparison_fails_where_the_change_is_certain() -> None:
+    comparison = compared(1.2)
+    (breach,) = gates(comparison, "ttft_ms.p50 > +10%")
+    assert breach.startswith("t0 at concurrency 1: ttft_ms.p50 went from 100 to ")
+    assert breach.endswith(", which is > +10% (p < 0.001).")
+    interval = re.compile(r"\(([^(]* 95% interval .*?)[,)]")
+    (finding,) = [each for each in comparison.statements if "TTFT p50" in each]
+    assert interval.findall(breach) == interval.findall(finding), "one change has one interval"
+    assert gates(compared(1.11), "ttft_ms.p50 > +10%") == []
+    assert gates(compared(0.8), "ttft_ms.p50 > +10%") == []
+    assert len(gates(compared(0.8), "ttft_ms.p50 < -10%")) == 1
+
+
+def test_gates_seldom_fail_where_nothing_changed() -> None:
+    """Twelve of twelve comparisons of like runs failed such a gate when it judged the percentiles themselves."""
+    failed = [gates(compared(1.0, scatter=0.4, seed=seed, rows=5), "ttft_ms.p95 > +2%") for seed in range(30)]
+    assert sum(map(bool, failed)) <= 2
+
+
+def test_a_gate_on_a_comparison_that_cannot_be_checked_is_a_breach() -> None:
+    (few,) = gates(compared(1.0, n=48), "ttft_ms.p95 > +10%")
+    assert few.endswith(": ttft_ms.p95 needs 72 requests per row, so 'ttft_ms.p95 > +10%' cannot be checked.")
+    (short,) = gates(compared(1.0, n=4), "tps.p50 > +10%")
+    assert short.endswith("needs 6 requests per row, so 'tps.p50 > +10%' cannot be checked.")
+    (unknown,) = gates(compared(1.0), "ttft_due_ms.p50 > +10%")
+    assert "missing or 0 on one side" in unknown
+    gone = compare([RunData(Run(id="r", began="", began_ns=0, conditions=[row()]), [])], [])
+    assert gates(gone, "ttft_ms.p50 > +10%") == [
+        "a/x at concurrency 1: this run lacks a row of the baseline, so 'ttft_ms.p50 > +10%' cannot be checked."
+    ]
+    with pytest.raises(CallerFault, match="which has no interval"):
+        gates(compared(1.0), "ttft_ms.mean > +10%")
+
+
+def days_compared(*factors: float) -> Comparison:
+    """Two runs a side on two days, the TTFT of each that many times as long; the days are the rounds."""
+    runs = []
+    for day, factor in enumerate(factors):
+        made = [
+            request(1000 + 500 * at, ttft_ms=100 * factor, round=at * 8 // 80 + 1, name=str(at)) for at in range(80)
+        ]
+        run = Run(id=f"r{day}", began=f"2025-06-0{day + 1}", began_ns=0, conditions=summarise([asked()], made, []))
+        runs.append(RunData(run, made))
+    return compare(runs[:2], runs[2:])
+
+
+@pytest.mark.parametrize("text", ["ttft_ms.p50 > +10%", "ttft_ms.p50 < -10%"])
+def test_a_gate_on_a_change_without_bounds_is_not_checked(text: str) -> None:
+    (breach,) = gates(days_compared(1, 1.2, 1, 5), text)
+    assert breach.startswith("a/x at concurrency 1: the interval of ttft_ms.p50 has no ")
+    assert breach.endswith(f"er bound, so {text!r} cannot be checked.")
+    assert gates(days_compared(1, 1.0001, 1, 1.0001), text) == []
+
+
+def test_an_equivalence_is_not_shown_by_a_change_without_bounds() -> None:
+    (open_,) = parse_equivalence("ttft_ms.p50 ±5%").check(days_compared(1, 1.2, 1, 5))
+    assert open_.endswith(
+        ": ttft_ms.p50 changed by an unknown amount: its interval has no bounds, so 'ttft_ms.p50 ±5%' is not shown."
+    )
+
+
+def test_numbers_without_an_interval_are_judged_as_they_are() -> None:
+    (breach,) = gates(compared(3.0), "requests_per_s < -1%")
+    assert breach.endswith("which is < −1%.")
+
+
+def test_equivalence_is_shown_refuted_or_open() -> None:
+    wanted = parse_equivalence("ttft_ms.p50 ±5%")
+    assert wanted.check(compared(1.0)) == []
+    (differs,) = wanted.check(compared(1.2))
+    assert "ttft_ms.p50 differs by more than 5%: +" in differs
+    (open_,) = wanted.check(compared(1.0, scatter=0.5))
+    assert "is not shown to be equivalent within ±5%" in open_
+    (few,) = parse_equivalence("ttft_ms.p95 ±5%").check(compared(1.0, n=48))
+    assert few.endswith("It needs 72 requests per row.")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("ttft_ms.p50 5%", "it is not a figure and ± a percentage"),
+        ("ttft_ms ±5%", "ttft_ms needs one of .p50, .p95, .p99"),
+        ("ttft_ms.mean ±5%", "ttft_ms needs one of"),
+        ("errors ±5%", "no figure 'errors' with an interval"),
+        ("ttft_ms.p50 ±100%", "above 0 and below 100"),
+    ],
+)
+def test_an_equivalence_that_cannot_be_read_says_what_can(text: str, says: str) -> None:
+    with pytest.raises(CallerFault, match=says) as caught:
+        parse_equivalence(text)
+    assert "'ttft_ms.p50 ±5%'" in caught.value.hint
+
+
+def test_equivalences_are_read() -> None:
+    for text in ("output_tokens_per_s ±10%", "tps.p50 +-2.5%", "tps.p95 +/- 2.5 %"):
+        made = parse_equivalence(text)
+        assert (made.figure, made.share) in (("output_tokens_per_s", 0.1), ("tps", 0.025))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from splitsecond.analysis.proportion import DOUBT, bounds, decided, fatal, fewest
+from splitsecond.analysis.proportion import DOUBT, Batches, bounds, decided, fatal, fewest
 
 
 @pytest.mark.parametrize(
@@ -15,21 +15,58 @@ from splitsecond.analysis.proportion import DOUBT, bounds, decided, fatal, fewes
     [
         (90, 90, 0.01 ** (1 / 90), 1.0),
         (0, 20, 0.0, 1 - 0.01 ** (1 / 20)),
-        (8, 10, 0.3883, 0.9845),  # the 1 % and 99 % points of Beta(8, 3) and Beta(9, 2)
+        (8, 10, 0.3883, 0.9845),  # the 1% and 99% points of Beta(8, 3) and Beta(9, 2)
     ],
 )
 def test_bounds_are_those_of_clopper_and_pearson(met: int, sent: int, low: float, high: float) -> None:
     assert bounds(met, sent) == pytest.approx((low, high), abs=5e-5)
 
 
-@pytest.mark.parametrize(
-    ("share", "requests"),
-    [(0.9, 44), (0.95, 90), (0.99, 459)],  # MLPerf's LoadGen asks for as many and a few more, at the same confidence
-)
-def test_how_many_it_takes_where_every_one_meets_the_limits(share: float, requests: int) -> None:
-    assert fewest(share) == requests
+@pytest.mark.parametrize(("share", "requests"), [(0.9, 44), (0.95, 90), (0.99, 459)])
+def test_independent_requests_that_all_meet_the_limits(share: float, requests: int) -> None:
+    """MLPerf's LoadGen needs as many and a few more, at the same confidence."""
     assert decided(requests, requests, share) == "above"
     assert decided(requests - 1, requests - 1, share) == "undecided"
+
+
+@pytest.mark.parametrize(("batches", "requests"), [(5, 234), (8, 150), (12, 123)])
+def test_requests_in_batches_that_all_meet_the_limits(batches: int, requests: int) -> None:
+    """The t of 0.01 on one side is 3.747, 2.998 and 2.718, that of independent requests 2.326."""
+    assert fewest(0.95, batches) == requests
+    for n, decision in ((requests + batches, "above"), (requests - batches, "undecided")):
+        sizes = [n // batches] * batches
+        assert Batches(sizes, sizes).decided(0.95) == decision
+
+
+def test_the_same_requests_decide_less_if_batches_differ() -> None:
+    sent = [400] * 5
+    alike, unlike = Batches([392] * 5, sent), Batches([400, 400, 400, 400, 360], sent)
+    assert (alike.decided(0.95), unlike.decided(0.95)) == ("above", "undecided")
+    assert unlike.bounds[0] < alike.bounds[0] < 0.98 < alike.bounds[1] < unlike.bounds[1]
+
+
+def test_fewer_batches_than_five_decide_nothing() -> None:
+    found = Batches([500] * 4, [500] * 4)
+    assert (found.decided(0.95), found.bounds) == ("undecided", (0.0, 1.0))
+
+
+def test_parts_of_rounds_show_only_that_a_share_is_below() -> None:
+    sent = [400] * 5
+    assert Batches(sent, sent, rounds=False).decided(0.95) == "undecided"
+    assert Batches([300] * 5, sent, rounds=False).decided(0.95) == "below"
+
+
+def test_batches_that_share_slow_moments_are_rarely_decided_wrongly() -> None:
+    """Each batch has a share of its own, around the share that was asked for. Independent requests would be surer."""
+    chance, repeats = Random(5), 1000
+    wrong = surely = 0
+    for _ in range(repeats):
+        shares = [min(chance.betavariate(19, 1), 1.0) for _ in range(8)]
+        met = [sum(chance.random() < share for _ in range(60)) for share in shares]
+        wrong += Batches(met, [60] * 8).decided(0.95) != "undecided"
+        surely += decided(sum(met), 480, 0.95) != "undecided"
+    assert wrong <= 0.06 * repeats
+    assert surely > 0.15 * repeats
 
 
 @pytest.mark.parametrize(

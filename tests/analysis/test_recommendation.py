@@ -1,34 +1,39 @@
-"""Who is recommended for a use, and who is not, with the reason."""
+"""Which target is recommended for a use, which is not, and why; from a log and from the rows of a run."""
 
 import numpy as np
 import pytest
-from tests.analysis.made import failure, request
+from tests.analysis.made import closed_loop, failure, renamed, request, row
 
-from splitsecond.analysis.production import Speed, Traffic
-from splitsecond.analysis.recommendation import Recommendation, recommend
+from splitsecond.analysis.condition import summarise
+from splitsecond.analysis.findings import AskedCondition, Recommendation
+from splitsecond.analysis.production import ProductionSpeed
+from splitsecond.analysis.recommendation import evidence_of_log, evidence_of_run, recommend, use_statements
+from splitsecond.analysis.traffic import ProductionTraffic
 from splitsecond.catalog.price import Price
 from splitsecond.clock import wall_time
-from splitsecond.policy.building import build
-from splitsecond.policy.expression import parse, targets
+from splitsecond.policies.building import build
+from splitsecond.policies.expression import parse, targets
 from splitsecond.testing.fake_service import FakeService
+from splitsecond.timing.columns import AttemptColumns
 from splitsecond.timing.uses import USES
 
 PRICES = {"quick/m": Price(input_usd=1, output_usd=1), "cheap/m": Price(input_usd=0.1, output_usd=0.1)}
 
 
-def speeds(ttft_ms: dict[str, float], *, requests: int = 400, failures: dict[str, int] | None = None) -> list[Speed]:
-    """Targets whose time to first token is about so long, within 5 %."""
-    traffic, random, now = Traffic(PRICES.get), np.random.default_rng(4), wall_time()
+def speeds(
+    ttft_ms: dict[str, float], *, requests: int = 400, failures: dict[str, int] | None = None
+) -> list[ProductionSpeed]:
+    """Targets whose time to first token is about so long, within 5%."""
+    traffic, random, now = ProductionTraffic(PRICES.get), np.random.default_rng(4), wall_time()
     for target, middle in ttft_ms.items():
-        for ms in random.normal(middle, middle / 40, requests):
-            traffic.add(now, request(target=target, ttft_ms=float(ms)))
-        for _ in range((failures or {}).get(target, 0)):
-            traffic.add(now, failure(target=target))
+        attempts = [request(target=target, ttft_ms=float(ms)) for ms in random.normal(middle, middle / 40, requests)]
+        attempts += [failure(target=target)] * (failures or {}).get(target, 0)
+        traffic.add(AttemptColumns.of((now, attempt) for attempt in attempts))
     return traffic.speeds(1)
 
 
-def one(use: str, found: list[Speed]) -> Recommendation:
-    (recommendation,) = recommend(found, [use])
+def one(use: str, found: list[ProductionSpeed]) -> Recommendation:
+    (recommendation,) = recommend(evidence_of_log(found), [use])
     return recommendation
 
 
@@ -41,12 +46,34 @@ def test_the_fastest_and_the_cheapest_of_those_in_time() -> None:
     assert kept(found) == {"quick/m": "yes", "cheap/m": "yes", "slow/m": "no"}
     assert (found.fastest, found.cheapest) == ("quick/m", "cheap/m")
     assert found.policy == 'cheapest("quick/m", "cheap/m", within="voice")'
-    assert found.candidates[-1].why.startswith("its p95 is 8")
+    assert found.candidates[-1].why.startswith("its TTFT p95 is 8")
+    rise, miss = found.would_change
+    assert rise.startswith("cheap/m would be first if the TTFT p95 of quick/m rises from 12")
+    assert miss.startswith("slow/m misses the limit of 300 ms by 1")
 
 
 def test_without_prices_the_fastest_are_raced_by_their_speed() -> None:
     found = one("chat", speeds({"a/m": 300, "b/m": 500}))
     assert (found.cheapest, found.policy) == ("", 'fastest("a/m", "b/m", by="ttft")')
+
+
+@pytest.mark.parametrize("counted", ["usage", "events"])
+def test_speeds_are_ranked_only_between_targets_whose_tokens_are_counted_alike(counted: str) -> None:
+    """The quickest counts events, of which nobody knows how many tokens each has."""
+    found = speeds({"a/m": 300, "b/m": 320, "quick/m": 100})
+    for speed in found:
+        speed.token_source = {counted if speed.name == "quick/m" else "usage": speed.requests}
+    agent, voice = one("agent", found), one("voice", found)
+    assert voice.fastest == "quick/m"
+    if counted == "usage":
+        assert agent.fastest == "quick/m"
+        return
+    assert agent.fastest != "quick/m"
+    assert "quick/m" not in agent.policy
+    assert not any("quick/m" in sentence for sentence in agent.would_change)
+    (rating,) = [each for each in agent.candidates if each.target == "quick/m"]
+    assert rating is agent.candidates[-1]
+    assert (rating.keeps, rating.why) == ("unsure", "its tokens are counted by events, those of others by usage")
 
 
 @pytest.mark.parametrize("use", USES)
@@ -61,7 +88,7 @@ def test_what_is_recommended_is_a_policy(use: str) -> None:
 def test_few_requests_leave_it_open() -> None:
     found = one("voice", speeds({"a/m": 200}, requests=20))
     assert kept(found) == {"a/m": "unsure"}
-    assert found.candidates[0].why == "only 20 requests: the p95 may be longer"
+    assert found.candidates[0].why == "only 20 requests: its TTFT p95 may be worse"
     assert found.fastest == "a/m"
 
 
@@ -74,11 +101,102 @@ def test_one_that_is_sure_stands_before_one_that_is_not() -> None:
 def test_who_fails_often_is_not_recommended_however_fast() -> None:
     found = one("voice", speeds({"a/m": 100}, failures={"a/m": 40}))
     assert kept(found) == {"a/m": "no"}
-    assert found.candidates[0].why == "9.09 % of its requests failed"
+    assert found.candidates[0].why == "9.09% of its requests failed"
     assert (found.fastest, found.cheapest, found.policy) == ("", "", "")
 
 
-def test_batch_goes_by_price() -> None:
-    found = one("batch", speeds({"quick/m": 100, "cheap/m": 5000}))
-    assert [c.target for c in found.candidates] == ["cheap/m", "quick/m"]
-    assert (found.fastest, found.cheapest) == ("quick/m", "cheap/m")
+def test_nobody_waits_for_a_batch() -> None:
+    found = one("batch", speeds({"quick/m": 100, "cheap/m": 12_000}))
+    assert [(c.target, c.keeps) for c in found.candidates] == [("cheap/m", "yes"), ("quick/m", "yes")]
+    assert (found.fastest, found.cheapest) == ("cheap/m", "cheap/m")
+    assert found.policy == 'cheapest("cheap/m", "quick/m")'
+
+
+LOADS = {
+    "first/m": {1: (100.0, 40.0), 8: (200.0, 50.0), 32: (900.0, 60.0)},
+    "tokens/m": {1: (250.0, 5.0), 8: (290.0, 6.0), 32: (295.0, 8.0)},
+}
+"""By target and concurrency: TTFT and the time of a token, in ms. One is first to begin, the other writes faster."""
+
+
+def of_run(use: str, prices: dict[str, Price] | None = None, invalid: str = "") -> Recommendation:
+    """The recommendation from a run of `LOADS`."""
+    asked, observations = [], []
+    for target, loads in LOADS.items():
+        for concurrency, (ttft_ms, gap_ms) in loads.items():
+            name = f"{target}@c{concurrency}"
+            asked.append(AskedCondition(condition=name, target=target, concurrency=concurrency))
+            made = closed_loop(concurrency, 100 // concurrency + 1, ttft_ms=ttft_ms, gap_ms=gap_ms, tokens=101)
+            observations += renamed(made, name, target)
+    rows = summarise(asked, observations, [], prices=prices)
+    for each in rows:
+        each.invalid = ["spoilt"] if each.target == invalid else []
+    (found,) = recommend(evidence_of_run(rows), [use])
+    return found
+
+
+def test_a_run_says_up_to_which_load_a_limit_is_met() -> None:
+    found = of_run("voice")
+    assert [(c.target, c.load, c.up_to) for c in found.candidates] == [
+        ("first/m", "concurrency 1", "concurrency 8"),
+        ("tokens/m", "concurrency 1", "concurrency 32"),
+    ]
+    assert found.candidates[0].rows == ["first/m@c1", "first/m@c8", "first/m@c32"]
+
+
+@pytest.mark.parametrize(
+    ("use", "best"),
+    [("voice", "first/m"), ("completion", "tokens/m"), ("agent", "tokens/m"), ("long-form", "tokens/m")],
+)
+def test_each_use_has_its_own_criterion(use: str, best: str) -> None:
+    assert of_run(use).fastest == best
+
+
+def test_an_agent_makes_ten_calls_of_200_tokens() -> None:
+    found = {c.target: c.agent_ms for c in of_run("agent").candidates}
+    assert found == pytest.approx({"tokens/m": 10 * (250 + 200 * 5), "first/m": 10 * (100 + 200 * 40)})
+
+
+def test_a_batch_is_ranked_where_a_dollar_buys_most() -> None:
+    hourly = {"first/m": Price(per_hour_usd=2), "tokens/m": Price(input_usd=9, output_usd=9)}
+    found = of_run("batch", hourly)
+    assert [(c.target, c.load) for c in found.candidates] == [
+        ("first/m", "concurrency 32"),  # a machine is cheapest per token when it is full
+        ("tokens/m", "concurrency 32"),  # each token has the same price: the highest throughput decides
+    ]
+    assert found.candidates[0].tokens_per_usd == pytest.approx((found.candidates[0].tokens_per_s or 0) * 3600 / 2)
+
+
+def test_invalid_rows_and_cache_reuse_prove_nothing() -> None:
+    assert [c.target for c in of_run("voice", invalid="first/m").candidates] == ["tokens/m"]
+    assert evidence_of_run([row(requests=9, cache_reuse=True)]) == []
+
+
+def test_the_engine_is_not_ranked_beside_providers() -> None:
+    rows = [row(requests=9, target="engine/small"), row(requests=9, target="a/x")]
+    assert [loads[0].target for loads in evidence_of_run(rows)] == ["a/x"]
+    assert [loads[0].target for loads in evidence_of_run(rows[:1])] == ["engine/small"]
+
+
+def test_the_sentence_of_a_use() -> None:
+    found = of_run("agent")
+    assert use_statements([found], "agent") == [
+        "For agent, tokens/m is the best of 2 (agent time 12.5 s at concurrency 1)."
+    ]
+    assert use_statements([found], "voice") == []
+
+
+def test_the_cheapest_at_a_common_mix() -> None:
+    """The target with the lower prices has the longer answers, so it is the dearer one at its own mix."""
+    prices = {"cheap/m": Price(input_usd=1, output_usd=4), "dear/m": Price(input_usd=1.2, output_usd=4.8)}
+    traffic, now = ProductionTraffic(prices.get), wall_time()
+    for target, tokens in {"cheap/m": 1000, "dear/m": 20}.items():
+        attempts = [request(target=target, ttft_ms=100, output_tokens=tokens)] * 400
+        traffic.add(AttemptColumns.of((now, attempt) for attempt in attempts))
+    speeds = {speed.name: speed for speed in traffic.speeds(1)}
+    assert (speeds["cheap/m"].usd_per_million or 0) > (speeds["dear/m"].usd_per_million or 0)
+    (found,) = recommend(evidence_of_log(list(speeds.values())), ["chat"])
+    assert found.cheapest == "cheap/m"
+    common = {rating.target: rating.usd_per_million for rating in found.candidates}
+    assert common["cheap/m"] == pytest.approx((100 * 1 + 510 * 4) / 610)
+    assert common["dear/m"] == pytest.approx(1.2 * (common["cheap/m"] or 0))

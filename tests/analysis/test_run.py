@@ -3,7 +3,7 @@
 import pytest
 from tests.analysis.made import S, asked, closed_loop, renamed, request, row
 
-from splitsecond.analysis.run import summarise, with_batching_efficiency
+from splitsecond.analysis.condition import summarise, with_batching_efficiency
 from splitsecond.analysis.slo import parse_slo
 from splitsecond.timing.instrument import InstrumentReading
 

@@ -1,15 +1,13 @@
 """Limits as people write them, and which requests keep to them."""
 
-import numpy as np
+from typing import Any
+
 import pytest
 from tests.analysis.made import MS, failure, request
 
 from splitsecond.analysis.slo import Slo, parse_slo
-from splitsecond.analysis.steady import Windows
 from splitsecond.errors import CallerFault
 from splitsecond.timing.uses import USES
-
-ONE_SECOND = Windows(np.array([0]), np.array([1000 * MS]))
 
 
 @pytest.mark.parametrize(
@@ -26,8 +24,23 @@ def test_limits_are_read_in_ms(text: str, limits: dict[str, float]) -> None:
 
 
 @pytest.mark.parametrize("use", USES)
-def test_a_use_limits_the_ttft(use: str) -> None:
-    assert parse_slo(use) == Slo(limits={"ttft": USES[use]}, use=use)
+def test_a_use_has_its_own_limit(use: str) -> None:
+    assert parse_slo(use) == Slo(limits=USES[use].limits, use=use)
+
+
+@pytest.mark.parametrize(
+    ("use", "slow", "quick"),
+    [
+        ("voice", {"ttft_ms": 301}, {"ttft_ms": 299}),
+        ("long-form", {"gap_ms": 21}, {"gap_ms": 19}),  # 50 tokens/s are 20 ms a token
+        ("agent", {"ttft_ms": 1100, "gap_ms": 10}, {"ttft_ms": 900, "gap_ms": 10}),  # 10 × (1 s + 200 × 10 ms)
+        ("batch", None, {"ttft_ms": 60_000}),
+    ],
+)
+def test_requests_that_meet_a_use(use: str, slow: dict[str, Any] | None, quick: dict[str, Any]) -> None:
+    slo = parse_slo(use)
+    assert slo.met_by(request(**quick), open_loop=False)
+    assert slow is None or not slo.met_by(request(**slow), open_loop=False)
 
 
 @pytest.mark.parametrize(
@@ -58,8 +71,15 @@ def test_a_request_must_keep_every_limit() -> None:
     assert kept.met_by(request(), open_loop=False)
     assert not kept.met_by(request(ttft_ms=101), open_loop=False)
     assert not kept.met_by(request(gap_ms=11), open_loop=False)
-    assert not kept.met_by(request(tokens=1), open_loop=False)
     assert not kept.met_by(failure(), open_loop=False)
+
+
+def test_an_answer_of_one_token_has_no_speed_to_miss_a_limit_with() -> None:
+    one = request(tokens=1)
+    assert parse_slo("tpot=10ms,tps=100").met_by(one, open_loop=False)
+    assert not parse_slo("tpot=10ms,ttft=50ms").met_by(one, open_loop=False)
+    at_once = request(gap_ms=0)
+    assert not parse_slo("tpot=10ms").met_by(at_once, open_loop=False)
 
 
 def test_an_open_loop_is_judged_from_due() -> None:
@@ -71,12 +91,29 @@ def test_an_open_loop_is_judged_from_due() -> None:
 
 def test_goodput_counts_failures_as_misses() -> None:
     made = parse_slo("ttft=100ms").goodput(
-        [request(), request(), request(ttft_ms=200), failure()], ONE_SECOND, open_loop=False
+        [request(), request(), request(ttft_ms=200), failure()], 4.0, open_loop=False
     )
     assert (made.met, made.sent, made.fraction, made.per_s) == (2, 4, 0.5, 2.0)
 
 
+def test_the_share_within_the_limits_has_an_interval_by_rounds() -> None:
+    """Misses that all fall into two of eight rounds tell less than the same misses spread over all of them."""
+
+    def share(missing: set[int]) -> tuple[float, float]:
+        sent = [
+            request(ttft_ms=200 if number in missing else 50, round=number // 10 + 1, name=str(number))
+            for number in range(80)
+        ]
+        low, high = parse_slo("ttft=100ms").goodput(sent, 1.0, open_loop=False).ci95
+        return low or 0.0, high or 0.0
+
+    spread, together = share(set(range(0, 80, 4))), share(set(range(20)))
+    assert spread[0] < 0.75 < spread[1]
+    assert together[1] - together[0] > 1.5 * (spread[1] - spread[0])
+    low, high = share(set())
+    assert 0.9 < low < high == 1.0
+
+
 def test_goodput_of_nothing() -> None:
-    none = Windows(np.array([], dtype=np.int64), np.array([], dtype=np.int64))
-    made = parse_slo("voice").goodput([], none, open_loop=False)
+    made = parse_slo("voice").goodput([], None, open_loop=False)
     assert (made.met, made.sent, made.fraction, made.per_s) == (0, 0, 0.0, None)

@@ -1,13 +1,18 @@
 """Where the money went: sums that can be checked in the head, the losers of a race, caches, machines by the hour."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
+import numpy as np
 import pytest
+from msgspec.structs import replace
 from tests.analysis.made import failure, request
 
-from splitsecond.analysis.spending import By, Ledger, Spending, per_month
+from splitsecond.analysis.closed_early import BillingRule
+from splitsecond.analysis.spending import By, Spending, SpendingLedger, UsualLengths, per_month
 from splitsecond.catalog.price import Price
-from splitsecond.timing.observation import Observation
+from splitsecond.observation import Observation
+from splitsecond.timing.columns import AttemptColumns
 
 NOON = datetime(2026, 11, 1, 12, tzinfo=UTC)
 DAY_S = 86_400.0
@@ -27,10 +32,35 @@ def attempt(
     return request(**made)  # type: ignore[arg-type] # fields of an observation
 
 
-def spent(*calls: list[Observation], by: By = "target", span_s: float = DAY_S) -> tuple[dict[str, Spending], Spending]:
-    ledger = Ledger(PRICES.get, by)
-    for number, attempts in enumerate(calls):
-        ledger.add(NOON + timedelta(days=number), attempts, route=f"route-{number % 2}", client="team")
+def ledger_of(
+    prices: Callable[[str], Price | None],
+    *calls: list[Observation],
+    by: By = "target",
+    stops_billing: BillingRule = lambda target: None,
+    blocks: int = 1,
+) -> SpendingLedger:
+    """The ledger of calls, one a day, that are read in so many blocks."""
+    parts = [
+        AttemptColumns.of(
+            ((NOON + timedelta(days=number), replace(o, call=f"call-{number}")) for o in attempts),
+            client="team",
+            route=f"route-{number % 2}",
+        )
+        for number, attempts in enumerate(calls)
+    ]
+    every = AttemptColumns.joined(parts)
+    usual = UsualLengths()
+    usual.add(every)
+    ledger = SpendingLedger(prices, usual, by, stops_billing=stops_billing)
+    for at in np.array_split(np.arange(len(every.label)), blocks):
+        ledger.add(every.taken(at))
+    return ledger
+
+
+def spent(
+    *calls: list[Observation], by: By = "target", span_s: float = DAY_S, blocks: int = 1
+) -> tuple[dict[str, Spending], Spending]:
+    ledger = ledger_of(PRICES.get, *calls, by=by, blocks=blocks)
     return {row.name: row for row in ledger.rows(span_s)}, ledger.total(span_s)
 
 
@@ -43,6 +73,32 @@ def test_a_call_costs_all_of_its_attempts() -> None:
     assert total.lost_usd == pytest.approx(0.0022)
     assert (rows["a/x"].calls, rows["b/y"].calls, rows["a/x"].lost_usd) == (1, 1, 0)
     assert rows["a/x"].usd_per_million == pytest.approx(0.002 / 1100 * 1e6)
+
+
+def test_an_attempt_costs_the_price_of_the_tier_that_served_it() -> None:
+    prices = {"a/x@fast": Price(input_usd=2.0, output_usd=20.0, by_tier={"default": 0.5})}
+    served = [attempt("a/x@fast", tier=tier) for tier in ("fast", "default", "")]
+    total = ledger_of(prices.get, served).total(DAY_S)
+    assert total.usd == pytest.approx(0.004 + 0.002 + 0.004)
+    assert total.other_tier == 1
+
+
+@pytest.mark.parametrize(
+    ("stops", "usd", "high"), [(True, 0.0022, 0.0022), (False, 0.004, 0.022), (None, 0.0022, 0.022)]
+)
+def test_an_attempt_that_was_closed_early_costs_what_its_providers_rule_says(
+    stops: bool | None, usd: float, high: float
+) -> None:
+    """10 tokens had arrived; the winner has 100, and the longest answer of the target 1,000."""
+    longest = [attempt("b/y", tokens=(1000, 1000))]
+    lost = attempt("b/y", tokens=(1000, 10), role="loser", outcome="cancelled", token_source="events")
+    ledger = ledger_of(PRICES.get, [attempt(), lost], longest, stops_billing=lambda target: stops)
+    total = ledger.total(DAY_S)
+    complete = 0.022 + 0.002
+    assert total.lost_usd == pytest.approx(usd)
+    assert (total.low_usd, total.usd, total.high_usd) == pytest.approx(
+        (complete + 0.0022, complete + usd, complete + high)
+    )
 
 
 @pytest.mark.parametrize(
@@ -61,6 +117,24 @@ def test_calls_by_what_they_were(by: By, names: dict[str, int]) -> None:
     assert {name: row.calls for name, row in rows.items()} == names
     assert sum(row.usd for row in rows.values()) == pytest.approx(total.usd)
     assert total.calls == 3
+
+
+@pytest.mark.parametrize("blocks", [1, 2, 5])
+def test_a_call_whose_attempts_are_in_two_blocks_is_one(blocks: int) -> None:
+    lost = attempt("b/y", tokens=(None, 10), role="loser", outcome="cancelled", token_source="events")
+    rows, total = spent([attempt()], [attempt(), lost], [lost, attempt(), attempt("b/y")], blocks=blocks)
+    assert (total.calls, total.attempts, total.estimated) == (3, 6, 2)
+    assert (rows["a/x"].calls, rows["b/y"].calls) == (3, 2)
+    assert rows["b/y"].usd == pytest.approx(2 * 0.0022 + 0.004)  # the prompt of the other attempt
+
+
+def test_a_call_of_which_an_attempt_is_missing_is_counted() -> None:
+    columns = AttemptColumns.of([(NOON, attempt()), (NOON, attempt("b/y"))])
+    ledger = SpendingLedger(PRICES.get, UsualLengths())
+    ledger.add(columns.taken(np.array([0])))
+    total = ledger.total(DAY_S)
+    assert total.calls == 1
+    assert total.usd == pytest.approx(0.002)
 
 
 def test_what_is_not_said_is_estimated_and_counted() -> None:
@@ -91,8 +165,7 @@ def test_a_machine_costs_its_hours_once() -> None:
     rows, total = spent([attempt("own/llama")], [attempt("own/qwen")], [attempt()], span_s=DAY_S)
     assert rows["own/llama"].rented_usd == rows["own/qwen"].rented_usd == pytest.approx(72.0)
     assert total.unpriced == 0
-    ledger = Ledger(PRICES.get, "provider")
-    ledger.add(NOON, [attempt("own/llama"), attempt("own/qwen")], route="r", client="")
+    ledger = ledger_of(PRICES.get, [attempt("own/llama"), attempt("own/qwen")], by="provider")
     assert ledger.total(DAY_S).rented_usd == pytest.approx(72.0)
     assert ledger.rows(DAY_S)[0].rented_usd == pytest.approx(72.0)
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.analysis.made import MS, S, closed_loop, failure, request
 
 from splitsecond.analysis.steady import (
-    Windows,
+    TimeWindows,
     event_tokens,
     in_flight,
     load_of,
@@ -16,16 +16,16 @@ from splitsecond.analysis.steady import (
     per_second,
     tokens_in,
 )
+from splitsecond.observation import Observation
 from splitsecond.timing.instrument import InstrumentReading
-from splitsecond.timing.observation import Observation
 
 
-def windows(*pairs: tuple[float, float]) -> Windows:
+def windows(*pairs: tuple[float, float]) -> TimeWindows:
     ends = [(round(a * MS), round(b * MS)) for a, b in pairs]
-    return Windows(np.array([a for a, _ in ends], dtype=np.int64), np.array([b for _, b in ends], dtype=np.int64))
+    return TimeWindows(np.array([a for a, _ in ends], dtype=np.int64), np.array([b for _, b in ends], dtype=np.int64))
 
 
-def in_ms(of: Windows) -> list[tuple[float, float]]:
+def in_ms(of: TimeWindows) -> list[tuple[float, float]]:
     return [(a / MS, b / MS) for a, b in zip(of.begin.tolist(), of.end.tolist(), strict=True)]
 
 
@@ -50,7 +50,7 @@ def loads(draw: st.DrawFn) -> list[Observation]:
 
 @given(loads())
 def test_the_curve_integrates_to_the_time_under_way_and_ends_at_none(observations: list[Observation]) -> None:
-    curve = in_flight(observations)
+    curve = in_flight(observations, open_loop=True)
     assert int((curve.level[:-1] * np.diff(curve.at)).sum()) == sum(o.end_ns - (o.sent_ns or 0) for o in observations)
     assert curve.level[-1] == 0
     assert curve.level.min() >= 0
@@ -117,10 +117,29 @@ def test_short_dips_are_part_of_the_window_and_show_in_its_mean() -> None:
     assert mean_in_flight(load.curve, load.steady) == pytest.approx(1000 / 1040)
 
 
-def test_a_pause_of_everything_parts_two_stretches() -> None:
-    load = load_of([request(1000.0), request(9000.0)], 1)
-    assert in_ms(load.steady) == in_ms(load.whole) == [(1000.0, 1200.0), (9000.0, 9200.0)]
-    assert mean_in_flight(load.curve, load.steady) == 1.0
+def test_each_round_has_its_own_window_and_a_pause_inside_a_round_counts() -> None:
+    load = load_of([request(1000.0, round=1), request(5000.0, round=1), request(9000.0, round=2)], 1)
+    assert in_ms(load.steady) == in_ms(load.whole) == [(1000.0, 5200.0), (9000.0, 9200.0)]
+    assert mean_in_flight(load.curve, load.steady) == pytest.approx(600 / 4400)
+
+
+def test_connecting_is_part_of_a_closed_loop_and_not_a_pause_in_it() -> None:
+    """A server that closes each connection: 100 ms to connect, 200 ms for 11 tokens, so 11 tokens in 300 ms."""
+    turns = [
+        request(1100.0 + 300 * i, start_ns=round((1000 + 300 * i) * MS), tcp_ns=100 * MS, round=1) for i in range(10)
+    ]
+    load = load_of(turns, 1)
+    assert in_ms(load.steady) == [(1000.0, 4000.0)]
+    assert per_second(tokens_in(turns, load.steady), load.steady) == pytest.approx(11 / 0.3)
+    assert mean_in_flight(load.curve, load.steady) == pytest.approx(1.0)
+
+
+def test_cool_downs_keep_the_window_open_until_the_last_measured_request_has_ended() -> None:
+    measured = [request(1000.0), request(1100.0)]
+    assert in_ms(load_of(measured, 2).steady) == [(1100.0, 1200.0)]
+    assert in_ms(load_of([*measured, request(1200.0, role="cooldown", outcome="cancelled")], 2).steady) == [
+        (1100.0, 1300.0)
+    ]
 
 
 def test_a_warm_up_opens_no_window_but_counts_while_it_overlaps() -> None:
@@ -160,11 +179,6 @@ def test_a_block_that_follows_without_a_pause_is_still_another() -> None:
     assert in_ms(load.steady) == [(1000.0, 1200.0), (1201.0, 1401.0)]
 
 
-def test_a_pause_tells_where_a_reading_is_lost() -> None:
-    lost_and_kept = [request(1000.0), request(9000.0)]
-    assert in_ms(load_of(lost_and_kept, 1, [reading(8999, 9300)]).whole) == [(1000.0, 1200.0), (9000.0, 9200.0)]
-
-
 def test_one_open_request_has_no_steady_window() -> None:
     assert load_of([request()], None).steady.length_ns == 0
 
@@ -175,7 +189,7 @@ def test_a_request_never_sent_counts_from_when_it_came_in() -> None:
 
 
 def test_an_end_before_the_beginning_is_no_time_under_way() -> None:
-    assert in_flight([failure(1000.0, end_ns=0)]).level.tolist() == [0]
+    assert in_flight([failure(1000.0, end_ns=0)], open_loop=True).level.tolist() == [0]
 
 
 @pytest.mark.parametrize(

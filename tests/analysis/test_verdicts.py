@@ -2,63 +2,69 @@
 
 from typing import Any
 
-from tests.analysis.made import row
+import pytest
+from tests.analysis.made import asked, failure, request, row
+from tests.golden import Golden
 
-from splitsecond.analysis.findings import ConditionFindings, Goodput, Spread
-from splitsecond.analysis.verdicts import verdicts
+from splitsecond.analysis.condition import summarise
+from splitsecond.analysis.findings import ConditionFindings, Goodput
+from splitsecond.analysis.slo import parse_slo
+from splitsecond.analysis.statements import verdicts
+from splitsecond.analysis.summary import Summary
 from splitsecond.timing.uses import USES
 
 
-def judged(p95: float | None, concurrency: int | None = 1, use: str = "voice", **changes: Any) -> ConditionFindings:
-    spread = Spread(n=100, p95=p95)
-    goodput = Goodput(limits={"ttft": USES[use]}, use=use, met=0, sent=100, fraction=0.0, per_s=None)
-    made: dict[str, Any] = {"ttft_ms": spread, "ttft_due_ms": spread, "requests": 100, "goodput": goodput}
+def judged(
+    share: float, ci95: tuple[float, float], concurrency: int | None = 1, use: str = "voice", **changes: Any
+) -> ConditionFindings:
+    goodput = Goodput(
+        limits=USES[use].limits, use=use, met=round(share * 500), sent=500, fraction=share, per_s=None, ci95=ci95
+    )
+    made: dict[str, Any] = {"requests": 500, "goodput": goodput}
     return row(concurrency=concurrency, **(made | changes))
 
 
-def test_how_far_a_target_keeps_to_a_use() -> None:
-    assert verdicts([judged(665, 8), judged(278)]) == [
-        "a/x keeps to the 300 ms of voice at p95 up to concurrency 1 (p95 278 ms), not at concurrency 8 (p95 665 ms)."
-    ]
-    assert verdicts([judged(278), judged(300, 8)]) == [
-        "a/x keeps to the 300 ms of voice at p95 up to concurrency 8 (p95 300 ms)."
-    ]
-    assert verdicts([judged(278, None, rate=4.0)]) == [
-        "a/x keeps to the 300 ms of voice at p95 at 4 requests/s (p95 278 ms)."
-    ]
-    assert verdicts([judged(278, None)]) == ["a/x keeps to the 300 ms of voice at p95 on its trace (p95 278 ms)."]
+def meets(concurrency: int | None = 1, **changes: Any) -> ConditionFindings:
+    return judged(0.98, (0.962, 0.991), concurrency, **changes)
 
 
-def test_those_that_never_do_share_a_sentence() -> None:
-    assert verdicts([judged(400), judged(250, 8), judged(301, target="b/x"), judged(299, target="c/x")]) == [
-        "c/x keeps to the 300 ms of voice at p95 at concurrency 1 (p95 299 ms).",
-        "Not within the 300 ms of voice at p95: a/x (p95 400 ms at concurrency 1) and b/x (p95 301 ms at "
-        "concurrency 1).",
-    ]
+def misses(concurrency: int | None = 1, **changes: Any) -> ConditionFindings:
+    return judged(0.9, (0.87, 0.925), concurrency, **changes)
 
 
-def test_chat_is_borne_or_good() -> None:
-    assert verdicts([judged(900, use="chat"), judged(2900, 8, use="chat")]) == [
-        "a/x keeps to the 3,000 ms of chat at p95 up to concurrency 8 (p95 2,900 ms), good "
-        "(below 1,000 ms) up to concurrency 1."
-    ]
-    assert verdicts([judged(1100, use="chat")])[0].endswith("(p95 1,100 ms), good (below 1,000 ms) nowhere.")
-    assert verdicts([judged(900, use="chat")])[0].endswith("(p95 900 ms), good (below 1,000 ms) throughout.")
+def undecided(concurrency: int | None = 1, **changes: Any) -> ConditionFindings:
+    return judged(0.96, (0.93, 0.98), concurrency, **changes)
 
 
-def test_failures_miss() -> None:
-    assert verdicts([judged(100), judged(100, 8, errors=6), judged(100, 32)]) == [
-        "a/x keeps to the 300 ms of voice at p95 up to concurrency 1 (p95 100 ms), not at concurrency 8 (6 % failed)."
-    ]
-    assert "a/x (100 % failed at concurrency 1)" in verdicts([judged(None, errors=100)])[0]
-    assert "up to concurrency 8" in verdicts([judged(100), judged(100, 8, errors=5)])[0]
+def good(up_to: float | None, concurrency: int = 1) -> ConditionFindings:
+    spread = Summary(n=500, p95=900.0, ci95={"p95": (800.0, up_to)})
+    return meets(concurrency, use="chat", ttft_ms=spread)
 
 
-def test_few_requests_are_said() -> None:
-    few = judged(100, requests=16, ttft_ms=Spread(n=16, p95=100.0, needs={"p95": 72}))
-    assert verdicts([few])[0].endswith("(p95 100 ms of only 16 requests).")
+def test_verdicts_in_sentences(golden: Golden) -> None:
+    cases = {
+        "up to a load": [misses(8), meets()],
+        "undecided beyond": [meets(), undecided(8), meets(32)],
+        "at every load": [meets(), meets(8)],
+        "open loop": [meets(None, rate=4.0)],
+        "trace": [meets(None)],
+        "some never": [misses(), meets(8), misses(target="b/x"), meets(target="c/x"), undecided(target="d/x")],
+        "good up to a load": [good(990), good(1100, 8)],
+        "good nowhere": [good(None)],
+        "good everywhere": [good(990)],
+    }
+    golden.check("".join(f"{case}: {' '.join(verdicts(rows))}\n" for case, rows in cases.items()))
+
+
+@pytest.mark.parametrize(("within", "failed", "verdict"), [(500, 0, "meets"), (440, 60, "miss"), (30, 1, "decide on")])
+def test_a_limit_is_met_by_the_share_of_all_requests_sent(within: int, failed: int, verdict: str) -> None:
+    sent = [request(1000 + 300 * i, name=str(i)) for i in range(within)]
+    sent += [failure(1e6 + 300 * i) for i in range(failed)]
+    rows = summarise([asked()], sent, [], slo=parse_slo("voice"))
+    (sentence,) = verdicts(rows)
+    assert verdict in sentence
 
 
 def test_without_a_use_there_is_no_verdict() -> None:
     by_number = Goodput(limits={"ttft": 300.0}, met=1, sent=1, fraction=1.0, per_s=None)
-    assert verdicts([row(requests=5), judged(100, goodput=by_number), judged(None, requests=0)]) == []
+    assert verdicts([row(requests=5), meets(goodput=by_number), meets(requests=0)]) == []

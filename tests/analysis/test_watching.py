@@ -7,15 +7,16 @@ import pytest
 from tests.analysis.made import row
 
 from splitsecond.analysis.control_chart import LEAST
-from splitsecond.analysis.findings import ConditionFindings, Run, Spread
+from splitsecond.analysis.findings import ConditionFindings, Run
 from splitsecond.analysis.gate import parse_gate
-from splitsecond.analysis.watching import History, News, Round
+from splitsecond.analysis.summary import Summary
+from splitsecond.analysis.watching import RoundNews, WatchHistory, WatchRound
 
 JITTER = (1.0, 1.03, 0.98, 1.01, 0.96, 1.02, 0.99, 1.04, 0.97, 1.0)
 
 
-def of(value: float | None, tail: float = 1.5) -> Spread:
-    return Spread(n=20, p50=value, p95=None if value is None else value * tail)
+def of(value: float | None, tail: float = 1.5) -> Summary:
+    return Summary(n=20, p50=value, p95=None if value is None else value * tail)
 
 
 def measured(
@@ -28,34 +29,35 @@ def moment(number: int) -> str:
     return f"2026-11-{20 + number // 24:02d}T{number % 24:02d}:00:00.000+00:00"
 
 
-def watched(rows: Sequence[Sequence[ConditionFindings]]) -> tuple[History, list[dict[str, list[News]]]]:
-    history = History()
-    return history, [history.add(Round(at=moment(n), rows=list(each))) for n, each in enumerate(rows)]
+def watched(rows: Sequence[Sequence[ConditionFindings]]) -> tuple[WatchHistory, list[dict[str, list[RoundNews]]]]:
+    history = WatchHistory()
+    return history, [history.add(WatchRound(at=moment(n), rows=list(each))) for n, each in enumerate(rows)]
 
 
-def usual(count: int = 10) -> list[list[ConditionFindings]]:
+def usual(count: int = 60) -> list[list[ConditionFindings]]:
     return [[measured(200 * JITTER[n % 10], 80 * JITTER[n * 3 % 10])] for n in range(count)]
 
 
-def words(found: dict[str, list[News]], condition: str = "c") -> str:
+def words(found: dict[str, list[RoundNews]], condition: str = "c") -> str:
     return " ".join(news.text for news in found[condition])
 
 
 def test_the_first_rounds_are_counted() -> None:
-    _, told = watched(usual(LEAST + 1))
-    assert words(told[0]) == "what is usual is known after 8 rounds; this is number 1."
-    assert words(told[LEAST - 1]).endswith("this is number 8.")
-    assert words(told[LEAST]) == "as usual."
+    _, told = watched(usual(60))
+    assert words(told[0]) == "learning what is usual: round 1 of 8."
+    assert words(told[LEAST - 1]).endswith("round 8 of 8.")
+    assert {words(each) for each in told[LEAST:48]} == {"as usual, by the wide limits of the first days."}
+    assert words(told[-1]) == "as usual."
 
 
 @pytest.mark.parametrize(
     ("last", "said", "good"),
     [
-        ([measured(400)], "TTFT p50 is unusual: 400 ms, usual is 167 to 239.", False),
-        ([measured(100)], "TTFT p50 is unusual: 100 ms, usual is 167 to 239.", True),
-        ([measured(tps=40)], "TPS p50 is unusual: 40 tokens/s, usual is 66.8 to 95.7.", False),
-        ([measured(tps=120)], "TPS p50 is unusual: 120 tokens/s, usual is 66.8 to 95.7.", True),
-        ([measured(errors=10)], "error share is unusual: 50 %, usual is up to 10 %.", False),
+        ([measured(400)], "TTFT p50 is unusual: 400 ms, usually 185 to 216.", False),
+        ([measured(100)], "TTFT p50 is unusual: 100 ms, usually 185 to 216.", True),
+        ([measured(tps=40)], "TPS p50 is unusual: 40 tokens/s, usually 74 to 86.4.", False),
+        ([measured(tps=120)], "TPS p50 is unusual: 120 tokens/s, usually 74 to 86.4.", True),
+        ([measured(errors=10)], "error share is unusual: 50%, usually up to 5%.", False),
         ([measured()], "as usual.", None),
     ],
     ids=["slow start", "quick start", "slow", "quick", "errors", "usual"],
@@ -67,57 +69,58 @@ def test_what_a_round_is_against_the_past(last: list[ConditionFindings], said: s
 
 
 def test_a_drift_is_told_while_it_lasts_and_when_it_ends() -> None:
-    rounds = [*usual(24), *[[measured(300)]] * 3, *[[measured(200)]] * 3]
+    rounds = [*usual(70), *[[measured(300)]] * 5, *[[measured(200)]] * 3]
     history, told = watched(rounds)
-    assert words(told[24]).startswith("TTFT p50 is unusual: 300 ms")
-    for found in told[25:27]:
+    for found in told[70:72]:
+        assert words(found).startswith("TTFT p50 is unusual: 300 ms")
+    for found in told[72:75]:
         (news,) = found["c"]
-        assert news.text == "TTFT p50 has drifted since 2026-11-21 00:00, from 200 ms to 300 ms (+50 %)."
+        assert news.text.startswith("TTFT p50 has drifted since 2026-11-22 22:00, from 200 ms to 300 ms (+")
         assert news.good is False
     assert words(told[-1]) == (
-        "TTFT p50 drifted on 2026-11-21 00:00, from 200 ms to 300 ms (+50 %), and came back on 2026-11-21 03:00."
+        "TTFT p50 drifted on 2026-11-22 22:00, from 200 ms to 300 ms (+49.9%), and came back on 2026-11-23 03:00."
     )
     everything = history.findings(3600)
     (statement,) = everything.statements
     assert statement == f"a/x at concurrency 1: {words(told[-1]).removesuffix('.')}, for the worse."
     ttft, tps, errors = everything.lines
     assert [line.figure for line in everything.lines] == ["ttft_ms", "tps", "errors"]
-    assert [point.state for point in ttft.points[23:29]] == ["usual", *["drifted"] * 3, *["usual"] * 2]
+    assert [point.state for point in ttft.points[69:77]] == ["usual", *["drifted"] * 5, *["usual"] * 2]
     (drift,) = ttft.drifts
-    assert (drift.since, drift.until, drift.worse, drift.settled) == (moment(24), moment(27), True, False)
+    assert (drift.since, drift.until, drift.worse, drift.settled) == (moment(70), moment(75), True, False)
     assert ttft.drifting is None
     assert not tps.drifts + errors.drifts
     assert ttft.points[-1].tail == 300.0
 
 
 def test_faster_is_a_drift_for_the_better() -> None:
-    history, told = watched([*usual(24), *[[measured(tps=120)]] * 2])
+    history, told = watched([*usual(70), *[[measured(tps=120)]] * 3])
     assert told[-1]["c"][0].good is True
-    assert history.findings(60).statements[0].endswith("from 80 tokens/s to 120 tokens/s (+50 %), for the better.")
+    assert history.findings(60).statements[0].endswith("from 80 tokens/s to 120 tokens/s (+50%), for the better.")
 
 
 def test_a_drift_that_stays_is_what_is_usual() -> None:
-    history, told = watched([*usual(24), *[[measured(300 * jitter)] for jitter in JITTER * 3]])
-    settled = next(n for n, found in enumerate(told) if "is what is usual from here on" in words(found))
-    assert settled == 24 + 23
+    history, told = watched([*usual(60), *[[measured(300 * jitter)] for jitter in JITTER * 5]])
+    settled = next(n for n, found in enumerate(told) if "is usual from now on" in words(found))
+    assert settled == 60 + 2 + 24, "24 rounds after the round that showed it"
     assert {words(found) for found in told[settled + 1 :]} == {"as usual."}
     assert "and stayed there, for the worse." in history.findings(60).statements[0]
 
 
 def test_drifts_under_way_are_told_first_then_the_last_ones() -> None:
     rounds = [
-        *usual(24),
-        *[[measured(300)]] * 2,
-        *usual(5),
-        *[[measured(tps=40)]] * 2,
-        *usual(5),
-        *[[measured(120)]] * 2,
+        *usual(70),
+        *[[measured(300)]] * 3,
+        *usual(4),
+        *[[measured(tps=40)]] * 3,
+        *usual(4),
+        *[[measured(120)]] * 3,
     ]
     said = watched(rounds)[0].findings(60).statements
     assert [sentence.split(": ")[1].split(",")[0] for sentence in said] == [
-        "TTFT p50 has drifted since 2026-11-21 14:00",
-        "TPS p50 drifted on 2026-11-21 07:00",
-        "TTFT p50 drifted on 2026-11-21 00:00",
+        "TTFT p50 has drifted since 2026-11-23 12:00",
+        "TPS p50 drifted on 2026-11-23 05:00",
+        "TTFT p50 drifted on 2026-11-22 22:00",
     ]
 
 
@@ -125,22 +128,22 @@ def test_each_target_and_load_is_judged_by_its_own_past() -> None:
     def both(ttft_ms: float, other_ms: float) -> list[ConditionFindings]:
         return [measured(ttft_ms), measured(other_ms, target="b/y", condition="d", concurrency=8)]
 
-    history, told = watched([*[both(200 * j, 900 * j) for j in JITTER], both(200, 200)])
+    history, told = watched([*[both(200 * j, 900 * j) for j in JITTER * 6], both(200, 200)])
     assert words(told[-1]) == "as usual."
     assert words(told[-1], "d").startswith("TTFT p50 is unusual: 200 ms")
     assert [line.name for line in history.findings(60).lines[::3]] == ["a/x at concurrency 1", "b/y at concurrency 8"]
 
 
 def test_what_cannot_be_trusted_is_judged_by_nothing_and_counts_for_nothing() -> None:
-    history = History()
+    history = WatchHistory()
     for n, each in enumerate(usual(10)):
-        history.add(Round(at=moment(n), rows=each))
+        history.add(WatchRound(at=moment(n), rows=each))
     before = history.findings(60).lines
-    invalid = history.add(Round(at=moment(10), rows=[measured(900, invalid=["the client was too busy."])]))
-    cut = history.add(Round(at=moment(11), rows=[measured(900)], finished=False))
-    none = history.add(Round(at=moment(12), rows=[row(notes=["HTTP 401."])], failed="no network"))
+    invalid = history.add(WatchRound(at=moment(10), rows=[measured(900, invalid=["the client was too busy."])]))
+    cut = history.add(WatchRound(at=moment(11), rows=[measured(900)], finished=False))
+    none = history.add(WatchRound(at=moment(12), rows=[row(notes=["HTTP 401."])], failed="no network"))
     assert words(invalid) == "INVALID: the client was too busy."
-    assert words(cut) == "not measured to its end, so it is not judged."
+    assert words(cut) == "interrupted, so it is not judged."
     assert words(none) == "not measured. HTTP 401."
     found = history.findings(60)
     assert found.lines == before
@@ -148,16 +151,18 @@ def test_what_cannot_be_trusted_is_judged_by_nothing_and_counts_for_nothing() ->
 
 
 def test_requests_that_all_failed_leave_only_their_errors() -> None:
-    history, told = watched([*usual(), [measured(None, None, errors=20)], [measured(None, None, errors=20)]])
-    assert words(told[-1]) == "error share has drifted since 2026-11-20 10:00, from 0 % to 100 %."
-    assert [len(line.points) for line in history.findings(60).lines] == [10, 10, 12]
+    history, told = watched([*usual(10), *[[measured(None, None, errors=20)]] * 3])
+    assert words(told[-1]) == "error share has drifted since 2026-11-20 10:00, from 0% to 100%."
+    assert [len(line.points) for line in history.findings(60).lines] == [10, 10, 13]
 
 
 def test_a_run_is_a_round() -> None:
     run = Run(id="r", began=moment(0), began_ns=1, finished=True, conditions=[measured()], invalid=["a remark"])
-    assert Round.of(run) == Round(at=moment(0), rows=run.conditions, failed="", finished=True)
+    assert WatchRound.of(run) == WatchRound(at=moment(0), rows=run.conditions, failed="", finished=True)
     failed = Run(id="r", began=moment(0), began_ns=1, conditions=[row()], invalid=["no network"])
-    assert Round.of(failed) == Round(at=moment(0), rows=failed.conditions, failed="no network", finished=False)
+    assert WatchRound.of(failed) == WatchRound(
+        at=moment(0), rows=failed.conditions, failed="no network", finished=False
+    )
 
 
 def test_a_gate_compares_with_what_is_usual() -> None:
@@ -168,12 +173,12 @@ def test_a_gate_compares_with_what_is_usual() -> None:
     assert base[0].ttft_ms.p50 == pytest.approx(200)
     assert base[0].ttft_ms.p95 == pytest.approx(300)
     (breach,) = parse_gate("ttft_ms.p95 > +20%").check(last, base)
-    assert breach == "a/x at concurrency 1: ttft_ms.p95 went from 300 to 390 (+30 %), which is > +20 %."
+    assert breach == "a/x at concurrency 1: ttft_ms.p95 went from 300 to 390 (+30%), which is > +20%."
     assert not parse_gate("ttft_ms.p95 > +40%").check(last, base)
 
 
 def test_nothing_is_usual_before_there_are_rounds_enough() -> None:
     assert watched(usual(LEAST - 1))[0].usual([measured()]) == []
-    assert History().usual([measured()]) == []
-    empty = History().findings(60)
+    assert WatchHistory().usual([measured()]) == []
+    empty = WatchHistory().findings(60)
     assert (empty.rounds, empty.first, empty.lines, empty.statements) == (0, "", [], [])

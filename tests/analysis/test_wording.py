@@ -3,7 +3,18 @@
 import pytest
 from tests.analysis.made import row as a_row
 
-from splitsecond.analysis.wording import by_place, chance, change, counted, level, number, percent, ratio, row
+from splitsecond.analysis.wording import (
+    by_place,
+    chance,
+    change,
+    counted,
+    counted_as,
+    level,
+    number,
+    percent,
+    ratio,
+    row,
+)
 
 
 @pytest.mark.parametrize(
@@ -14,10 +25,20 @@ def test_numbers_have_three_digits(value: float, text: str) -> None:
 
 
 def test_shares_changes_ratios_and_chances() -> None:
-    assert (percent(0.25), percent(0.0012)) == ("25 %", "0.12 %")
-    assert (change(0.25), change(-0.031), change(0.0)) == ("+25 %", "−3.1 %", "0 %")
+    assert (percent(0.25), percent(0.0012)) == ("25%", "0.12%")
+    assert (change(0.25), change(-0.031), change(0.0)) == ("+25%", "−3.1%", "0%")
     assert (ratio(1.0), ratio(1.044), ratio(35.31)) == ("1.00", "1.04", "35.3")
     assert (chance(0.0005), chance(0.0331), chance(1.0)) == ("p < 0.001", "p = 0.033", "p = 1")
+
+
+def test_a_count_has_its_noun_in_the_right_number() -> None:
+    assert [counted_as(n, "request") for n in (0, 1, 2, 1234)] == [
+        "0 requests",
+        "1 request",
+        "2 requests",
+        "1,234 requests",
+    ]
+    assert [counted_as(n, "reply is", "replies are") for n in (1, 2)] == ["1 reply is", "2 replies are"]
 
 
 def test_rows_and_loads_have_names() -> None:
@@ -34,7 +55,7 @@ def test_counts_come_most_first() -> None:
 
 def test_two_rows_of_one_place_stay_two() -> None:
     rows = [a_row(condition="short"), a_row(condition="long"), a_row(target="b"), a_row(cache_reuse=True)]
-    assert [(place[0], place[3], place[4], found.condition) for place, found in by_place(rows).items()] == [
+    assert [(place[0], place[3], place[-1], found.condition) for place, found in by_place(rows).items()] == [
         ("a/x", False, 0, "short"),
         ("a/x", False, 1, "long"),
         ("b", False, 0, "c"),

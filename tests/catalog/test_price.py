@@ -11,8 +11,16 @@ from genai_prices.types import ClauseEquals, ConditionalPrice, ModelInfo, ModelP
 from splitsecond import clock
 from splitsecond.catalog import price_list
 from splitsecond.catalog.price import Price, Tier
-from splitsecond.catalog.price_list import Listed, Question, Wanted
-from splitsecond.catalog.prices import Apart, apart, instead_of, listings, of_provider, price, prices
+from splitsecond.catalog.price_list import ListedPrice
+from splitsecond.catalog.prices import (
+    PriceLookup,
+    listing,
+    lookup_in_child,
+    price,
+    prices,
+    provider_models,
+    replacements,
+)
 from splitsecond.catalog.provider import provider
 from splitsecond.errors import CallerFault
 
@@ -64,7 +72,7 @@ def test_our_bill_is_that_of_the_list_s_own_library(provider: str, model: str, i
     at = datetime(2026, 11, 20, 3, 30, tzinfo=UTC)
     cached, written, output_tokens = input_tokens // 2, input_tokens // 10, 700
     with clock.using(clock.now_ns, lambda: int(at.timestamp()) * clock.NS_PER_S):
-        found = price_list.listed(Wanted(provider, model)).price
+        found = price_list.listed(provider, model).price
     assert found is not None
     written = written if found.cache_write_usd is not None else 0
     cached = cached if found.cached_usd is not None else 0
@@ -95,7 +103,7 @@ def test_a_price_at_night_is_the_night_s() -> None:
     def rate(hour: int) -> float:
         moment = int(datetime(2026, 11, 20, hour, tzinfo=UTC).timestamp()) * clock.NS_PER_S
         with clock.using(clock.now_ns, lambda: moment):
-            found = price_list.listed(Wanted("x", "m")).price
+            found = price_list.listed("x", "m").price
         assert found is not None
         return found.input_usd
 
@@ -136,41 +144,44 @@ def test_nobody_knows_the_price_of_a_server_of_one_s_own() -> None:
         ("vertex-claude", {"claude"}),
     ],
 )
+@pytest.mark.system
 def test_one_name_in_the_list_for_several_addresses(name: str, makers: set[str]) -> None:
     """Google's models and Anthropic's at Google stand there side by side, and are asked for in different dialects."""
-    assert {model.partition("-")[0] for model in of_provider(provider(name))} == makers
-    assert {model.partition("-")[0] for model in apart([], [name]).models[name]} == makers
+    assert {model.partition("-")[0] for model in provider_models(provider(name))} == makers
+    assert {model.partition("-")[0] for model in lookup_in_child([], [name]).models[name]} == makers
 
 
+@pytest.mark.system
 def test_a_child_process_finds_the_same() -> None:
     targets = ["groq/llama-3.3-70b-versatile", "sim/groq", "gemini/gemini-2.5-pro", "deepinfra/openai/gpt-oss-120b"]
-    found = apart(targets, ["groq", "gemini", "ollama"])
+    found = lookup_in_child(targets, ["groq", "gemini", "ollama"])
     assert found.prices == prices(targets)
-    assert set(of_provider(provider("groq"))) >= set(found.models["groq"]) > {"openai/gpt-oss-120b"}
+    assert set(provider_models(provider("groq"))) >= set(found.models["groq"]) > {"openai/gpt-oss-120b"}
     assert "gemini-3-pro-preview" not in found.models["gemini"], "its file says that it was taken down"
     assert found.models["ollama"] == list(provider("ollama").models), "the list has nothing of it"
-    assert apart(["sim/groq"]) == Apart({"sim/groq": None})
+    assert lookup_in_child(["sim/groq"]) == PriceLookup({"sim/groq": None})
 
 
+@pytest.mark.system
 def test_a_child_that_does_not_end_is_a_clear_fault() -> None:
     with pytest.raises(CallerFault, match="prices could not be looked up"):
-        price_list.apart(Question([Wanted("groq", "x")]), wait_s=0.0001)
+        lookup_in_child(["groq/x"], timeout_s=0.0001)
 
 
 def test_the_context_window_is_the_catalogue_s_or_the_list_s() -> None:
     targets = ["groq/llama-3.3-70b-versatile", "together/openai/gpt-oss-120b", "sim/groq"]
-    found = listings(targets)
+    found = {target: listing(target) for target in targets}
     assert [found[target].context_tokens for target in targets] == [131072, 131072, None]
     assert found["together/openai/gpt-oss-120b"].price == price("together/openai/gpt-oss-120b")
 
 
 def test_models_of_a_provider_are_called_as_a_request_calls_them() -> None:
-    found = of_provider(provider("fireworks"))
+    found = provider_models(provider("fireworks"))
     assert found["accounts/fireworks/models/gpt-oss-120b"].price == price(
         "fireworks/accounts/fireworks/models/gpt-oss-120b"
     )
     assert "gpt-oss-120b" not in found
-    assert found["accounts/fireworks/models/llama-v3p1-70b-instruct"] == Listed(context_tokens=131072)
+    assert found["accounts/fireworks/models/llama-v3p1-70b-instruct"] == ListedPrice(context_tokens=131072)
 
 
 @pytest.mark.parametrize(
@@ -183,8 +194,9 @@ def test_models_of_a_provider_are_called_as_a_request_calls_them() -> None:
         ("sim/groq", "", None),
     ],
 )
+@pytest.mark.system
 def test_what_may_be_meant_by_a_model_that_is_not_served(target: str, day: str, nearest: str | None) -> None:
-    found, near = instead_of(target)
+    found, near = replacements(target)
     assert (found, next(iter(near), None)) == (day, nearest)
-    learnt = apart([], [owner for owner in [target.partition("/")[0]] if owner != "sim"]).models
-    assert instead_of(target, learnt.get(target.partition("/")[0], [])) == (found, near)
+    learnt = lookup_in_child([], [owner for owner in [target.partition("/")[0]] if owner != "sim"]).models
+    assert replacements(target, learnt.get(target.partition("/")[0], [])) == (found, near)

@@ -6,11 +6,11 @@ import msgspec
 import pytest
 
 from splitsecond.catalog import price_list
-from splitsecond.catalog.provider import Provider, fill_base_url, names, provider, split_target
+from splitsecond.catalog.provider import Provider, fill_base_url, is_foreign, names, provider, split_target
 from splitsecond.errors import CallerFault
 from splitsecond.upstream.target import DIALECTS
 from splitsecond.wire.dialect import Quirks
-from splitsecond.wire.thinking import told
+from splitsecond.wire.reasoning import style_for
 
 ADDRESS = re.compile(r"https://\S+|http://localhost:\d+\S*|\{[A-Z_]+_ENDPOINT(_[A-Z]+)?\}/\S+")
 
@@ -40,7 +40,7 @@ def test_whatever_is_said_of_a_model_says_where_it_is_from(name: str) -> None:
         for speed in model.speeds:
             assert speed.source
             assert re.fullmatch(r"20\d\d-\d\d(-\d\d)?", speed.date)
-            assert speed.words
+            assert speed.summary
         assert model.retired == "" or re.fullmatch(r"20\d\d-\d\d-\d\d", model.retired)
         assert model.replaced_by == "" or (model.retired and not provider(name).model(model.replaced_by).retired)
         if model.price:
@@ -67,7 +67,7 @@ def test_whatever_is_said_of_a_model_says_where_it_is_from(name: str) -> None:
 )
 def test_published_speeds_in_words(target: str, words: list[str]) -> None:
     name, model = split_target(target)
-    assert [speed.words for speed in provider(name).model(model).speeds] == words
+    assert [speed.summary for speed in provider(name).model(model).speeds] == words
 
 
 def test_a_wrong_name_is_answered_with_the_nearest() -> None:
@@ -93,6 +93,18 @@ def test_who_asks_for_the_maker_or_the_model_is_told_the_provider(word: str, mea
     assert refused.value.hint.startswith(f"Did you mean {meant}")
 
 
+@pytest.mark.parametrize("name", names())
+def test_no_provider_and_no_region_is_foreign(name: str) -> None:
+    assert not any(map(is_foreign, [name, f"{name}:x", *(f"{name}-{region}" for region in provider(name).regions)]))
+
+
+@pytest.mark.parametrize("name", ["provider-3", "localhost", "", ":", "groqs"])
+def test_a_foreign_name_is_unknown(name: str) -> None:
+    assert is_foreign(name)
+    with pytest.raises(CallerFault, match="unknown provider"):
+        provider(name)
+
+
 def test_a_region_has_an_address_and_perhaps_a_key_of_its_own() -> None:
     found = provider("qwen-cn")
     assert (found.name, found.region, found.base_url) == (
@@ -105,6 +117,22 @@ def test_a_region_has_an_address_and_perhaps_a_key_of_its_own() -> None:
     assert found.models == provider("qwen").models
 
 
+def test_a_region_after_a_colon_may_be_any_that_the_pattern_gives() -> None:
+    azure = provider("azure:east-us2")
+    assert (azure.name, azure.region) == ("azure:east-us2", "east-us2")
+    assert azure.base_url == "{AZURE_OPENAI_ENDPOINT_EAST_US2}/openai/v1"
+    assert azure.api_key_env == ("AZURE_OPENAI_API_KEY_EAST_US2", "AZURE_OPENAI_API_KEY")
+    assert provider("vertex:me-west1").base_url.startswith("https://me-west1-aiplatform.googleapis.com/")
+    assert provider("qwen:cn").base_url == provider("qwen-cn").base_url
+
+
+@pytest.mark.parametrize("name", ["qwen:mars", "groq:eu", "vertex:evil.example/", "vertex:", "azure:A"])
+def test_a_region_after_a_colon_that_does_not_exist(name: str) -> None:
+    with pytest.raises(CallerFault, match=r"has no region") as refused:
+        provider(name)
+    assert refused.value.kind == "unknown_provider"
+
+
 def test_the_longest_name_owns_a_region() -> None:
     assert provider("vertex-claude").region == ""
     assert provider("vertex-claude-us-east5").base_url.endswith("/locations/us-east5/publishers/anthropic")
@@ -115,7 +143,9 @@ def test_a_region_that_does_not_exist_is_answered_with_those_that_do() -> None:
     with pytest.raises(CallerFault, match=r"has no region 'cm'.*Did you mean qwen-cn") as refused:
         provider("qwen-cm")
     assert refused.value.kind == "unknown_provider"
-    with pytest.raises(CallerFault, match=r"no regions of Groq, so none called 'eu'.*Did you mean groq"):
+    with pytest.raises(
+        CallerFault, match=r"Groq has no regions in the catalogue, so 'eu' is unknown.*Did you mean groq"
+    ):
         provider("groq-eu")
     with pytest.raises(CallerFault, match=r"unknown provider 'openai-respones'.*Did you mean openai-responses"):
         provider("openai-respones")
@@ -184,7 +214,7 @@ def test_the_key_that_is_present_is_named_and_not_shown() -> None:
 def test_how_a_model_is_told_how_far_to_think(
     name: str, model: str, field: str | None, efforts: tuple[str, ...]
 ) -> None:
-    way = told(msgspec.convert(provider(name).quirks, Quirks).thinking, model)
+    way = style_for(msgspec.convert(provider(name).quirks, Quirks).thinking, model)
     assert (way and way.field, way.efforts if way else ()) == (field, efforts)
 
 

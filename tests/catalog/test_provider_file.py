@@ -47,9 +47,9 @@ def test_the_file_of_the_guide_is_a_provider(added: Callable[[str], Provider]) -
     stated = price("example/their-model")
     assert stated is not None
     assert (stated.input_usd, stated.output_usd, stated.as_of) == (0.2, 0.6, "2026-11-21")
-    assert [speed.words for speed in model.speeds] == ["310 ms (p95 480), 140 tok/s (p95 118) (c=1)"]
+    assert [speed.summary for speed in model.speeds] == ["310 ms (p95 480), 140 tok/s (p95 118) (c=1)"]
     assert provider("example-eu").base_url == "https://eu.api.example.com/v1"
-    assert found.distances[0].words == "best from US East; EU +60–120 ms"
+    assert found.distances[0].summary == "best from US East; EU +60–120 ms"
 
 
 WRONG = [

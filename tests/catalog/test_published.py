@@ -7,8 +7,8 @@ import math
 
 import pytest
 
+from splitsecond.catalog.model import Figure, PublishedCost, PublishedSpeed
 from splitsecond.catalog.provider import names, provider, split_target
-from splitsecond.catalog.published import Cost, Figure, Speed
 
 COMPUTE = "General Compute, LLM Token Generation Speed: How Providers Compare in 2025"
 CRAZYROUTER = "Crazyrouter, AI Inference Speed Benchmark 2026: Tokens Per Second Compared"
@@ -125,7 +125,7 @@ def _figure(cell: str) -> Figure | None:
     return (_number(low), _number(high)) if dash else _number(cell) if cell else None
 
 
-def _published(target: str, source: str) -> list[Speed]:
+def _published(target: str, source: str) -> list[PublishedSpeed]:
     name, model = split_target(target)
     return [speed for speed in provider(name).model(model).speeds if speed.source.startswith(source)]
 
@@ -155,7 +155,7 @@ def test_the_range_that_was_seen_with_its_price(row: list[str]) -> None:
     (speed,) = [each for each in _published(target, ARTICLE) if each.tps == _figure(tps)]
     assert speed.date == "2026-03"
     assert (speed.ttft_ms, speed.batch_tps) == (_number(ttft) if ttft else None, _figure(batch))
-    cost = speed.cost or Cost()
+    cost = speed.cost or PublishedCost()
     if "+" in usd:
         assert (cost.input_usd, cost.output_usd) == tuple(_number(part) for part in usd.split("+"))
     else:
@@ -176,7 +176,7 @@ def test_a_machine_by_the_hour(name: str, machines: dict[str, float]) -> None:
 def test_a_machine_that_was_bought() -> None:
     costs = [speed.cost for speed in _published("ollama/mistral:7b", ARTICLE) if speed.cost]
     assert [cost.once_usd for cost in costs] == [1500]
-    assert costs[0].words == "$0.002 a million, $1500 once"
+    assert costs[0].summary == "$0.002 a million, $1500 once"
 
 
 @pytest.mark.parametrize(("target", "grade"), GRADES.items(), ids=list(GRADES))
@@ -200,11 +200,11 @@ def test_nothing_stands_in_the_catalogue_that_no_table_has() -> None:
 
 def test_in_words() -> None:
     (far,) = provider("openai").distances
-    assert far.words == "best from US East; EU +50–200 ms, Asia +100–300 ms"
+    assert far.summary == "best from US East; EU +50–200 ms, Asia +100–300 ms"
     (turbo,) = _published("openai/gpt-4-turbo", ARTICLE)
-    assert turbo.words == "280 ms, 45–55 tok/s, over 200 tok/s in parallel (c=1)"
+    assert turbo.summary == "280 ms, 45–55 tok/s, over 200 tok/s in parallel (c=1)"
     assert turbo.cost is not None
-    assert turbo.cost.words == "$6.5 in, $19.5 out a million"
+    assert turbo.cost.summary == "$6.5 in, $19.5 out a million"
     (pod,) = _published("runpod/mistralai/Mistral-7B-Instruct-v0.2", ARTICLE)
     assert pod.cost is not None
-    assert pod.cost.words == "$0.75–1 a million, $2.69 an hour (H100 SXM), $1.99 an hour (H100 PCIe)"
+    assert pod.cost.summary == "$0.75–1 a million, $2.69 an hour (H100 SXM), $1.99 an hour (H100 PCIe)"

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from msgspec import Struct
+from tests.waiting import WITHIN_S
 
 CHUNK = '{"choices": [{"index": 0, "delta": {"content": "word "}}]}'
 STOP = '{"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}'
@@ -66,14 +67,14 @@ class Peer:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        assert self._ready.wait(10)
+        assert self._ready.wait(WITHIN_S)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._loop.call_soon_threadsafe(self._task.cancel)
-        self._thread.join(10)
+        self._thread.join(60)
 
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -92,6 +93,11 @@ class Peer:
             head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
             fields = (line.partition(": ") for line in head[1:] if line)
             headers = {name.lower(): value for name, _, value in fields}
+            if head[0].startswith("GET "):  # what the server runs: it does not tell
+                writer.write(answer(404, "{}"))
+                await writer.drain()
+                writer.close()
+                return
             body = await reader.readexactly(int(headers["content-length"]))
             asked = Asked(headers, json.loads(body), len(self.asked))
             self.asked.append(asked)

@@ -1,18 +1,33 @@
 """What holds for every command: help, a quick start, how it ends."""
 
+import os
+import re
+import shutil
 import subprocess
 import sys
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.cli.conftest import Split
+from tests.golden import Golden
+from tests.processes import Process
+from tests.waiting import WITHIN_S
+from typer.main import get_command
 
 from splitsecond import __version__
-from splitsecond.cli.app import ending_well, main
+from splitsecond.cli.app import COMMANDS as COMMANDS_BY_HEADING
+from splitsecond.cli.app import app, main, without_tracebacks
+from splitsecond.cli.options import API_FORMATS
+from splitsecond.cli.options import USES as USE_NAMES
 from splitsecond.errors import CallerFault, NetworkFault
+from splitsecond.timing.uses import USES
+from splitsecond.upstream.target import DIALECTS
 
+NAMES = [command.__name__.removesuffix("_") for listed in COMMANDS_BY_HEADING.values() for command in listed]
 COMMANDS = ("bench", "watch", "demo", "compare", "report", "doctor", "simulate")
-HEAVY = ("numpy", "altair", "uvloop", "httptools", "uvicorn", "msgspec", "rich.live", "asyncio")
+HEAVY = ("numpy", "jinja2", "uvloop", "httptools", "msgspec", "rich.live", "asyncio")
 
 
 @pytest.mark.parametrize("flag", ["--help", "-h"])
@@ -23,14 +38,35 @@ def test_every_command_has_help(split: Split, command: str, flag: str) -> None:
     assert f"Usage: splitsecond {command}" in ended.words
 
 
-def test_lines_of_help_end_where_the_terminals_do_but_for_examples(
-    split: Split, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    lines = [line.strip() for line in split("batch", "--help").out.split("╭")[0].splitlines()]
-    assert "splitsecond batch requests.jsonl --model groq/openai/gpt-oss-120b" in lines
-    about = lines[next(at for at, line in enumerate(lines) if line.startswith("Requests go")) :]
-    assert all(len(line) > 60 for line in about[: about.index("") - 1]), "but for the last of a paragraph"
+@pytest.mark.parametrize("command", NAMES)
+def test_the_text_of_help(split: Split, command: str, golden: Golden, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "110")
+    monkeypatch.setenv("TERM", "dumb")
+    text = split(command, "--help").out
+    golden.check("\n".join(line.rstrip() for line in text.splitlines()) + "\n")
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120])
+@pytest.mark.parametrize("command", NAMES)
+def test_help_fits_the_terminal(split: Split, command: str, columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Text fills the lines, examples can be copied, and no Python type is shown."""
+    monkeypatch.setenv("COLUMNS", str(columns))
+    text = split(command, "--help").out
+    assert max(map(len, text.splitlines())) <= columns
+    assert re.findall(r"<(?:bool|str|int|float|path|list)\b|\{|\[\[", text.replace('{"', "")) == []
+    shown = " ".join(re.sub(r" \\\s+", " ", text).split())
+    listed = {each.__name__.removesuffix("_"): each for each in chain(*COMMANDS_BY_HEADING.values())}
+    examples = re.findall(r"(?m)^    (splitsecond .*)$", listed[command].__doc__ or "")
+    assert [each for each in examples if each not in shown] == []
+
+
+def test_every_option_names_its_value() -> None:
+    root: Any = get_command(app)
+    options = [(name, each) for name, command in root.commands.items() for each in command.params]
+    assert len(options) > 100
+    assert [
+        (name, each.opts) for name, each in options if not each.metavar and not getattr(each, "is_flag", False)
+    ] == []
 
 
 def test_the_help_lists_every_command(split: Split) -> None:
@@ -44,9 +80,11 @@ def test_the_version(split: Split) -> None:
     assert split("--version").out == f"splitsecond {__version__}\n"
 
 
+@pytest.mark.system
 def test_help_needs_nothing_that_is_slow_to_import() -> None:
     look = f"import splitsecond.cli.app, sys; print([name for name in {HEAVY} if name in sys.modules])"
-    assert subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, timeout=20).stdout == "[]\n"
+    ended = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, timeout=WITHIN_S)
+    assert ended.stdout == "[]\n"
 
 
 def test_whose_fault_it_is_decides_the_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
@@ -55,7 +93,7 @@ def test_whose_fault_it_is_decides_the_exit_code(capsys: pytest.CaptureFixture[s
             raise fault
 
         with pytest.raises(Exception, match=r"\d+") as raised:
-            ending_well(command)()
+            without_tracebacks(command)()
         return int(raised.value.exit_code)  # type: ignore[attr-defined]
 
     assert failing(CallerFault("what is this", hint="Try that.")) == 2
@@ -78,10 +116,53 @@ def test_bytes_that_are_no_text_are_refused(
     assert "expected UTF-8 text" in capsys.readouterr().err
 
 
-def test_a_reader_that_leaves_is_no_failure(kept_run: Path) -> None:
-    command = [sys.executable, "-m", "splitsecond.cli", "compare", str(kept_run), str(kept_run), "--json", "-"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+@pytest.mark.system
+@pytest.mark.parametrize("arguments", ["--help", "bench --help", "models", "providers --json -", "serve --schema"])
+def test_a_reader_that_leaves_is_no_failure(arguments: str) -> None:
+    ends_well_without_reader(*arguments.split())
+
+
+@pytest.mark.system
+def test_a_reader_that_leaves_does_not_hide_a_result(kept_run: Path, tmp_path: Path) -> None:
+    ends_well_without_reader("compare", str(kept_run), str(kept_run), "--json", "-")
+    copy = shutil.copytree(kept_run, tmp_path / "run")
+    ends_well_without_reader("report", str(copy))
+
+
+def ends_well_without_reader(*arguments: str) -> None:
+    command = [sys.executable, "-m", "splitsecond.cli", *arguments]
+    with Process(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout and process.stderr  # noqa: PT018
         process.stdout.close()
-        assert process.wait(20) == 0
+        assert process.wait(WITHIN_S) == 0
         assert "Error" not in process.stderr.read()
+
+
+def test_help_names_a_command(split: Split) -> None:
+    assert "Usage: splitsecond compare" in split("help", "compare").words
+    assert "Usage: splitsecond [OPTIONS] COMMAND" in split("help").words
+    unknown = split("help", "benhc")
+    assert unknown.code == 2
+    assert "No such command 'benhc'" in unknown.words
+
+
+@pytest.mark.parametrize("command", NAMES)
+def test_every_command_has_an_example(split: Split, command: str) -> None:
+    about = split(command, "--help").out.split("╭")[0]
+    assert any(line.strip().startswith(f"splitsecond {command}") for line in about.splitlines())
+
+
+def test_help_names_all_allowed_values() -> None:
+    for words, known in ((API_FORMATS, DIALECTS), (USE_NAMES, USES)):
+        assert words.replace(" or ", ", ").split(", ") == list(known)
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_is_written_for_each_shell(shell: str) -> None:
+    environment = {**os.environ, "_SPLITSECOND_COMPLETE": f"source_{shell}"}
+    program = "from splitsecond.cli.app import app; app(prog_name='splitsecond')"
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=WITHIN_S, env=environment
+    )
+    assert "_SPLITSECOND_COMPLETE" in ended.stdout

@@ -1,17 +1,20 @@
 """`splitsecond batch` against a simulated provider: answered, resumed, stopped, refused."""
 
 import json
+import signal
 from pathlib import Path
 
 import pytest
 from openai.types.chat import ChatCompletion
 from tests.cli.conftest import Split
 
-from splitsecond.simulator.process import Running
+from splitsecond.gateway.batch.run import BatchOutcome
+from splitsecond.runs.batch import BatchSession
+from splitsecond.simulator.process import RunningProvider
 
 CONFIGURATION = """
 providers:
-  quick: {{base_url: "{url}", price: {{input: 1, output: 2}}}}
+  quick: {{base_url: "{url}", price: {{input_usd: 1, output_usd: 2}}}}
   gone: {{base_url: "http://127.0.0.1:9/v1"}}
 routes: {{r: {{policy: 'fallback("gone/m", "quick/{model}")'}}}}
 log: sqlite:///gateway.db
@@ -19,7 +22,7 @@ log: sqlite:///gateway.db
 
 
 @pytest.fixture
-def requests(split: Split, simulated: Running) -> str:
+def requests(split: Split, simulated: RunningProvider) -> str:
     Path("splitsecond.yaml").write_text(CONFIGURATION.format(url=simulated.base_url, model=simulated.model))
     body = {"model": "r", "max_tokens": 10, "messages": [{"role": "user", "content": "Hi"}]}
     lines = [
@@ -41,6 +44,7 @@ def test_every_request_is_answered_through_the_routes(split: Split, requests: st
     assert (ended.code, ended.json["answered"], ended.json["refused"]) == (0, 30, 0)
     found = answers()
     assert set(found) == {str(n) for n in range(30)}
+    assert Path("requests.answers.jsonl").stat().st_mode & 0o777 == 0o600
     for name, answer in found.items():
         response = answer["response"]
         assert isinstance(response, dict)
@@ -59,10 +63,34 @@ def test_every_request_is_answered_through_the_routes(split: Split, requests: st
     assert {each["name"]: each["answered"] for each in graded} == {"quick/quick": 30, "gone/m": 0}
 
 
+def test_the_cost_includes_attempts_that_were_closed(split: Split, requests: str, simulated: RunningProvider) -> None:
+    """Two targets race to the end of each answer. The loser is closed before its tokens are counted.
+
+    On a busy machine some losers are closed before their request is sent. They cost nothing.
+    """
+    server = f'{{base_url: "{simulated.base_url}", price: {{input_usd: 1, output_usd: 2}}}}'
+    race = f'race("one/{simulated.model}", "other/{simulated.model}", by="total")'
+    slow = server.replace("{base_url", '{headers: {x-splitsecond-fault: "stall; after=1"}, base_url')
+    Path("splitsecond.yaml").write_text(
+        f"providers: {{one: {server}, other: {slow}}}\nroutes: {{r: {{policy: '{race}'}}}}\n"
+    )
+    ended = split("batch", requests, "--json", "-")
+    found = ended.json
+    assert (ended.code, found["answered"], sum(found["attempts"].values()), found["unpriced"]) == (0, 30, 60, 0)
+    assert 0 < found["estimated"] <= 30
+    counted = found["input_tokens"] * 1e-6 + found["output_tokens"] * 2e-6
+    prompt = found["input_tokens"] / found["answered"]
+    assert found["low_usd"] == pytest.approx(counted + found["estimated"] * prompt * 1e-6)
+    assert found["low_usd"] <= found["cost_usd"] <= found["high_usd"]  # it is not known whether closing stops the bill
+    assert found["high_usd"] > found["low_usd"]
+    assert found["usd_per_million"] is None
+    assert f"{found['estimated']} attempts were closed before the tokens were counted" in ended.err
+
+
 def test_what_was_stopped_goes_on(split: Split, requests: str) -> None:
     stopped = split("batch", requests, "-c", "2", "--max-cost", "0.0001")
     assert stopped.code == 1
-    assert "allowed were $0.000100. The same command goes on from here." in stopped.out
+    assert "the limit is $0.000100. The same command continues from here." in stopped.out
     before = answers()
     assert 0 < len(before) < 30
     with Path("requests.answers.jsonl").open("ab") as file:
@@ -73,12 +101,32 @@ def test_what_was_stopped_goes_on(split: Split, requests: str) -> None:
     assert split("batch", requests).out.startswith("0 of 30 requests answered")
 
 
+def test_a_signal_ends_it_and_what_was_answered_is_kept(
+    split: Split, requests: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put = BatchSession._put
+
+    def putting(session: BatchSession, outcome: BatchOutcome) -> None:
+        put(session, outcome)
+        if session._answered == 3:
+            signal.raise_signal(signal.SIGTERM)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(BatchSession, "_put", putting)
+        stopped = split("batch", requests, "-c", "2", "--json", "-")
+    assert stopped.code == 143
+    assert (stopped.json["answered"], stopped.json["stopped"]) == (len(answers()), "interrupted")
+    assert 3 <= len(answers()) < 30
+    assert split("batch", requests, "-c", "16").code == 0
+    assert len(answers()) == 30
+
+
 def test_what_fails_for_good_is_kept_apart(split: Split, requests: str) -> None:
     with Path(requests).open("a") as file:
         file.write('\n{"custom_id":"bad","body":{"model":"gone/m","messages":[]}}\n')
     ended = split("batch", requests, "-c", "16")
     assert ended.code == 1
-    assert "1 request was refused for good." in ended.out
+    assert "1 request was refused permanently." in ended.out
     assert len(answers()) == 30
     (line,) = Path("requests.answers.refused.jsonl").read_text().splitlines()
     refused = json.loads(line)
@@ -90,8 +138,8 @@ def test_what_fails_for_good_is_kept_apart(split: Split, requests: str) -> None:
     ("arguments", "words"),
     [
         (["none.jsonl"], "cannot read none.jsonl"),
-        (["requests.jsonl", "--model", "nothing"], "line 1, '0': there is no model 'nothing' for you here"),
-        (["requests.jsonl", "--out", "splitsecond.yaml"], "splitsecond.yaml, line 1 is no answer of a batch"),
+        (["requests.jsonl", "--model", "nothing"], "line 1, '0': unknown model 'nothing'"),
+        (["requests.jsonl", "--out", "splitsecond.yaml"], "splitsecond.yaml, line 1 is not a result of a batch"),
         (["requests.jsonl", "--out", "no/such/folder"], "cannot write to no/such/folder"),
         (["requests.jsonl", "--max-cost", "0"], "--max-cost: got 0.0, expected more than 0 US dollars"),
         (["requests.jsonl", "--config", "none.yaml"], "none.yaml"),
@@ -111,6 +159,6 @@ def test_a_refused_key_stops_it_in_whole_sentences(split: Split, requests: str) 
     Path("splitsecond.yaml").write_text(refusing)
     ended = split("batch", requests, "--model", "quick/quick")
     assert ended.code == 1
-    assert "30 not asked: " in ended.out
-    assert ". The same command goes on from here." in ended.out
+    assert "30 not sent: " in ended.out
+    assert ". The same command continues from here." in ended.out
     assert ".." not in ended.out

@@ -4,26 +4,30 @@ import errno
 import json
 import os
 import signal
-import subprocess
 import sys
 import threading
 from pathlib import Path
+from subprocess import PIPE
+from typing import Any
 
 import pytest
 from tests.cli.conftest import Split
 from tests.cli.peer import Asked, Peer, stream
+from tests.processes import Process
+from tests.waiting import WITHIN_S
 
-from splitsecond.load.crew import Crew, Member
-from splitsecond.simulator.process import Running
+from splitsecond.child_process import ChildProcess
+from splitsecond.observation import Observation
+from splitsecond.simulator.process import RunningProvider
 from splitsecond.store.folder import RunFolder, read_observations
-from splitsecond.timing.observation import Observation
+from splitsecond.transport.packets import packet_clock_refusal
 
 FEW = ("--input-tokens", 64, "--output-tokens", 20, "--no-html")
 SPREADS = ("ttft_ms", "tps", "e2e_ms", "itl_ms")
 STATISTICS = ("p50", "p95", "p99", "mean", "ci95")
 
 
-def test_the_findings_as_json(kept_run: Path, simulated: Running) -> None:
+def test_the_findings_as_json(kept_run: Path, simulated: RunningProvider) -> None:
     found = json.loads(kept_run.with_name("out.json").read_text())
     assert found == json.loads((kept_run / "run.json").read_text())
     assert found["schema"] == "splitsecond.run/1"
@@ -36,8 +40,9 @@ def test_the_findings_as_json(kept_run: Path, simulated: Running) -> None:
         for name in SPREADS:
             assert all(statistic in row[name] for statistic in STATISTICS)
             assert row[name]["mean"] > 0
-        low, high = row["ttft_ms"]["ci95"]["p50"]
-        assert low <= row["ttft_ms"]["p50"] <= high
+        low, high = row["ttft_ms"]["ci95"]["mean"]
+        assert low <= row["ttft_ms"]["mean"] <= high
+        assert row["ttft_ms"]["needs"]["p50"] > 8
         assert row["ttft_ms"]["p50"] <= row["ttft_ms"]["p95"] <= row["e2e_ms"]["p95"]
         assert row["tps"]["p50"] >= row["tps"]["p95"]
         assert row["output_tokens_per_s"] > 0
@@ -47,6 +52,33 @@ def test_the_findings_as_json(kept_run: Path, simulated: Running) -> None:
         assert row["input_tokens"] == pytest.approx(64, abs=4)  # by the run's id, seven words of a prompt differ
         assert row["goodput"]["limits"] == {"ttft": 1000.0}
         assert row["instrument"]["lag_p50_ms"] is not None
+        assert row["instrument"]["packet_time"] is (packet_clock_refusal() == "")
+        assert row["instrument"]["priority"]
+
+
+def test_a_clock_can_be_forced(split: Split, endpoint: list[str]) -> None:
+    ended = split("bench", *endpoint, "-c", 1, "-n", 2, *FEW, "--clock", "process", "--json", "-")
+    (row,) = ended.json["conditions"]
+    assert (row["instrument"]["packet_time"], row["instrument"]["kernel_time"]) == (False, False)
+
+
+def test_several_servers_in_one_run(split: Split, simulated: RunningProvider, tmp_path: Path) -> None:
+    """Two settings of a server: their blocks alternate, and they are compared by name like any targets."""
+    (tmp_path / "splitsecond.yaml").write_text(f'providers:\n  c: {{base_url: "{simulated.base_url}"}}\n')
+    servers = ("--base-url", f"a={simulated.base_url}", f"b={simulated.base_url}", "c/quick")
+    config = ("--config", "splitsecond.yaml")
+    ended = split("bench", *servers, *config, "-c", 1, "-n", 10, *FEW, "--out", "run", "--json", "out.json")
+    assert ended.code == 0
+    found = json.loads(Path("out.json").read_text())
+    assert [row["target"] for row in found["conditions"]] == ["c/quick", "a", "b"]
+    assert {each["name"]: each["model"] for each in found["asked"]["targets"]} == dict.fromkeys(
+        ("a", "b", "c/quick"), "quick"
+    )
+    rounds = {name: {o.round for o in read_observations(Path("run")) if o.target == name} for name in ("a", "b")}
+    assert rounds["a"] == rounds["b"] >= {1, 2, 3, 4, 5, 6}
+    assert all(f" {name} " in ended.out for name in ("a", "b", "c/quick"))
+    compared = split("compare", "run", "run", "--match", "a=b", "--json", "-")
+    assert ("a", "b") in [(each["before_target"], each["target"]) for each in compared.json["conditions"]]
 
 
 def test_the_folder_of_a_run(kept_run: Path) -> None:
@@ -54,12 +86,12 @@ def test_the_folder_of_a_run(kept_run: Path) -> None:
         "run.json", "observations.jsonl", "readings.jsonl", "report.html"
     }  # fmt: skip
     roles = {o.role for o in read_observations(kept_run)}
-    assert roles == {"calibration", "warmup", "measured"}
+    assert roles == {"calibration", "warmup", "measured", "cooldown"}
 
 
 @pytest.mark.parametrize(("dialect", "path"), [("anthropic", "/v1"), ("responses", "/v1"), ("gemini", "/v1beta")])
 def test_a_target_of_another_dialect_is_measured_by_the_same_counts(
-    split: Split, simulated: Running, dialect: str, path: str
+    split: Split, simulated: RunningProvider, dialect: str, path: str
 ) -> None:
     at = ("--base-url", simulated.origin + path, "--model", simulated.model, "--dialect", dialect)
     ended = split("bench", *at, "-c", "1,4", "-n", 4, *FEW, "--out", "run", "--json", "-")
@@ -70,6 +102,7 @@ def test_a_target_of_another_dialect_is_measured_by_the_same_counts(
         assert row["input_tokens"] == pytest.approx(64, abs=4)  # of 8 prompts, each within a few words
 
 
+@pytest.mark.system
 def test_without_counts_a_provider_of_the_catalogue_is_said_to_send_them(
     split: Split, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -82,6 +115,7 @@ def test_without_counts_a_provider_of_the_catalogue_is_said_to_send_them(
     assert "The provider is known to send them in a chunk of their own at the end" in " ".join(row["notes"])
 
 
+@pytest.mark.system
 def test_simulated_targets_are_started_and_their_folder_is_named_after_the_run(
     split: Split, quick_profile: Path, tmp_path: Path
 ) -> None:
@@ -98,9 +132,67 @@ def test_an_open_loop(split: Split, endpoint: list[str]) -> None:
     ended = split("bench", *endpoint, "--rate", 40, "-n", 10, "--warmup", 2, *FEW, "--json", "-", "--slo", "ttft=1s")
     assert ended.code == 0
     (row,) = ended.json["conditions"]
-    assert (row["concurrency"], row["rate"], row["requests"]) == (None, 40.0, 10)
+    assert (row["concurrency"], row["rate"]) == (None, 40.0)
+    assert row["requests"] > 10  # at least 20 response times
     assert row["ttft_due_ms"]["p50"] >= row["ttft_ms"]["p50"]
     assert "40 requests/s" in ended.words
+
+
+def test_prompt_lengths_are_compared_in_one_run(split: Split, endpoint: list[str]) -> None:
+    load = ("-c", 1, "-n", 4, "--output-tokens", 20, "--no-html", "--json", "-")
+    ended = split("bench", *endpoint, *load, "--input-tokens", "64,256")
+    assert ended.code == 0
+    short, long = ended.json["conditions"]
+    assert [(row["target"], row["workload"], row["errors"]) for row in (short, long)] == [
+        ("quick", "64", 0),
+        ("quick", "256", 0),
+    ]
+    assert (short["input_tokens"], long["input_tokens"]) == (pytest.approx(64, abs=8), pytest.approx(256, abs=16))
+    assert [target["name"] for target in ended.json["asked"]["targets"]] == ["quick"]
+    assert [short["condition"], long["condition"]] == ["quick#64@c1", "quick#256@c1"]
+    assert "Concurrency 1, workload 256" in ended.words
+
+
+def test_named_workloads_have_lengths_and_rates(split: Split, endpoint: list[str], tmp_path: Path) -> None:
+    (tmp_path / "w.toml").write_text("[search]\ninput_tokens = 64\noutput_tokens = 10\nrate = 20\n")
+    named = ("--workload", "search", "--workload", "chat", "--workloads", "w.toml")
+    ended = split("bench", *endpoint, *named, "-n", 4, "--warmup", 1, "--no-html", "--json", "-")
+    assert ended.code == 0
+    rows = {(row["workload"], row["concurrency"], row["rate"]) for row in ended.json["conditions"]}
+    assert rows == {("search", None, 20.0), ("chat", 1, None), ("chat", 8, None), ("chat", 32, None)}
+    (search,) = [row for row in ended.json["conditions"] if row["workload"] == "search"]
+    assert search["output_tokens"] == 10
+    again = split("bench", *endpoint, *named[:2], *named[4:], "-c", 2, "-n", 2, "--no-html", "--json", "-")
+    assert [row["concurrency"] for row in again.json["conditions"]] == [2]
+
+
+@pytest.mark.parametrize(
+    ("gate", "code", "words"),
+    [
+        ("tps.p50 < 1", 0, "Passed: none of tps.p50 < 1, errors > 0."),
+        ("tps.p50 < 1000000", 1, "FAILED: quick at concurrency 1: tps.p50 is"),
+    ],
+)
+def test_a_gate_of_one_run(split: Split, endpoint: list[str], gate: str, code: int, words: str) -> None:
+    load = ("-c", 1, "-n", 60, *FEW, "--no-html")
+    ended = split("bench", *endpoint, *load, "--fail-if", gate, "--fail-if", "errors > 0")
+    assert (ended.code, words in ended.words) == (code, True)
+
+
+def test_arrivals_and_lengths_from_a_trace(split: Split, endpoint: list[str]) -> None:
+    """Excerpt of a coding service: its prompts and answers have the recorded lengths, at a hundredth of its times."""
+    trace = Path(__file__).parents[2] / "docs/traces/azure-code.csv"
+    load = ("--trace", trace, "--time-scale", 0.01, "-n", 14, "--no-html")
+    ended = split("bench", *endpoint, *load, "--out", "run", "--json", "-")
+    assert ended.code == 0
+    assert "azure-code.csv (Azure): 14 requests within 0.3 s" in ended.err
+    sent = [line.split(",") for line in trace.read_text().splitlines()[1:15]]
+    found = {o.call: o for o in read_observations(Path("run")) if o.role == "measured"}
+    assert len(found) == 14
+    for number, (_, prompt, answer) in enumerate(sent):
+        o = found[f"quick@trace-{number}"]
+        assert o.output_tokens == int(answer)
+        assert o.input_tokens == pytest.approx(int(prompt), rel=0.02, abs=8)  # by the words that make it unique
 
 
 def test_arrivals_from_a_trace(split: Split, endpoint: list[str], tmp_path: Path) -> None:
@@ -110,21 +202,32 @@ def test_arrivals_from_a_trace(split: Split, endpoint: list[str], tmp_path: Path
     assert ended.json["conditions"][0]["requests"] == 3
 
 
+@pytest.mark.system
 def test_prompts_from_a_file_with_the_body_that_was_asked_for(split: Split, tmp_path: Path) -> None:
     lines = [{"messages": [{"role": "user", "content": text}], "top_p": 0.5} for text in ("one", "two")]
     (tmp_path / "prompts.jsonl").write_text("\n".join(map(json.dumps, lines)))
     more = ("--prompts", "prompts.jsonl", "--ignore-eos", "--body", '{"temperature": 0}')
     with Peer(stream) as peer:
-        ended = split("bench", "--base-url", peer.base_url, "--model", "m", "-c", 1, "-n", 6, *FEW, *more)
+        ended = split(
+            "bench", "--base-url", peer.base_url, "--model", "m", "-c", 1, "-n", 6, *FEW, "--rounds", 1, *more
+        )
     assert ended.code == 0
-    measured = [asked.body for asked in peer.asked[1:]]
-    assert [body["messages"][0]["content"].split(".\n")[1] for body in measured[1:]] == ["two", "one"] * 3
+    measured = [asked.body for asked in peer.asked[-6:]]
+    assert [body["messages"][0]["content"].split(".\n")[1] for body in measured] == ["two", "one"] * 3
     for body in measured:
         fields = {name: body[name] for name in ("model", "temperature", "ignore_eos", "top_p", "max_tokens")}
         assert fields == {"model": "m", "temperature": 0, "ignore_eos": True, "top_p": 0.5, "max_tokens": 20}
 
 
-def test_ctrl_c_keeps_every_finished_observation_and_leaves_no_process(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("how", "ignored"),
+    [(signal.SIGINT, []), (signal.SIGTERM, []), (signal.SIGTERM, [signal.SIGINT])],
+    ids=["SIGINT", "SIGTERM", "SIGTERM in the background"],
+)
+@pytest.mark.system
+def test_a_signal_keeps_every_finished_observation_and_leaves_no_process(
+    tmp_path: Path, how: signal.Signals, ignored: list[signal.Signals]
+) -> None:
     answered, enough = 20, threading.Event()
 
     def say(asked: Asked) -> bytes:
@@ -135,14 +238,18 @@ def test_ctrl_c_keeps_every_finished_observation_and_leaves_no_process(tmp_path:
 
     command = [sys.executable, "-m", "splitsecond.cli", "bench", "--model", "m", "-c", "1", "-n", "50"]
     with Peer(say) as peer:
-        process = subprocess.Popen(
-            [*command, *map(str, FEW), "--base-url", peer.base_url, "--out", "run"],
-            cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        assert enough.wait(20)
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=20)  # a worker that stayed would hold standard error open
-    assert (process.returncode, err) == (130, "")
+        options = [*map(str, FEW), "--base-url", peer.base_url, "--out", "run"]
+        with Process(
+            [*command, *options], ignored=ignored, cwd=tmp_path, stdout=PIPE, stderr=PIPE, text=True
+        ) as process:
+            assert enough.wait(WITHIN_S)
+            for each in ignored:
+                process.send_signal(each)
+            process.send_signal(how)
+            out, err = process.communicate(timeout=WITHIN_S)  # a worker that stayed would hold standard error open
+    assert process.returncode == 128 + how
+    assert len(err.splitlines()) == 1
+    assert err.startswith("This run takes about ")
     assert "Concurrency 1" in out
     assert "This run was stopped before its end" in " ".join(out.split())
     run = json.loads((tmp_path / "run" / "run.json").read_text())
@@ -152,6 +259,7 @@ def test_ctrl_c_keeps_every_finished_observation_and_leaves_no_process(tmp_path:
     assert run["conditions"][0]["requests"] == sum(o.role == "measured" and o.ok for o in observations) > 0
 
 
+@pytest.mark.system
 def test_ctrl_c_before_any_load_leaves_nothing(tmp_path: Path) -> None:
     began = threading.Event()
 
@@ -160,17 +268,16 @@ def test_ctrl_c_before_any_load_leaves_nothing(tmp_path: Path) -> None:
         return b""
 
     with Peer(say) as peer:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "splitsecond.cli", "bench", "--base-url", peer.base_url, "--model", "m"],
-            cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        assert began.wait(20)
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=20)
+        command = [sys.executable, "-m", "splitsecond.cli", "bench", "--base-url", peer.base_url, "--model", "m"]
+        with Process(command, cwd=tmp_path, stdout=PIPE, stderr=PIPE, text=True) as process:
+            assert began.wait(WITHIN_S)
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=WITHIN_S)
     assert (process.returncode, out, err) == (130, "", "splitsecond: interrupted\n")
     assert not any(path.is_file() for path in tmp_path.rglob("*"))
 
 
+@pytest.mark.system
 def test_when_the_bench_is_killed_its_workers_leave(tmp_path: Path) -> None:
     began = threading.Event()
 
@@ -179,25 +286,24 @@ def test_when_the_bench_is_killed_its_workers_leave(tmp_path: Path) -> None:
         return b""
 
     with Peer(say) as peer:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "splitsecond.cli", "bench", "--base-url", peer.base_url, "--model", "m"],
-            cwd=tmp_path, stderr=subprocess.PIPE,
-        )  # fmt: skip
-        assert began.wait(20)
-        process.kill()
-        process.communicate(timeout=20)
+        command = [sys.executable, "-m", "splitsecond.cli", "bench", "--base-url", peer.base_url, "--model", "m"]
+        with Process(command, cwd=tmp_path, stderr=PIPE) as process:
+            assert began.wait(WITHIN_S)
+            process.kill()
+            process.communicate(timeout=WITHIN_S)
 
 
+@pytest.mark.system
 def test_a_worker_that_is_killed_costs_what_it_had_not_said(
     split: Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pids: list[int] = []
-    hire = Crew.hire
+    start = ChildProcess.start
 
-    async def hired(crew: Crew) -> Member:
-        member = await hire(crew)
-        pids.append(member._process.pid)
-        return member
+    async def started(*command: str, **limits: Any) -> ChildProcess:
+        process = await start(*command, **limits)
+        pids.append(process.pid)
+        return process
 
     def say(asked: Asked) -> bytes:
         if asked.number < 20:
@@ -205,15 +311,16 @@ def test_a_worker_that_is_killed_costs_what_it_had_not_said(
         os.kill(pids[0], signal.SIGKILL)
         return b""
 
-    monkeypatch.setattr(Crew, "hire", hired)
+    monkeypatch.setattr(ChildProcess, "start", started)
     with Peer(say) as peer:
         ended = split(
-            "bench", "--base-url", peer.base_url, "--model", "m", "-c", 1, "-n", 50, *FEW, "--out", "run", "--json", "-"
-        )
+            "bench", "--base-url", peer.base_url, "--model", "m", "-c", 1, "-n", 50, "--rounds", 1, *FEW,
+            "--out", "run", "--json", "-",
+        )  # fmt: skip
     assert ended.code == 1
-    assert "ended by signal 9" in ended.words
+    assert "was ended by SIGKILL" in ended.words
     assert ended.json["finished"] is False
-    assert len(read_observations(tmp_path / "run")) == 20
+    assert 0 < len(read_observations(tmp_path / "run")) <= 20  # a busy machine leaves the last ones unsaid
 
 
 def test_a_disk_that_fills_up_stops_the_run_and_what_was_measured_is_shown(

@@ -3,18 +3,21 @@
 import json
 import shutil
 import signal
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import pytest
 from tests.cli.conftest import Split, run_splitsecond
 from tests.cli.peer import Asked, Peer, answer, stream
+from tests.processes import Process
+from tests.waiting import WITHIN_S
 
-from splitsecond.simulator.process import Running, running
+from splitsecond.report.short_sentences import short_lines
+from splitsecond.simulator.process import RunningProvider, run_simulator
 
 SLOTS = 4
 ENGINE = f"""
@@ -37,10 +40,10 @@ FEW = ("--input-tokens", 64, "--output-tokens", 10, "-n", 12, "--share", "90%", 
 
 
 @pytest.fixture(scope="module")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+def engine(system: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningProvider]:
     path = tmp_path_factory.mktemp("profile") / "slots.toml"
     path.write_text(ENGINE)
-    with running(str(path)) as (found,):
+    with run_simulator(str(path)) as (found,):
         yield found
 
 
@@ -49,12 +52,12 @@ def capacity(base_url: str, *more: object) -> Any:
 
 
 @pytest.fixture(scope="module")
-def kept(engine: Running, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def kept(engine: RunningProvider, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a search from 4 to 8, with what was printed in table.txt beside it."""
     folder = tmp_path_factory.mktemp("kept") / "run"
     ended = capacity(engine.base_url, "--from", 4, "--to", 8, "--price-per-hour", 2, "--out", folder)
     folder.with_name("table.txt").write_text(ended.words)
-    assert ended.err == ""
+    assert "mine@c4: " in ended.err
     assert ended.code == (0 if read(folder)["capacity"]["holds"] else 1)
     return folder
 
@@ -64,16 +67,17 @@ def read(folder: Path) -> Any:
 
 
 def test_what_is_found_is_the_slots(kept: Path) -> None:
-    """Nobody who waits for a slot keeps to the limit. A machine that is very busy can make it only less, or unsure."""
+    """Slots end one after another, so one waiting request waits 50 ms and often meets the limit; two waiting ones miss
+    it. A very busy machine can only make it less, or undecided."""
     run = read(kept)
     found = run["capacity"]
     assert (found["target"], found["share"], found["limits"]) == ("mine", 0.9, {"ttft": LIMIT_MS})
     assert [step["load"] for step in found["steps"]][:2] == [4, 8] or found["steps"][0]["verdict"] != "promising"
     disturbed = any(step["verdict"] == "invalid" for step in found["steps"])
-    assert found["holds"] == SLOTS or SLOTS in found["undecided"] or disturbed
+    assert found["holds"] in (SLOTS, SLOTS + 1) or SLOTS in found["undecided"] or disturbed
     assert found["ceiling"] > SLOTS or disturbed
     for step in found["steps"]:
-        if step["load"] > SLOTS:
+        if step["load"] > SLOTS + 1:
             assert step["missed"]["ttft"] >= step["sent"] / 8
             assert step["verdict"] != "holds"
 
@@ -89,14 +93,14 @@ def test_each_step_is_a_row_with_all_its_requests(kept: Path) -> None:
     assert run["finished"]
 
 
-def test_the_screen_and_the_page_say_it(kept: Path) -> None:
+def test_the_terminal_and_the_page_show_the_search(kept: Path) -> None:
     run, words, page = read(kept), kept.with_name("table.txt").read_text(), (kept / "report.html").read_text()
     assert "mine: the steps of the search, times in ms" in words
-    assert " ".join(run["statements"][0].split()) in words
-    assert "How much load it bears" in page
+    finding = " ".join(run["statements"][0].split())
+    assert any(" ".join(short_lines(finding, width)) in words for width in range(60, 201))
     assert 'id="plot-capacity-ttft"' in page
     assert 'id="plot-capacity-throughput"' in page
-    assert "How much load is borne by mine" in page
+    assert "<h1>Capacity of mine" in page
 
 
 def test_report_finds_the_same_again_and_judges_by_other_limits(kept: Path, tmp_path: Path) -> None:
@@ -109,8 +113,9 @@ def test_report_finds_the_same_again_and_judges_by_other_limits(kept: Path, tmp_
     assert all(step["met"] == step["sent"] for step in found["steps"])
 
 
+@pytest.mark.system
 def test_a_server_that_breaks_ends_the_search_at_once(tmp_path: Path) -> None:
-    asked_before = 6  # the prompts' length is found by a few
+    asked_before = 4  # the length of the prompts is measured with a few
 
     def say(asked: Asked) -> bytes:
         return stream(asked) if asked.number < asked_before else answer(500, '{"error": {"message": "out of memory"}}')
@@ -119,11 +124,12 @@ def test_a_server_that_breaks_ends_the_search_at_once(tmp_path: Path) -> None:
         ended = capacity(peer.base_url, "--no-html", "--out", tmp_path / "run")
         assert len(peer.asked) < asked_before + 12
     assert ended.code == 1
-    assert "mine does not bear even concurrency 1" in ended.words
-    assert "At concurrency 1 it broke, and the search ended" in ended.words
+    assert "mine does not even handle c=1" in ended.words
+    assert "At concurrency 1 the server broke, and the search ended" in ended.words
     assert [step["verdict"] for step in read(tmp_path / "run")["capacity"]["steps"]] == ["breaks"]
 
 
+@pytest.mark.system
 def test_ctrl_c_keeps_the_steps_that_have_come_to_a_verdict(tmp_path: Path) -> None:
     """This provider sends each answer in one piece, which says nothing of a stream: the first load is tried again."""
     answered, enough = 24, threading.Event()
@@ -136,25 +142,23 @@ def test_ctrl_c_keeps_the_steps_that_have_come_to_a_verdict(tmp_path: Path) -> N
 
     command = [sys.executable, "-m", "splitsecond.cli", "capacity", "--model", "m", "--name", "mine", "--no-html"]
     with Peer(say) as peer:
-        process = subprocess.Popen(
-            [*command, *map(str, FEW), "--base-url", peer.base_url, "--out", "run"],
-            cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        assert enough.wait(20)
-        so_far = read(tmp_path / "run")["asked"]["conditions"]
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=20)
-    assert (process.returncode, err) == (130, "")
+        options = [*map(str, FEW), "--base-url", peer.base_url, "--out", "run"]
+        with Process([*command, *options], cwd=tmp_path, stdout=PIPE, stderr=PIPE, text=True) as process:
+            assert enough.wait(WITHIN_S)
+            so_far = read(tmp_path / "run")["asked"]["conditions"]
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=WITHIN_S)
+    assert (process.returncode, err) == (130, "mine@c1: INVALID, 12 of 12 requests within the limits\n")
     run, words = read(tmp_path / "run"), " ".join(out.split())
     assert (run["finished"], run["asked"]["conditions"]) == (False, so_far)
     assert [(step["condition"], step["sent"]) for step in run["capacity"]["steps"]] == [("mine@c1", 12)]
-    assert "What mine bears is not known: the figures at concurrency 1 are INVALID." in words
+    assert "The capacity of mine is unknown: the figures at concurrency 1 are INVALID." in words
     assert "This run was stopped before its end" in words
     assert run_splitsecond("report", tmp_path / "run", "--no-html", "--json", "-").json["capacity"] == run["capacity"]
 
 
-def test_an_open_loop_is_searched_by_rate(engine: Running, tmp_path: Path) -> None:
-    load = ("--rate", "--from", 40, "--to", 40)  # twice what four slots of 0.2 s each can give
+def test_an_open_loop_is_searched_by_rate(engine: RunningProvider, tmp_path: Path) -> None:
+    load = ("--by-rate", "--from", 40, "--to", 40)  # twice what four slots of 0.2 s each can give
     ended = capacity(engine.base_url, *load, "--no-html", "--out", tmp_path / "run")
     run = read(tmp_path / "run")
     assert run["capacity"]["open_loop"]
@@ -168,7 +172,10 @@ def test_who_is_paid_by_the_token_must_say_how_much_may_be_spent(split: Split, m
     monkeypatch.setenv("GROQ_API_KEY", "k")
     ended = split("capacity", "groq/openai/gpt-oss-120b")
     assert ended.code == 2
-    assert "--max-cost: got None, expected US dollars, as groq/openai/gpt-oss-120b is paid by the token" in ended.words
+    assert (
+        "--max-cost: got None, expected US dollars, because groq/openai/gpt-oss-120b is paid by the token"
+        in ended.words
+    )
 
 
 SOMEWHERE = ("capacity", "--base-url", "http://127.0.0.1:1/v1", "--model", "m")
@@ -178,21 +185,21 @@ SOMEWHERE = ("capacity", "--base-url", "http://127.0.0.1:1/v1", "--model", "m")
     ("arguments", "words"),
     [
         (("capacity",), "no target given"),
-        ((*SOMEWHERE, "sim/groq"), "--base-url: got 'http://127.0.0.1:1/v1', expected either it or sim/groq"),
+        ((*SOMEWHERE, "sim/groq"), "--target: got 'http://127.0.0.1:1/v1', expected either it or sim/groq"),
         ((*SOMEWHERE, "--from", "0"), "--from: got 0.0, expected a whole number from 1"),
         ((*SOMEWHERE, "--from", "1.5"), "--from: got 1.5, expected a whole number from 1"),
-        ((*SOMEWHERE, "--rate", "--from", "-1"), "--from: got -1.0, expected requests a second, above 0"),
-        ((*SOMEWHERE, "--from", "9", "--to", "8"), "--to: got 8.0, expected 9 or more, as --from says"),
+        ((*SOMEWHERE, "--by-rate", "--from", "-1"), "--from: got -1.0, expected requests a second, above 0"),
+        ((*SOMEWHERE, "--from", "9", "--to", "8"), "--to: got 8.0, expected 9 or more, the lowest load"),
         ((*SOMEWHERE, "--to", "inf"), "--to: got inf, expected a whole number from 1"),
         ((*SOMEWHERE, "--share", "all"), "--share: got 'all', expected a share such as 95%"),
-        ((*SOMEWHERE, "--share", "100%"), "--share: got '100%', expected a share such as 95%"),
+        ((*SOMEWHERE, "--share", "100%"), "--share: got 1.0, expected a share such as 95%"),
         ((*SOMEWHERE, "--share", "nan"), "--share: got 'nan', expected a share such as 95%"),
         ((*SOMEWHERE, "--slo", "soon"), "cannot read the limits 'soon'"),
         ((*SOMEWHERE, "-n", "0"), "--requests: got 0, expected 1 or more"),
-        ((*SOMEWHERE, "-n", "10"), "4 times 10 requests cannot show that 95 % keep to the limits"),
+        ((*SOMEWHERE, "-n", "10"), "12 times 10 requests cannot show that 95"),
         ((*SOMEWHERE, "--processes", "0"), "--processes: got 0, expected 1 or more"),
         ((*SOMEWHERE, "--max-cost", "-1"), "--max-cost: got -1.0, expected US dollars"),
-        ((*SOMEWHERE, "--max-cost", "1"), "--max-cost cannot be kept: the price of 127.0.0.1:1/m is not known"),
+        ((*SOMEWHERE, "--max-cost", "1"), "a cost limit needs the price of 127.0.0.1:1/m, which is unknown"),
         ((*SOMEWHERE, "--json", "nowhere/x"), "there is no folder nowhere"),
     ],
     ids=lambda each: " ".join(map(str, each)) if isinstance(each, tuple) else "",

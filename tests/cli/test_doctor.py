@@ -4,9 +4,10 @@ import pytest
 from tests.cli.conftest import Split
 from tests.cli.peer import Peer, answer
 
-from splitsecond.cli import self_check
-from splitsecond.simulator.process import Running
+from splitsecond.runs import self_check
+from splitsecond.simulator.process import RunningProvider
 from splitsecond.testing import streams
+from splitsecond.transport import packets
 
 
 def test_a_target_that_works(split: Split, endpoint: list[str]) -> None:
@@ -14,12 +15,15 @@ def test_a_target_that_works(split: Split, endpoint: list[str]) -> None:
     assert ended.code == 0
     (target,) = ended.json["targets"]
     assert (target["works"], target["fault"]) == (True, "")
+    assert set(target["first_token"]) >= {"kernel", "process"}
+    assert target["first_token"]["kernel"] <= target["first_token"]["process"]
+    assert ended.json["packet_clock"]["available"] is ("packets" in target["first_token"])
     cold, warm = target["observations"]
     assert cold["tcp_ns"] > 0
     assert warm["reused"] is True
 
 
-def test_a_target_of_another_dialect(split: Split, simulated: Running) -> None:
+def test_a_target_of_another_dialect(split: Split, simulated: RunningProvider) -> None:
     at = ("--base-url", simulated.base_url, "--model", simulated.model)
     ended = split("doctor", *at, "--dialect", "anthropic", "--json", "-")
     assert ended.code == 0
@@ -39,6 +43,7 @@ def test_the_key_goes_where_the_dialect_wants_it(split: Split, monkeypatch: pyte
     assert (chat.headers["authorization"], "x-api-key" in chat.headers) == ("Bearer my-secret-key", False)
 
 
+@pytest.mark.system
 def test_targets_that_do_not_work_say_why_beside_those_that_do(split: Split) -> None:
     with Peer(lambda asked: answer(404, '{"error": {"message": "no model m"}}')) as peer:
         ended = split("doctor", "sim/groq", "groq/x", "nope/x", "--base-url", peer.base_url, "--model", "m")
@@ -55,14 +60,34 @@ def test_the_corpus_of_streams(split: Split, monkeypatch: pytest.MonkeyPatch) ->
     ended = split("doctor", "--streams", "--json", "-")
     assert ended.code == 0
     assert ended.json["streams"] == {stream.name: [] for stream in few}
-    assert "Streams: 8 of 8 seen for what they are." in ended.words
+    assert "Streams: 8 of 8 decoded correctly." in ended.words
 
 
+@pytest.mark.system
 def test_the_instrument_against_a_server_that_keeps_the_truth(split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
     measured = self_check.measure_instrument([4], rounds=1, tokens=5)
     assert [(level.streams, level.requests) for level in measured] == [(4, 8)]
     assert measured[0].token_error_ms.n == 8 * 5
-    monkeypatch.setattr(self_check, "measure_instrument", lambda levels, progress: measured)
+    monkeypatch.setattr(self_check, "measure_instrument", lambda levels, **settings: measured)
     ended = split("doctor", "--levels", "4", "--json", "-")
     assert ended.json["instrument"][0]["streams"] == 4
     assert ended.code == (0 if measured[0].trusted else 1)
+
+
+@pytest.mark.parametrize("refusal", ["", "this process lacks the capability CAP_NET_RAW"])
+def test_whether_the_packet_clock_is_available_and_how_to_allow_it(
+    split: Split, monkeypatch: pytest.MonkeyPatch, refusal: str
+) -> None:
+    few = streams.load()[:1]
+    monkeypatch.setattr(streams, "load", lambda: few)
+    monkeypatch.setattr(packets, "packet_clock_refusal", lambda: refusal)
+    ended = split("doctor", "--streams", "--json", "-")
+    assert ended.json["packet_clock"] == {"available": not refusal, "refusal": refusal}
+    assert ("--cap-add NET_RAW" in ended.words) is bool(refusal)
+    assert ("setcap cap_net_raw" in ended.words) is bool(refusal)
+
+
+def test_a_clock_that_does_not_exist(split: Split) -> None:
+    ended = split("doctor", "--clock", "sundial")
+    assert ended.code == 2
+    assert "clock: got 'sundial'" in ended.words

@@ -3,10 +3,20 @@
 import urllib.error
 import urllib.request
 from pathlib import Path
+from random import Random
 
 import pytest
 from tests.cli.conftest import Split
 from tests.gateway.conftest import KEY, gateway, ready
+from tests.policies.attempts import answered, closed
+from tests.waiting import WITHIN_S
+
+from splitsecond import clock
+from splitsecond.cli.explain import _figures
+from splitsecond.policies.targets.estimate import SpeedEstimate
+from splitsecond.policies.targets.target_info import TargetInfo
+from splitsecond.policies.targets.target_state import AccountKey, TargetState
+from splitsecond.router.explain import TargetExplained
 
 SETTINGS = """
 listen: {{port: 1}}
@@ -23,7 +33,7 @@ def test_without_a_gateway_it_says_what_a_new_one_would_do(split: Split, tmp_pat
     ended = split("explain", "safe", "--json", "-")
     assert ended.code == 0
     assert ended.json["choices"] == [{"calls": 100, "targets": ["gone/m"], "why": "", "refused": ""}]
-    assert [each["stands"]["state"] for each in ended.json["targets"]] == ["up", "up"]
+    assert [each["status"]["state"] for each in ended.json["targets"]] == ["up", "up"]
     assert "none runs" in ended.json["source"]
     shown = split("explain", "safe").out
     assert '  fallback()\n    "gone/m"\n    "other/m"\n' in shown
@@ -32,22 +42,46 @@ def test_without_a_gateway_it_says_what_a_new_one_would_do(split: Split, tmp_pat
     assert "100%  other/m" in hard.out
 
 
+def test_a_policy_of_the_user(split: Split) -> None:
+    Path("mine.py").write_text(
+        "import splitsecond as ss\n\n@ss.policy\nasync def mine(call, a, b):\n    return await b(call)\n"
+    )
+    Path("splitsecond.yaml").write_text(
+        SETTINGS.format(keys=[]) + """  own: {{policy: 'mine("gone/m", "other/m")'}}\n""".format()
+    )
+    shown = split("explain", "own", "--policies", "mine.py").out
+    assert '  mine()\n    "gone/m"\n    "other/m"\n' in shown
+    assert "100%  other/m" in shown
+    assert "unknown policy mine" in split("explain", "own").complaint
+
+
 def test_what_a_target_costs(split: Split) -> None:
     Path("splitsecond.yaml").write_text("""
 providers:
   rented: {base_url: "http://127.0.0.1:9/v1", price: {per_hour_usd: 2.69}}
-  sold: {base_url: "http://127.0.0.1:9/v1", price: {input: 1, output: 2}}
+  sold: {base_url: "http://127.0.0.1:9/v1", price: {input_usd: 1, output_usd: 2}}
   other: {base_url: "http://127.0.0.1:9/v1"}
 routes: {all: {policy: 'fallback("rented/m", "sold/m", "other/m")'}}
 """)
-    shown = [line for line in split("explain", "all").out.splitlines() if "under way" in line]
+    shown = [line for line in split("explain", "all").out.splitlines() if "in flight" in line]
     assert [line.split("speed unknown, ")[1] for line in shown] == [
-        "$2.69 an hour",
-        "$1 in, $2 out a million tokens, $1.25 blended",
+        "$2.69 per hour",
+        "$1 in, $2 out per million tokens, $1.25 blended",
         "price unknown",
     ]
 
 
+def test_the_ttft_of_lost_races_is_a_lower_bound() -> None:
+    lost, won = (TargetState("a/m", TargetInfo(), AccountKey(), Random(0)) for _ in range(2))
+    for state, attempts in ((lost, [closed(213)] * 3), (won, [answered(213)] * 3)):
+        state.estimates[True] = SpeedEstimate()
+        for attempt in attempts:
+            state.estimates[True].observe(attempt)
+    shown = [_figures(TargetExplained(state.status(clock.now_ns()), state.info))[1] for state in (lost, won)]
+    assert shown == ["TTFT p50 > 213 ms, p95 > 213 ms", "TTFT p50 213 ms, p95 213 ms"]
+
+
+@pytest.mark.system
 def test_a_running_gateway_says_what_it_has_seen(split: Split, tmp_path: Path) -> None:
     Path("splitsecond.yaml").write_text(SETTINGS.format(keys=[]))
     with gateway(tmp_path) as process:
@@ -57,14 +91,14 @@ def test_a_running_gateway_says_what_it_has_seen(split: Split, tmp_path: Path) -
         )
         for _ in range(6):
             try:
-                urllib.request.urlopen(ask, timeout=20).close()
+                urllib.request.urlopen(ask, timeout=WITHIN_S).close()
             except urllib.error.HTTPError as error:
                 error.close()
         ended = split("explain", "safe", "--url", url, "--json", "-")
         assert ended.json["choices"][0]["targets"] == ["other/m"]
-        assert ended.json["targets"][0]["stands"]["state"] == "down"
+        assert ended.json["targets"][0]["status"]["state"] == "down"
         assert "failures in a row" in split("explain", "safe", "--url", url).out
-        assert "no model 'nothing'" in split("explain", "nothing", "--url", url).complaint
+        assert "unknown model 'nothing'" in split("explain", "nothing", "--url", url).complaint
 
 
 def test_what_cannot_be_explained(split: Split, tmp_path: Path) -> None:
@@ -76,6 +110,7 @@ def test_what_cannot_be_explained(split: Split, tmp_path: Path) -> None:
     assert split("explain", "safe", "--config", "missing.yaml").code == 2
 
 
+@pytest.mark.system
 def test_a_gateway_for_others_wants_a_key_for_all_routes(
     split: Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import Split
 
+from splitsecond.policies.user_policies import REGISTERED
 from splitsecond.store.folder import read_observations
 
 FEW = ("-c", 1, "-n", 4, "--warmup", 1, "--input-tokens", 64, "--output-tokens", 20, "--no-html")
@@ -20,14 +21,36 @@ def test_a_policy_is_timed_like_a_target(
     written = f'race("quick", "sim/{quick_profile}")'
     plain, raced = ended.json["conditions"]
     assert (plain["target"], raced["target"]) == ("quick", written)  # the second provider was not asked for by itself
-    assert (raced["requests"], raced["errors"], raced["warmups"]) == (4, 0, 1)
+    assert (raced["requests"], raced["errors"]) == (4, 0)
     assert raced["ttft_ms"]["p50"] > 0
     seen = [o for o in read_observations(tmp_path / "run") if o.condition == raced["condition"]]
-    assert Counter(o.role for o in seen) == {"winner": 5, "loser": 5, "warmup": 1, "measured": 4}
+    roles = Counter(o.role for o in seen)
+    calls = roles["measured"] + roles["warmup"] + roles["cooldown"]
+    assert (roles["measured"], roles["warmup"]) == (4, raced["warmups"])
+    assert (roles["winner"], roles["loser"]) == (calls, calls)
     assert len({o.id for o in seen}) == len(seen)
     for call in (o for o in seen if o.role == "measured"):
         winner = next(o for o in seen if o.call == call.call and o.role == "winner")
         assert (call.target, call.token_at) == (written, winner.token_at)
+
+
+def test_a_policy_of_the_user_runs_in_the_worker_processes(
+    split: Split, endpoint: list[str], quick_profile: Path
+) -> None:
+    Path("mine.py").write_text(
+        "import splitsecond as ss\n\n@ss.policy\nasync def mine(call, a, b):\n    return await b(call)\n"
+    )
+    rule = f"mine('quick', 'sim/{quick_profile}')"
+    ended = split("bench", *endpoint, "--policy", rule, "--policies", "mine.py", *FEW, "--json", "-", "--out", "run")
+    assert ended.code == 0
+    assert ended.json["conditions"][1]["target"] == rule.replace("'", '"')
+    seen = [o for o in read_observations(Path("run")) if o.role == "winner"]
+    assert {o.target for o in seen} == {f"sim/{quick_profile}"}
+    REGISTERED.pop("mine")
+    assert split("report", "run").code == 0  # a recorded run needs no file
+    assert "unknown policy mine" in split("bench", *endpoint, "--policy", rule, *FEW).complaint
+    Path("mine.py").write_text("x = 1\n")
+    assert "mine.py has no policy" in split("bench", *endpoint, "--policies", "mine.py", *FEW).complaint
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from tests.cli.conftest import Split
 
 from splitsecond import clock
 from splitsecond.catalog.provider import names, provider
-from splitsecond.cli.targets import advised
 from splitsecond.errors import CallerFault, ProviderFault
+from splitsecond.runs.targets import advised
 from splitsecond.upstream.spec import TargetSpec
 
 
@@ -49,7 +49,7 @@ def test_a_key_that_is_not_enough_says_what_is_missing(split: Split, monkeypatch
     assert "GOOGLE_CLOUD_PROJECT" in found["vertex-claude"]["why_not"]
     text = split("providers").words
     assert "AZURE_OPENAI_API_KEY is set, but Azure OpenAI needs AZURE_OPENAI_ENDPOINT in the environment" in text
-    assert "Keys are here for: none of them." in text
+    assert "Keys are set for: no provider." in text
 
 
 @pytest.mark.usefixtures("no_keys")
@@ -73,14 +73,14 @@ def test_all_of_one_provider(split: Split, monkeypatch: pytest.MonkeyPatch) -> N
     assert openai["distances"][0]["added_ms"] == {"EU": [50, 200], "Asia": [100, 300]}
     words = split("providers", "deepseek").words
     assert "token counts on the last chunk of the answer" in words
-    assert "thoughts in the field reasoning_content" in words
-    assert "rate limits no headers tell of them" in words
-    assert "thoughts of before taken back, as reasoning_content" in words
-    assert "fields that few take none of those that few take" in words
-    assert "how far to think thinking" in words
-    assert "how far to think *gpt-oss*: reasoning_effort, low to high" in split("providers", "groq").words
-    assert "way to it, 2026-04 best from China; US and EU +150–400 ms; lower in Asia (Crazyrouter, " in words
-    assert "note While a request waits its stream has comments" in words
+    assert "reasoning in the field reasoning_content" in words
+    assert "rate limits not in headers" in words
+    assert "earlier reasoning accepted, as reasoning_content" in words
+    assert "rarely supported fields none" in words
+    assert "reasoning effort thinking" in words
+    assert "reasoning effort *gpt-oss*: reasoning_effort, low to high" in split("providers", "groq").words
+    assert "distance, 2026-04 best from China; US and EU +150–400 ms; lower in Asia (Crazyrouter, " in words
+    assert "note While a request waits, its stream has comments" in words
     ended = split("providers", "grog")
     assert (ended.code, "Did you mean groq?" in ended.words) == (2, True)
 
@@ -90,7 +90,7 @@ def test_the_table_fits_a_narrow_screen(split: Split, monkeypatch: pytest.Monkey
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("GROQ_API_KEY", "gsk-very-secret")
     lines = split("providers").out.splitlines()
-    assert max(len(line) for line in lines[: lines.index("Keys are here for: groq.")]) <= 80
+    assert max(len(line) for line in lines[: lines.index("Keys are set for: groq.")]) <= 80
     (groq,) = (line for line in lines if " groq " in line)
     assert groq.split()[:3] == ["✓", "groq", "GROQ_API_KEY"]
     assert "…" not in "".join(lines)
@@ -110,7 +110,7 @@ def test_a_wide_screen_shows_how_providers_differ(
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
     lines = split("providers").out.splitlines()
-    table = lines[: lines.index("Keys are here for: none of them.")]
+    table = lines[: lines.index("Keys are set for: no provider.")]
     (row,) = (line for line in table if " qwen " in line)
     assert re.split(r"  +", row.strip()) == qwen
     assert max(map(len, table)) <= columns
@@ -171,7 +171,7 @@ def test_models_are_found_by_parts_of_their_names(words: list[str], among: set[s
     ended = split("models", *words, "--json", "-")
     if not among:
         assert ended.code == 2
-        assert "no model that is known has 'groq/claude' in its name. One that is not known" in ended.complaint
+        assert "no known model has 'groq/claude' in its name. Unlisted models" in ended.complaint
         return
     found = {entry["target"] for entry in ended.json}
     assert among <= found
@@ -181,10 +181,10 @@ def test_models_are_found_by_parts_of_their_names(words: list[str], among: set[s
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ("cluade", "unknown provider 'cluade', and no model that is known has it in its name. Did you mean claude"),
-        ("groq/lama-3.9", "no model that is known has 'groq/lama-3.9' in its name. Did you mean llama"),
+        ("cluade", "unknown provider 'cluade', and no known model has it in its name. Did you mean claude"),
+        ("groq/lama-3.9", "no known model has 'groq/lama-3.9' in its name. Did you mean llama"),
         ("openai/gpt-5-mnii", "has 'openai/gpt-5-mnii' in its name. Did you mean gpt-5-mini"),
-        ("qwen-cm", "has no region 'cm', and no model that is known has it in its name. Did you mean qwen-cn"),
+        ("qwen-cm", "has no region 'cm', and no known model has it in its name. Did you mean qwen-cn"),
     ],
 )
 def test_a_model_nobody_knows_is_answered_with_the_nearest_name(asked: str, said: str, split: Split) -> None:
@@ -194,17 +194,25 @@ def test_a_model_nobody_knows_is_answered_with_the_nearest_name(asked: str, said
 
 
 def test_a_provider_of_which_no_model_is_known(split: Split) -> None:
-    assert "The catalogue knows no model of vllm; any can be called." in split("models", "vllm").words
+    assert "The catalogue lists no model of vllm, but every model can be called." in split("models", "vllm").words
 
 
-@pytest.mark.parametrize("columns", [80, 120, 200])
+def test_a_long_name_of_a_model_breaks_after_a_slash(split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = [line.split()[0] for line in split("models", "fireworks").out.splitlines() if line.strip()]
+    name = lines.index("fireworks/accounts/fireworks/models/")
+    assert lines[name + 1] == "deepseek-r1-0528"
+
+
+@pytest.mark.parametrize("columns", [60, 72, 80, 120, 200])
 def test_the_table_of_models_fits_the_screen(columns: int, split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
     lines = split("models").out.splitlines()
-    table = lines[: next(number for number, line in enumerate(lines) if line.startswith("Published of "))]
+    table = lines[: next(number for number, line in enumerate(lines) if line.startswith("Published speed of "))]
     assert max(map(len, table)) <= columns
     assert ("price of" in table[1]) == (columns > 80)
     assert "…" not in "".join(table)
+    assert any(line.startswith(" anthropic/claude-3-5-sonnet-20240620 ") for line in table)
 
 
 @pytest.mark.parametrize(
@@ -220,15 +228,13 @@ def test_the_table_of_models_fits_the_screen(columns: int, split: Split, monkeyp
             "groq/llama-3.3-70b-versatile",
             "http_404",
             "got status 404",
-            "Its provider has 2026-08-16 as the day on which it takes this model down. "
-            "Did you mean groq/openai/gpt-oss-120b? ",
+            "The provider's retirement date of this model is 2026-08-16. Did you mean groq/openai/gpt-oss-120b? ",
         ),
         (
             "openai/gpt-4-turbo",
             "http_404",
             "got status 404",
-            "Its provider has 2026-10-23 as the day on which it takes this model down. "
-            "Did you mean openai/gpt-5.6-sol? ",
+            "The provider's retirement date of this model is 2026-10-23. Did you mean openai/gpt-5.6-sol? ",
         ),
         ("qwen-cn/qwen-plsu", "http_400", "no such Model", "Did you mean qwen-cn/qwen-plus"),
         ("groq/openai/gpt-oss-120b", "http_404", "got status 404", "Check the name."),
@@ -247,7 +253,7 @@ def test_a_model_that_the_provider_refuses_is_answered_with_the_nearest(
 def test_who_is_not_found_is_told_where_was_looked() -> None:
     spec = TargetSpec(name="azure/mine", base_url="https://a.example/openai/v1/openai/v1", model="mine")
     fault = ProviderFault("got status 404", kind="http_404", phase="head", target="azure/mine", hint="Check the name.")
-    assert advised(fault, spec).hint.endswith("Check the name. It was asked at https://a.example/openai/v1/openai/v1.")
+    assert advised(fault, spec).hint.endswith("Check the name. The address was https://a.example/openai/v1/openai/v1.")
 
 
 @pytest.mark.parametrize(("set_here", "named"), [((), "B_KEY"), (("OTHER",), "B_KEY"), (("C_KEY",), "C_KEY")])
@@ -258,8 +264,8 @@ def test_a_key_that_the_provider_refuses_is_named_by_its_variable(
         monkeypatch.setenv(variable, "secret")
     spec = TargetSpec(name="b/x", base_url="http://b.test", model="x", api_key_env=("B_KEY", "C_KEY"))
     fault = ProviderFault("HTTP 401: no", kind="http_401", phase="head", target="b/x", hint="Check the API key.")
-    assert advised(fault, spec).hint == f"Check the API key. It is the one in {named}."
-    gemini = ProviderFault("HTTP 400: API key not valid", kind="http_400", phase="head", target="b/x", status=400)
-    assert advised(gemini, spec).hint == f"It is the one in {named}."
+    assert advised(fault, spec).hint == f"Check the API key. The key comes from {named}."
+    gemini = ProviderFault("HTTP 400: API key not valid", kind="key_refused", phase="head", target="b/x", status=400)
+    assert advised(gemini, spec).hint == f"The key comes from {named}."
     gone = CallerFault("no access token from the credentials in [key]", kind="bad_key", target="b/x")
-    assert advised(gone, spec).hint == f"It is the one in {named}."
+    assert advised(gone, spec).hint == f"The key comes from {named}."

@@ -1,5 +1,7 @@
 """Findings out of a run's folder again, and folders that are damaged or no run at all."""
 
+import csv
+import io
 import json
 import shutil
 from collections.abc import Callable
@@ -95,3 +97,30 @@ def test_a_gate_that_is_missed(split: Split, run: Path, kept_run: Path) -> None:
     assert ended.code == 1
     assert ended.words.count("FAILED: quick at concurrency") == 2
     assert "Passed" not in ended.words
+
+
+def test_rows_as_csv_and_tables_as_markdown(split: Split, kept_run: Path, tmp_path: Path) -> None:
+    run = shutil.copytree(kept_run, tmp_path / "run")
+    ended = split("report", run, "--csv", "-", "--markdown", tmp_path / "run.md")
+    assert ended.code == 0
+    found = list(csv.DictReader(io.StringIO(ended.out)))
+    assert [(row["target"], row["load"], row["requests"]) for row in found] == [
+        ("quick", "c=1", "8"),
+        ("quick", "c=4", "8"),
+    ]
+    assert float(found[0]["ttft_ms.p50"]) > 0
+    assert "Concurrency 4" in ended.err
+    assert "**Concurrency 4**" in (tmp_path / "run.md").read_text()
+    page = tmp_path / "changes.html"
+    compared = split("compare", run, run, "--markdown", "-", "--html", page)
+    assert "| quick |" in compared.out
+    assert "No change beyond chance." in page.read_text()
+    assert "how it differs" in compared.err
+    assert f"Before: {run}. After: {run}." in " ".join(compared.err.split())
+    assert f"Before: {run}. After: {run}." in page.read_text()
+
+
+def test_only_one_file_goes_to_standard_output(split: Split, kept_run: Path) -> None:
+    ended = split("compare", kept_run, kept_run, "--csv", "-", "--json", "-")
+    assert ended.code == 2
+    assert "--json and --csv cannot both go to standard output. Name a file." in ended.complaint

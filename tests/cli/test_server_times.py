@@ -3,9 +3,12 @@
 from pathlib import Path
 
 import pytest
-from tests.cli.conftest import QUICK, Split
+from tests.cli.conftest import Split
+from tests.quick import QUICK
 
-from splitsecond.simulator.process import running
+from splitsecond.simulator.process import run_simulator
+
+pytestmark = pytest.mark.system
 
 FEW = ("-c", 2, "-n", 6, "--input-tokens", 64, "--output-tokens", 20, "--no-html", "--json", "-")
 GAPS = 19
@@ -14,7 +17,7 @@ GAPS = 19
 @pytest.mark.parametrize(("form", "dialect"), [("groq", "openai"), ("", "ollama")])
 def test_theirs_stands_beside_ours(split: Split, tmp_path: Path, form: str, dialect: str) -> None:
     (tmp_path / "says.toml").write_text(f'server_timings = "{form}"\n{QUICK}')
-    with running(str(tmp_path / "says.toml")) as (simulated,):
+    with run_simulator(str(tmp_path / "says.toml")) as (simulated,):
         base_url = simulated.origin if dialect == "ollama" else simulated.base_url
         ended = split("bench", "--base-url", base_url, "--model", simulated.model, "--dialect", dialect, *FEW)
     assert ended.code == 0

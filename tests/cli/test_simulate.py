@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 import typer
+from tests.processes import Process
+from tests.waiting import WITHIN_S
 from typer.testing import CliRunner
 
 from splitsecond.cli.simulate import simulate
@@ -33,10 +35,33 @@ def test_flags_are_passed_on(app: typer.Typer, monkeypatch: pytest.MonkeyPatch) 
     served: list[Any] = []
     monkeypatch.setattr(server, "serve", lambda profiles, **flags: served.append((profiles, flags)))
     CliRunner().invoke(app, ["groq", "together", "--port", "0", "--host", "::1", "--seed", "7", "--log", "x.jsonl"])
-    assert served == [(["groq", "together"], {"host": "::1", "port": 0, "seed": 7, "log": Path("x.jsonl")})]
+    assert served == [
+        (["groq", "together"], {"host": "::1", "port": 0, "seed": 7, "log": Path("x.jsonl"), "replies": None})
+    ]
 
 
-@pytest.mark.parametrize(("given", "kind"), [([], "no_profile"), (["grok"], "unknown_profile")])
+def test_recording_and_replay_are_passed_on(app: typer.Typer, monkeypatch: pytest.MonkeyPatch) -> None:
+    called: list[Any] = []
+    monkeypatch.setattr(server, "serve", lambda profiles, **flags: called.append(profiles))
+    monkeypatch.setattr(server, "record", lambda *given, **flags: called.append((given, flags)))
+    CliRunner().invoke(app, ["mock", "--replay", "x.jsonl"])
+    CliRunner().invoke(app, ["--record", "http://x/v1", "--out", "y.jsonl", "--port", "7"])
+    assert called == [["mock", "x.jsonl"], (("http://x/v1", Path("y.jsonl")), {"host": "127.0.0.1", "port": 7})]
+
+
+@pytest.mark.parametrize(
+    ("given", "kind"),
+    [
+        ([], "no_profile"),
+        (["grok"], "unknown_profile"),
+        (["--record", "http://x"], "bad_option"),
+        (["mock", "--record", "http://x", "--out", "x.jsonl"], "bad_option"),
+        (["mock", "--out", "x.jsonl"], "bad_option"),
+        (["--replay", "x.json"], "bad_option"),
+        (["--replay", "absent.jsonl"], "bad_recording"),
+        (["mock", "--replies", "absent.jsonl"], "bad_reply"),
+    ],
+)
 def test_wrong_use_is_a_callers_fault(app: typer.Typer, given: list[str], kind: str) -> None:
     ended = CliRunner().invoke(app, given)
     assert isinstance(ended.exception, CallerFault)
@@ -47,11 +72,11 @@ def test_a_port_that_cannot_be_is_refused(app: typer.Typer) -> None:
     assert CliRunner().invoke(app, ["groq", "--port", "-1"]).exit_code == 2
 
 
+@pytest.mark.system
 def test_it_leaves_with_the_process_that_started_it() -> None:
     command = [sys.executable, "-m", "splitsecond.simulator", "groq", "--port", "0", "--until-eof"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with Process(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin
-        assert process.stdout
-        assert process.stdout.readline().startswith("READY ")
+        assert process.read_line().startswith("READY ")
         process.stdin.close()
-        assert process.wait(10) == 0
+        assert process.wait(WITHIN_S) == 0

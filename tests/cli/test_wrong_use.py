@@ -5,22 +5,30 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import Split
 
+TRACES = Path(__file__).parents[2] / "docs/traces"
 SOMEWHERE = ("bench", "--base-url", "http://127.0.0.1:1/v1", "--model", "m")
 
 WRONG: list[tuple[tuple[object, ...], tuple[str, ...]]] = [
-    (("bench",), ("no target given", "sim/groq", "--base-url URL --model NAME")),
+    (("bench",), ("no target given", "sim/groq", "the URL of a server")),
     (("bench", "nope/x"), ("unknown provider 'nope'", "--base-url")),
     (("bench", "groq/llama-3.3-70b-versatile"), ("no key: GROQ_API_KEY is not set", "export GROQ_API_KEY")),
     (("bench", "groq"), ("'groq' is not a target", "PROVIDER/MODEL")),
     (("bench", "sim/grok"), ("unknown profile 'grok'", "Did you mean", "groq")),
     (("bench", "sim/nowhere.toml"), ("cannot read the profile nowhere.toml: No such file",)),
     (("bench", "sim/groq", "sim/groq"), ("sim/groq is named twice",)),
-    ((*SOMEWHERE, "sim/groq", "--name", "sim/groq"), ("sim/groq is named twice", "another --name")),
+    ((*SOMEWHERE, "http://127.0.0.1:1/v1"), ("--base-url: http://127.0.0.1:1/v1 is given twice", "a=URL b=URL")),
+    ((*SOMEWHERE, "a=http://127.0.0.1:2/v1", "--base-url", "a=http://x/v1"), ("--base-url: a is the name of two",)),
+    ((*SOMEWHERE, "http://x/v1", "--name", "a"), ("--name: got 'a', expected --base-url NAME=URL for each",)),
+    ((*SOMEWHERE, "127.0.0.1:1/m=http://127.0.0.1:2/v1"), ("127.0.0.1:1/m is named twice", "another name")),
+    (("bench", "a(b)=http://127.0.0.1:1/v1", "--model", "m"), ("--name: got 'a(b)', expected a name without",)),
+    ((*SOMEWHERE, "--name", "sim/groq"), ("--name: got 'sim/groq', expected a name", "does not begin with sim/")),
+    ((*SOMEWHERE, "own/m", "--config", "nowhere.yaml"), ("cannot read nowhere.yaml: No such file",)),
     (("bench", "engine/huge"), ("unknown model 'huge'", "engine/tiny or engine/small")),
     (("bench", "--model", "m"), ("--model needs --base-url with it",)),
-    (("bench", "--base-url", "http://127.0.0.1"), ("--base-url needs --model with it",)),
-    (("bench", "sim/groq", "--api-key-env", "X"), ("--api-key-env needs --base-url and --model with it",)),
-    (("bench", "sim/groq", "--dialect", "openai"), ("--dialect needs --base-url and --model with it",)),
+    (("bench", "http://127.0.0.1:1/v1"), ("http://127.0.0.1:1/v1 does not list its models", "Name the model")),
+    (("bench", "http://x/v1", "--dialect", "gemini"), ("--model: got '', expected the name of the model", "gemini")),
+    (("bench", "sim/groq", "--api-key-env", "X"), ("--api-key-env needs --base-url with it",)),
+    (("bench", "sim/groq", "--dialect", "openai"), ("--dialect needs --base-url with it",)),
     ((*SOMEWHERE, "--dialect", "latin"), ("--dialect: got 'latin', expected openai or anthropic or",)),
     (("bench", "--base-url", "127.0.0.1", "--model", "m"), ("cannot use the URL", "http or https", "https://HOST/v1")),
     (("bench", "--base-url", "http://x:99999", "--model", "m"), ("cannot use the URL 'http://x:99999'", "Port")),
@@ -29,7 +37,7 @@ WRONG: list[tuple[tuple[object, ...], tuple[str, ...]]] = [
     ((*SOMEWHERE, "-c", "0"), ("-c: got '0', expected whole numbers from 1",)),
     ((*SOMEWHERE, "-c", "a"), ("-c: got 'a'",)),
     ((*SOMEWHERE, "-c", "1,,2"), ("-c: got '1,,2'",)),
-    ((*SOMEWHERE, "-c", "2,2"), ("the load c2 is asked for more than once",)),
+    ((*SOMEWHERE, "-c", "2,2"), ("the load c2 is given more than once",)),
     ((*SOMEWHERE, "-n", "-1"), ("--requests: got -1, expected 1 or more",)),
     ((*SOMEWHERE, "-n", "0"), ("--requests: got 0",)),
     ((*SOMEWHERE, "--rate", "0"), ("--rate: got '0', expected numbers above 0",)),
@@ -37,12 +45,29 @@ WRONG: list[tuple[tuple[object, ...], tuple[str, ...]]] = [
     ((*SOMEWHERE, "--arrivals", "odd"), ("--arrivals: got 'odd'", "poisson")),
     ((*SOMEWHERE, "--arrivals", "trace"), ("--arrivals", "--trace FILE with it")),
     ((*SOMEWHERE, "--rate", "1", "--trace", "x"), ("--rate: got '1', expected either a rate or a trace",)),
-    ((*SOMEWHERE, "--trace", "nowhere"), ("cannot read the trace nowhere: No such file",)),
+    ((*SOMEWHERE, "--trace", "nowhere"), ("cannot read nowhere: No such file",)),
+    ((*SOMEWHERE, "--trace", "x", "-c", "8"), ("-c: got '8', expected either it or a trace",)),
+    ((*SOMEWHERE, "--trace", "x", "--precision", "5%"), ("--precision: got '5%', expected no trace with it",)),
+    ((*SOMEWHERE, "--trace", "x", "--workload", "chat"), ("--workload: got ['chat'], expected no trace with it",)),
+    ((*SOMEWHERE, "--trace", "x", "--time-scale", "0"), ("--time-scale: got 0.0, expected a number above 0",)),
+    ((*SOMEWHERE, "--time-scale", "2"), ("--time-scale: got 2.0, expected a trace with it",)),
+    ((*SOMEWHERE, "--trace", TRACES / "README.md"), ("README.md:1: got '# Excerpts", "Mooncake JSONL")),
+    ((*SOMEWHERE, "--trace", TRACES / "azure-code.csv", "--input-tokens", 9), ("--input-tokens: got 9, expected no",)),
+    ((*SOMEWHERE, "--trace", TRACES / "azure-code.csv", "--cache", "reuse"), ("--cache: got 'reuse', expected fresh",)),
     ((*SOMEWHERE, "--burstiness", "-1"), ("--burstiness: got -1.0, expected a number above 0",)),
     ((*SOMEWHERE, "--warmup", "-1"), ("the number of warm-ups is -1",)),
-    ((*SOMEWHERE, "--blocks", "0"), ("the number of blocks is 0",)),
+    ((*SOMEWHERE, "--rounds", "0"), ("rounds: got 0",)),
     ((*SOMEWHERE, "--processes", "0"), ("--processes: got 0, expected 1 or more",)),
-    ((*SOMEWHERE, "--input-tokens", "0"), ("--input-tokens: got 0",)),
+    ((*SOMEWHERE, "--input-tokens", "0"), ("--input-tokens: got '0', expected a number of tokens",)),
+    ((*SOMEWHERE, "--input-tokens", "512,8x"), ("--input-tokens: got '8x'",)),
+    ((*SOMEWHERE, "--input-tokens", "512,512"), ("the workload 512 is given twice",)),
+    ((*SOMEWHERE, "--input-tokens", "512,8k", "--cache", "reuse"), ("got '512', expected no cache with it",)),
+    ((*SOMEWHERE, "--workload", "lunch"), ("--workload: got 'lunch', expected autocomplete or chat",)),
+    (
+        (*SOMEWHERE, "--workload", "chat", "--input-tokens", "8"),
+        ("--workload: got 'chat', expected no --input-tokens",),
+    ),
+    ((*SOMEWHERE, "--workloads", "w.toml"), ("--workloads: got 'w.toml', expected --workload NAME with it",)),
     ((*SOMEWHERE, "--output-tokens", "-5"), ("--output-tokens: got -5",)),
     ((*SOMEWHERE, "--timeout", "inf"), ("--timeout: got inf",)),
     ((*SOMEWHERE, "--cache", "cold"), ("--cache: got 'cold', expected fresh or reuse",)),
@@ -51,6 +76,11 @@ WRONG: list[tuple[tuple[object, ...], tuple[str, ...]]] = [
     ((*SOMEWHERE, "--header", "x"), ("--header: got 'x', expected 'Name: value'",)),
     ((*SOMEWHERE, "--header", "a: b\r\nc: d"), ("--header: got",)),
     ((*SOMEWHERE, "--slo", "nonsense"), ("cannot read the limits 'nonsense'", "ttft=300ms", "voice")),
+    ((*SOMEWHERE, "--owned", "1500"), ("--owned: got '1500', expected USD,YEARS,WATTS,USD/KWH", "rtx-4090")),
+    ((*SOMEWHERE, "--owned", "rtx-4090"), ("--owned: got 'rtx-4090'",)),
+    ((*SOMEWHERE, "--owned", "1500,0,450,0.15"), ("--owned: got",)),
+    ((*SOMEWHERE, "--fail-if", "speed < 1"), ("cannot read the gate 'speed < 1': there is no figure 'speed'",)),
+    ((*SOMEWHERE, "--fail-if", "tps.p50 < -5%"), ("one run has nothing to compare with", "splitsecond compare")),
     ((*SOMEWHERE, "--slo", "ttft=3"), ("ttft needs a time with its unit",)),
     ((*SOMEWHERE, "--prompts", "nowhere"), ("cannot read the prompts nowhere: No such file",)),
     ((*SOMEWHERE, "--prompts", "."), ("cannot read the prompts .: Is a directory",)),
@@ -60,19 +90,21 @@ WRONG: list[tuple[tuple[object, ...], tuple[str, ...]]] = [
     (("report", "."), ("no run at .",)),
     (("report", ".", "--json", "nowhere/x"), ("there is no folder nowhere",)),
     (("compare", "nowhere", "."), ("no run at nowhere",)),
-    (("compare", ".", ".", "--fail-if", "nonsense"), ("cannot read the gate 'nonsense'", "ttft_ms.p95 > +10%")),
+    (("compare", ".", ".", "--fail-if", "nonsense"), ("cannot read the gate 'nonsense'", "docs/figures.md")),
     (("compare", ".", ".", "--fail-if", "errors > 5%"), ("errors is a count",)),
     (("doctor", "--model", "m"), ("--model needs --base-url with it",)),
     (("doctor", "--levels", "1,x"), ("--levels: got '1,x'",)),
     (("doctor", "--json", "nowhere/x"), ("there is no folder nowhere",)),
-    (("demo", "--json", "nowhere/x"), ("there is no folder nowhere",)),
     (("simulate",), ("no profile given",)),
     (("simulate", "grok"), ("unknown profile 'grok'",)),
     (("simulate", "groq", "--log", "nowhere/x"), ("cannot write the log nowhere/x: No such file",)),
 ]
 
 
-@pytest.mark.parametrize(("arguments", "words"), WRONG, ids=lambda each: " ".join(map(str, each))[:60])
+DEMO = pytest.param(("demo", "--json", "nowhere/x"), ("there is no folder nowhere",), marks=pytest.mark.system)
+
+
+@pytest.mark.parametrize(("arguments", "words"), [*WRONG, DEMO], ids=lambda each: " ".join(map(str, each))[:60])
 def test_wrong_use_gets_one_sentence(
     split: Split, tmp_path: Path, arguments: tuple[object, ...], words: tuple[str, ...]
 ) -> None:
@@ -108,7 +140,7 @@ def test_what_the_parser_refuses(split: Split, arguments: tuple[object, ...], wo
     [
         ("hello", "JSON is malformed"),
         ('{"messages": []}', "expected at least one message, got none"),
-        ('{"prompt": "hello"}', 'an object with "messages"'),
+        ('{"text": "hello"}', 'an object with "messages"'),
         ('[{"content": "hello"}]', "missing required field `role`"),
     ],
 )
@@ -124,8 +156,31 @@ def test_a_folder_that_cannot_take_a_run(split: Split, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "run.json").touch()
-    for folder, words in (("file", "File exists"), ("file/x", "Not a directory"), ("taken", "holds a run already")):
+    for folder, words in (("file", "File exists"), ("file/x", "Not a directory"), ("taken", "already contains a run")):
         ended = split(*SOMEWHERE, "--out", folder)
         assert ended.code == 2
         assert words in ended.complaint
         assert "Name another folder with --out." in ended.complaint
+
+
+def test_a_check_names_every_unknown_profile_with_its_file_and_route(split: Split, tmp_path: Path) -> None:
+    file = tmp_path / "splitsecond.yaml"
+    file.write_text("routes: {a: {policy: sim/togeter}, b: {policy: sim/groq2}, c: {policy: sim/groq}}\n")
+    ended = split("serve", str(file), "--check")
+    assert (ended.code, ended.out) == (2, "")
+    assert f"{file}: routes.a: sim/togeter is not a profile of the simulator. Did you mean together" in ended.err
+    assert f"{file}: routes.b: sim/groq2 is not a profile of the simulator. Did you mean groq?" in ended.err
+    assert ended.err.endswith("\n2 mistakes\n")
+
+
+def test_a_check_lists_all_mistakes(split: Split, tmp_path: Path) -> None:
+    file = tmp_path / "splitsecond.yaml"
+    file.write_text("lgo: off\nroutes: {one: {policy: 'rase(\"groq/m\")'}}\n")
+    ended = split("serve", str(file), "--check")
+    assert ended.code == 2
+    assert [line.partition(": ")[2][:40] for line in ended.err.splitlines()[:2]] == [
+        f"{file}: the file"[:40],
+        f"{file}: routes.one.policy"[:40],
+    ]
+    assert ended.err.endswith("2 mistakes\n")
+    assert "another mistake: `splitsecond serve --check` lists all." in " ".join(split("serve", str(file)).err.split())

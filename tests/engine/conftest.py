@@ -8,6 +8,6 @@ from splitsecond.testing.engine import EngineProcess
 
 
 @pytest.fixture(scope="session")
-def engine() -> Iterator[EngineProcess]:
+def engine(system: None) -> Iterator[EngineProcess]:
     with EngineProcess(slots=8, context=16384) as engine:
         yield engine

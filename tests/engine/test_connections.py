@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 import openai
 import pytest
+from tests.waiting import WITHIN_S
 
 from splitsecond.testing.engine import EngineProcess
 
@@ -16,7 +17,7 @@ BODY: dict[str, Any] = {"messages": [{"role": "user", "content": "tell me about 
 
 
 def connect(engine: EngineProcess) -> http.client.HTTPConnection:
-    return http.client.HTTPConnection(urlsplit(engine.address).netloc, timeout=10)
+    return http.client.HTTPConnection(urlsplit(engine.address).netloc, timeout=WITHIN_S)
 
 
 def test_a_connection_is_told_to_close_with_its_hundredth_answer(engine: EngineProcess) -> None:
@@ -49,7 +50,7 @@ def test_a_streamed_answer_ends_its_connection_though_its_headers_promise_to_kee
     assert response.headers["connection"] is None
     assert response.read().endswith(b"data: [DONE]\n\n")
     assert isinstance(connection.sock, socket.socket)
-    connection.sock.settimeout(2)  # less than the 5 s after which an idle connection ends
+    connection.sock.settimeout(4)  # less than the 5 s after which an idle connection ends
     assert connection.sock.recv(1) == b""
     connection.close()
 
@@ -71,7 +72,7 @@ def test_the_official_client_gets_every_token_at_any_concurrency(engine: EngineP
         return words, counted
 
     async def ask_all() -> list[tuple[int, int]]:
-        client = openai.AsyncOpenAI(base_url=engine.base_url, api_key="none", timeout=30, max_retries=0)
+        client = openai.AsyncOpenAI(base_url=engine.base_url, api_key="none", timeout=WITHIN_S, max_retries=0)
         async with client, asyncio.TaskGroup() as tasks:
             asked = [tasks.create_task(ask(client)) for _ in range(concurrency)]
         return [answer.result() for answer in asked]
@@ -80,7 +81,7 @@ def test_the_official_client_gets_every_token_at_any_concurrency(engine: EngineP
 
 
 def test_the_official_client_reads_a_plain_answer_and_the_list_of_models(engine: EngineProcess) -> None:
-    with openai.OpenAI(base_url=engine.base_url, api_key="none", timeout=30, max_retries=0) as client:
+    with openai.OpenAI(base_url=engine.base_url, api_key="none", timeout=WITHIN_S, max_retries=0) as client:
         assert [model.id for model in client.models.list()] == ["tiny"]
         reply = client.completions.create(model=engine.model, prompt="the river", max_tokens=5)
     assert reply.usage

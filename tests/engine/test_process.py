@@ -5,14 +5,17 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from typing import NoReturn
 from urllib.parse import urlsplit
 
 import pytest
+from tests.processes import Process
+from tests.waiting import WITHIN_S, until
 
-from splitsecond import clock
-from splitsecond.clock import NS_PER_S
 from splitsecond.errors import CallerFault, ProviderFault, TimedOut
 from splitsecond.testing.engine import EngineProcess, __main__, available, process
+
+pytestmark = pytest.mark.system
 
 COMMAND = [sys.executable, "-m", "splitsecond.testing.engine"]
 
@@ -34,7 +37,7 @@ def test_serves_while_the_context_is_open() -> None:
         assert engine.model == "tiny"
         assert pid
         assert repr(engine) == f"<EngineProcess {engine.base_url}>"
-        assert urllib.request.urlopen(f"{address}/health", timeout=10).read() == b'{"status":"ok"}'
+        assert urllib.request.urlopen(f"{address}/health", timeout=WITHIN_S).read() == b'{"status":"ok"}'
     assert not listens(address)
     assert engine.pid is None
     engine.stop()  # again: does nothing
@@ -44,10 +47,10 @@ def test_wants_its_key() -> None:
     with EngineProcess(slots=1, api_key="sesame") as engine:
         request = urllib.request.Request(f"{engine.base_url}/completions", data=b'{"prompt":"the","max_tokens":1}')
         with pytest.raises(urllib.error.HTTPError, match="401") as refused:
-            urllib.request.urlopen(request, timeout=10)
+            urllib.request.urlopen(request, timeout=WITHIN_S)
         assert b'"error":{' in refused.value.read()
         request.add_header("authorization", "Bearer sesame")
-        assert urllib.request.urlopen(request, timeout=10).status == 200
+        assert urllib.request.urlopen(request, timeout=WITHIN_S).status == 200
 
 
 def test_leaves_when_whoever_started_it_is_killed() -> None:
@@ -58,29 +61,26 @@ def test_leaves_when_whoever_started_it_is_killed() -> None:
         "    input()\n"
     )
     pipe = subprocess.PIPE
-    with subprocess.Popen([sys.executable, "-c", starter], stdin=pipe, stdout=pipe, text=True) as parent:
-        assert parent.stdout
-        address = parent.stdout.readline().strip()
+    with Process([sys.executable, "-c", starter], stdin=pipe, stdout=pipe, text=True) as parent:
+        address = parent.read_line().strip()
         assert listens(address)
         parent.kill()
-    deadline_ns = clock.now_ns() + 10 * NS_PER_S
-    while listens(address):
-        assert clock.now_ns() < deadline_ns, "the engine still listened 10 s after its parent was killed"
+    until(lambda: not listens(address), "the engine still listens, although its parent was killed")
 
 
 def test_ends_at_sigterm_and_says_where_it_was() -> None:
-    with subprocess.Popen(COMMAND, stdout=subprocess.PIPE, text=True) as engine:
+    with Process(COMMAND, stdout=subprocess.PIPE, text=True) as engine:
         assert engine.stdout
-        assert engine.stdout.readline().startswith("READY http://127.0.0.1:")
+        assert engine.read_line().startswith("READY http://127.0.0.1:")
         engine.terminate()
-        assert engine.wait(10) == -15
+        assert engine.wait(WITHIN_S) == -15
         assert engine.stdout.read() == ""
 
 
 def test_a_port_in_use_is_said_plainly() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        done = subprocess.run([*COMMAND, f"--port={port}"], capture_output=True, text=True, timeout=30)
+        done = subprocess.run([*COMMAND, f"--port={port}"], capture_output=True, text=True, timeout=WITHIN_S)
     assert done.returncode == 1
     assert f"llama.cpp did not start on 127.0.0.1:{port}" in done.stderr
 
@@ -110,4 +110,17 @@ def test_without_its_packages_it_says_what_to_install(
     assert fault.value.kind == "engine_missing"
     monkeypatch.setattr(sys, "argv", ["engine"])
     assert __main__.main() == 3
-    assert capsys.readouterr().err == ("llama.cpp's engine is not installed here: pip install 'splitsecond[engine]'\n")
+    assert capsys.readouterr().err == ("llama.cpp's engine is not installed: pip install 'splitsecond[engine]'\n")
+
+
+def test_a_library_that_the_system_lacks_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(name: str) -> NoReturn:
+        raise ImportError("libgomp.so.1: cannot open")
+
+    monkeypatch.setattr(process, "import_module", fail)
+    monkeypatch.setattr(sys, "argv", ["engine"])
+    assert __main__.main() == 3
+    said = "llama.cpp cannot be loaded: libgomp.so.1: cannot open. On Debian: apt-get install libgomp1.\n"
+    assert capsys.readouterr().err == said

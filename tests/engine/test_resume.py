@@ -2,29 +2,28 @@
 
 import asyncio
 from collections.abc import Iterator
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import pytest
 
 from splitsecond.errors import Fault, NetworkFault
 from splitsecond.events import Event, Finish, Token
-from splitsecond.policy.building import build
-from splitsecond.policy.expression import parse
-from splitsecond.policy.targets.facts import Facts
-from splitsecond.policy.targets.standing import Standing
-from splitsecond.service import Call, Reply, Service
+from splitsecond.policies.building import build
+from splitsecond.policies.expression import parse
+from splitsecond.policies.targets.target_info import TargetInfo
+from splitsecond.policies.targets.target_states import TargetStates
+from splitsecond.service import Call, Reply, ReplyBase, Service
 from splitsecond.testing.engine import EngineProcess
 from splitsecond.upstream.spec import TargetSpec
 from splitsecond.upstream.target import Target, connect
 from splitsecond.wire.openai import decoder
-from splitsecond.wire.openai.teller import teller
+from splitsecond.wire.openai.client_side import continuation_encoder
 
 TOKENS = 40
 CUT = NetworkFault("cut by the test", kind="closed", phase="between tokens")
 
 
-class CutReply:
+class CutReply(ReplyBase):
     """`reply`, until so many tokens of it have been read."""
 
     def __init__(self, reply: Reply, after: int) -> None:
@@ -45,9 +44,6 @@ class CutReply:
     def arrived(self) -> list[Event]:
         return []
 
-    def __aiter__(self) -> Self:
-        return self
-
     async def __anext__(self) -> Event:
         raise StopAsyncIteration
 
@@ -56,14 +52,6 @@ class CutReply:
 
     async def aclose(self) -> None:
         await self._reply.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
 
 
 class Cut:
@@ -119,9 +107,14 @@ def text(events: list[Event]) -> str:
 def test_it_goes_on_as_if_nothing_had_been(targets: dict[str, Target], how: str, after: int) -> None:
     async def main() -> None:
         whole = await heard(targets["b/m"])
-        standing = Standing({"b/m": Facts(prefill=True)})
+        standing = TargetStates({"b/m": TargetInfo(prefill=True)})
         services: dict[str, Service] = {"a/m": Cut(targets["a/m"], after), "b/m": targets["b/m"]}
-        service = build(parse(f'resume("a/m", "b/m", how="{how}")'), services.__getitem__, standing, teller=teller)
+        service = build(
+            parse(f'resume("a/m", "b/m", how="{how}")'),
+            services.__getitem__,
+            standing,
+            make_encoder=continuation_encoder,
+        )
         events = await heard(service)
         assert text(events) == text(whole)
         assert [event.reason for event in events if isinstance(event, Finish)] == ["length"]

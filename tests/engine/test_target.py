@@ -9,13 +9,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import pytest
+from tests.waiting import WITHIN_S, until
 
 from splitsecond import clock
-from splitsecond.clock import NS_PER_S
 from splitsecond.errors import Fault
+from splitsecond.observation import ArrivalClock, Observation
 from splitsecond.service import Call
 from splitsecond.testing.engine import EngineProcess
-from splitsecond.timing.observation import Observation
 from splitsecond.transport.client import Client
 from splitsecond.transport.exchange import Origin, Request
 from splitsecond.upstream.spec import TargetSpec
@@ -34,7 +34,7 @@ class Health:
     def head_received(self, at: int, status: int, headers: Mapping[str, str]) -> None:
         self._status = status
 
-    def body_received(self, at: int, lag: int, kernel_time: bool, data: bytes) -> None:
+    def body_received(self, at: int, lag: int, source: ArrivalClock, data: bytes) -> None:
         pass
 
     def ended(self, at: int) -> None:
@@ -51,7 +51,7 @@ def observe(engine: EngineProcess, ask: Callable[[Target], Awaitable[None]]) -> 
     async def run() -> None:
         target = connect(TargetSpec(name="engine/tiny", base_url=engine.base_url, model=engine.model), seen.append)
         try:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(WITHIN_S):
                 await ask(target)
         finally:
             target.close()
@@ -106,7 +106,7 @@ def test_a_connection_used_up_after_a_hundred_requests_costs_none(engine: Engine
         for _ in range(205):
             receiver = Health()
             exchange = await client.send(origin, health, receiver)
-            assert await asyncio.wait_for(receiver.answered, 10) == 200
+            assert await asyncio.wait_for(receiver.answered, WITHIN_S) == 200
             reused.append(exchange.connection.reused)
         client.close()
         return reused
@@ -129,9 +129,10 @@ def test_closing_a_reply_after_its_first_token_frees_the_slot(engine: EngineProc
 
 
 def wait_until_idle(engine: EngineProcess) -> None:
-    deadline_ns = clock.now_ns() + 10 * NS_PER_S
-    while any(slot["is_processing"] for slot in json.loads(page(engine, "/slots"))):
-        assert clock.now_ns() < deadline_ns, "a slot was still busy 10 s after its reply was closed"
+    def idle() -> bool:
+        return not any(slot["is_processing"] for slot in json.loads(page(engine, "/slots")))
+
+    until(idle, "a slot is still busy after its reply was closed")
 
 
 def predicted_tokens(engine: EngineProcess) -> int:
@@ -141,6 +142,6 @@ def predicted_tokens(engine: EngineProcess) -> int:
 
 
 def page(engine: EngineProcess, path: str) -> bytes:
-    with urllib.request.urlopen(engine.address + path, timeout=10) as response:
+    with urllib.request.urlopen(engine.address + path, timeout=WITHIN_S) as response:
         assert isinstance(response, http.client.HTTPResponse)
         return response.read()

@@ -5,6 +5,7 @@ import urllib.request
 from typing import Any
 
 import pytest
+from tests.waiting import WITHIN_S
 
 from splitsecond.errors import CallerFault
 from splitsecond.events import Done, Event, Finish, Quiet, Token, Usage
@@ -29,7 +30,7 @@ def answer(
 ) -> tuple[list[Event], Decoder]:
     """Each read of the body is given to the decoder, with its number as its time."""
     reading, events = decoder(operation), []
-    with urllib.request.urlopen(request(engine, body, operation, quirks), timeout=30) as response:
+    with urllib.request.urlopen(request(engine, body, operation, quirks), timeout=WITHIN_S) as response:
         reads = 0
         while data := response.read1():
             events += reading.feed(data, reads)
@@ -93,7 +94,7 @@ def test_without_the_prompt_cache_the_same_prompt_is_computed_again(engine: Engi
 def test_another_model_name_is_answered_all_the_same(engine: EngineProcess) -> None:
     encoded = encode(Call(id="test", body={"messages": HELLO, "max_tokens": 1}), "no-such-model", Quirks())
     asked = urllib.request.Request(engine.base_url + encoded.path, encoded.body)
-    assert urllib.request.urlopen(asked, timeout=10).status == 200
+    assert urllib.request.urlopen(asked, timeout=WITHIN_S).status == 200
 
 
 @pytest.mark.parametrize(
@@ -108,7 +109,7 @@ def test_a_wrong_request_is_the_callers_fault(
     engine: EngineProcess, body: dict[str, Any], kind: str, words: str
 ) -> None:
     with pytest.raises(urllib.error.HTTPError) as refused:
-        urllib.request.urlopen(request(engine, body), timeout=10)
+        urllib.request.urlopen(request(engine, body), timeout=WITHIN_S)
     fault = fault_from_response(refused.value.code, dict(refused.value.headers), refused.value.read())
     assert isinstance(fault, CallerFault)
     assert fault.kind == kind
@@ -117,5 +118,5 @@ def test_a_wrong_request_is_the_callers_fault(
 
 def test_an_unknown_path_is_404_in_json(engine: EngineProcess) -> None:
     with pytest.raises(urllib.error.HTTPError, match="404") as refused:
-        urllib.request.urlopen(f"{engine.base_url}/nothing", timeout=10)
+        urllib.request.urlopen(f"{engine.base_url}/nothing", timeout=WITHIN_S)
     assert b'"not_found_error"' in refused.value.read()

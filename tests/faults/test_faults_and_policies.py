@@ -17,9 +17,9 @@ from tests.faults.world import INPUT_TOKENS, TEXT, TOKENS, World, play, profile
 from tests.gateway.visitor import Visitor
 
 from splitsecond import clock
-from splitsecond.policy.expression import parse
-from splitsecond.policy.forms import POLICIES
-from splitsecond.simulator.faults import FaultKind, PlannedFault
+from splitsecond.policies.catalogue_of_policies import POLICIES
+from splitsecond.policies.expression import parse
+from splitsecond.simulator.faults import FaultKind, InjectedFault
 
 DEADLINE_S = 30.0
 FOR_EVER_S = 86_400.0
@@ -44,26 +44,26 @@ POLICY: Mapping[str, str] = {
     "cap": 'cap("a/m", max_tokens=500)',
     "cache": 'cache("a/m", ttl="10m", sampled=True)',
 }
-FAULTS: Mapping[str, PlannedFault] = {
-    "http": PlannedFault(kind="http", status=500),
-    "http 400": PlannedFault(kind="http", status=400),
-    "http 401": PlannedFault(kind="http", status=401),
-    "http 404": PlannedFault(kind="http", status=404),
-    "http 429": PlannedFault(kind="http", status=429),
-    "http 429 told": PlannedFault(kind="http", status=429, retry_after=30),
-    "refused": PlannedFault(kind="refused"),
-    "reset": PlannedFault(kind="reset"),
-    "slow_head": PlannedFault(kind="slow_head", seconds=FOR_EVER_S),
-    "slow_first_token": PlannedFault(kind="slow_first_token", seconds=FOR_EVER_S),
-    "stall": PlannedFault(kind="stall", after=3, seconds=FOR_EVER_S),
-    "cut": PlannedFault(kind="cut", after=3),
-    "cut at the end": PlannedFault(kind="cut", after=TOKENS),
-    "malformed": PlannedFault(kind="malformed", after=3),
-    "no_done": PlannedFault(kind="no_done"),
-    "error_event": PlannedFault(kind="error_event", after=3),
-    "error_event at once": PlannedFault(kind="error_event", after=0),
-    "buffered": PlannedFault(kind="buffered"),
-    "wrong_usage": PlannedFault(kind="wrong_usage", factor=3.0),
+FAULTS: Mapping[str, InjectedFault] = {
+    "http": InjectedFault(kind="http", status=500),
+    "http 400": InjectedFault(kind="http", status=400),
+    "http 401": InjectedFault(kind="http", status=401),
+    "http 404": InjectedFault(kind="http", status=404),
+    "http 429": InjectedFault(kind="http", status=429),
+    "http 429 told": InjectedFault(kind="http", status=429, retry_after=30),
+    "refused": InjectedFault(kind="refused"),
+    "reset": InjectedFault(kind="reset"),
+    "slow_head": InjectedFault(kind="slow_head", seconds=FOR_EVER_S),
+    "slow_first_token": InjectedFault(kind="slow_first_token", seconds=FOR_EVER_S),
+    "stall": InjectedFault(kind="stall", after=3, seconds=FOR_EVER_S),
+    "cut": InjectedFault(kind="cut", after=3),
+    "cut at the end": InjectedFault(kind="cut", after=TOKENS),
+    "malformed": InjectedFault(kind="malformed", after=3),
+    "no_done": InjectedFault(kind="no_done"),
+    "error_event": InjectedFault(kind="error_event", after=3),
+    "error_event at once": InjectedFault(kind="error_event", after=0),
+    "buffered": InjectedFault(kind="buffered"),
+    "wrong_usage": InjectedFault(kind="wrong_usage", factor=3.0),
 }
 HARMLESS = ("no_done", "buffered", "wrong_usage")
 """What spoils no answer."""

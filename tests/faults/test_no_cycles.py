@@ -11,25 +11,25 @@ from tests.faults.test_faults_and_policies import FOR_EVER_S, POLICY
 from tests.faults.world import World, play, profile
 from tests.garbage import garbage
 
-from splitsecond.simulator.faults import PlannedFault
+from splitsecond.simulator.faults import InjectedFault
 
 CALLS = 24
 OURS = tuple(
     f"splitsecond.{room}" for room in ("gateway", "policy", "upstream", "transport", "timing", "service", "errors")
 )
 FAULTS = (
-    PlannedFault(kind="http", status=500, every=3),
-    PlannedFault(kind="cut", after=3, every=4),
-    PlannedFault(kind="error_event", after=3, every=5),
-    PlannedFault(kind="slow_first_token", seconds=FOR_EVER_S, every=7),
-    PlannedFault(kind="stall", after=3, seconds=FOR_EVER_S, every=11),
-    PlannedFault(kind="reset", every=13),
+    InjectedFault(kind="http", status=500, every=3),
+    InjectedFault(kind="cut", after=3, every=4),
+    InjectedFault(kind="error_event", after=3, every=5),
+    InjectedFault(kind="slow_first_token", seconds=FOR_EVER_S, every=7),
+    InjectedFault(kind="stall", after=3, seconds=FOR_EVER_S, every=11),
+    InjectedFault(kind="reset", every=13),
 )
 
 
 @pytest.mark.parametrize("faults", [(), FAULTS], ids=["well", "ill"])
 @pytest.mark.parametrize("policy", POLICY)
-def test_calls_leave_no_garbage(policy: str, faults: tuple[PlannedFault, ...], tmp_path: Path) -> None:
+def test_calls_leave_no_garbage(policy: str, faults: tuple[InjectedFault, ...], tmp_path: Path) -> None:
     found: list[str] = []
 
     async def story(world: World) -> None:

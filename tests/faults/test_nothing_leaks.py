@@ -13,6 +13,8 @@ from tests.faults.test_faults_and_policies import FAULTS
 from tests.faults.world import CLIENT_KEY, OUR_KEYS, PROMPT, World, play, profile
 from tests.gateway.visitor import Visitor, visits
 
+from splitsecond.serving.request_cycle import RequestCycle
+
 POLICY = 'fallback("a/m", "b/m", ttft="2s")'
 SECRETS = [CLIENT_KEY, *OUR_KEYS.values()]
 ANSWER = "canary in the answer: and so is the sky above it"
@@ -28,13 +30,12 @@ class Parrot:
     def __init__(self, way: str) -> None:
         self._way = way
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        body = (await receive())["body"].decode()
-        heard = " ".join(f"{name.decode()}: {value.decode()}" for name, value in scope["headers"]) + " " + body
+    async def __call__(self, cycle: RequestCycle) -> None:
+        body = (await cycle.body(1 << 20)).decode()
+        heard = " ".join(f"{name.decode()}: {value.decode()}" for name, value in cycle.headers.items()) + " " + body
         status, kind, said = self._said(heard)
-        headers = [(b"content-type", kind), (b"x-heard", heard.encode()), (b"set-cookie", heard.encode())]
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": said})
+        headers = [(b"x-heard", heard.encode()), (b"set-cookie", heard.encode())]
+        await cycle.answer(status, said, headers, kind=kind)
 
     def _said(self, heard: str) -> tuple[int, bytes, bytes]:
         error = json.dumps({"error": {"message": heard, "type": heard, "code": heard}}).encode()

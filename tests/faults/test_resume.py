@@ -9,14 +9,14 @@ import pytest
 from tests.faults.world import TEXT, TOKENS, World, play, profile
 from tests.gateway.visitor import Visitor
 
-from splitsecond.simulator.faults import PlannedFault
+from splitsecond.simulator.faults import InjectedFault
 
-BREAKS: dict[str, PlannedFault] = {
-    "cut": PlannedFault(kind="cut", after=3),
-    "cut at the end": PlannedFault(kind="cut", after=TOKENS),
-    "malformed": PlannedFault(kind="malformed", after=3),
-    "error_event": PlannedFault(kind="error_event", after=5),
-    "stall": PlannedFault(kind="stall", after=4, seconds=600),
+BREAKS: dict[str, InjectedFault] = {
+    "cut": InjectedFault(kind="cut", after=3),
+    "cut at the end": InjectedFault(kind="cut", after=TOKENS),
+    "malformed": InjectedFault(kind="malformed", after=3),
+    "error_event": InjectedFault(kind="error_event", after=5),
+    "stall": InjectedFault(kind="stall", after=4, seconds=600),
 }
 POLICIES = [
     'fallback("a/m", "b/m", resume="replay", stall="2s")',
@@ -67,7 +67,7 @@ def test_the_log_shows_who_broke_and_who_carried_on(stream: bool, tmp_path: Path
         assert visitor.status == 200
         await world.settled()
 
-    cut = PlannedFault(kind="cut", after=9)
+    cut = InjectedFault(kind="cut", after=9)
     world = play(POLICIES[0], tmp_path, story, a=profile(cut), b=profile())
     log = sqlite3.connect(world.database)
     try:
@@ -91,7 +91,7 @@ def test_another_answer_is_not_put_in_its_place(tmp_path: Path) -> None:
         whole = await world.ask(stream=False)
         assert whole.status == 200  # nothing of the first was shown, so this one is as good
 
-    play(POLICIES[0], tmp_path, story, a=profile(PlannedFault(kind="cut", after=9)), b=profile(tokens=5))
+    play(POLICIES[0], tmp_path, story, a=profile(InjectedFault(kind="cut", after=9)), b=profile(tokens=5))
 
 
 def test_who_is_down_too_hides_nothing(tmp_path: Path) -> None:
@@ -100,5 +100,5 @@ def test_who_is_down_too_hides_nothing(tmp_path: Path) -> None:
         assert b"[DONE]" not in visitor.body
         assert json.loads(visitor.body.split(b"\n\n")[-2].removeprefix(b"data: "))["error"]["code"] == "truncated"
 
-    down = PlannedFault(kind="http", status=503)
-    play(POLICIES[0], tmp_path, story, a=profile(PlannedFault(kind="cut", after=9)), b=profile(down))
+    down = InjectedFault(kind="http", status=503)
+    play(POLICIES[0], tmp_path, story, a=profile(InjectedFault(kind="cut", after=9)), b=profile(down))

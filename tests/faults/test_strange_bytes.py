@@ -5,12 +5,14 @@ import re
 import tempfile
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.faults.world import World, play, profile
 from tests.gateway.visitor import Visitor
+
+from splitsecond.serving.request_cycle import RequestCycle
 
 
 def _event(data: bytes) -> bytes:
@@ -61,18 +63,16 @@ class Says:
         self._kind = kind
         self._ends = ends
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        await receive()
-        headers = [(b"content-type", self._kind)]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
+    async def __call__(self, cycle: RequestCycle) -> None:
+        await cycle.body(1 << 20)
+        cycle.begin_stream([], kind=self._kind)
+        cycle.flush()
         for part in self._parts:
-            await send({"type": "http.response.body", "body": part, "more_body": True})
+            await cycle.send(part)
         if self._ends:
-            await send({"type": "http.response.body", "body": b""})
+            await cycle.send(b"", last=True)
         else:
-            scope["extensions"]["splitsecond"]["connection"].transport.close()
-            while (await receive())["type"] != "http.disconnect":
-                pass
+            cycle.cut()
 
 
 def _asked(provider: Says, *, stream: bool) -> Visitor:
@@ -93,7 +93,7 @@ def _looks_whole(visitor: Visitor) -> bool:
     return visitor.body.endswith(DONE)
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(bodies, st.lists(st.integers(0, 400), max_size=4), st.booleans(), st.booleans())
 def test_any_stream(body: bytes, cuts: list[int], ends: bool, stream: bool) -> None:
     at = [0, *sorted(min(cut, len(body)) for cut in cuts), len(body)]
@@ -107,7 +107,7 @@ def test_any_stream(body: bytes, cuts: list[int], ends: bool, stream: bool) -> N
         assert json.loads(last.removeprefix(b"data: "))["error"]["message"]
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.integers(0, len(WHOLE)), st.booleans(), st.booleans())
 def test_any_part_of_a_whole_answer(length: int, ends: bool, stream: bool) -> None:
     visitor = _asked(Says([WHOLE[:length]], b"application/json", ends=ends), stream=stream)

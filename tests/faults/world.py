@@ -13,25 +13,23 @@ from random import Random
 from typing import Any
 from unittest import mock
 
-import uvicorn
 from msgspec import structs
 from tests.gateway.visitor import Visitor, visits
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-from uvicorn.server import ServerState
 
 from splitsecond import clock
 from splitsecond.gateway.configuration.reading import read
-from splitsecond.gateway.process.server import Worker
+from splitsecond.gateway.process.worker import GatewayWorker
 from splitsecond.pacing import Pacer
+from splitsecond.serving.connection import HEAD_S, ServerConnection
+from splitsecond.serving.request_cycle import Application, ServerState
 from splitsecond.simulator.app import SimulatedProvider
-from splitsecond.simulator.connection import Connection
-from splitsecond.simulator.faults import PlannedFault
-from splitsecond.simulator.profile import Profile, Quantiles, Row
-from splitsecond.simulator.truth import Record, Truth
-from splitsecond.simulator.words import count_tokens, token_text
+from splitsecond.simulator.faults import InjectedFault
+from splitsecond.simulator.profile import Profile, Quantiles, TableRow
+from splitsecond.simulator.tokens import count_tokens, token_text
+from splitsecond.simulator.truth import TruthLog, TruthRecord
 from splitsecond.testing.virtual_time import run_virtual
+from splitsecond.transport.connecting import OpenSocket
 from splitsecond.transport.exchange import Origin
-from splitsecond.transport.opening import Opened
 
 CLIENT_KEY = "canary-of-the-client-0123456789"
 OUR_KEYS = {"KEY_A": "canary-of-provider-a-0123456789", "KEY_B": "canary-of-provider-b-0123456789"}
@@ -44,28 +42,16 @@ PROVIDERS = """
 keys: [{name: web, key: env:CLIENT_KEY}]
 providers:
   a:
-    {base_url: "http://127.0.0.1:1/v1", api_key: env:KEY_A, region: eu, price: {input: 1, output: 1},
+    {base_url: "http://127.0.0.1:1/v1", api_key: env:KEY_A, region: eu, price: {input_usd: 1, output_usd: 1},
      timeouts: {stall: STALL}}
-  b: {base_url: "http://127.0.0.1:2/v1", api_key: env:KEY_B, region: eu, price: {input: 2, output: 2}}
+  b: {base_url: "http://127.0.0.1:2/v1", api_key: env:KEY_B, region: eu, price: {input_usd: 2, output_usd: 2}}
 """
 
-Application = Callable[[Any, Any, Any], Coroutine[Any, Any, None]]
 
-
-def profile(*faults: PlannedFault, ttft_ms: float = 50.0, tokens: int = TOKENS) -> Profile:
+def profile(*faults: InjectedFault, ttft_ms: float = 50.0, tokens: int = TOKENS) -> Profile:
     """A provider that says `tokens` tokens at 100 a second, and ends by itself."""
-    speeds = Row(concurrency=1, ttft_ms=Quantiles(ttft_ms, ttft_ms), tps=Quantiles(100.0, 100.0))
+    speeds = TableRow(concurrency=1, ttft_ms=Quantiles(ttft_ms, ttft_ms), tps=Quantiles(100.0, 100.0))
     return Profile(name="m", title="M", model="m", natural_tokens=tokens, table=(speeds,), faults=faults)
-
-
-class Line(Connection):
-    """The simulator's connection, of sockets that are not TCP's."""
-
-    def connection_made(self, transport: Any) -> None:
-        HttpToolsProtocol.connection_made(self, transport)
-        app: Any = self.app
-        if isinstance(app, SimulatedProvider) and app.refuses_connection():
-            self.reset()
 
 
 class Provider:
@@ -73,17 +59,8 @@ class Provider:
 
     def __init__(self, application: Application) -> None:
         self.connected_ns: list[int] = []
-        self._state = ServerState()
-        self._config = uvicorn.Config(
-            application,
-            http=Line,
-            ws="none",
-            lifespan="off",
-            interface="asgi3",
-            proxy_headers=False,
-            log_config=None,
-            access_log=False,
-        )
+        self._state = ServerState(first_request_s=HEAD_S)
+        self._application = application
 
     async def connect(self) -> socket.socket:
         """The other end of a new connection."""
@@ -92,12 +69,16 @@ class Provider:
         loop = asyncio.get_running_loop()
         self.connected_ns.append(clock.now_ns())
         try:
-            await loop.connect_accepted_socket(lambda: Line(self._config, self._state, {}, loop), theirs)
+            await loop.connect_accepted_socket(self._connection, theirs)
         except asyncio.CancelledError:
             ours.close()
             theirs.close()
             raise
         return ours
+
+    def _connection(self) -> ServerConnection:
+        on_connect = self._application.on_connect if isinstance(self._application, SimulatedProvider) else None
+        return ServerConnection(self._application, self._state, on_connect)
 
     @property
     def open(self) -> int:
@@ -111,7 +92,7 @@ class World:
     def __init__(
         self, policy: str, folder: Path, providers: Mapping[str, Profile | Application], pacer: Pacer, stall: str
     ) -> None:
-        self._truth = Truth()
+        self._truth = TruthLog()
         self.simulated = {
             name: Provider(
                 SimulatedProvider(structs.replace(given, name=name), seed=1, pacer=pacer, truth=self._truth)
@@ -123,17 +104,21 @@ class World:
         self.database = folder / "log.db"
         environment = OUR_KEYS | {"CLIENT_KEY": CLIENT_KEY}
         text = f"{PROVIDERS.replace('STALL', stall)}routes: {{fast: {{policy: '{policy}'}}}}\nlog: sqlite:///log.db\n"
-        self.worker = Worker(read(text, environment, folder=folder), chance=Random(1))
+        self.worker = GatewayWorker(read(text, environment, folder=folder), chance=Random(1))
         self.asked = 0
+        self.connecting: dict[str, Callable[[int | None], Coroutine[Any, Any, None]]] = {}
+        """What happens, by provider, before a connection to it is there; the argument is the deadline (ns)."""
 
-    async def opened(self, origin: Origin, *_: object) -> Opened:
-        """Stands for `transport.opening.opened`."""
-        provider = list(self.simulated.values())[origin.port - 1]
-        return Opened(await provider.connect(), None, str(origin), 0, 0, 0)
+    async def open_socket(self, origin: Origin, proxy: object, tls: object, deadline_ns: int | None) -> OpenSocket:
+        """Stands for `transport.connecting.open_socket`."""
+        name, provider = list(self.simulated.items())[origin.port - 1]
+        if name in self.connecting:
+            await self.connecting[name](deadline_ns)
+        return OpenSocket(await provider.connect(), None, str(origin), 0, 0, 0)
 
-    def requests(self, name: str) -> list[Record]:
+    def requests(self, name: str) -> list[TruthRecord]:
         """What the provider saw, each with the fault that struck it."""
-        return [record for record in self._truth.kept() if record.profile == name]
+        return [record for record in self._truth.records() if record.profile == name]
 
     async def ask(self, *, stream: bool = True, leaves_after_s: float | None = None, **fields: Any) -> Visitor:
         """A chat, from a client that may leave."""
@@ -170,7 +155,7 @@ def play(
         with Pacer(asyncio.get_running_loop()) as pacer:
             world = World(policy, folder, providers, pacer, stall)
             try:
-                with mock.patch("splitsecond.transport.client.opened", world.opened):
+                with mock.patch("splitsecond.transport.client.open_socket", world.open_socket):
                     await story(world)
             finally:
                 world.worker.close()

@@ -5,32 +5,21 @@ import os
 import select
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec import Struct
+from tests.http_server import Received, Response, http_server
+from tests.processes import Process
 from tests.report.browser import browser
+from tests.waiting import START_S
 
-from splitsecond.simulator.process import Running, running
+from splitsecond.simulator.process import RunningProvider, run_simulator
 
 collect_ignore = [] if browser() or "CI" in os.environ else ["in_chromium"]  # in CI a missing one must show
 KEY = "a-key-of-a-client-of-ours"
-PROFILE = """
-title = "Quick"
-model = "quick"
-source = "a test"
-measured = "2025-06"
-output_tokens = 20
-
-[[table]]
-concurrency = 1
-ttft_ms = { p50 = 20, p95 = 22 }
-tps = { p50 = 400, p95 = 380 }
-"""
 SETTINGS = """
 keys: [{{name: web, key: env:WEB_KEY}}, {{name: small, key: env:SMALL_KEY, routes: [fast]}}]
 providers:
@@ -62,7 +51,7 @@ class Served(Struct):
 
     base_url: str
     process: "subprocess.Popen[bytes]"
-    simulated: Running
+    simulated: RunningProvider
     asked: list[tuple[dict[str, str], Any]]
 
 
@@ -98,50 +87,35 @@ def _stream() -> bytes:
 
 
 @pytest.fixture(scope="session")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def served(quick_profile: Path, system: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("gateway")
     asked: list[tuple[dict[str, str], Any]] = []
 
-    class Canned(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["content-length"]))
-            asked.append((dict(self.headers.items()), json.loads(body)))
-            data = (
-                EMBEDDINGS if self.path.endswith("/embeddings") else _formed() if b"json_schema" in body else _stream()
-            )
-            self.send_response(200)
-            self.send_header("content-type", "application/json" if data.startswith(b"{") else "text/event-stream")
-            self.send_header("set-cookie", "a=b")
-            self.send_header("content-length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
+    def canned(request: Received) -> Response:
+        asked.append((dict(request.headers), json.loads(request.body)))
+        if request.path.endswith("/embeddings"):
+            data = EMBEDDINGS
+        else:
+            data = _formed() if b"json_schema" in request.body else _stream()
+        kind = "application/json" if data.startswith(b"{") else "text/event-stream"
+        return Response(data, headers={"content-type": kind, "set-cookie": "a=b"})
 
-        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-            """Nobody reads it."""
-
-    (folder / "quick.toml").write_text(PROFILE)
-    with ThreadingHTTPServer(("127.0.0.1", 0), Canned) as canned, running(str(folder / "quick.toml")) as (simulated,):
-        thread = threading.Thread(target=canned.serve_forever)
-        thread.start()
-        try:
-            settings = SETTINGS.format(
-                simulated=simulated.base_url,
-                canned=f"http://127.0.0.1:{canned.server_address[1]}/v1",
-                refusing="\n".join(REFUSING.format(status=each, simulated=simulated.base_url) for each in STATUSES),
-            )
-            (folder / "splitsecond.yaml").write_text(settings)
-            with gateway(folder) as process:
-                yield Served(folder, ready(process), process, simulated, asked)
-        finally:
-            canned.shutdown()
-            thread.join()
+    with http_server(canned) as url, run_simulator(str(quick_profile)) as (simulated,):
+        settings = SETTINGS.format(
+            simulated=simulated.base_url,
+            canned=f"{url}/v1",
+            refusing="\n".join(REFUSING.format(status=each, simulated=simulated.base_url) for each in STATUSES),
+        )
+        (folder / "splitsecond.yaml").write_text(settings)
+        with gateway(folder) as process:
+            yield Served(folder, ready(process), process, simulated, asked)
 
 
-def gateway(folder: Path, *options: str) -> "subprocess.Popen[bytes]":
-    """The process of a gateway with the configuration in `folder`."""
+def gateway(folder: Path, *options: str, before: tuple[str, ...] = ()) -> "subprocess.Popen[bytes]":
+    """The process of a gateway with the configuration in `folder`. `before`: a command that runs it."""
     environment = os.environ | {"WEB_KEY": KEY, "SMALL_KEY": KEY + "-2", "OURS": "sk-of-ours-123456"}
-    return _Stopped(
-        [sys.executable, "-m", "splitsecond.cli", "serve", "--port", "0", *options],
+    return Process(
+        [*before, sys.executable, "-m", "splitsecond.cli", "serve", "--port", "0", *options],
         cwd=folder,
         env=environment,
         stdout=subprocess.PIPE,
@@ -150,22 +124,10 @@ def gateway(folder: Path, *options: str) -> "subprocess.Popen[bytes]":
     )
 
 
-class _Stopped(subprocess.Popen[bytes]):
-    """Stopped when its context ends."""
-
-    def __exit__(self, *raised: Any) -> None:
-        self.terminate()
-        try:
-            self.wait(5)
-        except subprocess.TimeoutExpired:
-            self.kill()
-        super().__exit__(*raised)
-
-
 def ready(process: "subprocess.Popen[bytes]") -> str:
     """The base URL that the gateway prints when it answers."""
     assert process.stdout is not None
-    assert select.select([process.stdout], [], [], 30)[0], "the gateway does not answer"
+    assert select.select([process.stdout], [], [], START_S)[0], "the gateway does not answer"
     word, url = process.stdout.readline().decode().split()
     assert word == "READY"
     return url
@@ -174,7 +136,7 @@ def ready(process: "subprocess.Popen[bytes]") -> str:
 def heard(process: "subprocess.Popen[bytes]", words: str = "") -> str:
     """The next line with `words` that the gateway prints to its operator."""
     assert process.stderr is not None
-    while select.select([process.stderr], [], [], 30)[0] and (line := process.stderr.readline().decode()):
+    while select.select([process.stderr], [], [], START_S)[0] and (line := process.stderr.readline().decode()):
         if words in line:
             return line
     raise AssertionError(f"the gateway has not said {words!r}")

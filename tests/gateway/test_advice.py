@@ -9,26 +9,24 @@ from tests.gateway.test_server import Configured, configured, play  # noqa: F401
 from tests.gateway.test_settings import ENVIRONMENT, GOOD
 from tests.gateway.visitor import visits
 
-from splitsecond.catalog.prices import Apart
+from splitsecond.catalog.prices import PriceLookup
 from splitsecond.errors import AllFailed, CallerFault, Fault, Overloaded, ProviderFault
 from splitsecond.gateway.advice import NOT_YOURS, Advice
 from splitsecond.gateway.configuration.reading import read
-from splitsecond.gateway.facts import TargetFacts
-from splitsecond.gateway.process.server import Worker
-from splitsecond.policy.targets.verdict import of_fault
+from splitsecond.gateway.process.worker import GatewayWorker
+from splitsecond.policies.targets.verdict import of_fault
+from splitsecond.router.target_directory import TargetDirectory
 from splitsecond.timing.timeline import record_fault
 from splitsecond.upstream.target import DIALECTS
 
 MORE = GOOD + "  slow: {policy: '\"ours/llama\"'}\n  moved: {policy: '\"groq/mixtral-8x7b-32768\"'}\n"
-MOVED = (
-    "Its provider has 2025-03-20 as the day on which it takes this model down. Did you mean groq/openai/gpt-oss-120b?"
-)
+MOVED = "The provider's retirement date of this model is 2025-03-20. Did you mean groq/openai/gpt-oss-120b?"
 
 
 def advice(text: str = MORE) -> Advice:
     settings = structs.replace(read(text, ENVIRONMENT), source=Path("a.yaml"))
-    facts = TargetFacts(settings)
-    facts.learn(Apart(models={"groq": ["llama-3.1-8b-instant", "openai/gpt-oss-20b"]}))
+    facts = TargetDirectory(settings)
+    facts.learn(PriceLookup(models={"groq": ["llama-3.1-8b-instant", "openai/gpt-oss-20b"]}))
     return Advice(settings, facts)
 
 
@@ -47,9 +45,11 @@ def refused(status: int, target: str, message: str = "no") -> ProviderFault:
         (CallerFault("no such model", kind="http_400", target="ours/lama"), "Did you mean ours/llama?"),
         (CallerFault("no such tool", kind="http_400", target="ours/lama", hint="As it was."), "As it was."),
         (refused(401, "groq/x"), NOT_YOURS),
-        (refused(400, "groq/x"), NOT_YOURS),  # by Gemini and xAI, where it is the key
+        (ProviderFault("no", kind="key_refused", phase="head", target="groq/x", status=400), NOT_YOURS),
+        (refused(400, "groq/x", "this API key is not valid"), "As it was."),
         (refused(402, "groq/x"), NOT_YOURS),
-        (refused(403, "groq/x", "this API key may not"), NOT_YOURS),
+        (ProviderFault("no", kind="key_refused", phase="head", target="groq/x", status=403), NOT_YOURS),
+        (refused(403, "groq/x", "this API key may not"), "As it was."),
         (refused(403, "groq/x", "not in your country"), "As it was."),
         (refused(429, "groq/x"), "As it was."),
         (Overloaded("not asked", kind="ejected", target="groq/x", status=502, hint="Change the key."), NOT_YOURS),
@@ -68,7 +68,7 @@ def test_what_a_client_is_told(fault: Fault, hint: str) -> None:
     [
         (
             refused(401, "ours/llama", "the prompt was: hello"),
-            "ours refuses its key, env:OURS at providers.ours.api_key of a.yaml (HTTP 401). "
+            "ours rejects its key, env:OURS at providers.ours.api_key of a.yaml (HTTP 401). "
             "Used by routes.fast and routes.slow of a.yaml.",
         ),
         (
@@ -86,7 +86,7 @@ def test_a_refused_key_is_named_by_its_place(fault: ProviderFault, words: str) -
 def test_credentials_that_are_gone_are_named_in_our_own_words() -> None:
     record = record_fault(CallerFault("no access token from [key]", kind="bad_key", target="groq/x"))
     words = advice().of_key("groq/x", record, "nothing")
-    assert words.startswith("groq refuses the key in GROQ_API_KEY (no access token from [key]).")
+    assert words.startswith("groq rejects the key in GROQ_API_KEY (no access token from [key]).")
 
 
 def test_a_model_that_is_not_served_is_named_with_the_file_to_change() -> None:
@@ -121,7 +121,7 @@ def test_every_client_is_told_so_of_every_provider(configured: Configured, path:
     routes = "".join(f"  {name}: {{policy: '\"{name}-well/quick\"'}}\n" for name in spoken)
     keys = {variable: f"a-key-for-{variable}" for name in spoken for variable in (name, f"{name}-2")}
 
-    async def ask(worker: Worker) -> None:
+    async def ask(worker: GatewayWorker) -> None:
         for name in spoken:
             unknown = await told(worker, f"{name}-well/quik")
             assert unknown.startswith(f"{name}-well/quik: HTTP 404: "), unknown
@@ -131,7 +131,7 @@ def test_every_client_is_told_so_of_every_provider(configured: Configured, path:
             assert locked.endswith(NOT_YOURS)
             assert "a-key-for" not in locked
 
-    async def told(worker: Worker, model: str) -> str:
+    async def told(worker: GatewayWorker, model: str) -> str:
         visitor = await visits(worker.gateway).asks({"model": model, **DOORS[path]}, path=path)
         assert visitor.status == 502
         message: str = visitor.json["error"]["message"]

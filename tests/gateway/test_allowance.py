@@ -2,7 +2,6 @@
 
 import asyncio
 import hashlib
-import json
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,17 +12,18 @@ from tests.gateway.visitor import CHAT, STREAM, Visitor, visitor
 
 from splitsecond import clock
 from splitsecond.errors import ProviderFault
-from splitsecond.gateway.configuration.settings import ClientKey
-from splitsecond.gateway.records.allowance import DAY_S, Allowance
-from splitsecond.gateway.records.books import Books
-from splitsecond.gateway.records.tally import Tally
-from splitsecond.gateway.refusal import LimitReached
-from splitsecond.policy.choosing.prompt_size import USUAL_OUTPUT_TOKENS
-from splitsecond.policy.race import race
-from splitsecond.service import Call, Operation
+from splitsecond.gateway.error_response import LimitReached
+from splitsecond.gateway.records.key_limits import DAY_S, MOST_RESERVED_USD, KeyLimits
+from splitsecond.gateway.records.shared_counters import SharedCounters
+from splitsecond.observation import Observation
+from splitsecond.policies.expression import parse
+from splitsecond.policies.race import race
+from splitsecond.router.call_tracker import CallTracker
+from splitsecond.router.prompt_tokens import prompt_tokens
+from splitsecond.router.settings import ClientKey
+from splitsecond.service import Call
 from splitsecond.testing.fake_service import FakeService, Script
 from splitsecond.testing.virtual_time import run_virtual
-from splitsecond.timing.observation import Observation
 
 SECOND = clock.NS_PER_S
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
@@ -52,7 +52,7 @@ def moment() -> Moment:
     return Moment()
 
 
-def admitted(allowance: Allowance, key: ClientKey) -> bool:
+def admitted(allowance: KeyLimits, key: ClientKey) -> bool:
     try:
         allowance.admit(key)
     except LimitReached:
@@ -63,7 +63,7 @@ def admitted(allowance: Allowance, key: ClientKey) -> bool:
 def test_no_window_of_a_minute_holds_more_than_the_limit(moment: Moment) -> None:
     key = limited(requests=30)
     with clock.using(moment.monotonic_ns, moment.wall_ns):
-        allowance = Allowance([key], lambda attempt: None)
+        allowance = KeyLimits([key], lambda attempt: None)
         times = []
         for tenth in range(3000):
             moment.s = tenth / 10
@@ -78,7 +78,7 @@ def test_no_window_of_a_minute_holds_more_than_the_limit(moment: Moment) -> None
 def test_who_waits_as_long_as_told_is_let_in(moment: Moment, used_at: float) -> None:
     key = limited(requests=4)
     with clock.using(moment.monotonic_ns, moment.wall_ns):
-        allowance = Allowance([key], lambda attempt: None)
+        allowance = KeyLimits([key], lambda attempt: None)
         for at in (used_at, used_at + 60, used_at + 90):
             moment.s = max(at, moment.s)
             while admitted(allowance, key):
@@ -96,7 +96,7 @@ def test_who_waits_as_long_as_told_is_let_in(moment: Moment, used_at: float) -> 
 def test_headers_say_what_is_left(moment: Moment) -> None:
     key = limited(requests=3)
     with clock.using(moment.monotonic_ns, moment.wall_ns):
-        allowance = Allowance([key], lambda attempt: None)
+        allowance = KeyLimits([key], lambda attempt: None)
         said = [dict(allowance.admit(key)) for _ in range(3)]
         assert [each[b"x-ratelimit-remaining-requests"] for each in said] == [b"2", b"1", b"0"]
         assert said[0][b"x-ratelimit-limit-requests"] == b"3"
@@ -106,7 +106,7 @@ def test_headers_say_what_is_left(moment: Moment) -> None:
         assert allowance.admit(limited("other")) == []
 
 
-class Interrupted(Tally):
+class Interrupted(SharedCounters):
     """Another worker lets a request in, or not, at the worst moment: `between` the count and the look at all."""
 
     between: Callable[[], object] | None = None
@@ -123,7 +123,7 @@ def test_workers_together_do_not_pass_a_limit_at_any_moment(moment: Moment, tmp_
     key = limited(requests=limit)
     with clock.using(moment.monotonic_ns, moment.wall_ns):
         tallies = [Interrupted(tmp_path / "tally", workers=2, number=number) for number in (0, 1)]
-        one, two = (Allowance([key], lambda attempt: None, tally=tally) for tally in tallies)
+        one, two = (KeyLimits([key], lambda attempt: None, counters=tally) for tally in tallies)
         let_in: list[bool] = []
         for _ in range(2 * limit):
             tallies[0].between = lambda: let_in.append(admitted(two, key))
@@ -135,8 +135,8 @@ def test_workers_together_do_not_pass_a_limit_at_any_moment(moment: Moment, tmp_
 def test_money_of_all_workers_of_today(moment: Moment) -> None:
     key = limited(usd=1.0)
     with clock.using(moment.monotonic_ns, moment.wall_ns):
-        tally = Tally()
-        one, two = (Allowance([key], lambda attempt: 0.3, tally=tally) for _ in range(2))
+        tally = SharedCounters()
+        one, two = (KeyLimits([key], lambda attempt: 0.3, counters=tally) for _ in range(2))
         one.carry_over({"web": 0.2})
         for worker in (one, two):
             worker.charge("web", ATTEMPT)
@@ -154,7 +154,7 @@ def test_money_of_all_workers_of_today(moment: Moment) -> None:
 def test_an_attempt_without_a_known_price_counts_as_nothing(moment: Moment) -> None:
     key = limited(usd=0.1)
     with clock.using(moment.monotonic_ns, moment.wall_ns):
-        allowance = Allowance([key], lambda attempt: None)
+        allowance = KeyLimits([key], lambda attempt: None)
         allowance.charge("web", ATTEMPT)
         assert allowance.spent_usd("web") == 0
 
@@ -169,13 +169,13 @@ def client_key(*, requests: int | None = None, usd: float | None = None) -> Clie
 def test_a_client_is_told_in_the_words_of_openai() -> None:
     async def main() -> None:
         key = client_key(requests=1)
-        allowance = Allowance([key], lambda attempt: None)
+        allowance = KeyLimits([key], lambda attempt: None)
         headers = {"authorization": f"Bearer {KEY}"}
         service = FakeService(script=lambda call: Script())
-        first = await visitor(service, key, allowance=allowance).asks(CHAT, headers=headers)
+        first = await visitor(service, key, limits=allowance).asks(CHAT, headers=headers)
         assert first.status == 200
         assert first.headers["x-ratelimit-remaining-requests"] == "0"
-        second = await visitor(service, key, allowance=allowance).asks(CHAT, headers=headers)
+        second = await visitor(service, key, limits=allowance).asks(CHAT, headers=headers)
         assert second.status == 429
         assert second.json["error"]["type"] == "rate_limit_error"
         assert second.json["error"]["code"] == "rate_limit_exceeded"
@@ -190,14 +190,14 @@ def test_a_client_is_told_in_the_words_of_openai() -> None:
 def test_losers_are_paid_for_and_an_empty_purse_is_told() -> None:
     async def main() -> None:
         key = client_key(usd=0.5)
-        allowance = Allowance([key], lambda attempt: 0.25 if attempt.outcome == "cancelled" else 0.30)
-        books = Books(charge=allowance.charge)
+        allowance = KeyLimits([key], lambda attempt: 0.25 if attempt.outcome == "cancelled" else 0.30)
+        tracker = CallTracker(charge=allowance.charge)
 
         def fake(ttft: float) -> FakeService:
-            return FakeService(script=lambda call: Script(ttft=ttft), observer=books.observe)
+            return FakeService(script=lambda call: Script(ttft=ttft))
 
         headers = {"authorization": f"Bearer {KEY}"}
-        given: dict[str, Any] = {"allowance": allowance, "books": books}
+        given: dict[str, Any] = {"limits": allowance, "tracker": tracker}
         assert (await visitor(race(fake(0.1), fake(0.9)), key, **given).asks(CHAT, headers=headers)).status == 200
         assert allowance.spent_usd("web") == pytest.approx(0.55)
         refused = await visitor(race(fake(0.1), fake(0.9)), key, **given).asks(CHAT, headers=headers)
@@ -213,14 +213,14 @@ AS_WEB = {"authorization": f"Bearer {KEY}"}
 TEN = Script(tokens=10, ttft=1)
 
 
-def purse(usd: float, script: Script) -> tuple[Allowance, Visits]:
+def purse(usd: float, script: Script) -> tuple[KeyLimits, Visits]:
     """A key with so much for a day, whose calls cost a cent for each token that they may have: what is left of it, and
     how it visits."""
     key = client_key(usd=usd)
-    allowance = Allowance([key], lambda attempt: (attempt.output_tokens or 0) / 100)
-    books = Books(charge=allowance.charge)
-    service = FakeService(script=lambda call: script, observer=books.observe)
-    return allowance, lambda: visitor(service, key, allowance=allowance, books=books)
+    allowance = KeyLimits([key], lambda attempt: (attempt.output_tokens or 0) / 100)
+    tracker = CallTracker(charge=allowance.charge)
+    service = FakeService(script=lambda call: script)
+    return allowance, lambda: visitor(service, key, limits=allowance, tracker=tracker)
 
 
 def test_many_calls_at_once_do_not_pass_a_limit_in_money() -> None:
@@ -246,7 +246,7 @@ def test_what_was_set_aside_and_not_used_may_be_used_after_it() -> None:
         dear = CHAT | {"max_tokens": 1000}
         for _ in range(3):
             assert (await visits().asks(dear, headers=AS_WEB)).status == 200
-        assert allowance.held_usd("web") == 0
+        assert allowance.reserved_usd("web") == 0
         assert allowance.spent_usd("web") == pytest.approx(0.3)
 
     run_virtual(main())
@@ -269,37 +269,38 @@ def test_it_is_given_back_once_however_the_call_ends(
                 asyncio.get_running_loop().call_later(leaves_s, client.leave)
             task = asyncio.create_task(client.asks(body | {"max_tokens": 100}, headers=AS_WEB))
             await asyncio.sleep(0.1)
-            assert allowance.held_usd("web") == pytest.approx(1.0)
+            assert allowance.reserved_usd("web") == pytest.approx(1.0)
             await task
             await asyncio.sleep(3)
-            assert allowance.held_usd("web") == 0
+            assert allowance.reserved_usd("web") == 0
 
     run_virtual(main())
 
 
-@pytest.mark.parametrize(
-    ("operation", "fields", "tokens"),
-    [
-        ("chat", {"max_tokens": 500}, 500),
-        ("chat", {"max_completion_tokens": 7, "messages": []}, 7),
-        ("chat", {}, USUAL_OUTPUT_TOKENS),
-        ("embeddings", {"input": "x"}, 0),
-    ],
-)
-def test_what_a_call_may_cost_is_that_of_its_dearest_target(
-    operation: Operation, fields: dict[str, Any], tokens: int
-) -> None:
+def test_a_call_reserves_the_dearest_answer_and_the_prompts_of_the_other_targets() -> None:
     prices = {"a/x": 1.0, "b/x": 3.0}
 
     def price(attempt: Observation) -> float | None:
-        assert attempt.input_tokens == max(len(json.dumps(fields.get("messages", fields.get("input", "")))) // 4, 1)
         usd = prices.get(attempt.target)
-        return None if usd is None else usd * (1 + (attempt.output_tokens or 0))
+        return None if usd is None else usd * ((attempt.input_tokens or 0) + 10 * (attempt.output_tokens or 0))
 
-    allowance = Allowance([limited(usd=1.0)], price)
-    release = allowance.reserve(Call(id="c", operation=operation, client="web", body=fields), ["a/x", "b/x", "c/x"])
+    allowance = KeyLimits([limited(usd=1.0)], price)
+    made = Call(id="c", client="web", body={"prompt": "a" * 38, "max_tokens": 5}, operation="completions")
+    release = allowance.reserve(made, "fast", parse('race("a/x", "b/x", "c/x")'))
     assert release is not None
-    assert allowance.held_usd("web") == pytest.approx(3.0 * (1 + tokens))
+    tokens = prompt_tokens(made)
+    assert allowance.reserved_usd("web") == pytest.approx(3.0 * (tokens + 50) + 1.0 * tokens)
     release()
-    assert allowance.held_usd("web") == 0
-    assert allowance.reserve(Call(id="c", operation=operation, client="web", body=fields), ["c/x"]) is None
+    assert allowance.reserved_usd("web") == 0
+    assert allowance.reserve(made, "fast", parse('"c/x"')) is None
+
+
+def test_an_absurd_reservation_stays_in_the_range_of_the_counters() -> None:
+    allowance = KeyLimits([limited(usd=1.0)], lambda attempt: 1e6 * (attempt.output_tokens or 0))
+    body = {"messages": [], "max_tokens": 10**30, "n": 10**30}
+    releases = [allowance.reserve(Call(id="c", client="web", body=body), "fast", parse('"a/x"')) for _ in range(100)]
+    assert allowance.reserved_usd("web") == 100 * MOST_RESERVED_USD
+    for release in releases:
+        assert release is not None
+        release()
+    assert allowance.reserved_usd("web") == 0

@@ -1,4 +1,4 @@
-"""The front door in virtual time: what is sent when, what is held, what happens when the client leaves."""
+"""Requests through `gateway/app` in virtual time: responses and their times, errors, headers, disconnecting clients."""
 
 import asyncio
 import hashlib
@@ -6,25 +6,26 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.gateway.visitor import CHAT, STREAM, OneRoute, Transport, Visitor, head, visitor, visits
+from tests.gateway.visitor import CHAT, STREAM, OneRoute, Visitor, head, visitor, visits
+from tests.serving.fake_client import Transport
 
 from splitsecond import clock
 from splitsecond.errors import AllFailed, CallerFault, Fault, NetworkFault, Overloaded, ProviderFault, TimedOut
-from splitsecond.gateway.app import LONGEST_HINT
-from splitsecond.gateway.configuration.settings import ClientKey
-from splitsecond.gateway.connection import Connection
-from splitsecond.gateway.records.books import Books
-from splitsecond.gateway.visit import PATIENCE_NS
-from splitsecond.policy.building import build
-from splitsecond.policy.expression import parse
-from splitsecond.policy.limit import limit
-from splitsecond.policy.race import race
+from splitsecond.gateway.headers import LONGEST_HINT
+from splitsecond.observation import Observation
+from splitsecond.policies.building import build
+from splitsecond.policies.expression import parse
+from splitsecond.policies.limit import limit
+from splitsecond.policies.race import race
+from splitsecond.router.call_tracker import CallTracker
+from splitsecond.router.settings import ClientKey
 from splitsecond.service import Call, Reply, Service
-from splitsecond.store.served import Served
+from splitsecond.serving.connection import UNREAD_S, ServerConnection
+from splitsecond.serving.request_cycle import BODY_TIMEOUT_NS
+from splitsecond.store.call_record import CallRecord
 from splitsecond.testing.fake_service import FakeService, Script
 from splitsecond.testing.virtual_time import START_NS, run_virtual
-from splitsecond.timing.observation import Observation
-from splitsecond.wire.openai.teller import teller
+from splitsecond.wire.openai.client_side import continuation_encoder
 
 MS = clock.NS_PER_MS
 KEY = "a-key-of-a-client-of-ours"
@@ -35,21 +36,11 @@ def fake(**script: Any) -> FakeService:
     return FakeService(script=lambda call: Script(**script))
 
 
-def counted(service: FakeService) -> Service:
-    """`service`, whose requests are counted as those of a real target."""
-
-    async def ask(call: Call) -> Reply:
-        call.notes.attempts += 1
-        return await service(call)
-
-    return ask
-
-
 def broken(**script: Any) -> FakeService:
     return fake(fault=NetworkFault("it broke", kind="reset", phase="between tokens"), **script)
 
 
-def test_nothing_is_sent_before_the_first_token_then_each_as_it_comes() -> None:
+def test_a_stream_begins_with_the_first_token_and_each_token_is_sent_at_once() -> None:
     async def main() -> None:
         client = visitor(fake(ttft=0.2, tokens=3, tps=100))
         await client.asks(STREAM)
@@ -68,7 +59,7 @@ def test_nothing_is_sent_before_the_first_token_then_each_as_it_comes() -> None:
 
 
 @pytest.mark.parametrize("wanted", [True, False])
-def test_the_chunk_of_usage_goes_only_to_who_asked_for_it(wanted: bool) -> None:
+def test_the_usage_chunk_is_sent_only_if_requested(wanted: bool) -> None:
     async def main() -> None:
         client = visitor(fake(input_tokens=7))
         await client.asks(STREAM | ({"stream_options": {"include_usage": True}} if wanted else {}))
@@ -78,7 +69,7 @@ def test_the_chunk_of_usage_goes_only_to_who_asked_for_it(wanted: bool) -> None:
     run_virtual(main())
 
 
-def test_an_answer_that_is_not_streamed_is_assembled() -> None:
+def test_a_whole_response_is_assembled() -> None:
     async def main() -> None:
         client = visitor(fake(tokens=3, input_tokens=7))
         answer = (await client.asks(CHAT, parts=3)).json
@@ -91,7 +82,7 @@ def test_an_answer_that_is_not_streamed_is_assembled() -> None:
     run_virtual(main())
 
 
-def test_a_stream_that_breaks_ends_with_an_error_and_no_end_that_looks_whole() -> None:
+def test_a_broken_stream_ends_with_an_error_and_without_end_mark() -> None:
     async def main() -> None:
         client = visitor(broken(breaks_after=2))
         await client.asks(STREAM)
@@ -104,7 +95,7 @@ def test_a_stream_that_breaks_ends_with_an_error_and_no_end_that_looks_whole() -
     run_virtual(main())
 
 
-def test_an_answer_that_is_not_streamed_and_breaks_is_an_error() -> None:
+def test_a_broken_whole_response_is_an_error() -> None:
     async def main() -> None:
         client = visitor(broken(breaks_after=2))
         await client.asks(CHAT)
@@ -116,7 +107,7 @@ def test_an_answer_that_is_not_streamed_and_breaks_is_an_error() -> None:
 
 @pytest.mark.parametrize("body", [CHAT, STREAM])
 @pytest.mark.parametrize("after", [0.0, 0.1, 0.25])
-def test_when_the_client_leaves_everything_is_closed_at_once(body: Any, after: float) -> None:
+def test_all_attempts_are_closed_when_the_client_disconnects(body: Any, after: float) -> None:
     async def main() -> None:
         one, two = fake(ttft=0.2, tokens=50), fake(ttft=0.3, tokens=50)
         client = visitor(limit(race(one, two), concurrency=1))
@@ -128,33 +119,33 @@ def test_when_the_client_leaves_everything_is_closed_at_once(body: Any, after: f
     run_virtual(main())
 
 
-def begun(client: Visitor) -> Connection:
-    """Its connection, on which a part of a request has come."""
+def partial_request(client: Visitor) -> ServerConnection:
+    """Return a connection of `client` that has received a part of a request."""
     connection = client.connect()
     connection.data_received(head("POST", "/v1/chat/completions", JSON | {"content-length": "500"}) + b" ")
     return connection
 
 
 @pytest.mark.parametrize("after_s", [0.0, 0.1])
-def test_a_client_that_leaves_inside_its_request_reaches_nobody(after_s: float) -> None:
+def test_an_incomplete_request_reaches_no_target(after_s: float) -> None:
     async def main() -> None:
         service = fake()
         client = visitor(service)
 
-        connection = begun(client)
-        tasks = list(connection.tasks)
+        connection = partial_request(client)
+        tasks = list(connection.state.tasks)
         await asyncio.sleep(after_s)
         client.leave()
         await asyncio.wait(tasks)
         assert client.transport.writes == []
         assert service.calls == []
-        assert connection.tasks == set()
+        assert connection.state.tasks == set()
 
     run_virtual(main())
 
 
 class SlowReader(Transport):
-    """The buffers of a client that takes so long to read whatever is written. None: it never reads."""
+    """Transport of a client that reads each write after `reads_after_s`; None: it never reads."""
 
     def __init__(self, client: Visitor, reads_after_s: float | None) -> None:
         super().__init__()
@@ -170,7 +161,7 @@ class SlowReader(Transport):
             asyncio.get_running_loop().call_later(self._reads_after_s, connection.resume_writing)
 
 
-def test_a_client_that_does_not_read_is_given_up() -> None:
+def test_a_client_that_does_not_read_is_disconnected() -> None:
     async def main() -> None:
         service = fake(tokens=1000, tps=100)
         client = visitor(service)
@@ -178,7 +169,7 @@ def test_a_client_that_does_not_read_is_given_up() -> None:
         await client.asks(STREAM)
         assert client.transport.aborted
         (sent_ns,) = client.times
-        assert clock.now_ns() - sent_ns == 10 * MS + PATIENCE_NS  # from when there was something more to read
+        assert clock.now_ns() - sent_ns == UNREAD_S * clock.NS_PER_S
         assert service.left_open == 0
 
     run_virtual(main())
@@ -197,13 +188,13 @@ def test_a_client_that_does_not_read_is_given_up() -> None:
         (NetworkFault("reset", kind="reset", phase="head"), 502, "reset"),
         (TimedOut("silent", phase="first token"), 504, "timeout_first_token"),
         (Overloaded("full", retry_after_ns=1), 503, "overloaded"),
-        (AllFailed([TimedOut("silent", phase="head"), Overloaded("full")]), 504, "timeout_head"),
-        (AllFailed([Overloaded("down", kind="ejected"), TimedOut("silent", phase="head")]), 504, "timeout_head"),
+        (AllFailed([TimedOut("silent", phase="head"), Overloaded("full")]), 503, "timeout_head"),
+        (AllFailed([Overloaded("down", kind="ejected"), TimedOut("silent", phase="head")]), 503, "timeout_head"),
         (AllFailed([Overloaded("down", kind="ejected"), Overloaded("too", kind="ejected")]), 503, "ejected"),
         (Overloaded("limited", kind="ejected", status=429), 429, "ejected"),
     ],
 )
-def test_a_failure_has_its_status(fault: Fault, status: int, kind: str) -> None:
+def test_each_fault_has_its_status_code(fault: Fault, status: int, kind: str) -> None:
     async def main() -> None:
         for body in (CHAT, STREAM):
             client = visitor(fake(fault=fault))
@@ -213,12 +204,13 @@ def test_a_failure_has_its_status(fault: Fault, status: int, kind: str) -> None:
             assert error["code"] == kind
             assert error["message"]
             assert error["type"].endswith("_error")
-            assert client.headers.get("retry-after") == ("1" if getattr(fault, "retry_after_ns", None) else None)
+            wait = "5" if isinstance(fault, AllFailed) and status == 503 else None  # until the first probes are due
+            assert client.headers.get("retry-after") == ("1" if getattr(fault, "retry_after_ns", None) else wait)
 
     run_virtual(main())
 
 
-def test_a_clients_mistake_is_said_in_the_providers_words() -> None:
+def test_a_caller_fault_has_the_code_and_parameter_of_the_provider() -> None:
     async def main() -> None:
         code, param = "unsupported_value", "temperature"
         fault = CallerFault("HTTP 400: no", kind="http_400", phase="head", code=code, param=param)
@@ -247,7 +239,7 @@ def test_a_clients_mistake_is_said_in_the_providers_words() -> None:
         ({"body": CHAT, "headers": {"content-length": "9" * 18}}, 413),
     ],
 )
-def test_a_wrong_request_reaches_nobody(asking: dict[str, Any], status: int) -> None:
+def test_an_invalid_request_reaches_no_target(asking: dict[str, Any], status: int) -> None:
     async def main() -> None:
         service = fake()
         client = visitor(service, max_body_bytes=1000)
@@ -267,7 +259,7 @@ def named(name: str, key: str) -> ClientKey:
     ("presented", "status"),
     [(f"Bearer {KEY}", 200), (f"bearer  {KEY}", 200), (f"Basic {KEY}", 401), (f"Bearer {KEY}x", 401), ("", 401)],
 )
-def test_only_who_has_a_key_is_served(presented: str, status: int) -> None:
+def test_requests_need_a_valid_key(presented: str, status: int) -> None:
     async def main() -> None:
         keys = [named("web", KEY)]
         client = await visitor(fake(), *keys).asks(CHAT, headers={"authorization": presented})
@@ -281,7 +273,7 @@ def test_only_who_has_a_key_is_served(presented: str, status: int) -> None:
     run_virtual(main())
 
 
-def test_a_key_that_was_right_is_not_once_it_is_taken_away() -> None:
+def test_a_removed_key_is_rejected_at_once() -> None:
     async def main() -> None:
         client, headers = visitor(fake(), named("web", KEY)), {"authorization": f"Bearer {KEY}"}
         routes: Any = OneRoute(fake())
@@ -293,7 +285,7 @@ def test_a_key_that_was_right_is_not_once_it_is_taken_away() -> None:
     run_virtual(main())
 
 
-def test_fields_go_on_as_they_came() -> None:
+def test_unknown_fields_are_forwarded_byte_for_byte() -> None:
     async def main() -> None:
         service = fake()
         await visitor(service).asks(b'{"model":"fast","odd":{"b":1.50,  "a":[2e3]},"messages":[]}')
@@ -302,7 +294,7 @@ def test_fields_go_on_as_they_came() -> None:
     run_virtual(main())
 
 
-def test_health_needs_no_key_and_tells_of_draining() -> None:
+def test_health_needs_no_key_and_reports_draining() -> None:
     async def main() -> None:
         client = visitor(fake(), ClientKey("web", b""))
         await client.asks(b"", path="/health/ready", method="GET")
@@ -316,10 +308,10 @@ def test_health_needs_no_key_and_tells_of_draining() -> None:
     run_virtual(main())
 
 
-def test_what_a_client_says_beside_its_request_reaches_policies() -> None:
+def test_routing_headers_of_a_request_reach_policies() -> None:
     async def main() -> None:
         service = fake()
-        said = {
+        preferences = {
             "x-splitsecond-complexity": "high",
             "x-splitsecond-task": "t" * 5000,
             "x-splitsecond-region": " eu ",
@@ -328,24 +320,24 @@ def test_what_a_client_says_beside_its_request_reaches_policies() -> None:
             "x-forwarded-for": "10.0.0.1",
         }
         key = named("web", KEY)
-        await visitor(service, key).asks(STREAM, headers=said | {"authorization": f"Bearer {KEY}"})
-        (told,) = service.calls
-        assert told.call.hints == {
+        await visitor(service, key).asks(STREAM, headers=preferences | {"authorization": f"Bearer {KEY}"})
+        (received,) = service.calls
+        assert received.call.hints == {
             "complexity": "high",
             "task": "t" * LONGEST_HINT,
             "region": "eu",
             "cache": "no-store",
         }
-        assert (told.call.client, told.call.stream, told.call.watched) == ("web", True, False)
-        assert KEY not in repr(told.call)
+        assert (received.call.client, received.call.stream, received.call.watched) == ("web", True, False)
+        assert KEY not in repr(received.call)
 
     run_virtual(main())
 
 
-def test_what_policies_say_of_a_call_reaches_its_client() -> None:
-    class Noting:
+def test_notes_of_policies_become_response_headers() -> None:
+    class Annotating:
         async def __call__(self, call: Call) -> Reply:
-            call.notes.attempts = 2
+            call.notes.attempts = 1
             call.notes.cache = "hit"
             call.notes.chosen = "fastest: a/x\r\nset-cookie: b=c ü"
             call.notes.dropped.append("logit_bias")
@@ -353,7 +345,7 @@ def test_what_policies_say_of_a_call_reaches_its_client() -> None:
 
     async def main() -> None:
         for body in (CHAT, STREAM):
-            client = await visitor(Noting()).asks(body | {"api_key": "sk-1", "base_url": "http://evil"})
+            client = await visitor(Annotating()).asks(body | {"api_key": "sk-1", "base_url": "http://evil"})
             headers = client.headers
             assert headers["x-splitsecond-attempts"] == "2"
             assert headers["x-splitsecond-cache"] == "hit"
@@ -364,18 +356,18 @@ def test_what_policies_say_of_a_call_reaches_its_client() -> None:
     run_virtual(main())
 
 
-def test_a_request_that_comes_too_slowly_is_told_so() -> None:
+def test_a_slow_request_times_out() -> None:
     async def main() -> None:
         service = fake()
         client = visitor(service)
 
-        connection = begun(client)
-        tasks = list(connection.tasks)
+        connection = partial_request(client)
+        tasks = list(connection.state.tasks)
         for _ in range(2):
-            await asyncio.sleep(PATIENCE_NS / clock.NS_PER_S / 3)
+            await asyncio.sleep(BODY_TIMEOUT_NS / clock.NS_PER_S / 3)
             connection.data_received(b" ")
         await asyncio.wait(tasks)
-        assert clock.now_ns() - START_NS == PATIENCE_NS
+        assert clock.now_ns() - START_NS == BODY_TIMEOUT_NS
         assert client.status == 408
         assert client.json["error"]["code"] == "slow_request"
         assert service.calls == []
@@ -383,11 +375,11 @@ def test_a_request_that_comes_too_slowly_is_told_so() -> None:
     run_virtual(main())
 
 
-def test_a_client_that_reads_slowly_but_reads_is_served_to_the_end() -> None:
+def test_a_client_that_reads_slowly_gets_the_whole_stream() -> None:
     async def main() -> None:
         service = fake(tokens=10)
         client = visitor(service)
-        client.transport = SlowReader(client, PATIENCE_NS / clock.NS_PER_S * 0.9)
+        client.transport = SlowReader(client, BODY_TIMEOUT_NS / clock.NS_PER_S * 0.9)
         await client.asks(STREAM)
         assert client.body.endswith(b"data: [DONE]\n\n")
         assert client.answer.complete
@@ -396,23 +388,23 @@ def test_a_client_that_reads_slowly_but_reads_is_served_to_the_end() -> None:
     run_virtual(main())
 
 
-def test_a_gateway_that_is_broken_off_closes_what_it_has_begun() -> None:
+def test_a_cancelled_gateway_closes_its_attempts() -> None:
     async def main() -> None:
         service = fake(ttft=9.0)
         client = visitor(service)
         serving = asyncio.get_running_loop().create_task(client.asks(CHAT))
         await asyncio.sleep(1)
         assert client.connection is not None
-        for task in client.connection.tasks:
+        for task in client.connection.state.tasks:
             task.cancel()
         await serving
         assert service.left_open == 0
-        assert (client.status, client.headers["connection"]) == (500, "close")
+        assert (client.status, client.headers["connection"]) == (503, "close")
 
     run_virtual(main())
 
 
-def test_other_settings_hold_from_the_next_request_on() -> None:
+def test_new_settings_apply_from_the_next_request() -> None:
     async def main() -> None:
         client = visitor(fake())
         routes: Any = OneRoute(FakeService(script=lambda call: Script(), target="other/model"))
@@ -425,11 +417,11 @@ def test_other_settings_hold_from_the_next_request_on() -> None:
     run_virtual(main())
 
 
-def test_a_whole_answer_says_where_its_time_went() -> None:
+def test_a_whole_response_has_a_header_with_its_timing() -> None:
     async def main() -> None:
-        books = Books()
-        service = FakeService(script=lambda call: Script(ttft=0.2, tokens=11, tps=100), observer=books.observe)
-        client = await visitor(service, books=books).asks(CHAT)
+        tracker = CallTracker()
+        service = FakeService(script=lambda call: Script(ttft=0.2, tokens=11, tps=100))
+        client = await visitor(service, tracker=tracker).asks(CHAT)
         timed = [value for name, value in client.answer.pairs if name == "server-timing"]
         assert timed == ["ttft;dur=200.000", "connect;dur=0.000, upstream;dur=300.000"]
 
@@ -440,7 +432,7 @@ PRICES = {"a/x": 1e-6, "b/x": 1e-3, "free/x": 0.0}
 
 
 def per_token(attempt: Observation) -> float | None:
-    """Prices of `PRICES`, input and output alike."""
+    """Return the cost of an attempt by `PRICES`, which hold for input and output."""
     price = PRICES.get(attempt.target)
     if price is None or attempt.input_tokens is None or attempt.output_tokens is None:
         return None
@@ -448,36 +440,60 @@ def per_token(attempt: Observation) -> float | None:
 
 
 @pytest.mark.parametrize(
-    ("policy", "body", "said"),
+    ("policy", "body", "expected"),
     [
         ('"a/x"', CHAT, "0.000021"),
-        ('race("a/x", "b/x")', CHAT, "0.008021"),  # of the loser its prompt, guessed at 8 tokens
+        ('race("a/x", "b/x")', CHAT, "0.010021"),  # the loser costs its prompt, which is as long as the winner's
         ('"free/x"', CHAT, "0"),
         ('"nobody/knows"', CHAT, None),
-        ('"a/x"', STREAM, None),  # the head goes before it is known
+        ('"a/x"', STREAM, None),  # the headers are sent before the cost is known
     ],
 )
-def test_a_whole_answer_says_what_it_cost(policy: str, body: Any, said: str | None) -> None:
+def test_a_whole_response_has_a_header_with_its_cost(policy: str, body: Any, expected: str | None) -> None:
     async def main() -> None:
-        books = Books()
+        tracker = CallTracker()
         ttft = {"b/x": 0.5}
 
         def target(name: str) -> Service:
             script = Script(ttft=ttft.get(name, 0.2), tokens=11, input_tokens=10)
-            return counted(FakeService(target=name, script=lambda call: script, observer=books.observe))
+            return FakeService(target=name, script=lambda call: script)
 
-        client = visitor(fake(), books=books)
-        routes: Any = OneRoute(build(parse(policy), target, teller=teller))
+        client = visitor(fake(), tracker=tracker)
+        routes: Any = OneRoute(build(parse(policy), target, make_encoder=continuation_encoder))
         client.gateway.use(routes, cost=per_token)
         await client.asks(body)
         assert client.status == 200
-        assert client.headers.get("x-splitsecond-cost-usd") == said
+        assert client.headers.get("x-splitsecond-cost-usd") == expected
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize(
+    ("stops", "expected"),
+    [(True, ["0.010021", None, None]), (False, ["0.021021", "0.010021", "0.110021"]),
+     (None, ["0.010021", "0.010021", "0.110021"])],
+)  # fmt: skip
+def test_the_cost_of_a_loser_follows_its_providers_billing_rule(stops: bool | None, expected: list[str | None]) -> None:
+    """b/x is closed before its first token. If the provider goes on billing, the expected answer has the winner's 11
+    tokens, and the longest one `max_tokens`."""
+
+    async def main() -> None:
+        def target(name: str) -> Service:
+            script = Script(ttft={"b/x": 0.5}.get(name, 0.2), tokens=11, input_tokens=10)
+            return FakeService(target=name, script=lambda call: script)
+
+        client = visitor(fake(), tracker=CallTracker())
+        routes: Any = OneRoute(build(parse('race("a/x", "b/x")'), target, make_encoder=continuation_encoder))
+        client.gateway.use(routes, cost=per_token, stops_billing={"b/x": stops}.get)
+        await client.asks({**CHAT, "max_tokens": 100})
+        names = ("cost-usd", "cost-low-usd", "cost-high-usd")
+        assert [client.headers.get(f"x-splitsecond-{name}") for name in names] == expected
 
     run_virtual(main())
 
 
 class EndsLater:
-    """`reply`, whose body ends so much later than what it says; its attempt is over then."""
+    """Wrapper of `reply` whose body, and with it the attempt, ends `after_s` after its last event."""
 
     def __init__(self, reply: Reply, after_s: float, end: Callable[[], None]) -> None:
         self._reply, self._after_s, self._end = reply, after_s, end
@@ -491,41 +507,38 @@ class EndsLater:
 
 
 @pytest.mark.parametrize(
-    ("after_ms", "said", "told_ms"), [(5, "0.000021", 305), (19, "0.000021", 319), (1000, None, 320)]
+    ("after_ms", "expected", "sent_ms"), [(5, "0.000021", 305), (19, "0.000021", 319), (1000, None, 320)]
 )
-def test_the_end_of_the_body_is_waited_for_a_little_as_the_cost_is_known_then(
-    after_ms: int, said: str | None, told_ms: int
-) -> None:
+def test_the_end_of_the_body_is_awaited_briefly_for_the_cost(after_ms: int, expected: str | None, sent_ms: int) -> None:
     async def main() -> None:
-        books = Books()
+        tracker = CallTracker()
         ended: list[Observation] = []
-        fake_one = FakeService(
-            target="a/x",
-            script=lambda call: Script(ttft=0.2, tokens=11, tps=100, input_tokens=10),
-            observer=ended.append,
-        )
+        fake_one = FakeService(target="a/x", script=lambda call: Script(ttft=0.2, tokens=11, tps=100, input_tokens=10))
 
         async def ask(call: Call) -> Any:
-            reply = await counted(fake_one)(call)
-            return EndsLater(reply, after_ms / 1000, lambda: books.observe(ended[0]))
+            observe, call.notes.observer = call.notes.observer, ended.append
+            assert observe is not None
+            return EndsLater(await fake_one(call), after_ms / 1000, lambda: observe(ended[0]))
 
-        client = visitor(ask, books=books)
+        client = visitor(ask, tracker=tracker)
         client.gateway.use(OneRoute(ask), cost=per_token)  # type: ignore[arg-type]
         await client.asks(CHAT)
         assert client.status == 200
-        assert client.headers.get("x-splitsecond-cost-usd") == said
-        assert (client.times[0] - START_NS) // MS == told_ms
+        assert client.headers.get("x-splitsecond-cost-usd") == expected
+        assert (client.times[0] - START_NS) // MS == sent_ms
 
     run_virtual(main())
 
 
-def test_an_answer_from_the_cache_costs_nothing() -> None:
+def test_a_cached_response_costs_nothing() -> None:
     async def main() -> None:
-        books = Books()
+        tracker = CallTracker()
         script = Script(ttft=0.2, tokens=11, input_tokens=10)
-        target = counted(FakeService(target="a/x", script=lambda call: script, observer=books.observe))
-        client = visitor(fake(), books=books)
-        routes: Any = OneRoute(build(parse('cache("a/x", ttl="1m", sampled=True)'), lambda name: target, teller=teller))
+        target = FakeService(target="a/x", script=lambda call: script)
+        client = visitor(fake(), tracker=tracker)
+        routes: Any = OneRoute(
+            build(parse('cache("a/x", ttl="1m", sampled=True)'), lambda name: target, make_encoder=continuation_encoder)
+        )
         client.gateway.use(routes, cost=per_token)
         answers = [await visits(client.gateway).asks(CHAT) for _ in range(2)]
         assert [each.headers["x-splitsecond-cache"] for each in answers] == ["miss", "hit"]
@@ -535,31 +548,34 @@ def test_an_answer_from_the_cache_costs_nothing() -> None:
 
 
 @pytest.mark.parametrize("well", [True, False])
-def test_a_whole_answer_that_another_target_gave_names_that_one(well: bool) -> None:
+def test_a_resumed_whole_response_names_the_last_target(well: bool) -> None:
     async def main() -> None:
         cut = NetworkFault("cut", kind="truncated", phase="between tokens")
         fakes = {
             "a/x": FakeService(target="a/x", script=lambda call: Script(fault=cut, breaks_after=1)),
             "b/x": FakeService(target="b/x", script=lambda call: Script(ttft=0.3, fault=None if well else cut)),
         }
-        policy = build(parse('resume("a/x", "b/x")'), lambda name: counted(fakes[name]), teller=teller)
+        policy = build(parse('resume("a/x", "b/x")'), lambda name: fakes[name], make_encoder=continuation_encoder)
         client = await visitor(policy).asks(CHAT)
         assert client.status == (200 if well else 502)
         assert client.headers["x-splitsecond-target"] == ("b/x" if well else "a/x")
         assert client.headers["x-splitsecond-attempts"] == "2"
-        assert client.headers["server-timing"] == "ttft;dur=200.000"
+        timing = (
+            "connect;dur=0.000, upstream;dur=390.000" if well else "ttft;dur=200.000"
+        )  # the last header of this name
+        assert client.headers["server-timing"] == timing
 
     run_virtual(main())
 
 
-def test_a_bug_is_in_the_books_as_an_answer_that_was_broken_off() -> None:
-    class Wrong:
+def test_a_bug_is_recorded_as_a_failed_call() -> None:
+    class Buggy:
         async def __call__(self, call: Call) -> Reply:
             raise ZeroDivisionError
 
     async def main() -> None:
-        records: list[Served] = []
-        client = visitor(Wrong(), books=Books(records.append))
+        records: list[CallRecord] = []
+        client = visitor(Buggy(), tracker=CallTracker(records.append))
         await client.asks(CHAT)
         assert client.status == 500
         (record,) = records

@@ -1,4 +1,4 @@
-"""What `serve --check` says: the trees, the names of keys but never a key, and what is hardly meant."""
+"""What `serve --check` says: the trees, the names of keys but never a key, and what is probably unintended."""
 
 import re
 from pathlib import Path
@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 from tests.gateway.test_settings import ENVIRONMENT, EXAMPLE, KEY
 
+from splitsecond.errors import CallerFault
 from splitsecond.gateway.configuration.checkup import checkup
-from splitsecond.gateway.configuration.problems import misspelt, problems
+from splitsecond.gateway.configuration.error_messages import SeveralMistakes
 from splitsecond.gateway.configuration.reading import read
+from splitsecond.gateway.configuration.warnings import misspelt, problems
 
 
 def test_all_of_the_example(tmp_path: Path) -> None:
@@ -21,7 +23,7 @@ def test_all_of_the_example(tmp_path: Path) -> None:
         '      "groq/llama-3.3-70b-versatile"',
         '      "ours/llama-3.3-70b"',
         '    "groq-2/llama-3.3-70b"',
-        "  carried on elsewhere where it breaks off (replay), also after 10 s without a token",
+        "  a broken answer is continued at another target (replay), also after 10 s without a token",
         "route smart",
     ]
     assert "keys of providers in the environment: GROQ_API_KEY" in lines
@@ -33,7 +35,7 @@ def test_all_of_the_example(tmp_path: Path) -> None:
     assert f"log: sqlite:///{tmp_path}/splitsecond.db, kept for 30 days" in text
     assert f"seeds: 1 run in {tmp_path}/runs/2026-11-*" in text
     assert lines[-1] == "ok: 2 routes, 1 key, listens on 127.0.0.1:8800, 1 worker"
-    assert all("taken down" in line for line in lines if line.startswith("problem"))
+    assert all("retires it" in line for line in lines if line.startswith("problem"))
     assert not any(secret in text for secret in (KEY, "sk-ours-1234", "gsk-1"))
 
 
@@ -44,19 +46,22 @@ def test_all_of_the_example(tmp_path: Path) -> None:
             "providers: {openai: {timeouts: {stall: 9s}}}",
             "providers.openai: no key for openai: OPENAI_API_KEY is not set",
         ),
-        ("providers: {x: {base_url: 'http://api.x.com', api_key: 'env:OURS'}}", "our key goes to http://api.x.com un"),
-        ("providers: {x: {base_url: 'http://8.8.8.8', api_key: 'env:OURS'}}", "our key goes to http://8.8.8.8 un"),
-        ("seeds: [nowhere-*]", "there is no .*nowhere-*"),
+        (
+            "providers: {x: {base_url: 'http://api.x.com', api_key: 'env:OURS'}}",
+            "our key is sent to http://api.x.com un",
+        ),
+        ("providers: {x: {base_url: 'http://8.8.8.8', api_key: 'env:OURS'}}", "our key is sent to http://8.8.8.8 un"),
+        ("seeds: [nowhere-*]", "no folder matches nowhere-*"),
         ("{}", "there are no routes"),
         (
             "providers: {groq: {api_key: env:GROQ_API_KEY}}\n"
             "routes: {r: {policy: 'retry(\"groq/llama-3.3-70b-versatile\")'}}",
-            r"routes\.r: groq/llama-3\.3-70b-versatile is taken down on 2026-08-16 by its provider, "
-            r"which names openai/gpt-oss-120b in its place\. See: splitsecond models groq",
+            r"routes\.r: the provider of groq/llama-3\.3-70b-versatile retires it on 2026-08-16; its replacement is "
+            r"openai/gpt-oss-120b\. See: splitsecond models groq",
         ),
     ],
 )
-def test_what_is_hardly_meant(text: str, problem: str) -> None:
+def test_valid_but_probably_unintended(text: str, problem: str) -> None:
     said = "\n".join(problems(read(text, ENVIRONMENT)))
     assert re.search(problem, said), said
 
@@ -76,9 +81,7 @@ def test_what_is_hardly_meant(text: str, problem: str) -> None:
 def test_a_model_that_is_called_almost_like_one_is_named(model: str, meant: str) -> None:
     providers = "providers: {groq-2: {like: groq}, ours: {base_url: 'http://x'}}"
     text = f"{providers}\nroutes: {{r: {{policy: '\"{model}\"'}}}}"
-    assert "".join(misspelt(read(text, ENVIRONMENT))) == (
-        f"routes.r: {model} is not known here. {meant}" if meant else ""
-    )
+    assert "".join(misspelt(read(text, ENVIRONMENT))) == (f"routes.r: {model} is unknown. {meant}" if meant else "")
 
 
 @pytest.mark.parametrize("base_url", ["https://api.x.com", "http://10.0.0.5", "http://vllm:8000", "http://a.internal"])
@@ -91,3 +94,64 @@ def test_the_password_of_a_log_is_not_shown() -> None:
     environment = ENVIRONMENT | {"LOG_URL": "postgresql://logs:secret-1@db:5432/splitsecond"}
     (line,) = [each for each in checkup(read("log: env:LOG_URL", environment)) if each.startswith("log")]
     assert line == "log: postgresql://db/splitsecond, kept for 30 days"
+
+
+def test_a_key_in_a_url_is_redacted() -> None:
+    given = """
+providers: {mine: {base_url: "http://host.example.com/v1?api-version=1&key=SECRET", api_key: "env:MINE"}}
+routes: {one: {policy: '"mine/m"'}}
+"""
+    lines = "\n".join(checkup(read(given, {"MINE": "a-key-of-mine"})))
+    assert "SECRET" not in lines
+    assert lines.count("http://host.example.com/v1?api-version=1&key=[key]") == 2  # its target and the problem with it
+
+
+MISTAKEN = """
+listen: {prot: 8800}
+keys:
+  - {name: web, key: env:WEB_KEY, routes: [fst]}
+  - {name: other, key: env:NOT_SET}
+providers:
+  grok: {api_key: env:X}
+  ours: {base_url: "ftp://x"}
+routes:
+  fast: {policy: 'race("groq/m", "ours/x")'}
+  slow: {policy: 'rase("groq/m")'}
+  third: {policy: 'fallback("nobody/x", "deepinfra/m")', stall: 3s}
+lgo: off
+"""
+
+
+def test_all_mistakes_are_found_at_once() -> None:
+    with pytest.raises(SeveralMistakes) as raised:
+        read(MISTAKEN, ENVIRONMENT)
+    places = [fault.message.partition(": ")[0] for fault in raised.value.mistakes]
+    assert places == [
+        "the file",
+        "listen",
+        "providers.grok",
+        "providers.ours.base_url",
+        "routes.slow.policy",
+        "routes.third.stall",
+        "routes.third.policy",
+        "routes.third.policy",
+        "keys[0].routes",
+        "keys[1].key",
+    ]
+    assert "unknown field `lgo`" in raised.value.message
+    assert raised.value.hint.endswith("The file has 9 other mistakes: `splitsecond serve --check` lists all.")
+
+
+def test_one_mistake_is_raised_as_it_is() -> None:
+    with pytest.raises(CallerFault) as raised:
+        read("routes: {one: {policy: 'rase(\"groq/m\")'}}", ENVIRONMENT)
+    assert not isinstance(raised.value, SeveralMistakes)
+    assert "other mistake" not in str(raised.value)
+
+
+def test_prices_of_the_catalogue_are_shown_with_their_day() -> None:
+    text = "providers: {ours: {base_url: 'http://x', like: groq}}\nroutes: {r: {policy: '\"%s/openai/gpt-oss-120b\"'}}"
+    for provider in ("groq", "ours"):
+        lines = checkup(read(text % provider, ENVIRONMENT))
+        (line,) = [each for each in lines if each.startswith("target")]
+        assert re.search(r"\$[\d.]+ in, \$[\d.]+ out \(listed 20\d\d-\d\d-\d\d\)$", line)

@@ -2,7 +2,7 @@
 
 from splitsecond.catalog.provider import provider
 from splitsecond.gateway.configuration.defaults import ROUTE, found, unconfigured
-from splitsecond.policy.expression import targets
+from splitsecond.policies.expression import targets
 
 GROQ = f"groq/{provider('groq').default_model}"
 MISTRAL = f"mistral/{provider('mistral').default_model}"

@@ -1,14 +1,18 @@
 """What the documents show can be used as it stands there."""
 
 import re
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from splitsecond.gateway.configuration.problems import problems
 from splitsecond.gateway.configuration.reading import read
-from splitsecond.policy.expression import parse
-from splitsecond.policy.forms import POLICIES
+from splitsecond.gateway.configuration.warnings import problems
+from splitsecond.policies.catalogue_of_policies import POLICIES
+from splitsecond.policies.expression import parse
+from splitsecond.policies.user_policies import PolicyFile
+from splitsecond.store.log import Log
 
 ROOT = Path(__file__).parents[2]
 PROVIDERS = ("GROQ", "CEREBRAS", "TOGETHER", "DEEPINFRA", "OPENAI", "ANTHROPIC")
@@ -33,3 +37,19 @@ def test_each_policy_is_described_and_each_that_is_shown_can_be_read() -> None:
     assert described == set(POLICIES)
     for found in shown:
         assert parse(found)
+
+
+def test_the_policy_file_that_is_shown_can_be_used(tmp_path: Path) -> None:
+    (shown,) = re.findall(r"```python\n(# my_policies.py\n.*?)```", (ROOT / "docs/policies.md").read_text(), re.DOTALL)
+    (tmp_path / "my_policies.py").write_text(shown)
+    assert list(PolicyFile.read(tmp_path / "my_policies.py").policies()) == ["small_first"]
+
+
+def test_the_query_that_is_shown_runs(tmp_path: Path) -> None:
+    (shown,) = re.findall(r"```sql\n(.*?)```", (ROOT / "docs/gateway.md").read_text(), re.DOTALL)
+    path = tmp_path / "log.db"
+    Log.open(f"sqlite:///{path}").close()
+    with closing(sqlite3.connect(path)) as log:
+        assert [column for column, *_ in log.execute(shown).description] == [
+            "target", "ttft_ms", "queue_ms", "outside_ms",
+        ]  # fmt: skip

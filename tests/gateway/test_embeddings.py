@@ -6,14 +6,14 @@ import pytest
 from tests.gateway.visitor import visitor
 from tests.upstream.scripted_client import ScriptedExchange
 
-from splitsecond.gateway.records.books import Books
-from splitsecond.policy.building import build
-from splitsecond.policy.expression import parse
-from splitsecond.policy.forms import POLICIES
-from splitsecond.policy.targets.facts import Facts
-from splitsecond.policy.targets.standing import Standing
+from splitsecond.policies.building import build
+from splitsecond.policies.catalogue_of_policies import POLICIES
+from splitsecond.policies.expression import parse
+from splitsecond.policies.targets.target_info import TargetInfo
+from splitsecond.policies.targets.target_states import TargetStates
+from splitsecond.router.call_tracker import CallTracker
 from splitsecond.service import Service
-from splitsecond.store.served import Served
+from splitsecond.store.call_record import CallRecord
 from splitsecond.testing.virtual_time import run_virtual
 from splitsecond.transport.client import Client
 from splitsecond.transport.exchange import Origin, Receiver, Request
@@ -45,26 +45,26 @@ class Answering:
 
 
 class Kept:
-    """A gateway's books, and targets that answer."""
+    """A gateway's tracker, and targets that answer."""
 
     def __init__(self, transport: Answering) -> None:
         self.transport = transport
-        self.records: list[Served] = []
-        self.books = Books(self.records.append)
+        self.records: list[CallRecord] = []
+        self.tracker = CallTracker(self.records.append)
 
     def target(self, name: str) -> Service:
         spec = TargetSpec(name=name, base_url="http://x.test/v1", model="m")
         client = cast(Client, self.transport)
-        return connect(spec, self.books.observe, environment={}, client=client, raw=True)
+        return connect(spec, lambda attempt: None, environment={}, client=client, raw=True)
 
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_every_policy_serves_them_byte_for_byte(policy: str) -> None:
     async def main() -> None:
         kept = Kept(Answering(ANSWER[:60], ANSWER[60:]))
-        standing = Standing(lambda target: Facts(provider=target.partition("/")[0], region="eu"))
+        standing = TargetStates(lambda target: TargetInfo(provider=target.partition("/")[0], region="eu"))
         service = build(parse(POLICIES[policy].example), kept.target, standing)
-        client = await visitor(service, books=kept.books).asks(ASK, path="/v1/embeddings")
+        client = await visitor(service, tracker=kept.tracker).asks(ASK, path="/v1/embeddings")
         assert client.status == 200, client.body
         assert client.body == ANSWER
         assert client.headers["content-type"] == "application/json"
@@ -72,6 +72,29 @@ def test_every_policy_serves_them_byte_for_byte(policy: str) -> None:
         (record,) = kept.records
         assert (record.operation, record.stream, record.outcome) == ("embeddings", False, "ok")
         assert record.attempts[-1].input_tokens == 3
+
+    run_virtual(main())
+
+
+RANKING = b'{"results":[{"index":0, "relevance_score":0.50}],"usage":{"total_tokens":3}, "odd":1}'
+
+
+@pytest.mark.parametrize("operation", ["rerank", "moderations"])
+@pytest.mark.parametrize("policy", POLICIES)
+def test_every_policy_serves_results_byte_for_byte(policy: str, operation: str) -> None:
+    async def main() -> None:
+        kept = Kept(Answering(RANKING[:30], RANKING[30:]))
+        standing = TargetStates(lambda target: TargetInfo(provider=target.partition("/")[0], region="eu"))
+        service = build(parse(POLICIES[policy].example), kept.target, standing)
+        asked = {"model": "fast", "query": "q", "documents": ["a"], "input": "a"}
+        client = await visitor(service, tracker=kept.tracker).asks(asked, path=f"/v1/{operation}")
+        assert client.status == 200, client.body
+        assert client.body == RANKING
+        assert {request.path for request in kept.transport.sent} == {f"/v1/{operation}"}
+        (record,) = kept.records
+        assert (record.operation, record.stream, record.outcome) == (operation, False, "ok")
+        assert record.attempts[-1].input_tokens == 3
+        assert record.attempts[-1].first_token_ns is not None
 
     run_virtual(main())
 
@@ -87,7 +110,7 @@ def test_every_policy_serves_them_byte_for_byte(policy: str) -> None:
 def test_a_failure_has_its_status(transport: Answering, status: int, kind: str) -> None:
     async def main() -> None:
         kept = Kept(transport)
-        client = await visitor(kept.target("a/x"), books=kept.books).asks(ASK, path="/v1/embeddings")
+        client = await visitor(kept.target("a/x"), tracker=kept.tracker).asks(ASK, path="/v1/embeddings")
         error: Any = client.json["error"]
         assert (client.status, error["code"]) == (status, kind)
         assert kept.records[0].fault == kind

@@ -1,4 +1,4 @@
-"""A conversation that was answered elsewhere, told in a client's dialect, and goes on at a target that speaks that."""
+"""A conversation with answers of other targets that continues at a target of the client's format."""
 
 import json
 from typing import Any
@@ -7,11 +7,12 @@ import pytest
 from msgspec import Raw
 
 from splitsecond.events import Done, Event, Finish, Token, ToolPart
-from splitsecond.gateway.assemble_others import MessageAssembly, ResponseAssembly
 from splitsecond.service import Call, Spoken
 from splitsecond.wire import anthropic, responses
+from splitsecond.wire.anthropic.client_side import MessageAssembly
 from splitsecond.wire.dialect import Quirks
-from splitsecond.wire.retelling import Retelling
+from splitsecond.wire.responses.client_side import ResponseAssembly
+from splitsecond.wire.transcoder import Transcoder
 
 ANSWER: list[Event] = [
     Token(1, "Hm.", "reasoning"),
@@ -23,19 +24,19 @@ ANSWER: list[Event] = [
 
 
 def answered(assembly: Any, writer: Any) -> Any:
-    """What a client is told of `ANSWER`, put together."""
-    assembly.feed(Retelling(writer, "1" * 32, single=True).tell(ANSWER))
+    """Return `ANSWER` as the client gets it, assembled."""
+    assembly.feed(Transcoder(writer, "1" * 32, single=True).encode(ANSWER))
     return json.loads(assembly.answer())
 
 
 def passed_on(dialect: Spoken, **fields: Any) -> Any:
-    """The fields of the request, as they reach the target."""
+    """Return the fields of the request that reach the target."""
     raw = {name: Raw(json.dumps(value).encode()) for name, value in fields.items()}
     spoken = anthropic if dialect == "anthropic" else responses
     return json.loads(spoken.pass_on(Call(id="1", body=raw, dialect=dialect), "m", Quirks()).body)
 
 
-def test_thoughts_that_anthropic_did_not_sign_do_not_reach_it() -> None:
+def test_unsigned_reasoning_does_not_reach_anthropic() -> None:
     message = answered(MessageAssembly(), anthropic.StreamWriter("chat", "m", id="msg_1", created=1))
     thought, *said = message["content"]
     assert thought["type"] == "thinking"
@@ -49,7 +50,7 @@ def test_thoughts_that_anthropic_did_not_sign_do_not_reach_it() -> None:
     assert json.loads(counted.body)["messages"] == kept
 
 
-def test_items_that_no_provider_of_responses_knows_lose_their_ids() -> None:
+def test_items_of_other_targets_lose_their_ids() -> None:
     output = answered(ResponseAssembly(), responses.StreamWriter("chat", "m", id="resp_1", created=1))["output"]
     assert [item["type"] for item in output] == ["reasoning", "message", "function_call"]
     own = {"type": "reasoning", "id": "rs_68af", "summary": [], "encrypted_content": "xx"}
@@ -64,7 +65,7 @@ def test_items_that_no_provider_of_responses_knows_lose_their_ids() -> None:
 
 
 @pytest.mark.parametrize("dialect", ["anthropic", "responses"])
-def test_all_else_goes_through_byte_for_byte(dialect: Spoken) -> None:
+def test_everything_else_passes_byte_for_byte(dialect: Spoken) -> None:
     name = "messages" if dialect == "anthropic" else "input"
     for text in (
         b'[ {"role":"user", "content":"\\"signature\\":\\"\\" 1.50"} ]',

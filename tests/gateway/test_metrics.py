@@ -6,24 +6,28 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
+import msgspec
 import pytest
 from msgspec import structs
 from prometheus_client.parser import text_string_to_metric_families
-from tests.gateway.visitor import CHAT, STREAM, Transport, visitor, visits
+from tests.gateway.visitor import CHAT, STREAM, visitor, visits
+from tests.processes import Process
+from tests.serving.fake_client import Transport
+from tests.waiting import WITHIN_S
 
 from splitsecond.errors import ProviderFault
-from splitsecond.gateway.configuration.settings import ClientKey
 from splitsecond.gateway.records import metrics as metrics_room
-from splitsecond.gateway.records.books import Books
 from splitsecond.gateway.records.exposition import exposed
-from splitsecond.gateway.records.metrics import BUCKETS_S, Metrics
-from splitsecond.policy.race import race
-from splitsecond.store.served import Served
+from splitsecond.gateway.records.metrics import BUCKETS_S, LogState, MetricCounts, Metrics, ProcessMetrics
+from splitsecond.observation import FaultRecord, Observation
+from splitsecond.policies.race import race
+from splitsecond.router.call_tracker import CallTracker
+from splitsecond.router.settings import ClientKey
+from splitsecond.store.call_record import CallRecord
 from splitsecond.testing.fake_service import FakeService, Script
 from splitsecond.testing.virtual_time import run_virtual
-from splitsecond.timing.observation import FaultRecord, Observation
 
 S = 1_000_000_000
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
@@ -47,9 +51,9 @@ def attempt(target: str = "a/x", *, ttft_ns: int | None = S // 10, **fields: Any
     return Observation(id="r.1", call="r", target=target, sent_ns=0, first_token_ns=first, **fields)
 
 
-def record(*attempts: Observation, **fields: Any) -> Served:
+def record(*attempts: Observation, **fields: Any) -> CallRecord:
     given = {"call": "r", "start_ns": 0, "end_ns": S, "first_token_ns": S // 5, "route": "fast", "client": "web"}
-    return Served(**{**given, "status": 200, "target": "a/x", "attempts": attempts, **fields})
+    return CallRecord(**{**given, "status": 200, "target": "a/x", "attempts": attempts, **fields})
 
 
 def test_what_attempts_cost_is_summed_by_client_and_target_where_it_is_known() -> None:
@@ -83,6 +87,23 @@ def test_a_loser_costs_its_prompt_which_is_the_winners() -> None:
     assert value(found, "lost_cost_usd_total", target="e/x") is None
 
 
+@pytest.mark.parametrize(
+    ("stops", "low", "expected", "high"), [(True, 17, 17, 17), (False, 17, 507, 4007), (None, 17, 17, 4007)]
+)
+def test_a_loser_costs_what_its_providers_rule_says(stops: bool | None, low: int, expected: int, high: int) -> None:
+    """One token had arrived; the winner has 50, and the client allows 400."""
+    metrics = Metrics(
+        cost=lambda attempt: (attempt.input_tokens or 0) + 10.0 * (attempt.output_tokens or 0),
+        stops_billing={"b/x": stops}.get,
+    )
+    lost = attempt("b/x", role="loser", outcome="cancelled", input_tokens=7, output_tokens=1)
+    metrics.took(record(attempt(role="winner", input_tokens=7, output_tokens=50), lost, output_limit=400))
+    found = samples(exposed(metrics))
+    names = ("lost_cost_low_usd_total", "lost_cost_usd_total", "lost_cost_high_usd_total")
+    assert [value(found, name, target="b/x") for name in names] == [low, expected, high]
+    assert value(found, "cost_usd_total", client="web", target="b/x") == expected
+
+
 def test_attempts_are_known_by_route_and_exposed_without() -> None:
     metrics = Metrics()
     for route in ("fast", "safe", "safe", "a/x"):
@@ -94,7 +115,7 @@ def test_attempts_are_known_by_route_and_exposed_without() -> None:
 
 
 def test_a_call_is_counted_once_with_its_attempts() -> None:
-    metrics = Metrics(available=lambda: {"a/x": True, "b/x": False}, dropped=lambda: 3)
+    metrics = Metrics(available=lambda: {"a/x": True, "b/x": False}, log=lambda: LogState(dropped=3))
     metrics.in_flight = 2
     lost = attempt("b/x", ttft_ns=None, role="loser", outcome="cancelled")
     metrics.took(record(attempt(role="winner", input_tokens=7, output_tokens=5), lost, cache="miss"))
@@ -123,6 +144,18 @@ def test_a_call_is_counted_once_with_its_attempts() -> None:
     assert (value(found, "process_cpu_seconds_total", pid=pid) or 0) > 0
 
 
+def test_every_counter_and_gauge_is_shown() -> None:
+    shown = exposed(Metrics()).decode()
+    fields = {
+        **get_type_hints(MetricCounts, include_extras=True),
+        **get_type_hints(ProcessMetrics, include_extras=True),
+    }
+    families = {name: [each.name for each in getattr(hint, "__metadata__", ())] for name, hint in fields.items()}
+    assert {name for name, found in families.items() if not found} == {"pid", "began_ns"}
+    for (name,) in filter(None, families.values()):
+        assert f"# HELP splitsecond_{name}" in shown
+
+
 def test_times_to_first_token_are_in_their_buckets() -> None:
     metrics = Metrics()
     for ns in (1, S // 10, S // 10 + 1, 100 * S):
@@ -137,6 +170,13 @@ def test_times_to_first_token_are_in_their_buckets() -> None:
     assert list(BUCKETS_S) == sorted(BUCKETS_S)
 
 
+def test_whole_answers_have_no_time_to_first_token() -> None:
+    metrics = Metrics()
+    metrics.took(record(msgspec.structs.replace(attempt(ttft_ns=S), streamed=False), first_token_ns=S))
+    assert metrics.counts.target_ttft == {}
+    assert metrics.counts.route_ttft == {}
+
+
 def test_clients_cannot_make_labels_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics_room, "MOST_TARGETS", 3)
     metrics = Metrics()
@@ -149,6 +189,25 @@ def test_clients_cannot_make_labels_without_end(monkeypatch: pytest.MonkeyPatch)
     assert value(found, "attempts_total", target="groq/model-0", outcome="ok", fault="") == 2
 
 
+def test_invented_names_leave_the_targets_of_routes_their_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics_room, "MOST_TARGETS", 3)
+    metrics = Metrics(available=lambda: {"a/x": True})
+    for number in range(20):
+        metrics.took(record(attempt(f"groq/model-{number}")))
+    metrics.took(record(attempt("a/x")))
+    assert value(samples(exposed(metrics)), "attempts_total", target="a/x", outcome="ok", fault="") == 1
+
+
+def test_a_label_holds_nothing_that_cannot_be_seen() -> None:
+    metrics = Metrics()
+    name = 'sim/\0\n\r\x1b[31m"\\\ud800\u2028'
+    metrics.took(record(attempt(name), route=name))
+    text = exposed(metrics).decode()
+    assert all(c.isprintable() or c == "\n" for c in text)
+    shown = 'sim/\\x00\\n\\r\\x1b[31m"\\\\ud800\\u2028'
+    assert value(samples(text.encode()), "attempts_total", target=shown, outcome="ok", fault="") == 1
+
+
 OTHER = """
 import sys, time
 from pathlib import Path
@@ -157,23 +216,23 @@ cascades = {"one": (0.75, True), "two": (0.1, False)}
 metrics = Metrics(folder=Path(sys.argv[1]), available=lambda: {"a/x": False}, cascades=lambda: cascades)
 metrics.in_flight = 5
 metrics.counts.requests["fast", "web", 200] = 40
-metrics.counts.output_tokens["a/x"] = 9
+metrics.counts.tokens["a/x", "output"] = 9
 metrics.close()
 print("ready", flush=True)
 sys.stdin.read()
 """
 
 
+@pytest.mark.system
 def test_processes_that_share_a_port_are_added_up(tmp_path: Path) -> None:
     metrics = Metrics(folder=tmp_path, available=lambda: {"a/x": True}, cascades=lambda: {"one": (0.25, False)})
     metrics.counts.requests["fast", "web", 200] = 2
     (tmp_path / "99999999.counts").write_bytes(b"of another version")
-    with subprocess.Popen(
+    with Process[bytes](
         [sys.executable, "-c", OTHER, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as other:
-        assert other.stdout is not None
         assert other.stdin is not None
-        assert other.stdout.readline() == b"ready\n"
+        assert other.read_line() == b"ready\n"
         found = samples(exposed(metrics))
         assert value(found, "requests_total", route="fast", client="web", status="200") == 42
         assert value(found, "tokens_total", target="a/x", direction="output") == 9
@@ -183,7 +242,7 @@ def test_processes_that_share_a_port_are_added_up(tmp_path: Path) -> None:
         assert [value(found, "cascade_dearer", policy=each) for each in ("one", "two")] == [0.5, 0]
         assert value(found, "process_cpu_seconds_total", pid=str(other.pid)) is not None
         other.stdin.close()
-        other.wait(10)
+        other.wait(WITHIN_S)
     gone = samples(exposed(metrics))
     assert value(gone, "requests_total", route="fast", client="web", status="200") == 42
     assert value(gone, "requests_in_flight") == 0
@@ -231,6 +290,8 @@ def test_a_page_whose_name_was_made_to_point_here_reads_nothing(path: str) -> No
         ("loopback", "10.0.0.9", ("*",), False, 401),
         ("loopback", "10.0.0.9", ("*",), True, 200),
         ("loopback", "10.0.0.9", ("fast",), True, 403),
+        ("loopback", "10.0.0.9", ("/metrics",), True, 200),
+        ("loopback", "10.0.0.9", ("/explain",), True, 403),
         ("loopback", "", ("*",), False, 401),
         ("loopback", "10.0.0.9", None, False, 403),
         ("key", "127.0.0.1", ("*",), False, 401),
@@ -254,6 +315,10 @@ def test_who_may_read_them(given: str, peer: str, routes: Any, presented: bool, 
     run_virtual(main())
 
 
+def test_a_key_for_the_metrics_reaches_no_model() -> None:
+    assert not any(key("/metrics").allows(name) for name in ("fast", "groq/fast", "*"))
+
+
 @pytest.mark.parametrize("header", ["forwarded", "via", "x-forwarded-for", "x-real-ip"])
 @pytest.mark.parametrize("path", ["/metrics", "/explain"])
 def test_who_comes_through_a_proxy_of_this_machine_is_not_of_it(path: str, header: str) -> None:
@@ -267,14 +332,14 @@ def test_who_comes_through_a_proxy_of_this_machine_is_not_of_it(path: str, heade
 def test_what_is_served_is_what_is_counted() -> None:
     async def main() -> None:
         metrics = Metrics()
-        books = Books(metrics.took)
+        tracker = CallTracker(metrics.took)
 
         def fake(name: str, **script: Any) -> FakeService:
-            return FakeService(script=lambda call: Script(**script), target=name, observer=books.observe)
+            return FakeService(script=lambda call: Script(**script), target=name)
 
         services = race(fake("a/x", ttft=0.1, tokens=3, input_tokens=2), fake("b/x", ttft=2.0))
         down = fake("c/x", fault=ProviderFault("no", kind="http_500", phase="head", status=500))
-        given: dict[str, Any] = {"books": books, "metrics": metrics}
+        given: dict[str, Any] = {"tracker": tracker, "metrics": metrics}
         for asking in (CHAT, STREAM):
             assert (await visitor(services, **given).asks(asking)).status == 200
         assert (await visitor(down, **given).asks(CHAT)).status == 502

@@ -7,22 +7,22 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 from tests.gateway.conftest import Served, gateway, heard, ready
-from tests.policy.attempts import answered, failed
+from tests.policies.attempts import answered, failed
+from tests.waiting import WITHIN_S
 
 from splitsecond.errors import CallerFault, Fault, ProviderFault
-from splitsecond.gateway.advice import Advice
+from splitsecond.gateway.advice import Advice, OperatorNotices
 from splitsecond.gateway.configuration.reading import read
-from splitsecond.gateway.facts import TargetFacts
-from splitsecond.gateway.notices import Notices
-from splitsecond.policy.targets.standing import Standing
+from splitsecond.policies.targets.target_states import TargetStates
+from splitsecond.router.target_directory import TargetDirectory
 
 TEXT = """
 providers: {ours: {base_url: http://10.0.0.5/v1, api_key: env:OURS}, free: {base_url: http://10.0.0.6/v1}}
 routes:
   fast: {policy: 'race("ours/llama", "ours/llama-3", "free/llama")'}
 """
-KEY = "ours refuses its key, env:OURS at providers.ours.api_key of a.yaml (HTTP 401). Used by routes.fast of a.yaml."
-AGAIN = "ours takes its key again."
+KEY = "ours rejects its key, env:OURS at providers.ours.api_key of a.yaml (HTTP 401). Used by routes.fast of a.yaml."
+AGAIN = "ours accepts its key again."
 MODEL = "ours/llama is not served (HTTP 404). Used by routes.fast of a.yaml. Did you mean ours/llama-3?"
 
 
@@ -31,9 +31,9 @@ class Worker:
 
     def __init__(self, said: list[str], folder: Path | None = None) -> None:
         settings = structs.replace(read(TEXT, {"OURS": "sk-ours-1234"}), source=Path("a.yaml"))
-        facts = TargetFacts(settings)
-        self.standing = Standing(facts.facts)
-        self.notices = Notices(self.standing, said.append, folder)
+        facts = TargetDirectory(settings)
+        self.standing = TargetStates(facts.facts)
+        self.notices = OperatorNotices(self.standing, said.append, folder)
         self.advice = Advice(settings, facts)
 
     def refused(self, status: int, target: str = "ours/llama", message: str = "no") -> None:
@@ -42,12 +42,12 @@ class Worker:
     def failed(self, fault: Fault, target: str = "ours/llama") -> None:
         attempt = failed(fault, target=target)
         self.standing.observe(attempt)
-        self.notices.heard(attempt, self.advice)
+        self.notices.observe(attempt, self.advice)
 
     def answered(self, target: str = "ours/llama") -> None:
         attempt = answered(target=target)
         self.standing.observe(attempt)
-        self.notices.heard(attempt, self.advice)
+        self.notices.observe(attempt, self.advice)
 
 
 def test_a_refused_key_is_said_once_for_all_targets_of_it_and_again_when_it_is_refused_again() -> None:
@@ -55,7 +55,7 @@ def test_a_refused_key_is_said_once_for_all_targets_of_it_and_again_when_it_is_r
     worker = Worker(said)
     for target in ("ours/llama", "ours/llama-3", "ours/llama", "ours/a-clients-own"):
         worker.refused(401, target)
-    assert said == [f"{KEY} It is not asked again until that changes."]
+    assert said == [f"{KEY} It gets no requests until that changes."]
     worker.answered("free/llama")
     assert said[1:] == []
     worker.answered("ours/llama-3")
@@ -68,7 +68,7 @@ def test_a_refused_key_is_said_once_for_all_targets_of_it_and_again_when_it_is_r
 def test_a_server_that_wants_a_key_and_has_none_is_named() -> None:
     said: list[str] = []
     Worker(said).refused(401, "free/llama")
-    assert said[0].startswith("free refuses to answer without a key (HTTP 401).")
+    assert said[0].startswith("free rejects requests without a key (HTTP 401).")
 
 
 def test_a_model_that_is_not_served_is_said_once_with_the_nearest_name() -> None:
@@ -141,7 +141,7 @@ routes: {{fast: {{policy: '"sim/quick"'}}, slow: {{policy: '"sim/quik"'}}}}
 """)
     with gateway(tmp_path) as process:
         url = ready(process)
-        assert "splitsecond.yaml: seeds: there is no" in heard(process)
+        assert "splitsecond.yaml: seeds: no folder matches" in heard(process)
         for model, status in (("slow", 502), ("slow", 502), ("slow", 502), ("slow", 502), ("fast", 200)):
             assert asked(url, model) == status  # each on a connection of its own, at either worker
         assert heard(process) == (
@@ -157,7 +157,7 @@ def asked(url: str, model: str) -> int:
     body = f'{{"model":"{model}","messages":[{{"role":"user","content":"hi"}}]}}'.encode()
     request = urllib.request.Request(f"{url}/chat/completions", body, {"content-type": "application/json"})
     try:
-        with urllib.request.urlopen(request, timeout=20) as answer:
+        with urllib.request.urlopen(request, timeout=WITHIN_S) as answer:
             return int(answer.status)
     except urllib.error.HTTPError as error:
         with error:

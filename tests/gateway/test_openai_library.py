@@ -2,9 +2,12 @@
 
 import asyncio
 import json
+import os
+import re
 import socket
 import urllib.request
 from collections.abc import Iterator
+from pathlib import Path
 
 import openai
 import pytest
@@ -12,6 +15,7 @@ from openai.types.chat import ChatCompletionMessageParam
 from pydantic import BaseModel
 from tests.gateway.conftest import KEY, Served
 from tests.gateway.test_served import TOOL, cleared, closed_by_us
+from tests.waiting import WITHIN_S
 
 ASK: list[ChatCompletionMessageParam] = [{"role": "user", "content": "hi"}]
 
@@ -25,12 +29,22 @@ class Trip(BaseModel):
 
 @pytest.fixture
 def client(served: Served) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(base_url=served.base_url, api_key=KEY, max_retries=0, timeout=10) as found:
+    with openai.OpenAI(base_url=served.base_url, api_key=KEY, max_retries=0, timeout=WITHIN_S) as found:
         yield found
 
 
 def asynchronous(served: Served) -> openai.AsyncOpenAI:
-    return openai.AsyncOpenAI(base_url=served.base_url, api_key=KEY, max_retries=0, timeout=10)
+    return openai.AsyncOpenAI(base_url=served.base_url, api_key=KEY, max_retries=0, timeout=WITHIN_S)
+
+
+def test_the_client_of_the_document_runs(
+    served: Served, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (Path(__file__).parents[2] / "docs/gateway.md").read_text("utf-8")
+    (shown,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    monkeypatch.setenv("WEB_KEY", KEY)
+    exec(shown.replace("http://127.0.0.1:8800/v1", served.base_url), {"OpenAI": openai.OpenAI, "os": os})
+    assert len(capsys.readouterr().out.split()) > 5
 
 
 def test_the_librarys_own_sum_of_a_stream(client: openai.OpenAI) -> None:
@@ -110,15 +124,16 @@ def test_each_error_has_its_class(
 
 def test_the_library_tries_again_by_itself(served: Served) -> None:
     cleared(served)
-    with openai.OpenAI(base_url=served.base_url, api_key=KEY, max_retries=2, timeout=10) as client:
+    with openai.OpenAI(base_url=served.base_url, api_key=KEY, max_retries=2, timeout=WITHIN_S) as client:
         with pytest.raises(openai.InternalServerError):
             client.chat.completions.create(model="says-502/quick", messages=ASK)
         assert client.chat.completions.create(model="fast", messages=ASK).choices[0].message.content
-    with urllib.request.urlopen(f"{served.simulated.origin}/truth", timeout=5) as answer:
+    with urllib.request.urlopen(f"{served.simulated.origin}/truth", timeout=WITHIN_S) as answer:
         faults = [record["fault"] for record in json.load(answer)]
     assert faults.count("http") == 3
 
 
+@pytest.mark.system
 def test_nobody_there() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

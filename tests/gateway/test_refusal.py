@@ -1,13 +1,15 @@
-"""What a client is told of a failure names the target and what went wrong, and not where our targets are."""
+"""Error responses name the target and the failure, and not the addresses of targets."""
 
 import json
 from typing import Any
 
 import pytest
 
-from splitsecond.errors import AllFailed, CallerFault, Fault, NetworkFault, ProviderFault, TimedOut
-from splitsecond.gateway.refusal import decisive, refusal
+from splitsecond.errors import AllFailed, CallerFault, Fault, NetworkFault, Overloaded, ProviderFault, TimedOut
+from splitsecond.gateway.error_response import error_response
+from splitsecond.router.call_tracker import decisive
 from splitsecond.service import Spoken
+from splitsecond.wire.client_format import CLIENT_FORMATS
 
 WHERE = "http://10.0.0.5:8000"
 OURS = ("10.0.0.5", "8000", "/etc/keys", "addresses", "HTTPS_PROXY")
@@ -32,9 +34,9 @@ FAULTS: list[Fault] = [
 
 @pytest.mark.parametrize("dialect", ["openai", "anthropic", "responses"])
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: f"{fault.kind} {fault.phase}")
-def test_no_client_learns_where_our_targets_are(fault: Fault, dialect: Spoken) -> None:
+def test_no_client_learns_the_addresses_of_targets(fault: Fault, dialect: Spoken) -> None:
     before = str(fault)
-    no = refusal(fault, dialect)
+    no = error_response(fault, CLIENT_FORMATS[dialect])
     said: dict[str, Any] = json.loads(no.body)["error"]
     assert not [word for word in OURS if word in no.body.decode()]
     assert "ours/m: " in said["message"]
@@ -44,15 +46,46 @@ def test_no_client_learns_where_our_targets_are(fault: Fault, dialect: Spoken) -
     assert str(fault) == before  # the log has it all
 
 
-def test_what_a_provider_says_of_a_request_is_told() -> None:
+def test_the_message_of_a_provider_is_passed_on() -> None:
     fault = ProviderFault("http 500: no such deployment", kind="http_500", phase="head", target="a/x", status=500)
-    assert json.loads(refusal(fault).body)["error"]["message"] == str(fault)
+    assert json.loads(error_response(fault).body)["error"]["message"] == str(fault)
 
 
-def test_several_failures_are_told_one_by_one() -> None:
+def test_several_failures_are_listed() -> None:
     fault = AllFailed([REFUSED, ProviderFault("http 500", kind="http_500", phase="head", target="a/x", status=500)])
-    said = json.loads(refusal(fault).body)["error"]["message"]
+    said = json.loads(error_response(fault).body)["error"]["message"]
     assert said == (
         "every target failed: ours/m: the connection was refused (while: connect); a/x: http 500 (while: head)"
         " (while: connect)."
     )
+
+
+SILENT = TimedOut('no token from "b/m" in 10 s', phase="first token", after_ns=10_000_000_000)
+FAILING = ProviderFault("http 500", kind="http_500", phase="head", target="a/x", status=500)
+LIMITED = ProviderFault(
+    "http 429", kind="http_429", phase="head", target="a/x", status=429, retry_after_ns=7_000_000_000
+)
+DOWN = Overloaded("not asked: down", kind="ejected", target="b/m", retry_after_ns=3_000_000_000)
+REJECTED = ProviderFault("http 401", kind="http_401", phase="head", target="b/m", status=401)
+
+
+@pytest.mark.parametrize(
+    ("causes", "status", "wait_s"),
+    [
+        ([REFUSED, FAILING], 503, "5"),
+        ([FAILING, DOWN], 503, "3"),
+        ([DOWN, FAILING], 503, "3"),
+        ([SILENT, REFUSED], 503, "5"),
+        ([LIMITED, DOWN], 503, "3"),
+        ([LIMITED, LIMITED], 429, "7"),
+        ([FAILING, FAILING], 502, None),
+        ([REJECTED, FAILING], 502, None),
+    ],
+)
+def test_where_all_targets_are_down_the_status_is_one_and_says_when_to_ask_again(
+    causes: list[Fault], status: int, wait_s: str | None
+) -> None:
+    """Before, it was 502 or 503 by which of them was probed."""
+    response = error_response(AllFailed(causes))
+    waits = [value.decode() for name, value in response.headers if name == b"retry-after"]
+    assert (response.status, waits) == (status, [wait_s] if wait_s else [])

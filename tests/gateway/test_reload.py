@@ -1,4 +1,4 @@
-"""Settings that change while the gateway runs: what is put in force, what is not, and whom it disturbs."""
+"""Settings that change while the gateway runs: what is applied, what is not, and which requests it affects."""
 
 import asyncio
 import json
@@ -6,7 +6,6 @@ import os
 import signal
 import urllib.error
 import urllib.request
-from collections.abc import Callable
 from http.client import HTTPResponse, IncompleteRead
 from pathlib import Path
 
@@ -15,12 +14,15 @@ import pytest
 from msgspec import structs
 from tests.gateway.conftest import KEY, Served, gateway, heard, ready
 from tests.gateway.test_served import ASK
+from tests.waiting import WITHIN_S, until
 
-from splitsecond import clock
 from splitsecond.errors import CallerFault
 from splitsecond.gateway.configuration.reading import read
-from splitsecond.gateway.configuration.settings import Settings
-from splitsecond.gateway.process.reload import Source, Stamp, Watch, kept
+from splitsecond.gateway.configuration.settings import GatewaySettings
+from splitsecond.gateway.process.reload import ConfigSource, ConfigWatcher, Stamp, reloadable, say
+from splitsecond.gateway.process.service_manager import ServiceManager
+
+NO_MANAGER = ServiceManager(say, {})
 
 KEYS = "keys: [{name: web, key: env:WEB_KEY}]\n"
 ROUTE = "providers: {{sim: {{base_url: {url}}}}}\nroutes: {{{name}: {{policy: '\"sim/quick\"'}}}}\n"
@@ -40,14 +42,8 @@ def replaced(file: Path, text: str) -> None:
 
 def models(url: str, key: str = KEY) -> list[str]:
     request = urllib.request.Request(f"{url}/models", headers={"authorization": f"Bearer {key}"})
-    with urllib.request.urlopen(request, timeout=10) as answer:
+    with urllib.request.urlopen(request, timeout=WITHIN_S) as answer:
         return [model["id"] for model in json.load(answer)["data"]]
-
-
-def until(true: Callable[[], bool], words: str, within_s: int = 20) -> None:
-    due_ns = clock.now_ns() + within_s * clock.NS_PER_S
-    while not true():
-        assert clock.now_ns() < due_ns, words
 
 
 @pytest.fixture
@@ -64,17 +60,17 @@ def test_a_changed_file_is_put_in_force_and_a_wrong_one_is_not(file: Path, serve
         assert models(url) == ["one"]
         replaced(file, text)
         until(lambda: models(url) == ["two"], "the new route is not served")
-        assert "is in force: 1 route, 1 key" in heard(process)
+        assert "is loaded: 1 route, 1 key" in heard(process)
 
         replaced(file, text.replace('"sim/quick"', '"sim/quick'))
         said = heard(process)
         assert "splitsecond.yaml: routes.two.policy: at character 1" in said
-        assert "What was in force stays in force." in said
+        assert "The old configuration keeps running." in said
         assert models(url) == ["two"]
 
         replaced(file, text.replace("WEB_KEY", "SMALL_KEY") + "listen: {port: 1, workers: 3}\n")
-        assert "is in force" in heard(process)
-        assert "listen.workers has changed, which takes a restart" in heard(process)
+        assert "is loaded" in heard(process)
+        assert "listen.workers has changed; restart the gateway to apply it" in heard(process)
         assert models(url, KEY + "-2") == ["two"]
         with pytest.raises(urllib.error.HTTPError, match="401"):
             models(url)
@@ -83,12 +79,12 @@ def test_a_changed_file_is_put_in_force_and_a_wrong_one_is_not(file: Path, serve
 def test_sighup_has_the_file_read_at_once_and_streams_end_as_they_began(file: Path, served: Served) -> None:
     with gateway(file.parent) as process:
         url = ready(process)
-        with openai.OpenAI(base_url=url, api_key=KEY, max_retries=0, timeout=10) as client:
+        with openai.OpenAI(base_url=url, api_key=KEY, max_retries=0, timeout=WITHIN_S) as client:
             stream = iter(client.chat.completions.create(model="one", messages=ASK, stream=True, max_tokens=400))
             next(stream)
             file.write_text(KEYS)
             process.send_signal(signal.SIGHUP)
-            assert "is in force: 0 routes, 1 key" in heard(process)
+            assert "is loaded: 0 routes, 1 key" in heard(process)
             with pytest.raises(openai.NotFoundError):
                 client.chat.completions.create(model="one", messages=ASK)
             assert sum(bool(chunk.choices[0].delta.content) for chunk in stream) == 400
@@ -104,7 +100,7 @@ def test_a_key_in_a_file_is_watched_too(tmp_path: Path, served: Served) -> None:
 
         def key() -> str:
             canned.clear()
-            with openai.OpenAI(base_url=url, api_key="none", max_retries=0, timeout=10) as client:
+            with openai.OpenAI(base_url=url, api_key="none", max_retries=0, timeout=WITHIN_S) as client:
                 client.chat.completions.create(model="canned/m", messages=ASK)
             return canned[0][0]["authorization"]
 
@@ -121,7 +117,7 @@ def test_a_key_in_a_file_is_watched_too(tmp_path: Path, served: Served) -> None:
 def test_what_takes_a_restart_stays_as_it_is() -> None:
     running = read("listen: {port: 8801}\nlog: sqlite:////tmp/a.db", {})
     wanted = read("listen: {port: 8802, workers: 2, max_body_mib: 1}\nseeds: [runs/*]", {})
-    found, waiting = kept(wanted, running)
+    found, waiting = reloadable(wanted, running)
     assert waiting == ["listen.port", "listen.workers", "log", "seeds"]
     assert (found.listen.port, found.listen.workers, found.listen.max_body_mib) == (8801, 1, 1)
     assert found.log == running.log
@@ -131,22 +127,22 @@ def test_keys_cannot_be_taken_away_while_others_can_reach_it() -> None:
     running = read("listen: {host: 0.0.0.0}\n" + KEYS, {"WEB_KEY": KEY})
     wanted = read("listen: {host: 127.0.0.1}", {})
     with pytest.raises(CallerFault, match="without keys"):
-        kept(wanted, running)
+        reloadable(wanted, running)
 
 
 def test_settings_that_cannot_be_built_change_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "splitsecond.yaml"
     file.write_text("routes: {}")
-    source = Source(file, {})
+    source = ConfigSource(file, {})
     running = source.load()
-    refused: list[Settings] = []
+    refused: list[GatewaySettings] = []
 
-    async def take(found: Settings) -> None:
+    async def take(found: GatewaySettings) -> None:
         refused.append(found)
         raise CallerFault("it cannot be built", kind="bad_policy")
 
     async def main() -> None:
-        watch = Watch(source, running, take)
+        watch = ConfigWatcher(source, running, take, NO_MANAGER)
         async with asyncio.TaskGroup() as group:
             watching = group.create_task(watch.run())
             file.write_text("routes: {any: {policy: '\"vllm/x\"'}}")
@@ -157,34 +153,34 @@ def test_settings_that_cannot_be_built_change_nothing(tmp_path: Path, capsys: py
             watching.cancel()
 
     asyncio.run(main())
-    assert "it cannot be built. What was in force stays in force." in capsys.readouterr().err
+    assert "it cannot be built. The old configuration keeps running." in capsys.readouterr().err
 
 
 def test_the_command_line_goes_on_standing_in_the_place_of_the_file(tmp_path: Path) -> None:
     file = tmp_path / "splitsecond.yaml"
     file.write_text("listen: {port: 1, max_body_mib: 2}")
-    source = Source(file, {}, {"port": 8803})
+    source = ConfigSource(file, {}, {"port": 8803})
     running = source.load()
     assert (running.listen.port, running.listen.max_body_mib) == (8803, 2)
     file.write_text("listen: {port: 2, max_body_mib: 3}")
-    found, waiting = kept(source.load(), running)
+    found, waiting = reloadable(source.load(), running)
     assert waiting == []
     assert found == structs.replace(running, listen=structs.replace(running.listen, max_body_mib=3))
 
 
 def test_nothing_is_read_again_while_nothing_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("splitsecond.gateway.process.reload.LOOK_S", 0.001)
+    monkeypatch.setattr("splitsecond.gateway.process.reload.POLL_S", 0.001)
     file, secret = tmp_path / "splitsecond.yaml", tmp_path / "key"
     file.write_text("keys: [{name: web, key: 'file:key'}]")
     secret.write_text(KEY)
     read_at: list[int] = []
 
-    class Counting(Source, frozen=True):
-        def load(self) -> Settings:
+    class Counting(ConfigSource, frozen=True):
+        def load(self) -> GatewaySettings:
             read_at.append(len(looks))
             return super().load()
 
-        def stamp(self, settings: Settings) -> Stamp:
+        def stamp(self, settings: GatewaySettings) -> Stamp:
             looks.append(len(settings.keys))
             looked.set()
             return super().stamp(settings)
@@ -194,7 +190,7 @@ def test_nothing_is_read_again_while_nothing_changes(tmp_path: Path, monkeypatch
     source = Counting(file, {})
     running = source.load()
 
-    async def take(found: Settings) -> None:
+    async def take(found: GatewaySettings) -> None:
         """Whatever it is."""
 
     async def look(times: int) -> None:
@@ -204,7 +200,7 @@ def test_nothing_is_read_again_while_nothing_changes(tmp_path: Path, monkeypatch
 
     async def main() -> None:
         async with asyncio.TaskGroup() as group:
-            watching = group.create_task(Watch(source, running, take).run())
+            watching = group.create_task(ConfigWatcher(source, running, take, NO_MANAGER).run())
             await look(20)
             assert len(read_at) == 2  # at the start, and at the first look
             file.write_text("keys: []")  # the secret's file is watched no more
@@ -218,6 +214,7 @@ def test_nothing_is_read_again_while_nothing_changes(tmp_path: Path, monkeypatch
     asyncio.run(main())
 
 
+@pytest.mark.system
 def test_a_second_signal_ends_it_at_once(file: Path) -> None:
     with gateway(file.parent) as process:
         url = ready(process)
@@ -226,7 +223,7 @@ def test_a_second_signal_ends_it_at_once(file: Path) -> None:
             until(lambda: refuses(url), "it still takes connections")
             assert b"data: " in answer.readline() + answer.readline()
             process.send_signal(signal.SIGTERM)
-            assert process.wait(10) == 0
+            assert process.wait(WITHIN_S) == 0
             assert b"[DONE]" not in rest(answer)
 
 
@@ -240,7 +237,7 @@ def answer(url: str, model: str = "one", **fields: object) -> HTTPResponse:
     body = {"model": model, "messages": ASK, **fields}
     headers = {"authorization": f"Bearer {KEY}", "content-type": "application/json"}
     request = urllib.request.Request(f"{url}/chat/completions", json.dumps(body).encode(), headers)
-    found: HTTPResponse = urllib.request.urlopen(request, timeout=10)
+    found: HTTPResponse = urllib.request.urlopen(request, timeout=WITHIN_S)
     return found
 
 
@@ -256,7 +253,7 @@ def rest(answer: HTTPResponse) -> bytes:
 
 def refuses(url: str) -> bool:
     try:
-        urllib.request.urlopen(f"{url}/models", timeout=5)
+        urllib.request.urlopen(f"{url}/models", timeout=WITHIN_S)
     except urllib.error.HTTPError:
         return False
     except OSError:
@@ -268,7 +265,7 @@ def test_a_change_of_any_file_is_seen(tmp_path: Path) -> None:
     file, secret = tmp_path / "splitsecond.yaml", tmp_path / "key"
     file.write_text("keys: [{name: web, key: 'file:key'}]")
     secret.write_text(KEY)
-    source = Source(file, {})
+    source = ConfigSource(file, {})
     settings = source.load()
     seen = [source.stamp(settings)]
     for change in (

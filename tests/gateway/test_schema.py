@@ -7,8 +7,7 @@ import pytest
 import yaml
 from tests.gateway.test_settings import EXAMPLE, GOOD
 
-from splitsecond.gateway.configuration.schema import DRAFT, schema
-from splitsecond.gateway.configuration.shape import File
+from splitsecond.gateway.configuration.file_schema import DRAFT, ConfigFile, schema
 
 
 def checked(text: str) -> None:
@@ -48,6 +47,6 @@ def test_it_marks_what_is_wrong(text: str, complaint: str) -> None:
 
 
 def test_an_editor_can_say_what_each_field_is() -> None:
-    found = schema()["$defs"]["File"]["properties"]
-    assert set(found) == set(File.__struct_fields__)
+    found = schema()["$defs"]["ConfigFile"]["properties"]
+    assert set(found) == set(ConfigFile.__struct_fields__)
     assert all("description" in each or "$ref" in each for each in found.values())

@@ -1,7 +1,8 @@
 """One worker with all its parts: what it keeps when settings change, what it begins with, what it writes down."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import socket
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -9,25 +10,33 @@ from typing import Any
 import pytest
 from msgspec import structs
 from tests.gateway.conftest import KEY, Served
-from tests.gateway.test_history import run
 from tests.gateway.visitor import CHAT, visits
+from tests.noon import noon as noon  # a fixture
+from tests.router.test_warm_start import run
+from tests.waiting import WITHIN_S
 
 from splitsecond import clock
+from splitsecond.catalog.price import Price
+from splitsecond.catalog.prices import PriceLookup
 from splitsecond.errors import CallerFault
 from splitsecond.gateway.configuration.reading import read
-from splitsecond.gateway.configuration.settings import Settings
-from splitsecond.gateway.process.server import Server, Worker
-from splitsecond.policy.expression import parse
+from splitsecond.gateway.configuration.settings import GatewaySettings
+from splitsecond.gateway.process import worker as worker_module
+from splitsecond.gateway.process.server import worker_server
+from splitsecond.gateway.process.worker import GatewayWorker
+from splitsecond.policies.expression import parse
+from splitsecond.router.settings import ProviderSettings
+from splitsecond.router.target_directory import TargetDirectory
 from splitsecond.store.log import Log
 
 AS_WEB = {"authorization": f"Bearer {KEY}"}
 
 
-def play(settings: Settings, play: Callable[[Worker], Awaitable[None]]) -> None:
+def play(settings: GatewaySettings, play: Callable[[GatewayWorker], Awaitable[None]]) -> None:
     """A worker that learns while it is played with."""
 
     async def main() -> None:
-        worker = Worker(settings)
+        worker = GatewayWorker(settings)
         try:
             async with asyncio.TaskGroup() as group:
                 learning = group.create_task(worker.learn())
@@ -39,11 +48,11 @@ def play(settings: Settings, play: Callable[[Worker], Awaitable[None]]) -> None:
     asyncio.run(main())
 
 
-Configured = Callable[[str], Settings]
+Configured = Callable[[str], GatewaySettings]
 PROVIDERS = """
 providers:
-  sim: {{base_url: {url}, price: {{input: 1000, output: 1000}}}}
-  down: {{base_url: {url}, price: {{input: 0, output: 0}}, headers: {{x-splitsecond-fault: "500"}}}}
+  sim: {{base_url: {url}, price: {{input_usd: 1000, output_usd: 1000}}}}
+  down: {{base_url: {url}, price: {{input_usd: 0, output_usd: 0}}, headers: {{x-splitsecond-fault: "500"}}}}
 """
 FAST = "routes: {fast: {policy: '\"sim/quick\"'}}\n"
 DOWN = FAST.replace("sim", "down")
@@ -57,16 +66,16 @@ LOGGED = "log: sqlite:///log.db\n"
 def configured(served: Served, tmp_path: Path) -> Configured:
     """Settings with two simulated providers and more; relative paths begin in a folder of the test's."""
 
-    def configured(more: str) -> Settings:
+    def configured(more: str) -> GatewaySettings:
         return read(PROVIDERS.format(url=served.simulated.base_url) + more, {"WEB_KEY": KEY}, folder=tmp_path)
 
     return configured
 
 
 def test_connections_are_kept_when_settings_change(configured: Configured) -> None:
-    async def ask(worker: Worker) -> None:
+    async def ask(worker: GatewayWorker) -> None:
         for settings in (FAST, FAST + "listen: {max_body_mib: 1}", FAST + LOGGED):
-            worker.take(configured(settings))
+            worker.renew(configured(settings))
             assert (await visits(worker.gateway).asks(CHAT)).status == 200
             assert repr(worker) == "[origins: 1 | connections: 1 idle, 0 active]"
 
@@ -76,17 +85,17 @@ def test_connections_are_kept_when_settings_change(configured: Configured) -> No
 def test_a_route_that_has_not_changed_keeps_what_it_remembers(configured: Configured) -> None:
     cached = 'routes: {fast: {policy: \'cache("sim/quick", ttl="1m", sampled=True)\'}}\n'
 
-    async def ask(worker: Worker) -> None:
+    async def ask(worker: GatewayWorker) -> None:
         assert [await cache_of(worker), await cache_of(worker)] == ["miss", "hit"]
-        worker.take(configured(cached + "listen: {max_body_mib: 1}"))
+        worker.renew(configured(cached + "listen: {max_body_mib: 1}"))
         assert await cache_of(worker) == "hit"
-        worker.take(configured(cached.replace("1m", "2m")))
+        worker.renew(configured(cached.replace("1m", "2m")))
         assert await cache_of(worker) == "miss"
 
     play(configured(cached), ask)
 
 
-async def cache_of(worker: Worker) -> str:
+async def cache_of(worker: GatewayWorker) -> str:
     visitor = await visits(worker.gateway).asks(CHAT)
     assert visitor.status == 200
     return visitor.headers["x-splitsecond-cache"]
@@ -105,58 +114,91 @@ def test_a_refused_key_is_tried_again_when_it_is_sent_in_another_way(
 ) -> None:
     found = configured(DOWN)
 
-    def with_headers(headers: dict[str, str]) -> Settings:
+    def with_headers(headers: dict[str, str]) -> GatewaySettings:
         down = structs.replace(found.providers["down"], headers=headers)
         return structs.replace(found, providers={**found.providers, "down": down})
 
-    async def main(worker: Worker) -> None:
+    async def main(worker: GatewayWorker) -> None:
         async def code() -> str | None:
             answer = (await visits(worker.gateway).asks(CHAT)).json
             return answer["error"]["code"] if "error" in answer else None
 
         assert [await code(), await code()] == ["http_401", "ejected"]
-        worker.take(structs.replace(with_headers({"x-splitsecond-fault": "401"}), routes=dict(found.routes) | OTHER))
+        worker.renew(structs.replace(with_headers({"x-splitsecond-fault": "401"}), routes=dict(found.routes) | OTHER))
         assert await code() == "ejected"  # of all that has changed nothing is about that target
-        worker.take(structs.replace(with_headers(headers), routes=dict(found.routes) | OTHER))
+        worker.renew(structs.replace(with_headers(headers), routes=dict(found.routes) | OTHER))
         assert await code() == said
 
     play(with_headers({"x-splitsecond-fault": "401"}), main)
 
 
 def test_settings_that_cannot_be_built_change_nothing(configured: Configured) -> None:
-    async def ask(worker: Worker) -> None:
+    async def ask(worker: GatewayWorker) -> None:
         with pytest.raises(CallerFault, match=r"^routes\.fast\.policy: .*mars"):
-            worker.take(configured('routes: {fast: {policy: \'near("sim/a", "sim/b", region="mars")\'}}'))
+            worker.renew(configured('routes: {fast: {policy: \'near("sim/a", "sim/b", region="mars")\'}}'))
         assert (await visits(worker.gateway).asks(CHAT)).status == 200
 
     play(configured(FAST), ask)
 
 
+@pytest.mark.usefixtures("noon")
 def test_a_limit_in_money_holds_and_outlives_a_restart(configured: Configured) -> None:
-    async def asked(worker: Worker) -> str:
+    async def asked(worker: GatewayWorker) -> str:
         visitor = await visits(worker.gateway).asks(CHAT, headers=AS_WEB)
         return "" if visitor.status == 200 else str(visitor.json["error"]["message"])
 
-    async def spend(worker: Worker) -> None:
+    async def spend(worker: GatewayWorker) -> None:
         assert await asked(worker) == ""  # 20 tokens, for 0.02 USD
-        assert "has spent its 0.02 USD of today" in await asked(worker)
+        assert "has spent its 0.02 USD for today" in await asked(worker)
 
-    async def spent(worker: Worker) -> None:
-        while "of today" not in (said := await asked(worker)):  # the log is read while it serves already
+    async def spent(worker: GatewayWorker) -> None:
+        while "has spent its" not in (said := await asked(worker)):  # the log is read while it serves already
             assert "500" in said
 
     play(configured(FAST + LIMITED + LOGGED), spend)
     play(configured(DOWN + LIMITED + LOGGED), spent)
 
 
+def test_a_target_that_only_clients_name_is_charged_and_one_that_they_invent_is_not_looked_up(
+    configured: Configured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = configured(FAST + LIMITED)
+    providers = {
+        "bare": settings.providers["sim"],
+        "lost": structs.replace(settings.providers["sim"], headers={"x-splitsecond-fault": "404"}),
+    }
+    known = {**settings.known, **dict.fromkeys(providers, ProviderSettings())}
+    settings = structs.replace(settings, providers={**settings.providers, **providers}, known=known)
+    looked_up: list[str] = []
+
+    def look_up(facts: TargetDirectory, targets: Iterable[str]) -> PriceLookup:
+        wanted = [target for target in targets if not facts.knows(target)]
+        looked_up.extend(wanted)
+        return PriceLookup(dict.fromkeys(wanted, Price(input_usd=1000, output_usd=1000)))
+
+    monkeypatch.setattr(TargetDirectory, "look_up", look_up)
+    monkeypatch.setattr(worker_module, "LEARN_S", 0.01)
+
+    async def main(worker: GatewayWorker) -> None:
+        assert (await visits(worker.gateway).asks(CHAT | {"model": "lost/invented"}, headers=AS_WEB)).status == 502
+        assert (await visits(worker.gateway).asks(CHAT | {"model": "bare/quick"}, headers=AS_WEB)).status == 200
+        async with asyncio.timeout(WITHIN_S):
+            status = 200
+            while status != 429:
+                status = (await visits(worker.gateway).asks(CHAT | {"model": "bare/quick"}, headers=AS_WEB)).status
+        assert looked_up == ["bare/quick"]
+
+    play(settings, main)
+
+
 def test_a_limit_in_money_holds_for_many_calls_at_once(configured: Configured) -> None:
-    async def main(worker: Worker) -> None:
+    async def main(worker: GatewayWorker) -> None:
         visitors = [visits(worker.gateway) for _ in range(5)]
         async with asyncio.TaskGroup() as group:
             for each in visitors:
                 group.create_task(each.asks(CHAT, headers=AS_WEB))
         assert [each.status for each in visitors] == [200, 429, 429, 429, 429]
-        assert "its calls under way may cost" in visitors[1].json["error"]["message"]
+        assert "its calls in flight may cost" in visitors[1].json["error"]["message"]
 
     play(configured(FAST + LIMITED), main)
 
@@ -172,7 +214,7 @@ def test_a_limit_in_money_holds_for_many_calls_at_once(configured: Configured) -
 def test_an_answer_says_what_its_tokens_cost(
     configured: Configured, path: str, body: dict[str, Any], counted: tuple[str, ...]
 ) -> None:
-    async def main(worker: Worker) -> None:
+    async def main(worker: GatewayWorker) -> None:
         answer = await visits(worker.gateway).asks(CHAT | body, path=path)
         tokens = sum(answer.json["usage"][name] for name in counted)
         assert tokens > 0
@@ -182,20 +224,18 @@ def test_an_answer_says_what_its_tokens_cost(
 
 
 def test_it_says_that_it_is_not_ready_as_soon_as_it_is_told_to_end(configured: Configured) -> None:
-    async def ask(worker: Worker) -> None:
-        server = Server(worker.gateway, lambda: None)
-        for expected in (200, 503):
-            assert (await visits(worker.gateway).asks(path="/health/ready", method="GET")).status == expected
-            assert not server.force_exit
-            server.end()
-        server.end()
-        assert server.force_exit
+    async def ask(worker: GatewayWorker) -> None:
+        with socket.socket() as listening:
+            running = worker_server(worker, listening, 30)
+            for expected in (200, 503):
+                assert (await visits(worker.gateway).asks(path="/health/ready", method="GET")).status == expected
+                running.end()
 
     play(configured(FAST), ask)
 
 
 def test_every_call_is_written_down(configured: Configured, tmp_path: Path) -> None:
-    async def ask(worker: Worker) -> None:
+    async def ask(worker: GatewayWorker) -> None:
         for _ in range(3):
             await visits(worker.gateway).asks(CHAT)
 
@@ -205,13 +245,13 @@ def test_every_call_is_written_down(configured: Configured, tmp_path: Path) -> N
     assert [(record.route, record.target, record.status) for record in calls] == [("fast", "sim/quick", 200)] * 3
 
 
-def test_what_was_seen_before_decides_whom_it_asks(configured: Configured, tmp_path: Path) -> None:
+def test_a_worker_learns_from_the_runs_that_are_its_seeds(configured: Configured, tmp_path: Path) -> None:
     run(tmp_path / "run", "down/quick")
 
-    async def ask(worker: Worker) -> None:
-        async with asyncio.timeout(20):
-            chosen = ""
-            while not ("down/quick" in chosen and chosen.endswith(" ms")):  # it has never answered this worker
-                chosen = (await visits(worker.gateway).asks(CHAT)).headers["x-splitsecond-chosen"]
+    async def wait(worker: GatewayWorker) -> None:
+        async with asyncio.timeout(WITHIN_S):
+            while (known := worker.router.states.status("down/quick").ttft_p50_ns) is None:
+                await visits(worker.gateway).asks(CHAT)
+        assert known == pytest.approx(300 * clock.NS_PER_MS, rel=0.1)  # it has never answered this worker
 
-    play(configured(FASTEST + "seeds: [run]"), ask)
+    play(configured(FASTEST + "seeds: [run]"), wait)

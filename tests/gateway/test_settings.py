@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from splitsecond import clock
 from splitsecond.catalog.provider import provider
 from splitsecond.errors import CallerFault
+from splitsecond.gateway.configuration.file_schema import ConfigFile
 from splitsecond.gateway.configuration.reading import load, read
-from splitsecond.gateway.configuration.settings import Listen, LogGiven, PriceGiven, Resume, Settings, check_reach
-from splitsecond.gateway.configuration.shape import File
-from splitsecond.gateway.process.server import tried
+from splitsecond.gateway.configuration.settings import GatewaySettings, Listen, check_reach
+from splitsecond.router.router import check_settings
+from splitsecond.router.settings import LogSettings, PriceConfig, ResumeSettings
 from splitsecond.upstream.spec import Timeouts
 
 KEY = "0123456789abcdef-web"
@@ -83,8 +84,8 @@ providers:
   groq-2: {like: groq, api_key: env:OURS, account: second, region: eu}
   tuned:
     base_url: http://10.0.0.6/v1
-    price: {input: 1}
-    models: {big: {context: 131072, price: {input: 2, output: 3}}}
+    price: {input_usd: 1}
+    models: {big: {context: 131072, price: {input_usd: 2, output_usd: 3}}}
 routes:
   fast:
     policy: fallback(race("groq/llama-3.3-70b-versatile", "ours/llama-3.3-70b"), "groq-2/llama-3.3-70b", ttft="2s")
@@ -101,8 +102,8 @@ def test_the_example() -> None:
     settings = read(EXAMPLE, ENVIRONMENT, folder=Path("/etc/splitsecond"))
     (key,) = settings.keys
     assert (key.requests_per_minute, key.usd_per_day) == (600, 50.0)
-    assert settings.resumes == {"fast": Resume("replay", 10 * clock.NS_PER_S)}
-    assert settings.log == LogGiven("sqlite:////etc/splitsecond/splitsecond.db")
+    assert settings.resumes == {"fast": ResumeSettings("replay", 10 * clock.NS_PER_S)}
+    assert settings.log == LogSettings("sqlite:////etc/splitsecond/splitsecond.db")
     assert settings.seeds == ("/etc/splitsecond/runs/2026-11-*",)
     assert settings.spec("groq-2/x").base_url == settings.spec("groq/x").base_url
 
@@ -132,7 +133,7 @@ seeds: [runs/2026-11-*]            # run folders whose figures seed the estimate
 def test_policies_of_every_sort_are_built() -> None:
     named = ("TOGETHER_API_KEY", "DEEPINFRA_API_KEY", "OPENAI_API_KEY", "ANTHROPIC_API_KEY")
     settings = read(WHOLE, ENVIRONMENT | dict.fromkeys(named, "sk-1234567890"))
-    tried(settings)
+    check_settings(settings)
     assert list(settings.routes) == ["fast", "cheap-but-quick", "smart"]
 
 
@@ -185,14 +186,14 @@ def test_a_key_that_several_servers_take_may_be_refused_by_one_alone() -> None:
 def test_what_is_said_of_targets() -> None:
     settings = read(EXAMPLE, ENVIRONMENT)
     ours = settings.about("ours/llama-3.3-70b")
-    assert (ours.like, ours.account, ours.price) == ("", "ours", PriceGiven(per_hour_usd=2.69))
+    assert (ours.like, ours.account, ours.price) == ("", "ours", PriceConfig(per_hour_usd=2.69))
     second = settings.about("groq-2/x")
     assert (second.like, second.account, second.region) == ("groq", "second", "eu")
     assert settings.about("groq/x").account == "GROQ_API_KEY at api.groq.com"
     assert settings.about("vllm/x").like == "vllm"
     assert [settings.about(f"tuned/{model}").price for model in ("big", "small")] == [
-        PriceGiven(input=2, output=3),
-        PriceGiven(input=1),
+        PriceConfig(input_usd=2, output_usd=3),
+        PriceConfig(input_usd=1),
     ]
     assert [settings.about("tuned/big").context_tokens(model) for model in ("big", "small")] == [131072, None]
 
@@ -206,13 +207,13 @@ def test_a_provider_of_another_dialect_takes_its_key_as_the_makers_of_that_diale
     ("log", "found"),
     [
         ("off", None),
-        ("sqlite:////var/log.db", LogGiven("sqlite:////var/log.db")),
-        ("{url: 'sqlite:///a.db', keep_days: 7}", LogGiven("sqlite:////etc/a.db", 7)),
-        ("postgresql://logs@db/splitsecond", LogGiven("postgresql://logs@db/splitsecond")),
-        ("env:LOG_URL", LogGiven("postgresql://logs:secret-1@db/splitsecond")),
+        ("sqlite:////var/log.db", LogSettings("sqlite:////var/log.db")),
+        ("{url: 'sqlite:///a.db', keep_days: 7}", LogSettings("sqlite:////etc/a.db", 7)),
+        ("postgresql://logs@db/splitsecond", LogSettings("postgresql://logs@db/splitsecond")),
+        ("env:LOG_URL", LogSettings("postgresql://logs:secret-1@db/splitsecond")),
     ],
 )
-def test_where_the_log_is(log: str, found: LogGiven | None) -> None:
+def test_where_the_log_is(log: str, found: LogSettings | None) -> None:
     environment = ENVIRONMENT | {"LOG_URL": "postgresql://logs:secret-1@db/splitsecond"}
     settings = read(f"log: {log}", environment, folder=Path("/etc"))
     assert settings.log == found
@@ -220,7 +221,7 @@ def test_where_the_log_is(log: str, found: LogGiven | None) -> None:
 
 
 def test_no_file_serves_the_providers_whose_key_is_there() -> None:
-    settings = Settings(environment=ENVIRONMENT)
+    settings = GatewaySettings(environment=ENVIRONMENT)
     assert settings.spec("groq/x").api_key_env == ("GROQ_API_KEY",)
     with pytest.raises(CallerFault, match="OPENAI_API_KEY"):
         settings.spec("openai/x")
@@ -238,16 +239,22 @@ def test_no_file_serves_the_providers_whose_key_is_there() -> None:
         ("listen: {port: 70000}", "listen.port: "),
         ("listen: {}\nlisten: {}", "line 2, column 1: listen is given twice"),
         ("? [a]\n: b", ""),
-        ("keys: [{name: a, key: sk-in-the-file-1234}]", r"keys\[0\].key: a secret must not .* env:NAME or file:PATH"),
+        (
+            "keys: [{name: a, key: sk-in-the-file-1234}]",
+            r"keys\[0\].key: the file must not contain a secret.* env:NAME or file:PATH",
+        ),
         ("keys: [{name: a, key: 'env:NOT_SET'}]", r"keys\[0\].key: the environment variable NOT_SET is not set"),
         ("keys: [{name: a, key: 'file:/not/there'}]", r"keys\[0\].key: cannot read"),
-        ("keys: [{name: a, key: 'env:SHORT'}]", r"keys\[0\].key: it has 3 characters, expected 16"),
+        ("keys: [{name: a, key: 'env:SHORT'}]", r"keys\[0\].key: the key has 3 characters, expected 16"),
         ("keys: [{key: 'env:WEB_KEY'}]", r"keys\[0\]: .*`name`"),
-        ("keys: [{name: a, key: 'env:WEB_KEY'}, {name: b, key: 'env:WEB_KEY'}]", r"keys\[1\].key: it is the same"),
+        (
+            "keys: [{name: a, key: 'env:WEB_KEY'}, {name: b, key: 'env:WEB_KEY'}]",
+            r"keys\[1\].key: another client has the same",
+        ),
         ("keys: [{name: a, key: 'env:WEB_KEY'}, {name: a, key: 'env:OTHER_KEY'}]", r"keys\[1\].name: a is given twice"),
         (GOOD.replace("[fast,", "[fats,"), r"keys\[0\].routes: there is no route fats. Did you mean fast?"),
-        ("providers: {grok: {}}", "providers.grok: it is not in the catalogue.* Did you mean groq"),
-        ("providers: {qwen-mars: {}}", "providers.qwen-mars: it is not in the catalogue.* Did you mean qwen-us"),
+        ("providers: {grok: {}}", "providers.grok: not in the catalogue.* Did you mean groq"),
+        ("providers: {qwen-mars: {}}", "providers.qwen-mars: not in the catalogue.* Did you mean qwen-us"),
         ("providers: {qwen: {region: mars}}", "providers.qwen.region: .* no region mars of .* It has cn, .*base_url"),
         ("providers: {mine: {like: qwen, region: uk}}", "providers.mine.region: .* Did you mean us"),
         ("providers: {mine: {like: qwen-uk}}", "providers.mine.like: qwen-uk is not in .* Did you mean qwen-us"),
@@ -255,8 +262,14 @@ def test_no_file_serves_the_providers_whose_key_is_there() -> None:
         ("providers: {'a b': {base_url: 'http://x'}}", "providers.a b: a provider's name"),
         ("providers: {x: {base_url: 'ftp://x'}}", "providers.x.base_url: .*ftp"),
         ("providers: {x: {base_url: 'http://x', dialect: opnai}}", "x.dialect: got opnai.* Did you mean openai?"),
-        ("providers: {x: {base_url: 'http://x', api_key: sk-12345678}}", "providers.x.api_key: a secret must not"),
-        ("providers: {x: {base_url: 'http://x', headers: {x-key: abc}}}", "x.headers.x-key: a secret must not"),
+        (
+            "providers: {x: {base_url: 'http://x', api_key: sk-12345678}}",
+            "providers.x.api_key: the file must not contain a secret",
+        ),
+        (
+            "providers: {x: {base_url: 'http://x', headers: {x-key: abc}}}",
+            "x.headers.x-key: the file must not contain a secret",
+        ),
         ("providers: {x: {base_url: 'http://x', headers: {Host: abc}}}", "x.headers.Host: this header cannot be set"),
         ("providers: {x: {base_url: 'http://x', timeouts: {stall: 10}}}", "x.timeouts.stall: Expected `str"),
         ("providers: {x: {base_url: 'http://x', timeouts: {stall: 1w}}}", "x.timeouts: stall is "),
@@ -276,14 +289,14 @@ def test_no_file_serves_the_providers_whose_key_is_there() -> None:
         ("routes: {fast: {policy: '\"groq\"'}}", "fast.policy: 'groq' is not a target.* {base_url: URL}}"),
         ("routes: {a/b: {policy: '\"groq/x\"'}}", "routes.a/b: a route's name"),
         ("routes: {fast: {}}", "routes.fast: .*`policy`"),
-        ("routes: {fast: groq/x}", r"routes.fast: it is a text, .* Write it as fast: {policy: groq/x}\."),
-        ("routes: {fast: {policy: '\"groq/x\"', stall: 2s}}", "routes.fast.stall: it belongs to resume"),
+        ("routes: {fast: groq/x}", r"routes.fast: this is a string, .* Write it as fast: {policy: groq/x}\."),
+        ("routes: {fast: {policy: '\"groq/x\"', stall: 2s}}", "routes.fast.stall: stall has no effect without resume"),
         ("routes: {fast: {policy: '\"groq/x\"', resume: replay, stall: 2}}", "routes.fast.stall: Expected `str"),
         ("routes: {fast: {policy: '\"groq/x\"', resume: replay, stall: 2w}}", 'fast.stall: "2w", expected a duration'),
         ("routes: {fast: {policy: '\"groq/x\"', resume: rewind}}", "routes.fast.resume: Invalid enum value 'rewind'"),
         ("listen: {workers: 0}", "listen.workers: Expected `int` >= 1"),
         ("listen: {metrics: open}", "listen.metrics: Invalid enum value 'open'"),
-        ("listen: {cors: [https://a.example/page]}", r"listen.cors\[0\]: https://a.example/page is no origin"),
+        ("listen: {cors: [https://a.example/page]}", r"listen.cors\[0\]: https://a.example/page is not an origin"),
         ("keys: [{name: a, key: 'env:WEB_KEY', usd_per_day: 0}]", r"keys\[0\].usd_per_day: Expected `float` > 0"),
         ("keys: [{name: a, key: 'env:WEB_KEY', requests_per_min: 6}]", "Did you mean requests_per_minute"),
         ("providers: {x: {like: grok}}", "providers.x.like: grok is not in the catalogue. Did you mean groq"),
@@ -292,14 +305,18 @@ def test_no_file_serves_the_providers_whose_key_is_there() -> None:
             "providers.x.quirks: .*strem_options.*Did you mean stream_options",
         ),
         ("providers: {x: {base_url: 'http://x', quirks: {usage: somewhere}}}", "providers.x.quirks.usage: .*somewhere"),
-        ("providers: {x: {base_url: 'http://x', price: {inputs: 1}}}", "providers.x.price: .* Did you mean input"),
+        ("providers: {x: {base_url: 'http://x', price: {inputs: 1}}}", "providers.x.price: .* Did you mean input_usd"),
         (
-            "providers: {x: {base_url: 'http://x', price: {input: -1}}}",
-            "providers.x.price.input: Expected `float` >= 0",
+            "providers: {x: {base_url: 'http://x', price: {input: 1, output: 2}}}",
+            "providers.x.price: .*`input`. Did you mean input_usd",
         ),
-        ("providers: {x: {base_url: 'http://x', models: {m: {contxt: 1}}}}", "Did you mean context?"),
+        (
+            "providers: {x: {base_url: 'http://x', price: {input_usd: -1}}}",
+            "providers.x.price.input_usd: Expected `float` >= 0",
+        ),
+        ("providers: {x: {base_url: 'http://x', models: {m: {contxt: 1}}}}", "Did you mean context or output?"),
         ("providers: {x: {base_url: 'http://x', auth: basic}}", "providers.x.auth: Invalid enum value 'basic'"),
-        ("log: postgresql://a:sk-b@c/d", "log: a password must not stand in the file.* Write env:NAME"),
+        ("log: postgresql://a:sk-b@c/d", "log: the file must not contain a password.* Write env:NAME"),
         ("log: {url: 'sqlite:///a', keep_day: 3}", "log: .*`keep_day`.* Did you mean keep_days?"),
         ("log: {url: 'env:NOT_SET'}", "log.url: the environment variable NOT_SET is not set"),
         ("log: 7", "log: Expected `object`"),
@@ -319,7 +336,7 @@ def test_a_mistake_is_named_with_its_place(text: str, complaint: str) -> None:
 
 def test_what_has_nothing_below_it_is_not_there() -> None:
     empty = read("listen:\nkeys:\nproviders:\n  groq:\nroutes:\nlog:\nseeds:\n", ENVIRONMENT)
-    assert empty.spec("groq/x") == Settings(environment=ENVIRONMENT).spec("groq/x")
+    assert empty.spec("groq/x") == GatewaySettings(environment=ENVIRONMENT).spec("groq/x")
     assert (empty.listen, empty.keys, empty.routes, empty.log, empty.seeds) == (Listen(), (), {}, None, ())
 
 
@@ -330,7 +347,7 @@ def test_only_true_and_false_are_booleans() -> None:
     assert (spec.quirks, spec.headers) == ({"stream_options": False}, {"x-answer": "yes"})
 
 
-@given(st.text() | st.dictionaries(st.sampled_from(File.__struct_fields__), st.text()).map(str))
+@given(st.text() | st.dictionaries(st.sampled_from(ConfigFile.__struct_fields__), st.text()).map(str))
 def test_no_text_gives_anything_but_settings_or_a_fault(text: str) -> None:
     with contextlib.suppress(CallerFault):
         read(text, ENVIRONMENT)
@@ -353,7 +370,7 @@ def test_a_file_says_its_name_and_holds_secrets_beside_it(tmp_path: Path) -> Non
     [("127.0.0.1", True), ("127.9.9.9", True), ("::1", True), ("localhost", True), ("0.0.0.0", False), ("::", False)],
 )
 def test_without_keys_only_this_machine_may_reach_it(host: str, only_here: bool) -> None:
-    settings = Settings(listen=Listen(host=host))
+    settings = GatewaySettings(listen=Listen(host=host))
     if only_here:
         check_reach(settings)
     else:

@@ -1,30 +1,32 @@
-"""A client that asks for a stream and does not read it, over real sockets: it is hung up on, and its provider too."""
+"""A client that does not read its answer, over real sockets: its connection is aborted, and its provider's too."""
 
 import asyncio
+import contextlib
 import socket
-from types import TracebackType
-from typing import Any, Self
+from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
-import uvicorn
 import uvloop
 from tests.gateway.visitor import OneRoute
 
 from splitsecond.events import Event
-from splitsecond.gateway import visit
 from splitsecond.gateway.app import Gateway
-from splitsecond.gateway.connection import Connection
-from splitsecond.gateway.records.books import Books
-from splitsecond.service import Call, Reply
-from splitsecond.store.served import Served
+from splitsecond.router.call_tracker import CallTracker
+from splitsecond.service import Call, Reply, ReplyBase
+from splitsecond.serving import connection
+from splitsecond.serving.connection import HEAD_S, ServerConnection
+from splitsecond.serving.request_cycle import RequestCycle, ServerState
+from splitsecond.store.call_record import CallRecord
 
 EVENT = b'data: {"choices":[{"index":0,"delta":{"content":"%s"}}]}\n\n' % (b"x" * 60_000)
 REQUEST = b'{"model":"fast","stream":true}'
 HEAD = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
-TIMEOUT_S = 30.0
+ANSWER = b"x" * (16 << 20)
+TIMEOUT_S = 60.0
 
 
-class Endless:
+class Endless(ReplyBase):
     """A service whose answer does not end. `closed` is set when its caller is done with it."""
 
     target = "a/x"
@@ -50,19 +52,8 @@ class Endless:
     async def aclose(self) -> None:
         self.closed.set()
 
-    def __aiter__(self) -> Self:
-        return self
-
     async def __anext__(self) -> Event:
         raise StopAsyncIteration
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
 
 
 async def _rest(client: socket.socket) -> bytes:
@@ -76,46 +67,70 @@ async def _rest(client: socket.socket) -> bytes:
     return last
 
 
+@contextlib.asynccontextmanager
+async def _served(app: Any) -> AsyncIterator[tuple[ServerState, socket.socket]]:
+    """Serve `app` to a client with a small buffer."""
+    state = ServerState(first_request_s=HEAD_S)
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(lambda: ServerConnection(app, state), "127.0.0.1", 0)
+    with socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.setblocking(False)
+        await loop.sock_connect(client, server.sockets[0].getsockname())
+        yield state, client
+    server.close()
+    for each in list(state.connections):
+        each.transport.abort()
+
+
+@pytest.mark.parametrize("headers", [b"", b"connection: close\r\n"])
+@pytest.mark.parametrize("leaves", [False, True])
+def test_a_reader_of_a_whole_answer_who_stops_reading_is_hung_up_on(
+    monkeypatch: pytest.MonkeyPatch, headers: bytes, leaves: bool
+) -> None:
+    monkeypatch.setattr(connection, "UNREAD_S", 0.2)
+    answered = asyncio.Event()
+
+    async def answers(cycle: RequestCycle) -> None:
+        await cycle.answer(200, ANSWER)
+        answered.set()
+
+    async def main() -> None:
+        async with asyncio.timeout(TIMEOUT_S), _served(answers) as (state, client):
+            await asyncio.get_running_loop().sock_sendall(client, b"GET / HTTP/1.1\r\nhost: x\r\n%b\r\n" % headers)
+            await answered.wait()
+            if leaves:
+                client.shutdown(socket.SHUT_WR)
+            while state.connections:  # noqa: ASYNC110 # there is no event for it
+                await asyncio.sleep(0.01)
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(main())
+
+
 def test_a_reader_who_stops_reading_is_hung_up_on(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(visit, "PATIENCE_NS", 200_000_000)
-    records: list[Served] = []
+    monkeypatch.setattr(connection, "UNREAD_S", 0.2)
+    records: list[CallRecord] = []
 
     async def main() -> bytes:
         service, recorded = Endless(), asyncio.Event()
 
-        def keep(record: Served) -> None:
+        def keep(record: CallRecord) -> None:
             records.append(record)
             recorded.set()
 
         routes: Any = OneRoute(service)
-        gateway: Any = Gateway(routes, books=Books(keep))
-        config = uvicorn.Config(
-            gateway, http=Connection, ws="none", lifespan="off", interface="asgi3", proxy_headers=False
-        )
-        server = uvicorn.Server(config)
-        config.load()
-        server.lifespan = config.lifespan_class(config)
-        with socket.create_server(("127.0.0.1", 0)) as listening:
-            await server.startup([listening])
-            loop = asyncio.get_running_loop()
-            with socket.socket() as client:
-                client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-                client.setblocking(False)
-                await loop.sock_connect(client, listening.getsockname())
-                await loop.sock_sendall(client, HEAD % len(REQUEST) + REQUEST)
-                async with asyncio.timeout(TIMEOUT_S):
-                    await service.closed.wait()
-                    await recorded.wait()
-                    last = await _rest(client)
-            server.should_exit = True
-            await server.shutdown([listening])
-        return last
+        async with asyncio.timeout(TIMEOUT_S), _served(Gateway(routes, tracker=CallTracker(keep))) as (_, client):
+            await asyncio.get_running_loop().sock_sendall(client, HEAD % len(REQUEST) + REQUEST)
+            await service.closed.wait()
+            await recorded.wait()
+            return await _rest(client)
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         last = runner.run(main())
     (record,) = records
     assert not last.endswith(b"0\r\n\r\n")  # the end of a stream that is whole
     assert (record.status, record.outcome) == (499, "cancelled")
-    assert "without completing" not in caplog.text
+    assert caplog.text == ""

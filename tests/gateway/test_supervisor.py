@@ -1,24 +1,35 @@
 """Several workers, as processes: they start, die, are started again, take new settings, and end with their parent."""
 
+import asyncio
 import contextlib
+import errno
 import os
 import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import openai
 import pytest
+from msgspec import structs
 from tests.gateway.conftest import KEY, Served, gateway, heard, ready
-from tests.gateway.test_reload import answer, endless, models, refuses, replaced, rest, until, written
+from tests.gateway.test_reload import answer, endless, models, refuses, replaced, rest, written
 from tests.gateway.test_served import ASK
+from tests.gateway.test_settings import ENVIRONMENT, GOOD
+from tests.waiting import WITHIN_S, until
 
 from splitsecond.errors import CallerFault
-from splitsecond.gateway.configuration.settings import Settings
-from splitsecond.gateway.process.ports import bound, url
-from splitsecond.gateway.process.supervisor import frame, framed
-from splitsecond.policy.expression import parse
+from splitsecond.gateway.configuration.defaults import unconfigured
+from splitsecond.gateway.configuration.reading import read
+from splitsecond.gateway.configuration.settings import GatewaySettings, decode, encode
+from splitsecond.gateway.process.reload import ConfigSource
+from splitsecond.gateway.process.supervisor import Supervisor, _causes
+from splitsecond.gateway.process.worker import WorkerSlot
+from splitsecond.policies.expression import LONGEST, parse
+from splitsecond.serving.listening import base_url, bind
+from splitsecond.testing.virtual_time import run_virtual
 
 
 @pytest.fixture
@@ -27,13 +38,20 @@ def folder(tmp_path: Path, served: Served) -> Path:
     return tmp_path
 
 
-def workers(process: "subprocess.Popen[bytes]") -> list[int]:
-    """The processes that `process` has started and that live."""
+def workers(process: "subprocess.Popen[bytes]", module: str = "splitsecond.gateway") -> list[int]:
+    """The living processes that `process` has started and that run `module`."""
     try:
         found = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     except OSError:
         return []
-    return [int(pid) for pid in found if lives(int(pid))]
+    return [int(pid) for pid in found if lives(int(pid)) and module in command_of(int(pid))]
+
+
+def command_of(pid: int) -> list[str]:
+    """Return the command line of a process; empty if it has ended."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+    return []
 
 
 def lives(pid: int) -> bool:
@@ -59,30 +77,31 @@ def test_a_worker_that_dies_is_replaced_and_all_take_new_settings(folder: Path, 
         assert len(first) == 3
         assert answers(url) == 8
         os.kill(first[0], signal.SIGKILL)
-        assert "worker " in heard(process, "was ended by SIGKILL; another takes its place")
-        assert answers(url) == 8  # those that the kernel deals to the dead one's seat wait for the next in it
+        assert "worker " in heard(process, "was ended by SIGKILL; a new one replaces it")
+        assert answers(url) == 8  # connections of the dead worker wait for its replacement
         until(lambda: len(workers(process)) == 3, "the worker is not replaced")
         assert first[0] not in workers(process)
 
         replaced(folder / "splitsecond.yaml", written(served, "two"))
-        heard(process, "is in force: 1 route, 1 key")
+        heard(process, "is loaded: 1 route, 1 key")
         assert [models(url) for _ in range(12)] == [["two"]] * 12
         replaced(folder / "splitsecond.yaml", "routes: [")
-        assert heard(process, "stays in force").count("line 1") == 1
+        assert heard(process, "keeps running").count("line 1") == 1
         assert answers(url, "two") == 8
 
         process.send_signal(signal.SIGTERM)
-        assert process.wait(10) == 0
+        assert process.wait(WITHIN_S) == 0
         assert process.stdout is not None
-        assert process.stdout.read() == b""  # READY is said once
+        assert process.stdout.read() == b""  # READY is printed once
     assert not any(map(lives, first))
 
 
+@pytest.mark.system
 def test_what_is_under_way_ends_when_it_is_told_to_stop(folder: Path) -> None:
     with gateway(folder, "--workers", "2") as process:
         url = ready(process)
         left = workers(process)
-        with openai.OpenAI(base_url=url, api_key=KEY, max_retries=0, timeout=10) as client:
+        with openai.OpenAI(base_url=url, api_key=KEY, max_retries=0, timeout=WITHIN_S) as client:
             streams = [
                 iter(client.chat.completions.create(model="one", messages=ASK, stream=True, max_tokens=200))
                 for _ in range(6)
@@ -93,10 +112,11 @@ def test_what_is_under_way_ends_when_it_is_told_to_stop(folder: Path) -> None:
             until(lambda: refuses(url), "it still takes connections")
             ended = [sum(bool(chunk.choices[0].delta.content) for chunk in stream) for stream in streams]
         assert set(ended) <= {199, 200}
-        assert process.wait(10) == 0
+        assert process.wait(WITHIN_S) == 0
     assert not any(map(lives, left))
 
 
+@pytest.mark.system
 def test_a_second_signal_ends_all_at_once(folder: Path) -> None:
     with gateway(folder, "--workers", "2") as process:
         url = ready(process)
@@ -104,10 +124,11 @@ def test_a_second_signal_ends_all_at_once(folder: Path) -> None:
             process.send_signal(signal.SIGTERM)
             until(lambda: refuses(url), "it still takes connections")
             process.send_signal(signal.SIGTERM)
-            assert process.wait(10) == 0
+            assert process.wait(WITHIN_S) == 0
             assert b"[DONE]" not in rest(answer)
 
 
+@pytest.mark.system
 def test_none_is_left_behind_when_the_parent_is_killed(folder: Path) -> None:
     with gateway(folder, "--workers", "2") as process:
         ready(process)
@@ -116,74 +137,236 @@ def test_none_is_left_behind_when_the_parent_is_killed(folder: Path) -> None:
         until(lambda: not any(map(lives, left)), "a worker has outlived its parent")
 
 
-def test_workers_that_die_before_they_answer_are_given_up(folder: Path) -> None:
+@pytest.mark.system
+def test_workers_that_die_before_any_has_answered_are_given_up(
+    folder: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = tmp_path_factory.mktemp("broken")
+    (broken / "sitecustomize.py").write_text(
+        "import os, sys\nif 'splitsecond.gateway' in sys.orig_argv:\n    os._exit(3)\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(broken), os.environ.get("PYTHONPATH", "")]))
+    with gateway(folder, "--workers", "2") as process:
+        out, err = process.communicate(timeout=WITHIN_S)
+    assert (process.returncode, out) == (1, b"")
+    assert "ended with exit code 3; 5 in a row died before they were ready" in err.decode()
+    assert "Traceback" not in err.decode()
+
+
+class Dying(Supervisor):
+    """Workers without a process: each lives for a time, and has answered or not. The service ends after the last."""
+
+    def __init__(self, spans: Sequence[tuple[float, bool]], listening: socket.socket) -> None:
+        super().__init__(ConfigSource(None, {}), GatewaySettings(), [listening], [WorkerSlot()])
+        self._spans = list(spans)
+        self.began_s: list[float] = []
+
+    async def _run_worker(self, slot: WorkerSlot, listening: socket.socket) -> tuple[str, bool]:
+        self.began_s.append(asyncio.get_running_loop().time())
+        lived_s, answered = self._spans.pop(0)
+        if answered:
+            self._been_ready.add(slot.number)
+        await asyncio.sleep(lived_s)
+        if not self._spans:
+            self._ending.set()
+        return "was ended by SIGKILL", answered
+
+    def pauses_s(self, spans: Sequence[tuple[float, bool]]) -> list[float]:
+        """How long each dead worker's place was empty."""
+        run_virtual(self._run_slot(self._slots[0], self._sockets[0]))
+        began = zip(self.began_s, self.began_s[1:], spans, strict=False)
+        return [round(after - before - lived, 3) for before, after, (lived, _) in began]
+
+
+@pytest.mark.parametrize(
+    ("spans", "pauses_s"),
+    [
+        ([(1.0, True)] + 11 * [(0.4, False)], [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5, 5, 5, 5, 5]),
+        ([(1.0, True), (0.4, False), (0.4, False), (31.0, True), (0.4, False)], [0.1, 0.2, 0.4, 0.1]),
+    ],
+    ids=["killed again and again", "well for a while"],
+)
+def test_once_a_worker_has_answered_the_next_is_started_for_ever_after_growing_pauses(
+    spans: list[tuple[float, bool]], pauses_s: list[float]
+) -> None:
+    with bound_at_a_free_port() as listening:
+        service = Dying(spans, listening)
+        assert service.pauses_s(spans) == pauses_s
+        assert service._failure is None
+
+
+def test_before_any_has_answered_the_service_ends() -> None:
+    spans = 12 * [(0.4, False)]
+    with bound_at_a_free_port() as listening:
+        service = Dying(spans, listening)
+        assert service.pauses_s(spans) == [0.1, 0.2, 0.4, 0.8]
+    assert service._failure is not None
+    assert "5 in a row died before they were ready" in str(service._failure)
+
+
+class Unable(Supervisor):
+    """Workers that cannot start for the reasons given. The service ends after the last."""
+
+    def __init__(self, reasons: Sequence[int], listening: socket.socket) -> None:
+        super().__init__(ConfigSource(None, {}), GatewaySettings(), [listening], [WorkerSlot()])
+        self._reasons = list(reasons)
+        self.tries = 0
+
+    async def _run_worker(self, slot: WorkerSlot, listening: socket.socket) -> tuple[str, bool]:
+        self.tries += 1
+        if len(self._reasons) == self.tries:
+            self._ending.set()
+        raise OSError(self._reasons[self.tries - 1], "no")
+
+
+def test_a_worker_that_finds_no_room_is_tried_for_ever(capsys: pytest.CaptureFixture[str]) -> None:
+    with bound_at_a_free_port() as listening:
+        service = Unable(20 * [errno.EAGAIN, errno.ENOMEM, errno.EMFILE], listening)
+        run_virtual(service._run_slot(service._slots[0], listening))
+    assert (service.tries, service._failure) == (60, None)
+    assert "worker 0 cannot start: [Errno 11] no; it is tried again." in capsys.readouterr().err
+
+
+def test_a_worker_whose_program_is_missing_ends_the_service() -> None:
+    with bound_at_a_free_port() as listening:
+        service = Unable(20 * [errno.ENOENT], listening)
+        run_virtual(service._run_slot(service._slots[0], listening))
+    assert service.tries == 5
+    assert "cannot start: [Errno 2] no" in str(service._failure)
+
+
+@pytest.mark.system
+def test_what_a_killed_gateway_leaves_is_removed_by_the_next(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = folder / "tmp"
+    place.mkdir()
+    monkeypatch.setenv("TMPDIR", str(place))
     with gateway(folder, "--workers", "2") as process:
         ready(process)
-        until(lambda: dies(process), "it is not given up", within_s=60)
-        assert process.returncode == 1
-        assert process.stderr is not None
-        said = process.stderr.read().decode()
-    assert "5 in a row died before they answered" in said
-    assert "Traceback" not in said
+        (left,) = place.iterdir()
+        workers_left = workers(process)
+        process.kill()
+        until(lambda: not any(map(lives, workers_left)), "a worker has outlived its parent")
+    with gateway(folder, "--workers", "2") as process:
+        ready(process)
+        (found,) = place.iterdir()
+        assert found != left
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(WITHIN_S) == 0
+    assert list(place.iterdir()) == []
 
 
-def dies(process: "subprocess.Popen[bytes]") -> bool:
-    """Whether it has ended, now that whatever it had started is killed."""
-    for pid in workers(process) if process.poll() is None else ():
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-    return process.poll() is not None
-
-
+@pytest.mark.system
 def test_two_gateways_at_one_port_notice_each_other(folder: Path) -> None:
     with bound_at_a_free_port() as taken:
         port = str(taken.getsockname()[1])
         with gateway(folder, "--workers", "2", "--port", port) as process:
-            _, err = process.communicate(timeout=20)
+            _, err = process.communicate(timeout=WITHIN_S)
         assert process.returncode == 2
         assert b"cannot listen on 127.0.0.1:" + port.encode() in err
-        assert b"Choose another with --port." in err
+        assert b"Choose another port with --port" in err
 
 
 def bound_at_a_free_port() -> socket.socket:
-    (taken,) = bound("127.0.0.1", 0)
+    (taken,) = bind("127.0.0.1", 0)
     return taken
 
 
 def test_sockets_of_one_address() -> None:
-    sockets = bound("127.0.0.1", 0, 3)
+    sockets = bind("127.0.0.1", 0, 3)
     try:
-        assert len({url(each) for each in sockets}) == 1
+        assert len({base_url(each) for each in sockets}) == 1
         with pytest.raises(CallerFault, match="cannot listen"):
-            bound("127.0.0.1", sockets[0].getsockname()[1], 2)
+            bind("127.0.0.1", sockets[0].getsockname()[1], 2)
     finally:
         for each in sockets:
             each.close()
     with pytest.raises(CallerFault, match=r"cannot listen on no\.such\.host"):
-        bound("no.such.host", 0)
+        bind("no.such.host", 0)
 
 
-def test_settings_go_through_a_pipe_in_any_pieces() -> None:
-    told = [Settings(routes={"a": parse('race("x/a", "y/b")')}), Settings(environment={"KEY": "value"})]
-    data = b"".join(map(frame, told))
-    for size in (1, 7, len(data)):
-        held, found = bytearray(), []
-        for at in range(0, len(data), size):
-            held += data[at : at + size]
-            while (each := framed(held)) is not None:
-                found.append(each)
-        assert found == told
+KEYS = {"OPENAI_API_KEY": "a", "GROQ_API_KEY": "b"}
 
 
+@pytest.mark.parametrize("settings", [read(GOOD, ENVIRONMENT), unconfigured(KEYS)])
+def test_workers_receive_the_settings_of_the_supervisor(settings: GatewaySettings) -> None:
+    settings = structs.replace(settings, files=(Path("/a/key"),), source=Path("/a/splitsecond.yaml"))
+    line = encode(settings)
+    assert line.count(b"\n") == 1
+    assert line.endswith(b"\n")
+    assert decode(line) == settings
+
+
+def test_a_policy_without_spaces_reaches_workers_at_its_greatest_length() -> None:
+    targets = ",".join(f'"{letter}{number:02}/m"' for letter in "abcdefghij" for number in range(49))
+    text = f"race({targets})"
+    assert len(text) <= LONGEST < len(repr(parse(text)))
+    settings = GatewaySettings(routes={"a": parse(text)})
+    assert decode(encode(settings)) == settings
+
+
+@pytest.mark.system
 def test_a_worker_that_cannot_be_built_says_why() -> None:
-    (listening,) = bound("127.0.0.1", 0)
+    (listening,) = bind("127.0.0.1", 0)
     with listening:
-        settings = Settings(routes={"any": parse('"openai/x"')})
+        settings = GatewaySettings(routes={"any": parse('"openai/x"')})
         seat = '{"number": 1, "workers": 2}'
         command = [sys.executable, "-m", "splitsecond.gateway", str(listening.fileno()), seat]
         ended = subprocess.run(
-            command, input=frame(settings), capture_output=True, pass_fds=(listening.fileno(),), timeout=30
+            command, input=encode(settings), capture_output=True, pass_fds=(listening.fileno(),), timeout=WITHIN_S
         )
     assert ended.returncode == 2
     assert ended.stdout.startswith(b"REFUSED routes.any.policy: no key for openai: OPENAI_API_KEY is not set")
     assert ended.stderr == b""
+
+
+def test_a_signal_before_the_workers_start_starts_none() -> None:
+    async def run() -> None:
+        with socket.socket() as listening:
+            listening.bind(("127.0.0.1", 0))
+            source = ConfigSource(None, {})
+            supervisor = Supervisor(source, GatewaySettings(), [listening], [WorkerSlot()])
+            supervisor._end()
+            await supervisor._run_slot(WorkerSlot(), listening)  # the guard of fast tests refuses processes
+
+    asyncio.run(run())
+
+
+def test_only_a_second_signal_ends_responses_at_once() -> None:
+    """A service that has given up lets its responses end. The first signal then is no second one."""
+    ended: list[int] = []
+
+    class Worker:
+        def terminate(self) -> None:
+            ended.append(1)
+
+    async def run() -> None:
+        with socket.socket() as listening:
+            listening.bind(("127.0.0.1", 0))
+            supervisor = Supervisor(ConfigSource(None, {}), GatewaySettings(), [listening], [WorkerSlot()])
+            supervisor._workers[0] = Worker()  # type: ignore[assignment]
+            supervisor._give_up("worker 1 died")
+            supervisor._on_signal()
+            assert len(ended) == 1
+            supervisor._on_signal()
+            assert len(ended) == 2
+
+    asyncio.run(run())
+
+
+def test_the_cause_of_a_failure_is_found_in_nested_groups() -> None:
+    cause = CallerFault("cannot open the log", kind="bad_config")
+    group = BaseExceptionGroup("outer", [BaseExceptionGroup("inner", [KeyError(1), cause])])
+    assert _causes(group)[1] is cause
+
+
+@pytest.mark.system
+def test_a_gateway_outside_a_fleet_loads_nothing_that_only_a_fleet_needs() -> None:
+    program = (
+        "import sys, splitsecond.gateway.__main__, splitsecond.gateway.process.supervisor as _;"
+        "from splitsecond.gateway.configuration.reading import read;"
+        "from splitsecond.gateway.process.worker import GatewayWorker;"
+        "GatewayWorker(read('routes: {}', {})).close();"
+        "print(*(name for name in sys.modules if name.startswith('splitsecond.gateway.fleet.') or name == 'psycopg'))"
+    )
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
+    assert found == ["splitsecond.gateway.fleet.settings"]

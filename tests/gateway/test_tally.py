@@ -6,20 +6,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from splitsecond.gateway.records.tally import MOST_NAMES, Tally
+from splitsecond.gateway.records.shared_counters import MOST_NAMES, SharedCounters
 
 WORKERS = 3
 steps = st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 4)), max_size=60)
 
 
 @pytest.fixture
-def workers(tmp_path: Path) -> list[Tally]:
-    return [Tally(tmp_path / "tally", workers=WORKERS, number=number) for number in range(WORKERS)]
+def workers(tmp_path: Path) -> list[SharedCounters]:
+    return [SharedCounters(tmp_path / "tally", workers=WORKERS, number=number) for number in range(WORKERS)]
 
 
 @given(steps)
 def test_a_minute_and_the_one_before_are_counted_by_name(steps: list[tuple[str, int]]) -> None:
-    alone = Tally()
+    alone = SharedCounters()
     for name, minute in sorted(steps, key=lambda step: step[1]):
         alone.request(name, minute)
     now = max((minute for _, minute in steps), default=0)
@@ -28,7 +28,7 @@ def test_a_minute_and_the_one_before_are_counted_by_name(steps: list[tuple[str, 
         assert list(alone.requests(name, now)) == expected
 
 
-def test_requests_of_several_workers_add_up(workers: list[Tally]) -> None:
+def test_requests_of_several_workers_add_up(workers: list[SharedCounters]) -> None:
     for number, worker in enumerate(workers):
         for _ in range(number + 1):
             worker.request("web", 7)
@@ -41,17 +41,17 @@ def test_requests_of_several_workers_add_up(workers: list[Tally]) -> None:
 
 def test_a_worker_that_is_started_again_goes_on_in_its_row(tmp_path: Path) -> None:
     path = tmp_path / "tally"
-    first = Tally(path, workers=2, number=0)
+    first = SharedCounters(path, workers=2, number=0)
     first.request("web", 5)
     first.spend("web", 100, 0.25)
-    again, other = Tally(path, workers=2, number=0), Tally(path, workers=2, number=1)
+    again, other = SharedCounters(path, workers=2, number=0), SharedCounters(path, workers=2, number=1)
     again.request("web", 5)
     again.spend("web", 100, 0.5)
     assert other.requests("web", 5) == (2, 0)
     assert other.spent_usd("web", 100) == pytest.approx(0.75)
 
 
-def test_money_is_of_its_day(workers: list[Tally]) -> None:
+def test_money_is_of_its_day(workers: list[SharedCounters]) -> None:
     workers[0].spend("web", 100, 1e-7)
     workers[1].spend("web", 100, 2.5)
     assert workers[2].spent_usd("web", 100) == pytest.approx(2.5 + 1e-7, abs=1e-9)
@@ -59,19 +59,24 @@ def test_money_is_of_its_day(workers: list[Tally]) -> None:
     assert workers[2].spent_usd("web", 101) == pytest.approx(1.0)
 
 
-def test_what_is_set_aside_is_given_back_also_where_a_worker_dies(tmp_path: Path) -> None:
-    one, two = (Tally(tmp_path / "tally", workers=2, number=number) for number in (0, 1))
-    one.hold("web", 0.3)
-    two.hold("web", 0.1)
-    two.hold("other", 1.0)
-    assert one.held_usd("web") == two.held_usd("web") == pytest.approx(0.4)
-    one.hold("web", -0.3)
-    assert two.held_usd("web") == pytest.approx(0.1)
-    assert Tally(tmp_path / "tally", workers=2, number=1).held_usd("web") == 0
-    assert two.spent_usd("web", 100) == 0
+def test_what_a_dead_worker_had_reserved_is_charged(tmp_path: Path) -> None:
+    one, two = (SharedCounters(tmp_path / "tally", workers=2, number=number) for number in (0, 1))
+    one.reserve("web", 0.3)
+    two.reserve("web", 0.1)
+    two.reserve("other", 1.0)
+    assert one.reserved_usd("web") == two.reserved_usd("web") == pytest.approx(0.4)
+    one.reserve("web", -0.3)
+    assert two.reserved_usd("web") == pytest.approx(0.1)
+    again = SharedCounters(tmp_path / "tally", workers=2, number=1)
+    assert again.reserved_usd("web") == pytest.approx(0.1), "nobody has charged it yet, so it must stay reserved"
+    assert again.forfeit(["web"], 100) == {"web": pytest.approx(0.1), "": pytest.approx(1.0)}
+    assert (one.reserved_usd("web"), one.reserved_usd("other")) == (0, 0)
+    assert one.spent_usd("web", 100) == pytest.approx(0.1)
+    assert one.spent_usd("other", 100) == pytest.approx(1.0)
+    assert again.forfeit(["web"], 100) == {}
 
 
-def test_what_was_spent_before_counts_once(workers: list[Tally]) -> None:
+def test_what_was_spent_before_counts_once(workers: list[SharedCounters]) -> None:
     workers[0].carry_over("web", 100, 3.0)
     workers[0].spend("web", 100, 1.0)
     workers[0].carry_over("web", 100, 4.0)  # the same worker, started again, and the log knows of both
@@ -79,7 +84,7 @@ def test_what_was_spent_before_counts_once(workers: list[Tally]) -> None:
 
 
 def test_more_names_than_places_are_still_counted() -> None:
-    tally = Tally()
+    tally = SharedCounters()
     for number in range(MOST_NAMES + 10):
         tally.request(f"key-{number}", 1)
     assert all(tally.requests(f"key-{number}", 1)[0] >= 1 for number in range(MOST_NAMES + 10))
@@ -88,4 +93,4 @@ def test_more_names_than_places_are_still_counted() -> None:
 @pytest.mark.parametrize(("workers", "number"), [(1, 1), (2, -1)])
 def test_a_worker_has_its_place(workers: int, number: int) -> None:
     with pytest.raises(ValueError, match="worker"):
-        Tally(workers=workers, number=number)
+        SharedCounters(workers=workers, number=number)

@@ -1,4 +1,4 @@
-"""The browser that looks at a report."""
+"""The browser for tests of pages."""
 
 import shutil
 
@@ -6,5 +6,5 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
 
 def browser() -> str | None:
-    """The first of `BROWSERS` that is on PATH."""
+    """Return the first of `BROWSERS` on PATH."""
     return next(filter(None, map(shutil.which, BROWSERS)), None)

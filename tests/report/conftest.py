@@ -1,6 +1,6 @@
-"""Runs that the tests of reports share, and whether there is a browser to look at them with.
+"""Runs that the tests of reports share, and the check for a browser.
 
-A machine without a browser leaves `in_chromium` out, except in CI, where a missing one must show.
+A machine without a browser skips `in_chromium`, except in CI, where a missing browser must fail.
 """
 
 import os
@@ -11,20 +11,20 @@ from tests.report.browser import browser
 from tests.report.invented import invented_run
 
 from splitsecond.analysis.findings import Run
-from splitsecond.timing.observation import Observation
+from splitsecond.observation import Observation
 
 collect_ignore = [] if browser() or "CI" in os.environ else ["in_chromium"]
 
 
 @pytest.fixture(scope="session")
 def invented() -> tuple[Run, Sequence[Observation]]:
-    """Five targets at three concurrencies, one row INVALID, one with errors. Not to be changed by a test."""
-    return invented_run()
+    """Five targets at three concurrencies; one row is INVALID, one has errors. Tests must not change it."""
+    return invented_run(in_rounds=True)
 
 
 @pytest.fixture(scope="session")
 def nothing_succeeded() -> tuple[Run, Sequence[Observation]]:
-    """Two targets of which every request failed."""
+    """Two targets for which every request failed."""
     return invented_run(PROVIDERS_THAT_FAIL, concurrencies=(1,), requests=3, failing=True)
 
 

@@ -1,8 +1,8 @@
-"""An invented run that looks like a real one: the published figures of five providers, with random spread by seed.
+"""An invented run that looks like a real one: published figures of five providers with seeded random variation.
 
 Medians and tails are those of General Compute's "LLM Token Generation Speed" (June 2025) at concurrency 1, 8 and 32.
-Requests follow each other as in a closed loop. One provider answers some requests with 429, and one condition was
-measured by a client that read late; so the run has something for every part of a report.
+Requests follow each other as in a closed loop. One provider answers some requests with 429, and the client of one
+condition read late, so every part of a report has content.
 """
 
 import heapq
@@ -12,16 +12,16 @@ from collections.abc import Sequence
 
 import msgspec
 
-from splitsecond.analysis.asked import AskedCondition
+from splitsecond.analysis.answers import add_answers
 from splitsecond.analysis.caching import cache_savings
+from splitsecond.analysis.condition import summarise
 from splitsecond.analysis.cost import bill, with_cost
-from splitsecond.analysis.findings import Run
-from splitsecond.analysis.run import summarise
+from splitsecond.analysis.findings import AskedCondition, Run
 from splitsecond.analysis.statements import statements
 from splitsecond.catalog.price import Price
 from splitsecond.clock import NS_PER_MS, NS_PER_S
+from splitsecond.observation import FaultRecord, Observation, Role
 from splitsecond.timing.instrument import InstrumentReading
-from splitsecond.timing.observation import FaultRecord, Observation
 
 PROVIDERS: dict[str, dict[int, tuple[float, float, float]]] = {
     "generalcompute/llama-3.1-70b-instruct": {1: (180, 220, 310), 8: (210, 310, 285), 32: (280, 450, 245)},
@@ -41,6 +41,10 @@ PRICE = Price(input_usd=0.59, output_usd=0.79, as_of="2026-01-02", source="the t
 CACHED = msgspec.structs.replace(PRICE, cached_usd=0.1)
 LATE_CLIENT = "replicate/meta-llama-3-70b c=32"
 BEGIN_NS = 1_000 * NS_PER_S
+ROUNDS = {1: 8, 8: 6, 32: 5}
+"""Rounds by concurrency, as a bench plans them for 50 requests."""
+PAUSE_NS = 20 * NS_PER_S
+"""Time from the end of a round to the start of the next."""
 
 
 def invented_run(
@@ -50,9 +54,14 @@ def invented_run(
     output_tokens: int = 128,
     failing: bool = False,
     reuse: bool = False,
+    in_rounds: bool = False,
 ) -> tuple[Run, list[Observation]]:
-    """A whole run and its observations; the same every time. `failing`: every request is answered with 429. `reuse`:
-    each row was asked for twice, and Groq's prompt cache saves six tenths of the TTFT."""
+    """Return a run and its observations, the same every time.
+
+    With `failing`, the response to every request is 429. With `reuse`, each row is measured without and with cache
+    reuse, and Groq's prompt cache saves 60% of the TTFT. With `in_rounds`, rows are measured as by a bench: in
+    `ROUNDS`, each with warm-ups and cool-downs; without, all requests follow each other, and nothing is tested.
+    """
     chance = random.Random(7)
     asked = [
         AskedCondition(
@@ -66,7 +75,8 @@ def invented_run(
         for c in concurrencies
         for way in ((False, True) if reuse else (False,))
     ]
-    observations = [one for condition in asked for one in _closed_loop(chance, condition, requests, output_tokens)]
+    sent = _rounds if in_rounds else _one_stretch
+    observations = [one for condition in asked for one in sent(chance, condition, requests, output_tokens)]
     if failing:
         observations = [_refused(one) for one in observations]
     readings = [
@@ -100,26 +110,54 @@ def invented_run(
         statements=[saving.verdict for saving in savings] + statements(conditions, observations),
         cache_savings=savings,
     )
+    add_answers(run, observations)
     return run, observations
 
 
 def priced(run: Run, observations: Sequence[Observation]) -> Run:
-    """The run with what Groq's rows cost; of the others no price is known."""
+    """Return the run with the cost of Groq's rows; the other prices are unknown."""
     prices = {"groq/llama-3.1-70b-versatile": PRICE}
     own = {c.condition: [o for o in observations if o.condition == c.condition] for c in run.conditions}
     conditions = [with_cost(c, own[c.condition], prices, hours=0.01) for c in run.conditions]
     return msgspec.structs.replace(run, conditions=conditions, cost_usd=bill(observations, prices).usd)
 
 
-def _closed_loop(chance: random.Random, asked: AskedCondition, requests: int, tokens: int) -> list[Observation]:
+def _one_stretch(chance: random.Random, asked: AskedCondition, requests: int, tokens: int) -> list[Observation]:
+    return _stretch(chance, asked, [("measured", i) for i in range(requests)], tokens, BEGIN_NS)
+
+
+def _rounds(chance: random.Random, asked: AskedCondition, requests: int, tokens: int) -> list[Observation]:
+    slots, rounds = asked.concurrency or 1, ROUNDS[asked.concurrency or 1]
+    made: list[Observation] = []
+    begin_ns = BEGIN_NS
+    for number in range(rounds):
+        of_round = range(number * requests // rounds, (number + 1) * requests // rounds)
+        sent: list[tuple[Role, int]] = [("warmup", number * slots + i) for i in range(slots)]
+        sent += [("measured", i) for i in of_round] + [("cooldown", number * slots + i) for i in range(slots)]
+        stretch = _stretch(chance, asked, sent, tokens, begin_ns)
+        last_ns = max(one.end_ns for one in stretch if one.role == "measured")
+        for one in stretch:
+            if one.role == "cooldown" and one.end_ns > last_ns:
+                one = _without_response(one, outcome="cancelled", end_ns=max(last_ns, one.sent_ns or 0))
+            made.append(msgspec.structs.replace(one, round=number + 1))
+        begin_ns = last_ns + PAUSE_NS
+    return made
+
+
+def _stretch(
+    chance: random.Random, asked: AskedCondition, sent: Sequence[tuple[Role, int]], tokens: int, begin_ns: int
+) -> list[Observation]:
     assert asked.concurrency is not None
-    places = [BEGIN_NS + i * 40 * NS_PER_MS for i in range(asked.concurrency)]
+    places = [begin_ns + i * 40 * NS_PER_MS for i in range(asked.concurrency)]
     heapq.heapify(places)
     made = []
-    for i in range(requests):
+    for i, (role, number) in enumerate(sent):
         due = heapq.heappop(places)
-        one = _answer(chance, asked, f"{asked.condition} {i}", due, tokens, cold=i < asked.concurrency)
-        if asked.target.startswith("groq") and asked.concurrency == 32 and i % 27 == 5:
+        name = f"{asked.condition} {number}" if role == "measured" else f"{asked.condition} {role} {number}"
+        wanted = chance.randint(2, tokens) if role == "warmup" else tokens
+        one = _answer(chance, asked, name, due, wanted, cold=i < asked.concurrency)
+        one = msgspec.structs.replace(one, role=role)
+        if asked.target.startswith("groq") and asked.concurrency == 32 and number % 27 == 5 and role == "measured":
             one = _refused(one)
         heapq.heappush(places, one.end_ns)
         made.append(one)
@@ -179,12 +217,12 @@ def _answer(
 
 def _refused(one: Observation) -> Observation:
     assert one.head_ns is not None
+    return _without_response(one, outcome="failed", fault=RATE_LIMITED, status=429, end_ns=one.head_ns)
+
+
+def _without_response(one: Observation, **changed: object) -> Observation:
     return msgspec.structs.replace(
         one,
-        outcome="failed",
-        fault=RATE_LIMITED,
-        status=429,
-        end_ns=one.head_ns,
         first_event_ns=None,
         first_token_ns=None,
         first_answer_ns=None,
@@ -192,4 +230,5 @@ def _refused(one: Observation) -> Observation:
         token_at=[],
         token_lengths=[],
         output_tokens=None,
+        **changed,
     )

@@ -1,4 +1,4 @@
-"""An invented search for capacity: a server whose answers come later the more of them it is asked for."""
+"""An invented capacity search of a server that slows down under load."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,14 +6,12 @@ from typing import Any
 import msgspec
 from tests.analysis.made import closed_loop, failure
 
-from splitsecond.analysis.asked import AskedCondition
-from splitsecond.analysis.capacity import capacity_of
-from splitsecond.analysis.capacity_statements import capacity_statements
-from splitsecond.analysis.findings import Run
-from splitsecond.analysis.run import summarise
+from splitsecond.analysis.capacity import capacity_of, capacity_statements
+from splitsecond.analysis.condition import summarise
+from splitsecond.analysis.findings import AskedCondition, Run
 from splitsecond.analysis.slo import parse_slo
 from splitsecond.catalog.price import Price
-from splitsecond.timing.observation import Observation
+from splitsecond.observation import Observation
 
 TARGET = "127.0.0.1:8000/mine"
 SLO = parse_slo("ttft=300ms,tpot=20ms")
@@ -22,20 +20,23 @@ STEPS: dict[int, dict[str, Any]] = {
     2: {"ttft_ms": 70, "gap_ms": 11, "rounds": 10},
     4: {"ttft_ms": 120, "gap_ms": 13, "rounds": 24},
     8: {"ttft_ms": 340, "gap_ms": 15, "rounds": 6},
-    6: {"ttft_ms": 180, "gap_ms": 14, "rounds": 15},
+    6: {"ttft_ms": 180, "gap_ms": 14, "rounds": 40},
 }
-"""By concurrency, in the order that they were tried."""
+"""By concurrency, in the order of the search."""
 
 
 def searched_run(*, spoilt: bool = False) -> tuple[Run, Sequence[Observation]]:
-    """A search that found 6. `spoilt`: some requests to 8 failed, and the client was late at 6."""
+    """Return a search that found 6. With `spoilt`, some requests at 8 failed and the client was late at 6."""
     asked = [AskedCondition(condition=f"c{c}", target=TARGET, concurrency=c, output_tokens=11) for c in STEPS]
     observations: list[Observation] = []
     for concurrency, made in STEPS.items():
         observed = closed_loop(concurrency, **made)
         if spoilt and concurrency == 8:
             observed[::4] = [failure(at + 1000, kind="refused") for at in range(len(observed[::4]))]
-        observations += [msgspec.structs.replace(o, condition=f"c{concurrency}", target=TARGET) for o in observed]
+        observations += [
+            msgspec.structs.replace(o, condition=f"c{concurrency}", target=TARGET, round=1 + 5 * at // len(observed))
+            for at, o in enumerate(observed)
+        ]
     conditions = summarise(asked, observations, [], slo=SLO, prices={TARGET: Price(per_hour_usd=2)})
     if spoilt:
         conditions[-1].invalid.append("the client was too late.")

@@ -1,143 +1,78 @@
-import json
 import re
+from base64 import b64encode
 from collections.abc import Sequence
-from html.parser import HTMLParser
+from hashlib import sha256
 
 import msgspec
-import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.golden import Golden
 from tests.report.invented import invented_run, priced
+from tests.report.page import Page
 
 from splitsecond.analysis.findings import Goodput, Run
-from splitsecond.report import html
-from splitsecond.report.html import render
-from splitsecond.timing.observation import Observation
+from splitsecond.observation import Observation
+from splitsecond.report.chart import target_entries
+from splitsecond.report.html import HtmlTable, TableCell, render
+from splitsecond.report.run_page import render_run
 
 Invented = tuple[Run, Sequence[Observation]]
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
 
 GOODPUT = Goodput(limits={"ttft": 300.0}, met=1, sent=2, fraction=0.5, per_s=1.0)
 
-OUTLINE = """\
-h1 Inference speed of 5 targets
-h2 INVALID: 1 of 15 rows
-h2 Figures
-h3 Concurrency 1
-caption Figures at concurrency 1
-h3 Concurrency 8
-caption Figures at concurrency 8
-h3 Concurrency 32
-caption Figures at concurrency 32
-h3 Waiting, ms
-caption Waiting, ms
-h3 Pace
-caption Pace
-h3 System
-caption System
-h3 Tokens of a request
-caption Tokens of a request
-h2 Time to first token
-figcaption Concurrency 1
-figcaption Concurrency 8
-figcaption Concurrency 32
-h2 What load does
-figcaption Time to first token, ms
-figcaption Speed of one request, tokens per second
-h2 One user or many
-figcaption System throughput against the speed of one request
-h2 Where the time goes
-figcaption Until the first token
-figcaption The whole request
-h3 Means of the stages, ms
-caption Means of the stages, ms
-h2 Single requests
-figcaption Concurrency 1
-figcaption Concurrency 8
-figcaption Concurrency 32
-h2 The instrument's own error
-h3 The instrument in each condition, times in ms
-caption The instrument in each condition, times in ms
-h2 Errors
-caption Errors by class
-h2 What the figures mean
-h2 To run it again
-h3 Settings
-caption Settings
-h3 Environment
-caption Environment
-"""
+
+def test_the_words_of_a_page(invented: Invented, golden: Golden) -> None:
+    page = Page(render_run(*invented))
+    golden.check(page.words)
+    golden.check(page.outline, "outline")
 
 
-class Page(HTMLParser):
-    """What a browser would make of the page: its outline, its text, its tags, and that they nest."""
-
-    VOID = frozenset({"meta", "br", "input", "wbr"})
-
-    def __init__(self, text: str) -> None:
-        super().__init__(convert_charrefs=True)
-        self.outline = ""
-        self.text = ""
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self._open: list[str] = []
-        self.feed(text)
-        self.close()
-        assert self._open == []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-        if tag not in self.VOID:
-            self._open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self._open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        inside = self._open[-1] if self._open else ""
-        if inside in {"h1", "h2", "h3", "figcaption", "caption"}:
-            self.outline += f"{inside} {data}\n"
-        if inside not in {"script", "style"}:
-            self.text += data
+def test_the_whole_page_is_one_small_file_that_loads_nothing(invented: Invented) -> None:
+    text = render_run(*invented)
+    assert len(text) < 280_000
+    assert text.count("</script>") == 2
+    tags = Page(text).tags
+    assert {tag for tag, _ in tags} & {"link", "img", "iframe", "object"} == set()
+    assert {a["href"] for _, a in tags if "href" in a} == {
+        *(f"#{a['id']}" for tag, a in tags if tag == "section"),
+        *(f"#mark-{at}" for at in range(5)),
+        "#invalid",
+    }
 
 
-@pytest.fixture
-def no_bundle(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The JavaScript of Vega takes a second and a megabyte, and is not what is tested."""
-    monkeypatch.setattr(html, "_bundle", lambda: "")
+def test_the_policy_lets_run_only_the_page_s_own_script_and_style(invented: Invented) -> None:
+    text = render_run(*invented)
+    (policy,) = (a["content"] for tag, a in Page(text).tags if a.get("http-equiv") == "Content-Security-Policy")
+    for tag, attributes in (("script", ""), ("style", "")):
+        (content,) = re.findall(f"<{tag}{attributes}>(.*?)</{tag}>", text, re.DOTALL)
+        assert f"'sha256-{b64encode(sha256(content.encode()).digest()).decode()}'" in str(policy)
+    assert str(policy).startswith("default-src 'none'; ")
+    assert "unsafe" not in str(policy)
+    assert not [a for _, a in Page(text).tags if "style" in a]
 
 
-def test_the_whole_page_is_one_file_that_loads_nothing(invented: Invented) -> None:
-    text = render(*invented)
-    assert Page(text).outline == OUTLINE
-    assert "window.vegaEmbed" in text
-    assert len(text) < 1_600_000
-    assert text.count("</script>") == 3
-    assert not re.search(r"<(link|img|iframe|object)\b", text.split("<script")[0])
-    assert "default-src 'none'" in text
+def test_each_plot_is_drawn_in_the_page_and_has_words(invented: Invented) -> None:
+    tags = Page(render_run(*invented)).tags
+    charts = [attributes for tag, attributes in tags if attributes.get("class") == "chart"]
+    assert [chart["id"] for chart in charts][:1] == ["plot-ttft-by-load"]
+    assert len(charts) == 23
+    ids = {attributes.get("id") for _, attributes in tags}
+    for chart in charts:
+        assert chart["role"] == "img"
+        assert {*str(chart["aria-labelledby"]).split()} <= ids
+    figures = [attributes for tag, attributes in tags if tag == "figure"]
+    assert {str(figure["aria-labelledby"]) for figure in figures} <= ids
 
 
-@pytest.mark.usefixtures("no_bundle")
-def test_each_plot_has_a_place_of_known_height_and_words(invented: Invented) -> None:
-    text = render(*invented)
-    data = json.loads(text.split('type="application/json">')[1].split("</script>")[0])
-    places = [attributes for tag, attributes in Page(text).tags if attributes.get("class") == "plot"]
-    assert [place["id"] for place in places] == [f"plot-{name}" for name in data["specs"]]
-    for place, spec in zip(places, data["specs"].values(), strict=True):
-        assert place["role"] == "img"
-        assert place["aria-label"]
-        assert place["style"] == f"height:{spec['height']}px"
-        assert "title" not in spec
-    assert set(data["themes"]) == {"light", "dark"}
-
-
-@pytest.mark.usefixtures("no_bundle")
 def test_tables_have_scopes_and_scroll_inside_themselves(invented: Invented) -> None:
-    tags = Page(render(*invented)).tags
+    tags = Page(render_run(*invented)).tags
     assert {a.get("scope") for tag, a in tags if tag == "th"} == {"col", "row"}
     tables = [i for i, (tag, _) in enumerate(tags) if tag == "table"]
     assert all(tags[i - 1][1].get("class") == "scroll" for i in tables)
 
 
-@pytest.mark.usefixtures("no_bundle")
-def test_what_comes_from_outside_stays_text() -> None:
+def test_every_text_from_outside_stays_text() -> None:
     run, observations = invented_run(("groq/llama-3.1-70b-versatile",), concurrencies=(32,), requests=12)
     (condition,) = run.conditions
     condition.target = condition.token_source = HOSTILE
@@ -146,92 +81,134 @@ def test_what_comes_from_outside_stays_text() -> None:
     run.statements, run.invalid, run.id, run.version, run.began = [HOSTILE], [HOSTILE], HOSTILE, HOSTILE, HOSTILE
     run.asked = {"command": HOSTILE, HOSTILE: {HOSTILE: HOSTILE}}
     run.environment = {HOSTILE: [HOSTILE]}
-    text = render(run, observations)
+    text = render_run(run, observations)
     page = Page(text)
-    assert [tag for tag, _ in page.tags].count("script") == 3
+    assert [tag for tag, _ in page.tags].count("script") == 2
     assert "img" not in [tag for tag, _ in page.tags]
     assert not any(name.startswith("on") for _, attributes in page.tags for name in attributes)
     assert page.text.count(HOSTILE) >= 15
-    data = json.loads(text.split('type="application/json">')[1].split("</script>")[0])
-    assert HOSTILE in json.dumps(data).replace('\\"', '"')
 
 
-@pytest.mark.usefixtures("no_bundle")
-def test_a_run_in_which_nothing_succeeded_still_says_what_happened(nothing_succeeded: Invented) -> None:
-    page = Page(render(*nothing_succeeded))
-    assert "6 of them failed" in page.text
-    assert page.text.count("No request gave the figures for this plot.") == 5
+def test_a_run_in_which_nothing_succeeded_still_shows_what_happened(nothing_succeeded: Invented) -> None:
+    page = Page(render_run(*nothing_succeeded))
+    assert "; 6 failed." in page.text
+    assert page.text.count("No request has the figures for this plot.") == 7
     assert page.text.count("HTTP 429: rate limit reached for model") == 2
     assert "figcaption" not in page.outline
 
 
-@pytest.mark.usefixtures("no_bundle")
-def test_an_empty_run_is_a_page_too() -> None:
-    page = Page(render(Run(id="r", began="2025-06-11T14:03:02Z", began_ns=0), []))
+def test_an_empty_run_has_a_page() -> None:
+    page = Page(render_run(Run(id="r", began="2025-06-11T14:03:02Z", began_ns=0), []))
     assert "Nothing was measured." in page.text
     assert "This run was stopped before its end" in page.text
 
 
-@pytest.mark.usefixtures("no_bundle")
-def test_a_figure_that_n_is_too_small_for_is_weak_and_once_is_said_what_it_needs() -> None:
-    page = Page(render(*invented_run(concurrencies=(1,), requests=10)))
-    assert page.text.count("Too few requests for p95 (needs 72).") == 1
-    assert ("td", {"class": "weak"}) in page.tags
+def test_a_figure_from_too_few_requests_is_grey_and_one_note_says_how_many_it_needs() -> None:
+    page = Page(render_run(*invented_run(concurrencies=(1,), requests=10)))
+    assert page.text.count("All rows: p95 needs 72 requests per row; use -n 72.") == 1
+    assert ("td", {"data-label": "TTFT p95, ms", "class": "weak"}) in page.tags
 
 
-@pytest.mark.usefixtures("no_bundle")
-def test_columns_that_nothing_fills_are_left_out(invented: Invented) -> None:
+def test_empty_columns_are_left_out(invented: Invented) -> None:
     run, observations = invented
-    assert "goodput" not in Page(render(run, observations)).text
+    assert " | goodput" not in Page(render_run(run, observations)).words
     judged = [msgspec.structs.replace(c, goodput=GOODPUT) for c in run.conditions]
-    assert "goodput" in Page(render(msgspec.structs.replace(run, conditions=judged), observations)).text
+    assert " | goodput" in Page(render_run(msgspec.structs.replace(run, conditions=judged), observations)).words
 
 
-@pytest.mark.usefixtures("no_bundle")
-def test_money_stands_wherever_speed_does_and_says_whose_the_price_is(invented: Invented) -> None:
+def test_cost_has_a_column_and_a_section_with_the_source_of_its_prices(invented: Invented) -> None:
     run, observations = invented
-    assert "What it cost" not in Page(render(run, observations)).text
-    text = Page(render(priced(run, observations), observations)).text
-    assert "$ a million tokens" in text
-    assert "What it cost" in text
-    assert "Prices of the test, 2026-01-02: groq/llama-3.1-70b-versatile $0.59 in, $0.79 out a million tokens." in text
-    assert "The whole run cost $" in text
-    assert "Without generalcompute/" in text.partition("The whole run cost $")[2]
+    assert 'id="money"' not in render_run(run, observations)
+    page = render_run(priced(run, observations), observations)
+    assert '<th scope="col">$ per million tokens</th>' in page
+    (section,) = re.findall(r'<section id="money">.*?</section>', page, re.DOTALL)
+    words = Page(section).words
+    assert (
+        "Prices of the test, 2026-01-02: groq/llama-3.1-70b-versatile $0.59 in, $0.79 out per million tokens." in words
+    )
+    assert "The whole run cost $" in words
+    assert "generalcompute/" in words.partition("The whole run cost $")[2]
 
 
-@pytest.mark.usefixtures("no_bundle")
-def test_a_run_of_both_ways_has_a_section_on_the_prompt_cache(invented: Invented) -> None:
-    assert "What prompt caching saves" not in render(*invented)
-    run, observations = invented_run(("groq/llama-3.1-70b-versatile",), (1,), reuse=True)
-    page = render(run, observations)
+def test_a_run_with_cache_reuse_has_a_section_on_the_prompt_cache(invented: Invented, golden: Golden) -> None:
+    assert 'id="cache"' not in render_run(*invented)
+    run, observations = invented_run(("groq/llama-3.1-70b-versatile",), (1,), reuse=True, in_rounds=True)
+    page = render_run(priced(run, observations), observations)
+    golden.check(Page(page).words)
     (section,) = re.findall(r'<section id="cache">.*?</section>', page, re.DOTALL)
-    cells = [re.sub(r"<[^>]+>", " ", cell).split() for cell in re.findall(r"<td[^>]*>(.*?)</td>", section)]
-    assert cells[0] == ["c=1"]
-    assert cells[1][1] == "→"
-    assert cells[3:] == [["93.8", "%", "in", "80", "of", "80"], ["0.302", "→", "0.0669", "−0.235"]]
-    assert "by prompts that begin differently and by prompts that begin alike" in page
-    assert [title for title in re.findall(r"<figcaption>(.*?)</figcaption>", page) if "cache reuse" in title] == [
-        "Concurrency 1, cache reuse",
+    (row,) = [line for line in Page(section).words.splitlines() if line.startswith("groq/")]
+    assert row.split(" | ")[1] == "c=1"
+    assert re.search(r"\| 93\.8 ?% \(in 80 of 80\) \| 0\.302 → 0\.0669 \(−0\.235\)$", row)
+    assert [title for title in re.findall(r"<figcaption[^>]*>(.*?)</figcaption>", page) if "cache reuse" in title] == [
         "Time to first token, cache reuse, ms",
-        "Speed of one request, cache reuse, tokens per second",
+        "TPS of one request, cache reuse, tokens/s",
         "System throughput against the speed of one request, cache reuse",
-        "Concurrency 1, cache reuse",
+        "System throughput against the time of one request, cache reuse",
+        *["Concurrency 1, cache reuse"] * 4,
     ]
 
 
-def test_what_servers_say_of_their_time_stands_beside_ours(invented: Invented) -> None:
+def test_times_that_servers_report_stand_beside_the_measured_ones(invented: Invented) -> None:
     run, observations = invented
-    assert "theirs" not in Page(render(run, observations)).text
+    assert "reported" not in Page(render_run(run, observations)).text
     first, *others = run.conditions
-    said = [msgspec.structs.replace(first, server_ms={"queue": 3.0, "prompt_eval": 19.5}), *others]
-    text = Page(render(msgspec.structs.replace(run, conditions=said), observations)).text
-    assert "TTFT, oursE2E, oursqueue, theirsprompt eval, theirs" in text
-    assert "3.0019.5" in text
+    reporting = [msgspec.structs.replace(first, server_ms={"queue": 3.0, "prompt_eval": 19.5}), *others]
+    words = Page(render_run(msgspec.structs.replace(run, conditions=reporting), observations)).words
+    assert "| TTFT, measured | E2E, measured | queue, reported | prompt eval, reported\n" in words
+    assert "| 3.00 | 19.5\n" in words
 
 
-@pytest.mark.usefixtures("no_bundle")
-def test_few_sentences_are_all_in_sight(invented: Invented) -> None:
+def test_three_findings_need_no_click(invented: Invented) -> None:
     run, observations = invented
-    assert "more findings" in Page(render(run, observations)).text
-    short = msgspec.structs.replace(run, statements=run.statements[:2])
-    assert "more finding" not in Page(render(short, observations)).text
+    assert "more findings" in Page(render_run(run, observations)).text
+    short = msgspec.structs.replace(run, statements=run.statements[:3])
+    assert "more finding" not in Page(render_run(short, observations)).text
+
+
+PLAIN = HtmlTable(caption="x", head=["x", "x"], body=[[TableCell(text="x", notes=["x"], target=True), "x"]])
+TEXT = st.text(st.characters(exclude_characters="\r\0", exclude_categories=["Cs"]))
+
+
+@given(TEXT)
+def test_any_text_stays_text(text: str) -> None:
+    cell = TableCell(text=text, notes=[text], target=True)
+    table = HtmlTable(
+        caption=text, head=[text.replace("\n", " ")] * 2, body=[[cell, text]]
+    )  # a heading may have two lines
+    page, plain = (
+        Page(
+            render(
+                "watch.html",
+                [],
+                {"targets": target_entries([each])},
+                title=each,
+                lead=each,
+                statements=[each],
+                last=found,
+                failures=found,
+                headings={},
+                rule=dict.fromkeys(("days", "least", "early", "settles"), 1),
+            )
+        )
+        for each, found in ((text, table), ("x", PLAIN))
+    )
+    assert [tag for tag, _ in page.tags if tag != "wbr"] == [tag for tag, _ in plain.tags]
+    assert [a["aria-label"] for _, a in page.tags if "aria-label" in a] == [text, text]
+    assert page.text.count(text) >= 12
+
+
+def test_regions_have_a_column_and_the_machine_its_place() -> None:
+    run, observations = invented_run(concurrencies=(1,), requests=20)
+    run.conditions[0].region = "eastus"
+    page = render_run(msgspec.structs.replace(run, environment={"location": "Frankfurt"}), observations)
+    words = Page(page).words
+    assert "errors | region" in words
+    assert "| 0 | eastus" in words
+    assert "Measured from: Frankfurt." in words
+
+
+def test_the_lead_names_the_workloads() -> None:
+    run, observations = invented_run(concurrencies=(1,), requests=20)
+    for condition, workload in zip(run.conditions, ("512", "8k"), strict=False):
+        condition.workload = workload
+    assert "at concurrency 1, workloads 512 and 8k; none failed." in Page(render_run(run, observations)).words

@@ -1,13 +1,17 @@
 import io
+import sys
+from types import SimpleNamespace
 
 import msgspec
+import pytest
 from rich.console import Console
+from rich.table import Table
 from tests.report.invented import invented_run
 
 from splitsecond import clock
 from splitsecond.clock import NS_PER_S
+from splitsecond.observation import Observation
 from splitsecond.report.live import REFRESH_NS, Progress
-from splitsecond.timing.observation import Observation
 
 
 class Ticking:
@@ -29,15 +33,24 @@ def requests() -> list[Observation]:
     return invented_run(("groq/llama-3.1-70b-versatile",), concurrencies=(32,), requests=32)[1]
 
 
-def test_a_pipe_sees_nothing() -> None:
+def test_a_pipe_gets_notes_and_a_line_every_ten_seconds() -> None:
     out = io.StringIO()
-    progress = Progress(Console(file=out))
-    progress.start({"groq/llama-3.1-70b-versatile c=32": 32})
-    progress.note("calibrated")
-    for one in requests():
-        progress.observed(one)
-    progress.stop()
-    assert out.getvalue() == ""
+    now_ns = 0
+    with clock.using(lambda: now_ns):
+        progress = Progress(Console(file=out))
+        progress.start({"groq/llama-3.1-70b-versatile c=32": 32})
+        progress.stage("measuring")
+        progress.note("calibrated")
+        for one in requests():
+            now_ns += NS_PER_S
+            progress.observed(one)
+        progress.stop()
+    assert out.getvalue().splitlines() == [
+        "calibrated",
+        "measuring; 10/32 requests, about 0:22 left",
+        "measuring; 20/32 requests, about 0:12 left",
+        "measuring; 30/32 requests, about 0:02 left",
+    ]
 
 
 def test_done_medians_errors_and_time_to_go_are_shown() -> None:
@@ -52,7 +65,7 @@ def test_done_medians_errors_and_time_to_go_are_shown() -> None:
         progress.stop()
     text = out.getvalue()
     assert "32/64 requests" in text
-    assert "about 0:32 to go" in text
+    assert "about 0:32 left" in text
     last = [line for line in text.splitlines() if "c=32" in line][-1]
     assert last.split()[-1] == "1"
     assert "–" not in last
@@ -133,13 +146,41 @@ def test_a_run_whose_requests_nobody_can_count_yet_has_rows_that_come_and_no_tim
             progress.observed(one)
         progress.stop()
     last = out.getvalue()
-    assert "32/64" in last
+    assert "32/64" not in last, "a total that grows says nothing"
     assert "32 requests" in last
     assert "0/0" not in last
-    assert "to go" not in last
+    assert " left" not in last
 
 
 def test_stop_without_start_does_nothing() -> None:
     console, out = terminal()
     Progress(console).stop()
     assert out.getvalue() == ""
+
+
+def test_a_notebook_gets_one_output_that_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[object] = []
+
+    class Display:
+        """The handle that IPython's `display` returns."""
+
+        def update(self, table: object) -> None:
+            shown.append(table)
+
+    def display(found: object, *, display_id: bool = False) -> Display | None:
+        shown.append(found)
+        return Display() if display_id else None
+
+    monkeypatch.setitem(sys.modules, "IPython.display", SimpleNamespace(display=display))
+    progress = Progress(Console(force_jupyter=True, file=io.StringIO()))
+    progress.start({requests()[0].condition: 32})
+    progress.note("calibrated")
+    for one in requests():
+        progress.observed(one)
+    progress.stop()
+    first, note, *_, last = shown
+    assert str(note) == "calibrated"
+    assert isinstance(first, Table)
+    assert isinstance(last, Table)
+    assert last.title == "32/32 requests"
+    assert len(shown) < 32

@@ -2,8 +2,11 @@ import msgspec
 import pytest
 from tests.report.invented import invented_run
 
-from splitsecond.analysis.findings import Instrument, Run, Spread
+from splitsecond.analysis.findings import Instrument, NodeFindings, Run
+from splitsecond.analysis.summary import Summary
+from splitsecond.observation import PacketCounts
 from splitsecond.report import rows
+from splitsecond.report.run_page import render_run
 
 
 @pytest.mark.parametrize(
@@ -11,7 +14,7 @@ from splitsecond.report import rows
     [
         (None, "–"),
         (0, "0"),
-        (0.04112, "0.041"),
+        (0.04112, "0.0411"),
         (0.9999, "1.00"),
         (4.8268, "4.83"),
         (48.268, "48.3"),
@@ -25,14 +28,14 @@ def test_a_number_has_three_digits(value: float | None, said: str) -> None:
 
 
 def test_a_cell_says_its_interval_or_what_it_needs() -> None:
-    spread = Spread(
+    spread = Summary(
         n=50, p50=231.2, p95=400.0, p99=500.0, ci95={"p50": (224.0, 240.4), "p95": (350.0, None)}, needs={"p99": 368}
     )
-    assert rows.cell(spread, "p50") == rows.Cell(figure="231", interval="224–240")
+    assert rows.cell(spread, "p50") == rows.FigureCell(figure="231", interval="224–240")
     assert rows.cell(spread, "p95").interval == "350–?"
     assert rows.cell(spread, "p99").needs == 368
     assert rows.cell(spread, "p99").interval == ""
-    assert rows.cell(Spread(n=0, needs={"p50": 6}), "p50") == rows.Cell(figure="–")
+    assert rows.cell(Summary(n=0, needs={"p50": 6}), "p50") == rows.FigureCell(figure="–")
 
 
 def test_levels_go_from_light_to_heavy_and_closed_loops_come_first() -> None:
@@ -87,12 +90,63 @@ def test_the_instrument_is_summed_up_by_its_worst_condition() -> None:
     run, _ = invented_run(requests=4)
     said = " ".join(rows.instrument_sentences(run))
     assert "Only 14 of 15 conditions have arrival times from the kernel" in said
-    assert "600 ms (most)" in said
+    assert "600 ms (max)" in said
     run.conditions[0].instrument = Instrument(kernel_time=False)  # nothing arrived there
     assert "Only 13 of 14 conditions" in rows.instrument_sentences(run)[0]
     run.conditions[0].instrument.collections = 2
     assert "Garbage collection ran 2 times" in rows.instrument_sentences(run)[-1]
     assert rows.instrument_sentences(Run(id="r", began="", began_ns=0)) == []
+
+
+def test_the_clock_of_arrivals_and_the_priority_are_reported() -> None:
+    run, _ = invented_run(("groq/llama-3.1-70b-versatile",), (1,), requests=4)
+    (row,) = run.conditions
+    counts = PacketCounts(packets=12_345, reordered=2, repeated=3)
+    row.instrument = Instrument(kernel_time=True, packet_time=True, packets=counts, lag_p50_ms=1, priority="real time")
+    said = " ".join(rows.instrument_sentences(run))
+    assert "Arrival times are those of the packets" in said
+    assert "Of 12,345 packets, 2 came out of order and 3 were repeated." in said
+    assert "Our process ran at priority: real time." in said
+    row.instrument.packets = PacketCounts(packets=1, reordered=1, repeated=1)
+    assert "Of 1 packet, 1 came out of order and 1 was repeated." in " ".join(rows.instrument_sentences(run))
+    row.instrument.packet_time = False
+    row.instrument.packets = PacketCounts(packets=12_345, lost=7, missed=4)
+    said = " ".join(rows.instrument_sentences(run))
+    assert "4 reads have the time of the last packet. The ring had no room for 7 packets" in said
+
+
+def test_processor_time_is_that_of_tokens_where_there_are_enough_and_else_the_share_of_a_core() -> None:
+    run, _ = invented_run(("groq/llama-3.1-70b-versatile",), (1, 8), requests=4)
+    for row in run.conditions:
+        row.instrument = Instrument(kernel_time=True, cpu_share=0.031)
+    assert "Each measuring process used up to 3.10% of a core." in rows.instrument_sentences(run)
+    run.conditions[1].instrument.cpu_ms_per_1000_tokens = 7.5
+    said = " ".join(rows.instrument_sentences(run))
+    assert "Measuring took up to 7.50 ms of processor time per 1,000 tokens." in said
+    assert "of a core" not in said
+
+
+def test_each_node_is_named_with_its_own_instrument() -> None:
+    run, observations = invented_run(("groq/llama-3.1-70b-versatile",), (1,), requests=4)
+    (row,) = run.conditions
+
+    def part(number: int, *invalid: str) -> NodeFindings:
+        its = Instrument(kernel_time=True, lag_p99_ms=0.1 * number, late_p99_ms=0.2)
+        known = {"clock_offset_ms": 5.0, "clock_error_ms": 0.3 * number, "ttft_p50_ms": 70.5}
+        return NodeFindings(node=f"n{number}", requests=2, errors=0, instrument=its, invalid=list(invalid), **known)
+
+    row.nodes = [part(1), part(2, "lost during a block.")]
+    said = rows.instrument_sentences(run)
+    assert "2 nodes sent the requests. Their clocks are known to ±0.600 ms" in " ".join(said)
+    ends = "arrived bytes waited up to {} ms (p99), requests were sent up to 0.200 ms (p99) late"
+    assert f"Node n1: {ends.format('0.100')}." in said
+    assert f"Node n2: {ends.format('0.200')}, INVALID." in said
+    page = render_run(run, observations)
+    assert "The instrument of each node, times in ms" in page
+    assert "lost during a block." in page
+    row.nodes = [part(number) for number in range(1, 101)]
+    assert "report.html has all 100 nodes." in rows.instrument_sentences(run)
+    assert sum(sentence.startswith("Node n") for sentence in rows.instrument_sentences(run)) == 8
 
 
 def test_what_holds_for_several_rows_is_said_once() -> None:
@@ -106,12 +160,12 @@ def test_what_holds_for_several_rows_is_said_once() -> None:
     assert errors.text == "3 × http_429: HTTP 429: rate limit reached for model"
     assert (both.who, both.text) == ("", "of both.")
     assert (one.who, one.text) == (groq.target, "of one.")
-    assert few == rows.Remark(kind="note", who="", text="too few requests for p95 (needs 72).")
+    assert few == rows.Remark(kind="note", who="", text="p95 needs 72 requests per row; use -n 72.")
 
 
 def test_too_few_is_said_of_figures_that_are_there() -> None:
     run, _ = invented_run(("groq/llama-3.1-70b-versatile",), (1,), requests=4)
-    assert rows.remarks(rows.levels(run)[0])[-1].text == "too few requests for p50 (needs 6) and p95 (needs 72)."
+    assert rows.remarks(rows.levels(run)[0])[-1].text == "p50 needs 6 and p95 needs 72 requests per row; use -n 72."
     failed, _ = invented_run(("groq/llama-3.1-70b-versatile",), (1,), requests=4, failing=True)
     assert not any("too few" in remark.text for remark in rows.remarks(rows.levels(failed)[0]))
 

@@ -1,4 +1,4 @@
-"""The cells of the table of savings: what they say, and where they say that nothing is known."""
+"""The cells of the table of savings, with and without known values."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import pytest
 from tests.analysis.made import row
 
 from splitsecond.analysis.findings import CacheSaving, FigureChange, Run
-from splitsecond.report.savings import Cell, lines
+from splitsecond.report.savings import ChangeCell, saving_rows
 
 
 def wait(**changes: Any) -> FigureChange:
@@ -17,33 +17,33 @@ def wait(**changes: Any) -> FigureChange:
     return FigureChange(**{**made, **changes})
 
 
-def cells(*waits: FigureChange, **saving: Any) -> list[Cell]:
+def cells(*waits: FigureChange, **saving: Any) -> list[ChangeCell]:
     run = Run(id="r", began="", began_ns=0, conditions=[row(concurrency=8)])
     run.cache_savings = [CacheSaving(target="a/x", fresh="c", reuse="c-reuse", ttft=list(waits), **saving)]
-    (line,) = lines(run)
+    (line,) = saving_rows(run)
     assert (line.target, line.load) == ("a/x", "c=8")
     return line.cells
 
 
-def test_a_wait_both_ways_with_its_change() -> None:
+def test_ttft_without_and_with_reuse_and_its_change() -> None:
     p50, p95, *_ = cells(wait(), wait(percentile="p95", ci95=None, real=False, better=False, change=0.03))
-    assert p50 == Cell(figure="412 → 243", remark="−41 %", interval="−47 to −35 %", better=True)
-    assert p95 == Cell(figure="412 → 243", remark="+3 %", better=False, weak=True)
+    assert p50 == ChangeCell(figure="412 → 243", remark="−41%", interval="−47 to −35%", better=True)
+    assert p95 == ChangeCell(figure="412 → 243", remark="+3%", better=False, weak=True)
 
 
 @pytest.mark.parametrize(
     ("ci95", "said"),
     [
-        ((-0.7902, -0.7886), "−79 to −78.9 %"),
-        ((-0.021, 0.0234), "−2.1 to +2.3 %"),
-        ((-0.4093, 0.3791), "−41 to +38 %"),
+        ((-0.7902, -0.7886), "−79 to −78.9%"),
+        ((-0.021, 0.0234), "−2.1 to +2.3%"),
+        ((-0.4093, 0.3791), "−41 to +38%"),
     ],
 )
-def test_a_narrow_interval_is_told_to_a_tenth(ci95: tuple[float, float], said: str) -> None:
+def test_a_narrow_interval_has_tenths_of_a_percent(ci95: tuple[float, float], said: str) -> None:
     assert cells(wait(ci95=ci95))[0].interval == said
 
 
-def test_what_is_not_known_is_a_dash() -> None:
+def test_an_unknown_value_is_a_dash() -> None:
     assert [cell.figure for cell in cells()] == ["–"] * 4
     assert cells()[2].remark == "unreported"
 
@@ -56,6 +56,6 @@ def test_what_is_not_known_is_a_dash() -> None:
         (0.0, 0.0, ("0.00 → 0.00", "")),
     ],
 )
-def test_money_is_of_a_thousand_requests(fresh: float, reuse: float, said: tuple[str, str]) -> None:
+def test_cost_is_per_thousand_requests(fresh: float, reuse: float, said: tuple[str, str]) -> None:
     cell = cells(wait(), usd_per_request_fresh=fresh, usd_per_request_reuse=reuse, cached_share=0.5)[3]
     assert (cell.figure, cell.remark) == said

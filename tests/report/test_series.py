@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from tests.report.invented import invented_run
 
 from splitsecond.clock import NS_PER_MS
+from splitsecond.observation import Observation
 from splitsecond.report import series
-from splitsecond.timing.observation import Observation
 
 ONE = Observation(
     id="1",
@@ -27,7 +27,7 @@ ONE = Observation(
 @given(st.lists(st.floats(0.001, 1e6), min_size=1, max_size=3000))
 def test_an_ecdf_is_a_thin_staircase_from_none_to_all(values: list[float]) -> None:
     points = series.ecdf(np.array(values))
-    assert len(points) <= series.ECDF_POINTS
+    assert len(points) <= series.CURVE_POINTS
     assert points == sorted(points)
     assert points[0] == (min(values), 0.0)
     assert points[-1] == (max(values), 1.0)
@@ -44,10 +44,10 @@ def test_the_band_holds_nine_of_ten() -> None:
 
 def test_the_steps_of_a_request_follow_each_other() -> None:
     steps = series.waterfall("a/x", [ONE])
-    assert [(s.step, s.begin_ms, s.end_ms) for s in steps] == [
+    assert [(s.name, s.begin_ms, s.end_ms) for s in steps] == [
         ("waiting to leave", 0, 2),
         ("connecting", 2, 7),
-        ("until the response head", 7, 20),
+        ("until the response headers", 7, 20),
         ("until the first token", 20, 50),
         ("streaming", 50, 90),
     ]
@@ -65,7 +65,7 @@ def test_a_moment_that_is_missing_leaves_no_gap(missing: str) -> None:
 def test_a_typical_and_the_slowest_request_are_shown() -> None:
     requests = [msgspec.structs.replace(ONE, last_token_ns=(1090 + 10 * i) * NS_PER_MS) for i in range(5)]
     steps = series.waterfall("a/x", requests)
-    assert {s.which: s.end_ms for s in steps if s.step == "streaming"} == {"typical": 110, "slowest": 130}
+    assert {s.which: s.end_ms for s in steps if s.name == "streaming"} == {"typical": 110, "slowest": 130}
 
 
 def test_what_streamed_nothing_has_no_steps() -> None:

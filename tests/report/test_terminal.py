@@ -10,9 +10,9 @@ from tests.report.invented import invented_run, priced
 from splitsecond.analysis.compare import RunData, compare
 from splitsecond.analysis.findings import Run
 from splitsecond.catalog.price import Price
+from splitsecond.observation import Observation
 from splitsecond.report import rows
 from splitsecond.report.terminal import comparison_table, run_table
-from splitsecond.timing.observation import Observation
 
 Invented = tuple[Run, Sequence[Observation]]
 PAIR = ("groq/llama-3.1-70b-versatile", "together/meta-llama-3.1-70b-instruct-turbo")
@@ -27,7 +27,7 @@ def printed(run: Run, width: int = 140, files: Sequence[Path] = ()) -> str:
 
 def test_a_table_per_concurrency_with_intervals(invented: Invented) -> None:
     run, _ = invented
-    text = printed(run, width=160)
+    text = printed(run, width=240)
     assert [line.strip() for line in text.splitlines() if line.startswith("Concurrency")] == [
         "Concurrency 1",
         "Concurrency 8",
@@ -44,7 +44,7 @@ def test_an_invalid_row_is_marked_and_its_reason_stands_beneath(invented: Invent
     run, _ = invented
     lines = printed(run, width=200).splitlines()
     marked = next(i for i, line in enumerate(lines) if "replicate/meta-llama-3-70b INVALID" in line)
-    assert "the client was too late" in " ".join(lines[marked + 1 :])
+    assert "client overloaded" in " ".join(lines[marked + 1 :])
 
 
 def test_what_a_server_says_of_its_time_stands_beside_ours(invented: Invented) -> None:
@@ -53,7 +53,7 @@ def test_what_a_server_says_of_its_time_stands_beside_ours(invented: Invented) -
     said = msgspec.structs.replace(first, server_ms={"queue": 3.0, "prompt_eval": 19.5})
     text = printed(msgspec.structs.replace(run, conditions=[said, *others]), width=200)
     ours = f"TTFT {rows.number(first.ttft_ms.p50)}, E2E {rows.number(first.e2e_ms.p50)}"
-    words = f"the server's own times, p50 in ms: queue 3.00, prompt eval 19.5; seen from here: {ours}."
+    words = f"the server's own times, p50 in ms: queue 3.00, prompt eval 19.5; measured here: {ours}."
     assert f"{first.target}: {words}" in text
 
 
@@ -67,12 +67,14 @@ def test_what_a_prompt_cache_saves_is_a_table_before_the_sentences(width: int, f
     table = text[text.index("What prompt caching saves") : text.index("\n• ")]
     found = run.cache_savings[0].ttft[0]
     assert found.change == pytest.approx(-0.6, abs=0.05)
-    for part in (f"{found.before:.0f} → {rows.number(found.after)}", "93.8 %", "in 80 of 80", "0.302 → 0.0669"):
+    for part in (f"{found.before:.0f} → {rows.number(found.after)}", "93.8%", "in 80 of 80", "0.302 → 0.0669"):
         assert part in table
     assert ("−0.235" in table, "unreported" in table) == (True, False)
-    assert any("93.8 %" in line and "in 80 of 80" in line for line in table.splitlines()) == (form == "beside")
+    assert any("93.8%" in line and "in 80 of 80" in line for line in table.splitlines()) == (form == "beside")
     assert table.count("in 0 of 80") == 2  # the provider that caches nothing
-    assert "the prompt cache saves" in text[text.index("\n• ") :].splitlines()[1]
+    sentences = " ".join(text[text.index("\n• ") :].split()).split("• ")
+    assert "n = 80 in fewer than five rounds could show" in sentences[1]
+    assert "the prompt cache saves" in sentences[1]
 
 
 def test_where_the_table_of_savings_has_no_room_its_sentences_remain() -> None:
@@ -86,8 +88,8 @@ def test_sentences_then_the_instrument_then_the_files(invented: Invented) -> Non
     run, _ = invented
     text = printed(run, files=[Path("runs/x/report.html")])
     order = [
-        "• At concurrency 1",
-        "Left out of these comparisons",
+        "• At c=1, generalcompute",
+        "Not compared, because INVALID",
         "conditions have arrival times from the kernel",
         "runs/x/report.html",
     ]
@@ -106,7 +108,7 @@ def test_a_narrow_console_loses_no_figure(invented: Invented) -> None:
 
 def test_too_few_requests_are_said() -> None:
     run, _ = invented_run(concurrencies=(1,), requests=10)
-    assert printed(run).count("all 5: too few requests for p95 (needs 72).") == 1
+    assert printed(run).count("all 5: p95 needs 72 requests per row; use -n 72.") == 1
 
 
 def test_nothing_succeeded_and_nothing_at_all(nothing_succeeded: Invented) -> None:
@@ -134,12 +136,13 @@ def test_a_provider_cannot_steer_the_terminal() -> None:
 
 def test_a_comparison_shows_each_change_and_what_is_missing(invented: Invented) -> None:
     run, observations = invented
+    observations = [msgspec.structs.replace(o, round=at % 5 + 1) for at, o in enumerate(observations)]
     slower = [
         msgspec.structs.replace(o, first_token_ns=o.first_token_ns + 90_000_000) if o.first_token_ns else o
         for o in observations
     ]
     after = msgspec.structs.replace(run, id="after", conditions=run.conditions[:2])
-    comparison = compare(RunData(run, observations), RunData(after, slower))
+    comparison = compare([RunData(run, observations)], [RunData(after, slower)])
     console = Console(file=io.StringIO(), width=140)
     comparison_table(comparison, console)
     assert isinstance(console.file, io.StringIO)
@@ -157,7 +160,7 @@ def test_a_comparison_says_how_many_errors_there_were(invented: Invented) -> Non
     run, observations = invented
     better = msgspec.structs.replace(run, conditions=[msgspec.structs.replace(c, errors=0) for c in run.conditions])
     console = Console(file=io.StringIO(), width=160)
-    comparison_table(compare(RunData(run, observations), RunData(better, observations)), console)
+    comparison_table(compare([RunData(run, observations)], [RunData(better, observations)]), console)
     assert isinstance(console.file, io.StringIO)
     assert console.file.getvalue().count("0  was 3 ") == 1
 
@@ -172,9 +175,9 @@ def test_a_comparison_of_runs_with_nothing_in_common(invented: Invented) -> None
     run, observations = invented
     other = msgspec.structs.replace(run, id="after", conditions=[])
     console = Console(file=io.StringIO(), width=80)
-    comparison_table(compare(RunData(run, observations), RunData(other, [])), console)
+    comparison_table(compare([RunData(run, observations)], [RunData(other, [])]), console)
     assert isinstance(console.file, io.StringIO)
-    assert console.file.getvalue().startswith("Only in the run before: ")
+    assert console.file.getvalue().startswith(f"Before: {run.id}. After: after.\nOnly in the run before: ")
 
 
 GROQ = "groq/llama-3.1-70b-versatile"
@@ -192,7 +195,9 @@ def test_money_stands_in_a_column_or_where_there_is_no_room_beneath(width: int, 
     assert ("$/M tokens, and row: groq" in text) is (where == "beneath")
     assert max(map(len, text.splitlines())) <= width
     words = " ".join(text.split())
-    assert "Prices of the test, 2026-01-02: groq/llama-3.1-70b-versatile $0.59 in, $0.79 out a million tokens." in words
+    assert (
+        "Prices of the test, 2026-01-02: groq/llama-3.1-70b-versatile $0.59 in, $0.79 out per million tokens." in words
+    )
 
 
 @pytest.mark.parametrize("width", [80, 160])
@@ -205,15 +210,15 @@ def test_a_comparison_shows_how_the_money_moved(width: int) -> None:
     )
     after = msgspec.structs.replace(before, conditions=[dearer])
     console = Console(file=io.StringIO(), width=width)
-    comparison_table(compare(RunData(before, observations), RunData(after, observations)), console)
+    comparison_table(compare([RunData(before, observations)], [RunData(after, observations)]), console)
     assert isinstance(console.file, io.StringIO)
     words = " ".join(console.file.getvalue().split())
     assert "$0.945" in words
-    assert "+50 %" in words
-    assert "the price differs: $0.59 in, $0.79 out a million tokens, then $1 in, $2 out a million tokens." in words
+    assert "+50%" in words
+    assert "the price differs: $0.59 in, $0.79 out per million tokens, then $1 in, $2 out per million tokens." in words
 
 
-@pytest.mark.parametrize(("width", "form"), [(72, "narrow"), (90, "names"), (120, "wide")])
+@pytest.mark.parametrize(("width", "form"), [(72, "narrow"), (90, "names"), (120, "figures"), (200, "wide")])
 def test_tables_take_the_widest_form_that_fits(width: int, form: str) -> None:
     run, _ = invented_run(("groq/llama-3.1-70b-versatile",), concurrencies=(1,), requests=80)
     run.conditions[0].target = "groq/llama-3.1-70b"
@@ -221,6 +226,7 @@ def test_tables_take_the_widest_form_that_fits(width: int, form: str) -> None:
     spread = run.conditions[0].ttft_ms
     interval = f"{spread.ci95['p50'][0]:.0f}–{spread.ci95['p50'][1]:.0f}"
     assert (f"{spread.p50:.0f}  {interval}" in text) is (form == "wide")
+    assert ("E2E p50" in text) is (form in ("figures", "wide"))
     assert ("groq/llama-3.1-70b " in text.split("•")[0]) is (form != "narrow")
     assert interval in text
     assert "…" not in text
@@ -237,3 +243,45 @@ def test_a_long_sentence_is_wrapped_under_its_first_word(invented: Invented) -> 
     first = next(i for i, line in enumerate(lines) if line.startswith("• At concurrency 1"))
     assert lines[first + 1].startswith("  ")
     assert lines[first] == lines[first].rstrip()
+
+
+def test_regions_have_a_column_and_the_machine_its_place() -> None:
+    run, _ = invented_run(concurrencies=(1,), requests=20)
+    assert "region" not in printed(run)
+    run.conditions[0].region = "eastus"
+    text = printed(msgspec.structs.replace(run, environment={"location": "Frankfurt"}), width=200)
+    (heading, first, second) = [
+        line for line in text.splitlines() if " region" in line or line.startswith((" general", " groq"))
+    ][:3]
+    assert (heading.split()[-1], first.split()[-1], second.split()[-1]) == ("region", "eastus", "–")
+    assert "Measured from: Frankfurt." in text
+
+
+@pytest.mark.parametrize(
+    ("width", "headings"),
+    [
+        (60, ["TTFT p50", "TPS p50"]),
+        (72, ["TTFT p50", "TPS p50"]),
+        (88, ["TTFT p50", "TPS p50", "TTFT p95", "TPS p95"]),
+        (180, ["TTFT p50", "TPS p50", "TPOT p50", "E2E p50", "TTFT p95", "TPS p95"]),
+    ],
+)
+def test_p95_goes_before_any_name_and_e2e_and_tpot_come_with_the_room(
+    invented: Invented, width: int, headings: list[str]
+) -> None:
+    run, _ = invented
+    table = printed(run, width=width).split("Which target")[0]
+    heading = next(line for line in table.splitlines() if "TTFT p50" in line)
+    assert [part.strip() for part in heading.replace("system", "").split("  ") if part.strip()] == headings
+    joined = "".join(line[1:].split("  ")[0].strip() for line in table.splitlines() if line.startswith(" "))
+    assert all(condition.target in joined for condition in run.conditions)
+    assert "…" not in table
+
+
+def test_a_very_narrow_console_has_a_line_for_each_row(invented: Invented) -> None:
+    run, _ = invented
+    words = " ".join(printed(run, width=48).split())
+    ttft = run.conditions[0].ttft_ms
+    assert all(f" {condition.target}: TTFT p50 ms " in words for condition in run.conditions if not condition.invalid)
+    assert " replicate/meta-llama-3-70b INVALID: TTFT p50 ms " in words
+    assert f"TTFT p50 ms {ttft.p50:.0f} {ttft.ci95['p50'][0]:.0f}–{ttft.ci95['p50'][1]:.0f}, TPS p50" in words

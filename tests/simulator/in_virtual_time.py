@@ -1,56 +1,65 @@
-"""A simulated provider in virtual time: its ASGI application called directly, with a connection that takes notes."""
+"""A simulated provider in virtual time, behind a connection with a fake transport."""
 
 import asyncio
-from collections.abc import Callable
+import socket
+import struct
 from typing import Any
 
+import httptools
 import msgspec
+from tests.serving.fake_client import Transport, connected
 
 from splitsecond import clock
 from splitsecond.pacing import Pacer
+from splitsecond.serving.connection import ServerConnection
+from splitsecond.serving.request_cycle import Application
 from splitsecond.simulator.app import SimulatedProvider
-from splitsecond.simulator.connection import EXTENSION
 from splitsecond.simulator.profile import Profile
-from splitsecond.simulator.truth import Record, Truth
-
-
-class NotedConnection:
-    """Stands for `connection.Connection`: what was written in which moment, and how it ended."""
-
-    def __init__(self) -> None:
-        self.written: list[tuple[int, bytes]] = []
-        self.how = ""
-        self.on_lost: Callable[[], None] | None = None
-        self.reads = True
-        self.transport = self
-
-    def write_chunk(self, data: bytes) -> bool:
-        self.written.append((clock.now_ns(), data))
-        return self.reads
-
-    def close(self) -> None:
-        self.how = "closed"
-
-    def reset(self) -> None:
-        self.how = "reset"
-
-    def is_closing(self) -> bool:
-        return bool(self.how)
+from splitsecond.simulator.truth import TruthLog, TruthRecord
 
 
 class Exchange:
-    """One request, and what came of it. Times are of the virtual clock."""
+    """One request and its response, with times of the virtual clock.
 
-    def __init__(self) -> None:
-        self.connection = NotedConnection()
+    `written`: when each part of the body was written. `how`: how the server ended the connection. `reads`: the client
+    reads the response.
+    """
+
+    def __init__(self, *, reads: bool = True) -> None:
         self.status = 0
         self.headers: dict[bytes, bytes] = {}
         self.head_ns = 0
+        self.written: list[tuple[int, bytes]] = []
         self.finished = False
+        self.transport = Wire(self, reads=reads)
+        self.parser = httptools.HttpResponseParser(self)
+        self.connection: ServerConnection | None = None
+
+    @property
+    def how(self) -> str:
+        return self.transport.how
+
+    def leave(self) -> None:
+        """Disconnect."""
+        if self.connection is not None:
+            self.connection.connection_lost(None)
+            self.connection = None
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self.headers[name] = value
+
+    def on_headers_complete(self) -> None:
+        self.status, self.head_ns = self.parser.get_status_code(), clock.now_ns()
+
+    def on_body(self, data: bytes) -> None:
+        self.written.append((clock.now_ns(), data))
+
+    def on_message_complete(self) -> None:
+        self.finished = True
 
     @property
     def body(self) -> bytes:
-        return b"".join(data for _, data in self.connection.written)
+        return b"".join(data for _, data in self.written)
 
     @property
     def events(self) -> list[bytes]:
@@ -62,7 +71,7 @@ class Exchange:
 
     @property
     def text(self) -> str:
-        """The content of a stream, of the events that are JSON and have one."""
+        """The text of a stream: the content of all events that are JSON and have one."""
         return "".join(
             msgspec.json.decode(event)["choices"][0]["delta"].get("content", "")
             for event in self.events
@@ -70,13 +79,42 @@ class Exchange:
         )
 
 
+class Wire(Transport):
+    """The transport of an exchange, whose socket takes SO_LINGER, by which a connection is reset."""
+
+    def __init__(self, exchange: Exchange, *, reads: bool) -> None:
+        super().__init__()
+        self.how = ""
+        self.unread = 0 if reads else 1 << 30
+        self._exchange = exchange
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return self if name == "socket" else super().get_extra_info(name, default)
+
+    def fileno(self) -> int:
+        return -1
+
+    def setsockopt(self, level: int, option: int, value: bytes) -> None:
+        assert (level, option, value) == (socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.how = "reset"
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        super().write(data)
+        self._exchange.parser.feed_data(data)
+
+    def close(self) -> None:
+        self.how = self.how or "closed"
+        super().close()
+
+
 class Client:
     """Sends requests to one simulated provider."""
 
     def __init__(self, profile: Profile, *, seed: int = 0) -> None:
         self.pacer = Pacer(asyncio.get_running_loop())
-        self._records = Truth()
+        self._records = TruthLog()
         self.provider = SimulatedProvider(profile, seed=seed, pacer=self.pacer, truth=self._records)
+        self.application: Application = self.provider
 
     async def send(
         self,
@@ -88,35 +126,26 @@ class Client:
         body: bytes | None = None,
         **fields: Any,
     ) -> Exchange:
-        """One request; `fields` are those of its JSON body, beside a model and a message."""
+        """Send a request; `fields` are added to the model and the message of its JSON body."""
         exchange = exchange or Exchange()
         asked = {"model": self.provider.profile.model, "messages": [{"role": "user", "content": "hello"}], **fields}
-        path, _, query = path.partition("?")
-        waiting = [{"type": "http.request", "body": body or msgspec.json.encode(asked), "more_body": False}]
-
-        async def receive() -> Any:
-            return waiting.pop() if waiting else {"type": "http.disconnect"}
-
-        async def take(message: Any) -> None:
-            if message["type"] == "http.response.start":
-                exchange.status, exchange.head_ns = message["status"], clock.now_ns()
-                exchange.headers = dict(message["headers"])
-                return
-            if message["body"]:
-                exchange.connection.written.append((clock.now_ns(), message["body"]))
-            exchange.finished = not message.get("more_body", False)
-
-        scope = {
-            "type": "http",
-            "method": method,
-            "path": path,
-            "query_string": query.encode(),
-            "headers": [(name.encode(), value.encode()) for name, value in (headers or {}).items()],
-            "extensions": {EXTENSION: {"connection": exchange.connection, "arrived_ns": clock.now_ns()}},
-        }
-        await self.provider(scope, receive, take)
+        data = msgspec.json.encode(asked) if body is None else body
+        lines = {"host": "localhost", "content-length": str(len(data)), **(headers or {})}
+        head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
+        connection = exchange.connection = connected(self.application, exchange.transport)
+        connection.data_received(f"{method} {path} HTTP/1.1\r\n{head}\r\n".encode() + data)
+        tasks = list(connection.state.tasks)
+        try:
+            await asyncio.wait(tasks)
+        except asyncio.CancelledError:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+            raise
+        finally:
+            exchange.leave()
         return exchange
 
-    def truth(self) -> list[Record]:
-        """The records so far."""
-        return self._records.kept()
+    def truth(self) -> list[TruthRecord]:
+        """Return the records so far."""
+        return self._records.records()

@@ -1,4 +1,4 @@
-"""A simulator in its own process on loopback, asked by Anthropic's official client, synchronous and not."""
+"""A simulator in its own process on the loopback, called by Anthropic's official client, synchronous and async."""
 
 import asyncio
 from collections.abc import Iterator
@@ -9,22 +9,22 @@ import pytest
 from anthropic.types import MessageParam
 from tests.simulator.on_loopback import SAID, WAIT_S, closed_early, faulty, records
 
-from splitsecond.simulator.process import Running
+from splitsecond.simulator.process import RunningProvider
 
 HELLO: list[MessageParam] = [{"role": "user", "content": "hello"}]
 
 
 @pytest.fixture
-def client(quick: Running) -> Iterator[anthropic.Anthropic]:
+def client(quick: RunningProvider) -> Iterator[anthropic.Anthropic]:
     with anthropic.Anthropic(base_url=quick.origin, api_key="none", max_retries=0, timeout=WAIT_S) as made:
         yield made
 
 
-def an_async_client(quick: Running) -> anthropic.AsyncAnthropic:
+def an_async_client(quick: RunningProvider) -> anthropic.AsyncAnthropic:
     return anthropic.AsyncAnthropic(base_url=quick.origin, api_key="none", max_retries=0, timeout=WAIT_S)
 
 
-def test_a_stream(client: anthropic.Anthropic, quick: Running) -> None:
+def test_a_stream(client: anthropic.Anthropic, quick: RunningProvider) -> None:
     stream = client.messages.create(
         model=quick.model,
         max_tokens=8,
@@ -47,7 +47,7 @@ def test_a_stream(client: anthropic.Anthropic, quick: Running) -> None:
     assert all(actual >= planned for planned, actual in zip(found["planned_ns"], found["actual_ns"], strict=True))
 
 
-def test_the_message_that_a_stream_amounts_to(client: anthropic.Anthropic, quick: Running) -> None:
+def test_the_message_that_a_stream_amounts_to(client: anthropic.Anthropic, quick: RunningProvider) -> None:
     with client.messages.stream(model=quick.model, max_tokens=8, messages=HELLO) as stream:
         assert "".join(stream.text_stream) == SAID
         message = stream.get_final_message()
@@ -56,7 +56,7 @@ def test_the_message_that_a_stream_amounts_to(client: anthropic.Anthropic, quick
     assert (message.usage.input_tokens, message.usage.output_tokens) == (13, 8)
 
 
-def test_a_whole_answer(client: anthropic.Anthropic, quick: Running) -> None:
+def test_a_whole_answer(client: anthropic.Anthropic, quick: RunningProvider) -> None:
     message = client.messages.create(model=quick.model, max_tokens=3, messages=HELLO)
     (block,) = message.content
     assert block.type == "text"
@@ -66,7 +66,7 @@ def test_a_whole_answer(client: anthropic.Anthropic, quick: Running) -> None:
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_thoughts(thinker: Running, stream: bool) -> None:
+def test_thoughts(thinker: RunningProvider, stream: bool) -> None:
     asked: dict[str, Any] = {"model": thinker.model, "max_tokens": 8, "messages": HELLO}
     with anthropic.Anthropic(base_url=thinker.origin, api_key="none", max_retries=0, timeout=WAIT_S) as client:
         if stream:
@@ -82,7 +82,7 @@ def test_thoughts(thinker: Running, stream: bool) -> None:
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_a_tool_call(client: anthropic.Anthropic, quick: Running, stream: bool) -> None:
+def test_a_tool_call(client: anthropic.Anthropic, quick: RunningProvider, stream: bool) -> None:
     asked: dict[str, Any] = {
         "model": quick.model,
         "max_tokens": 8,
@@ -100,7 +100,7 @@ def test_a_tool_call(client: anthropic.Anthropic, quick: Running, stream: bool) 
     assert (call.name, call.input, message.stop_reason) == ("weather", {"text": SAID}, "tool_use")
 
 
-def test_side_by_side_and_async(quick: Running) -> None:
+def test_side_by_side_and_async(quick: RunningProvider) -> None:
     async def play() -> list[str]:
         async with an_async_client(quick) as client:
 
@@ -128,7 +128,7 @@ def test_side_by_side_and_async(quick: Running) -> None:
     ],
 )
 def test_http_errors(
-    client: anthropic.Anthropic, quick: Running, fault: str, error: type[anthropic.APIStatusError], kind: str
+    client: anthropic.Anthropic, quick: RunningProvider, fault: str, error: type[anthropic.APIStatusError], kind: str
 ) -> None:
     with pytest.raises(error) as caught:
         client.messages.create(model=quick.model, max_tokens=8, messages=HELLO, extra_headers=faulty(fault))
@@ -137,8 +137,8 @@ def test_http_errors(
     assert caught.value.response.headers.get("retry-after") == ("3" if "retry" in fault else None)
 
 
-def test_requests_that_are_wrong(client: anthropic.Anthropic, quick: Running) -> None:
-    with pytest.raises(anthropic.NotFoundError, match="does not exist here; this is 'quick-model'"):
+def test_requests_that_are_wrong(client: anthropic.Anthropic, quick: RunningProvider) -> None:
+    with pytest.raises(anthropic.NotFoundError, match="this provider serves 'quick-model'"):
         client.messages.create(model="other", max_tokens=8, messages=HELLO)
     with pytest.raises(anthropic.BadRequestError, match=r"\$.max_tokens"):
         client.messages.create(model=quick.model, max_tokens=0, messages=HELLO)
@@ -146,7 +146,7 @@ def test_requests_that_are_wrong(client: anthropic.Anthropic, quick: Running) ->
         client.messages.create(model=quick.model, max_tokens=8, messages=HELLO, extra_headers=faulty("stall; share=1"))
 
 
-def test_an_error_inside_a_200(client: anthropic.Anthropic, quick: Running) -> None:
+def test_an_error_inside_a_200(client: anthropic.Anthropic, quick: RunningProvider) -> None:
     texts: list[str] = []
     with (
         pytest.raises(anthropic.APIStatusError, match="the model failed while it answered") as caught,
@@ -162,7 +162,7 @@ def test_an_error_inside_a_200(client: anthropic.Anthropic, quick: Running) -> N
 @pytest.mark.parametrize(
     ("fault", "words"), [("cut; after=3", "peer closed connection"), ("malformed; after=3", "Unterminated string")]
 )
-def test_a_stream_that_breaks(client: anthropic.Anthropic, quick: Running, fault: str, words: str) -> None:
+def test_a_stream_that_breaks(client: anthropic.Anthropic, quick: RunningProvider, fault: str, words: str) -> None:
     stream = client.messages.create(
         model=quick.model, max_tokens=8, messages=HELLO, stream=True, extra_headers=faulty(fault)
     )
@@ -174,7 +174,7 @@ def test_a_stream_that_breaks(client: anthropic.Anthropic, quick: Running, fault
 
 @pytest.mark.parametrize("asynchronous", [False, True])
 def test_an_early_close_ends_the_stream_on_the_server(
-    client: anthropic.Anthropic, quick: Running, asynchronous: bool
+    client: anthropic.Anthropic, quick: RunningProvider, asynchronous: bool
 ) -> None:
     request: dict[str, Any] = {
         "model": quick.model,

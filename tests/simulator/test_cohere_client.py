@@ -1,4 +1,4 @@
-"""A simulator in its own process on loopback, asked by Cohere's official client, synchronous and not."""
+"""A simulator in its own process on the loopback, called by Cohere's official client, synchronous and async."""
 
 import asyncio
 import json
@@ -11,7 +11,7 @@ import pytest
 from cohere.core.api_error import ApiError
 from tests.simulator.on_loopback import SAID, WAIT_S, closed_early, faulty, records
 
-from splitsecond.simulator.process import Running
+from splitsecond.simulator.process import RunningProvider
 
 HELLO: list[Any] = [{"role": "user", "content": "hello"}]
 WEATHER: dict[str, Any] = {
@@ -23,7 +23,7 @@ WEATHER: dict[str, Any] = {
 
 
 @pytest.fixture
-def client(quick: Running) -> Iterator[cohere.ClientV2]:
+def client(quick: RunningProvider) -> Iterator[cohere.ClientV2]:
     with httpx.Client(timeout=WAIT_S) as connections:
         yield cohere.ClientV2(api_key="none", base_url=quick.origin, httpx_client=connections)
 
@@ -37,7 +37,7 @@ def texts(events: list[Any]) -> list[str]:
     return [event.delta.message.content.text for event in events if event.type == "content-delta"]
 
 
-def test_a_stream(client: cohere.ClientV2, quick: Running) -> None:
+def test_a_stream(client: cohere.ClientV2, quick: RunningProvider) -> None:
     stream = client.chat_stream(model=quick.model, messages=HELLO, max_tokens=8, request_options=options("", "cohere"))
     events: list[Any] = list(stream)
     assert [event.type for event in events] == [
@@ -55,7 +55,7 @@ def test_a_stream(client: cohere.ClientV2, quick: Running) -> None:
     assert len(found["planned_ns"]) == len(found["actual_ns"]) == 8
 
 
-def test_a_whole_answer(client: cohere.ClientV2, quick: Running) -> None:
+def test_a_whole_answer(client: cohere.ClientV2, quick: RunningProvider) -> None:
     answer = client.chat(model=quick.model, messages=HELLO, max_tokens=3)
     assert answer.message.content is not None
     (block,) = answer.message.content
@@ -63,7 +63,7 @@ def test_a_whole_answer(client: cohere.ClientV2, quick: Running) -> None:
     assert (block.text, answer.finish_reason) == ("A simulated provider", "MAX_TOKENS")
 
 
-def test_thoughts(thinker: Running) -> None:
+def test_thoughts(thinker: RunningProvider) -> None:
     with httpx.Client(timeout=WAIT_S) as connections:
         client = cohere.ClientV2(api_key="none", base_url=thinker.origin, httpx_client=connections)
         answer = client.chat(model=thinker.model, messages=HELLO)
@@ -74,7 +74,7 @@ def test_thoughts(thinker: Running) -> None:
     assert answer.finish_reason == events[-1].delta.finish_reason == "COMPLETE"
 
 
-def test_a_tool_call(client: cohere.ClientV2, quick: Running) -> None:
+def test_a_tool_call(client: cohere.ClientV2, quick: RunningProvider) -> None:
     answer = client.chat(model=quick.model, messages=HELLO, **WEATHER)
     assert answer.message.tool_calls is not None
     (call,) = answer.message.tool_calls
@@ -84,16 +84,16 @@ def test_a_tool_call(client: cohere.ClientV2, quick: Running) -> None:
         "weather",
         "TOOL_CALL",
     )
-    assert json.loads(call.function.arguments or "") == {"text": SAID}
+    assert json.loads(call.function.arguments or "") == {}
     events: list[Any] = list(client.chat_stream(model=quick.model, messages=HELLO, **WEATHER))
     (start,) = [event for event in events if event.type == "tool-call-start"]
     assert start.delta.message.tool_calls.function.name == "weather"
     fragments = [event for event in events if event.type == "tool-call-delta"]
     arguments = "".join(event.delta.message.tool_calls.function.arguments for event in fragments)
-    assert json.loads(arguments) == {"text": SAID}
+    assert json.loads(arguments) == {}
 
 
-def test_async(quick: Running) -> None:
+def test_async(quick: RunningProvider) -> None:
     async def play() -> tuple[str, str]:
         async with httpx.AsyncClient(timeout=WAIT_S) as connections:
             client = cohere.AsyncClientV2(api_key="none", base_url=quick.origin, httpx_client=connections)
@@ -112,21 +112,21 @@ def test_async(quick: Running) -> None:
         ("401", cohere.UnauthorizedError),
     ],
 )
-def test_http_errors(client: cohere.ClientV2, quick: Running, fault: str, error: type[ApiError]) -> None:
+def test_http_errors(client: cohere.ClientV2, quick: RunningProvider, fault: str, error: type[ApiError]) -> None:
     with pytest.raises(error) as caught:
         client.chat(model=quick.model, messages=HELLO, request_options=options(fault))
     assert caught.value.status_code == int(fault[:3])
-    assert "as was asked for" in str(caught.value.body)
+    assert "a simulated error" in str(caught.value.body)
 
 
-def test_requests_that_are_wrong(client: cohere.ClientV2, quick: Running) -> None:
-    with pytest.raises(cohere.NotFoundError, match="does not exist here; this is 'quick-model'"):
+def test_requests_that_are_wrong(client: cohere.ClientV2, quick: RunningProvider) -> None:
+    with pytest.raises(cohere.NotFoundError, match="this provider serves 'quick-model'"):
         client.chat(model="other", messages=HELLO)
     with pytest.raises(cohere.BadRequestError, match=r"\$.max_tokens"):
         client.chat(model=quick.model, messages=HELLO, max_tokens=0)
 
 
-def test_an_error_inside_a_200(client: cohere.ClientV2, quick: Running) -> None:
+def test_an_error_inside_a_200(client: cohere.ClientV2, quick: RunningProvider) -> None:
     asked = options("error_event; after=2")
     events: list[Any] = list(client.chat_stream(model=quick.model, messages=HELLO, request_options=asked))
     assert texts(events) == ["A", " simulated"]
@@ -134,14 +134,14 @@ def test_an_error_inside_a_200(client: cohere.ClientV2, quick: Running) -> None:
     assert "the model failed while it answered" in events[-1].delta.error
 
 
-def test_a_stream_that_is_cut(client: cohere.ClientV2, quick: Running) -> None:
+def test_a_stream_that_is_cut(client: cohere.ClientV2, quick: RunningProvider) -> None:
     events: list[Any] = []
     with pytest.raises(Exception, match="peer closed connection"):
         events.extend(client.chat_stream(model=quick.model, messages=HELLO, request_options=options("cut; after=3")))
     assert len(texts(events)) == 3
 
 
-def test_an_early_close_ends_the_stream_on_the_server(quick: Running) -> None:
+def test_an_early_close_ends_the_stream_on_the_server(quick: RunningProvider) -> None:
     with httpx.Client(timeout=WAIT_S) as connections:
         client = cohere.ClientV2(api_key="none", base_url=quick.origin, httpx_client=connections)
         asked = options("", "early cohere")

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tests.simulator.in_virtual_time import Client, Exchange
 
-from splitsecond.simulator.profile import Profile, Quantiles, Row
+from splitsecond.simulator.profile import Profile, Quantiles, TableRow
 from splitsecond.testing.virtual_time import run_virtual
 
 STEADY = Profile(
@@ -13,7 +13,7 @@ STEADY = Profile(
     title="t",
     model="m",
     output_tokens=2,
-    table=(Row(concurrency=1, ttft_ms=Quantiles(100, 100), tps=Quantiles(100, 100)),),
+    table=(TableRow(concurrency=1, ttft_ms=Quantiles(100, 100), tps=Quantiles(100, 100)),),
 )
 ASKED: dict[str, tuple[str, str, dict[str, Any], tuple[str, ...]]] = {
     "anthropic": (
@@ -76,7 +76,7 @@ def test_another_model_is_not_there(name: str) -> None:
     path, _, body, _ = ASKED[name]
     ((exchange,), _) = posted((path.replace("/m:", "/other:"), body | {"model": "other"}))
     assert exchange.status == 404
-    assert "'other' does not exist here" in exchange.json["error"]["message"]
+    assert "unknown model 'other'" in exchange.json["error"]["message"]
 
 
 @each

@@ -1,4 +1,4 @@
-"""docs/simulator.md: what it shows can be used as it stands there, and it names all that there is."""
+"""docs/simulator.md: its examples run as they stand, and it names all settings, fields and paths."""
 
 import re
 from pathlib import Path
@@ -8,10 +8,12 @@ import msgspec
 import pytest
 
 from splitsecond.simulator.endpoints import endpoint_at
-from splitsecond.simulator.faults import FaultKind
+from splitsecond.simulator.faults import FaultKind, InjectedFault
 from splitsecond.simulator.profile import EngineSpec, PromptCacheSpec, RateLimitSpec, TimingsForm, load, parse
-from splitsecond.simulator.truth import Record
+from splitsecond.simulator.replies import ReplyRule, RuleCall, RuleError
+from splitsecond.simulator.truth import TruthRecord
 
+pytest_plugins = ["pytester"]
 TEXT = (Path(__file__).parents[2] / "docs/simulator.md").read_text()
 UNTOLD = {"profile"}
 
@@ -22,10 +24,14 @@ def test_each_profile_that_is_shown_can_be_played() -> None:
     assert table.prompt_cache is not None
     assert table.rate_limits is not None
     assert table.faults
+    assert table.replies
+    assert table.keys
     assert engine.engine is not None
 
 
-@pytest.mark.parametrize("spec", [EngineSpec, PromptCacheSpec, RateLimitSpec, Record])
+@pytest.mark.parametrize(
+    "spec", [EngineSpec, PromptCacheSpec, RateLimitSpec, TruthRecord, ReplyRule, RuleCall, RuleError, InjectedFault]
+)
 def test_each_setting_and_each_field_is_named(spec: type[msgspec.Struct]) -> None:
     named = set(re.findall(r"\w+", TEXT))
     assert set(spec.__struct_fields__) - UNTOLD <= named
@@ -42,5 +48,11 @@ def test_each_kind_of_fault_and_each_form_is_named() -> None:
 def test_each_path_is_there_and_so_is_the_yardstick() -> None:
     paths = re.findall(r"`(/v1[^`]*|/v2[^`]*|/api[^`]*)`", TEXT)
     answered = [path for path in paths if endpoint_at(path.replace("MODEL", "m"))]
-    assert len(answered) >= 7
+    assert len(answered) >= 12
     assert load("steady-cached").prompt_cache is not None
+
+
+def test_the_examples_for_pytest_pass(system: None, pytester: pytest.Pytester, plugin_options: list[str]) -> None:
+    examples = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+    pytester.makepyfile(**{f"test_example_{number}": text for number, text in enumerate(examples)})
+    pytester.runpytest_subprocess(*plugin_options, "-p", "no:cacheprovider").assert_outcomes(passed=3)

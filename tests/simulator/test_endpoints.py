@@ -12,7 +12,7 @@ from splitsecond.errors import CallerFault, ProviderFault
 from splitsecond.events import Broken, Done, Event, Finish, Token, Usage
 from splitsecond.simulator import app, profile
 from splitsecond.simulator.profile import Profile
-from splitsecond.simulator.truth import Record
+from splitsecond.simulator.truth import TruthRecord
 from splitsecond.testing.virtual_time import run_virtual
 from splitsecond.wire import anthropic, cohere, gemini, ollama, openai, replicate, responses
 from splitsecond.wire.finish_reasons import openai_reason
@@ -33,7 +33,7 @@ CHAT_TOOLS = {"tools": [{"type": "function", "function": FUNCTION}]}
 
 
 class Played(NamedTuple):
-    """A dialect: where it is asked for a stream and for a whole answer, with what, and what makes it call a tool."""
+    """An API format: the paths for a stream and a whole response, the body, and the fields that force a tool call."""
 
     dialect: ModuleType
     stream_path: str
@@ -86,13 +86,13 @@ played = pytest.mark.parametrize("name", PLAYED)
 
 def asked(
     name: str, *, on: Profile = STEADY, stream: bool = True, fault: str = "", path: str = "", **fields: Any
-) -> tuple[Exchange, list[Record]]:
+) -> tuple[Exchange, list[TruthRecord]]:
     """One request in that dialect, and what the simulator knows of it."""
     one = PLAYED[name]
     headers = {"x-splitsecond-fault": fault} if fault else {}
     given = path or (one.stream_path if stream else one.whole_path)
 
-    async def play() -> tuple[Exchange, list[Record]]:
+    async def play() -> tuple[Exchange, list[TruthRecord]]:
         client = Client(on)
         body = {**one.body, **fields, **({} if name == "gemini" else {"stream": stream})}
         exchange = await client.send(path=given, headers=headers, **body)
@@ -104,7 +104,7 @@ def asked(
 def events_of(name: str, exchange: Exchange) -> list[Event]:
     """What our own decoder makes of an answer, each event at the time at which it was written."""
     decoder = PLAYED[name].dialect.decoder("chat")
-    events = [event for at, data in exchange.connection.written for event in decoder.feed(data, at)]
+    events = [event for at, data in exchange.written for event in decoder.feed(data, at)]
     return [*events, *decoder.close(0)]
 
 
@@ -121,7 +121,7 @@ def test_an_answer_and_its_moments(name: str) -> None:
     assert list(record.actual_ns) == list(record.planned_ns)
     assert round((record.planned_ns[0] - record.arrived_ns) / NS_PER_MS) == 100
     (finish,) = [event for event in events if isinstance(event, Finish)]
-    assert openai_reason(finish.reason) == "length"
+    assert openai_reason(finish.reason) == ("length" if name == "anthropic" else "stop") or finish.reason == "completed"
     usage = [event for event in events if isinstance(event, Usage)][-1]
     assert (usage.input_tokens, usage.output_tokens) == (13, 6)
     assert isinstance(events[-1], Done)
@@ -187,7 +187,7 @@ def test_errors_of_the_head_have_the_dialects_form(name: str, status: int) -> No
     exchange, _ = asked(name, fault=str(status))
     fault = PLAYED[name].dialect.fault_from_response(exchange.status, {}, exchange.body)
     assert isinstance(fault, CallerFault if status == 400 else ProviderFault)
-    assert fault.message == f"HTTP {status}: a {status}, as was asked for (simulated)"
+    assert fault.message == f"HTTP {status}: a simulated error {status}"
 
 
 def test_a_stream_of_geminis_that_is_no_event_stream_is_refused_in_its_form() -> None:
@@ -197,16 +197,55 @@ def test_a_stream_of_geminis_that_is_no_event_stream_is_refused_in_its_form() ->
     assert "?alt=sse" in exchange.json["error"]["message"]
 
 
-@pytest.mark.parametrize(
-    "path", ["/v1beta/models/steady:embedContent", "/v1beta/models/a/b:generateContent", "/v3/chat"]
-)
+@pytest.mark.parametrize("path", ["/v1beta/models/steady:embedText", "/v1beta/models/a/b:generateContent", "/v3/chat"])
 def test_other_paths_are_not_there(path: str) -> None:
     exchange, _ = asked("gemini", path=path)
     assert exchange.status == 404
 
 
+VERTEX = "/v1/projects/p/locations/eu/publishers/anthropic/models/steady"
+
+
+@pytest.mark.parametrize("path", [VERTEX, "/v1/models/steady"])
+@pytest.mark.parametrize("stream", [True, False])
+def test_claude_at_vertex_has_the_model_and_whether_to_stream_in_the_path(path: str, stream: bool) -> None:
+    """Its body has neither. The answer is Anthropic's."""
+
+    async def play() -> Exchange:
+        body: dict[str, Any] = {**MESSAGES, "max_tokens": 6, "anthropic_version": "vertex-2023-10-16"}
+        return await Client(STEADY).send(path=f"{path}:{'streamRawPredict' if stream else 'rawPredict'}", **body)
+
+    exchange = run_virtual(play())
+    decoder = anthropic.decoder("chat")
+    events = [event for at, data in exchange.written for event in decoder.feed(data, at)] + decoder.close(0)
+    assert "".join(token.text for token in tokens_of(events)) == "A simulated provider says nothing of"
+    assert [event.output_tokens for event in events if isinstance(event, Usage)][-1] == 6
+    assert isinstance(events[-1], Done)
+
+
+def test_a_provider_may_always_report_the_usage() -> None:
+    """Mistral does, and rejects the field that asks for it."""
+    always = replace(STEADY, usage="always")
+    for on, counted in ((STEADY, 0), (always, 1)):
+        exchange, _ = asked("openai", on=on, stream_options=None)
+        assert sum(isinstance(event, Usage) for event in events_of("openai", exchange)) == counted
+
+
+def test_a_whole_answer_of_replicates_has_the_counts() -> None:
+    """Its streams have none, as at Replicate."""
+
+    async def play() -> Exchange:
+        path = "/v1/models/simulated/steady/predictions"
+        return await Client(STEADY).send(path=path, input={"prompt": "hello"})
+
+    decoder = replicate.decoder("chat")
+    exchange = run_virtual(play())
+    events = [*decoder.feed(exchange.body, 0), *decoder.close(0)]
+    assert [event.output_tokens for event in events if isinstance(event, Usage)] == [6]
+
+
 def test_replicates_output_is_read_with_a_second_request() -> None:
-    async def play() -> tuple[Exchange, Exchange, Exchange, list[Record]]:
+    async def play() -> tuple[Exchange, Exchange, Exchange, list[TruthRecord]]:
         client = Client(STEADY)
         path = "/v1/models/simulated/steady/predictions"
         created = await client.send(path=path, headers={"host": "h:1"}, input={"prompt": "hello"}, stream=True)
@@ -218,7 +257,7 @@ def test_replicates_output_is_read_with_a_second_request() -> None:
     created, output, again, (record,) = run_virtual(play())
     assert created.status == 201
     decoder = replicate.decoder("chat")
-    events = [event for at, data in output.connection.written for event in decoder.feed(data, at)]
+    events = [event for at, data in output.written for event in decoder.feed(data, at)]
     assert "".join(token.text for token in tokens_of(events)) == "A simulated provider says nothing of"
     assert [token.at for token in tokens_of(events)] == list(record.actual_ns) == list(record.planned_ns)
     assert isinstance(events[-1], Done)

@@ -1,8 +1,9 @@
 """The engine model: its steps by hand, and overload that behaves like overload. All in given time, without a clock."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from splitsecond.errors import Overloaded
 from splitsecond.simulator import profile
@@ -74,7 +75,7 @@ def test_beyond_slots_and_queue_requests_are_refused() -> None:
     engine: Engine[int] = Engine(spec(slots=2, queue_limit=1))
     for key in range(3):
         engine.submit(key, prompt_tokens=1, output_tokens=5, now_ns=0)
-    with pytest.raises(Overloaded, match="3 requests run or wait, in 2 slots and a queue of 1"):
+    with pytest.raises(Overloaded, match="3 requests fill 2 slots and a queue of 1"):
         engine.submit(3, prompt_tokens=1, output_tokens=5, now_ns=0)
 
 
@@ -128,7 +129,7 @@ def test_the_shipped_engines_give_their_article_back_for_one_request(name: str, 
     assert 99e9 / (times[-1] - times[0]) == pytest.approx(tps, rel=0.01)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     st.lists(st.tuples(st.integers(0, 300), st.integers(0, 300), st.integers(1, 12)), min_size=1, max_size=25),
     st.integers(1, 5),

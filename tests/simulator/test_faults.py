@@ -1,24 +1,24 @@
-"""Faults: how they are asked for, and how often they strike."""
+"""Injected faults: how they are selected, and how often they strike."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from splitsecond.errors import CallerFault
-from splitsecond.simulator.faults import PlannedFault, first_striking, from_header
+from splitsecond.simulator.faults import InjectedFault, first_striking, from_header
 
 
 @pytest.mark.parametrize(
     ("value", "fault"),
     [
-        ("stall; after=5; seconds=2", PlannedFault(kind="stall", after=5, seconds=2.0)),
-        ("  no_done ", PlannedFault(kind="no_done")),
-        ("429;retry_after=3", PlannedFault(kind="http", status=429, retry_after=3)),
-        ("http; status = 503", PlannedFault(kind="http", status=503)),
-        ("wrong_usage; factor=0.5", PlannedFault(kind="wrong_usage", factor=0.5)),
+        ("stall; after=5; seconds=2", InjectedFault(kind="stall", after=5, seconds=2.0)),
+        ("  no_done ", InjectedFault(kind="no_done")),
+        ("429;retry_after=3", InjectedFault(kind="http", status=429, retry_after=3)),
+        ("http; status = 503", InjectedFault(kind="http", status=503)),
+        ("wrong_usage; factor=0.5", InjectedFault(kind="wrong_usage", factor=0.5)),
     ],
 )
-def test_a_header_asks_for_a_fault(value: str, fault: PlannedFault) -> None:
+def test_a_header_asks_for_a_fault(value: str, fault: InjectedFault) -> None:
     assert from_header(value) == fault
 
 
@@ -30,9 +30,9 @@ def test_a_header_asks_for_a_fault(value: str, fault: PlannedFault) -> None:
         ("stall; after", "'after' is not a setting"),
         ("stall; share=0.5", "'share=0.5' is not a setting"),
         ("stall; after=x", "after"),
-        ("stall; after=-1", "after must not be negative, but is -1"),
-        ("stall; seconds=nan", "seconds must not be negative, but is nan"),
-        ("no_done; after=3", "fault no_done has no after"),
+        ("stall; after=-1", "after must not be negative, got -1"),
+        ("stall; seconds=nan", "seconds must not be negative, got nan"),
+        ("no_done; after=3", "fault no_done has no setting after"),
         ("stall; colour=3", "unknown field `colour`"),
         ("200", "from 400 to 599, not 200"),
         ("http", "from 400 to 599, not None"),
@@ -55,18 +55,18 @@ def test_any_header_is_a_fault_or_refused(value: str) -> None:
 
 @given(st.floats(0, 1), st.integers(0, 10_000))
 def test_a_share_is_spread_evenly(share: float, start: int) -> None:
-    fault = PlannedFault(kind="cut", share=share)
+    fault = InjectedFault(kind="cut", share=share)
     struck = sum(fault.strikes(start + i) for i in range(200))
     assert abs(struck - 200 * share) <= 4
 
 
 def test_every_nth_request_is_struck() -> None:
-    fault = PlannedFault(kind="cut", every=3)
+    fault = InjectedFault(kind="cut", every=3)
     assert [count for count in range(1, 10) if fault.strikes(count)] == [3, 6, 9]
 
 
 def test_the_first_fault_that_strikes_is_the_one() -> None:
-    rare, always = PlannedFault(kind="cut", every=2), PlannedFault(kind="no_done")
+    rare, always = InjectedFault(kind="cut", every=2), InjectedFault(kind="no_done")
     assert first_striking((rare, always), 1) is always
     assert first_striking((rare, always), 2) is rare
     assert first_striking((), 1) is None
@@ -75,4 +75,4 @@ def test_the_first_fault_that_strikes_is_the_one() -> None:
 @pytest.mark.parametrize("wrong", [{"share": 1.5}, {"every": 0}, {"share": 0.5, "every": 2}])
 def test_how_often_must_make_sense(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=r"share|every"):
-        PlannedFault(kind="cut", **wrong)  # type: ignore[arg-type]
+        InjectedFault(kind="cut", **wrong)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""A simulator in its own process on loopback, asked by Google's official client, synchronous and not."""
+"""A simulator in its own process on the loopback, called by Google's official client, synchronous and async."""
 
 import asyncio
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from google import genai
 from google.genai import errors, types
 from tests.simulator.on_loopback import SAID, WAIT_S, closed_early, faulty, records
 
-from splitsecond.simulator.process import Running
+from splitsecond.simulator.process import RunningProvider
 
 WEATHER = types.Tool(
     function_declarations=[types.FunctionDeclaration(name="weather", parameters_json_schema={"type": "object"})]
@@ -18,7 +18,7 @@ CALL_IT = types.ToolConfig(
 )
 
 
-def a_client(of: Running) -> genai.Client:
+def a_client(of: RunningProvider) -> genai.Client:
     return genai.Client(api_key="none", http_options=types.HttpOptions(base_url=of.origin, timeout=WAIT_S * 1000))
 
 
@@ -30,12 +30,12 @@ def config(fault: str = "", request_id: str = "", max_output_tokens: int = 8) ->
 
 
 @pytest.fixture
-def client(quick: Running) -> Iterator[genai.Client]:
+def client(quick: RunningProvider) -> Iterator[genai.Client]:
     with a_client(quick) as made:
         yield made
 
 
-def test_a_stream(client: genai.Client, quick: Running) -> None:
+def test_a_stream(client: genai.Client, quick: RunningProvider) -> None:
     chunks = list(
         client.models.generate_content_stream(model=quick.model, contents="hello", config=config(request_id="google"))
     )
@@ -50,7 +50,7 @@ def test_a_stream(client: genai.Client, quick: Running) -> None:
     assert len(found["planned_ns"]) == len(found["actual_ns"]) == 8
 
 
-def test_a_whole_answer(client: genai.Client, quick: Running) -> None:
+def test_a_whole_answer(client: genai.Client, quick: RunningProvider) -> None:
     answer = client.models.generate_content(model=quick.model, contents="hello", config=config(max_output_tokens=3))
     assert answer.text == "A simulated provider"
     assert answer.usage_metadata is not None
@@ -58,7 +58,7 @@ def test_a_whole_answer(client: genai.Client, quick: Running) -> None:
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_thoughts(thinker: Running, stream: bool) -> None:
+def test_thoughts(thinker: RunningProvider, stream: bool) -> None:
     with a_client(thinker) as client:
         if stream:
             answers = list(client.models.generate_content_stream(model=thinker.model, contents="hello"))
@@ -73,7 +73,7 @@ def test_thoughts(thinker: Running, stream: bool) -> None:
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_a_tool_call(client: genai.Client, quick: Running, stream: bool) -> None:
+def test_a_tool_call(client: genai.Client, quick: RunningProvider, stream: bool) -> None:
     asked = types.GenerateContentConfig(tools=[WEATHER], tool_config=CALL_IT)
     if stream:
         answers = list(client.models.generate_content_stream(model=quick.model, contents="hello", config=asked))
@@ -83,7 +83,7 @@ def test_a_tool_call(client: genai.Client, quick: Running, stream: bool) -> None
     assert (call.name, call.args) == ("weather", {"text": SAID})
 
 
-def test_async(quick: Running) -> None:
+def test_async(quick: RunningProvider) -> None:
     async def play() -> tuple[str | None, str]:
         async with a_client(quick).aio as client:
             whole = await client.models.generate_content(model=quick.model, contents="hello")
@@ -102,21 +102,21 @@ def test_async(quick: Running) -> None:
     ],
 )
 def test_http_errors(
-    client: genai.Client, quick: Running, fault: str, error: type[errors.APIError], status: str
+    client: genai.Client, quick: RunningProvider, fault: str, error: type[errors.APIError], status: str
 ) -> None:
     with pytest.raises(error) as caught:
         client.models.generate_content(model=quick.model, contents="hello", config=config(fault))
     assert (caught.value.code, caught.value.status) == (int(fault[:3]), status)
 
 
-def test_requests_that_are_wrong(client: genai.Client, quick: Running) -> None:
-    with pytest.raises(errors.ClientError, match="does not exist here; this is 'quick-model'"):
+def test_requests_that_are_wrong(client: genai.Client, quick: RunningProvider) -> None:
+    with pytest.raises(errors.ClientError, match="this provider serves 'quick-model'"):
         client.models.generate_content(model="other", contents="hello")
     with pytest.raises(errors.ClientError, match="maxOutputTokens"):
         client.models.generate_content(model=quick.model, contents="hello", config=config(max_output_tokens=-1))
 
 
-def test_an_error_inside_a_200(client: genai.Client, quick: Running) -> None:
+def test_an_error_inside_a_200(client: genai.Client, quick: RunningProvider) -> None:
     texts: list[str | None] = []
     with pytest.raises(errors.ServerError, match="the model failed while it answered"):
         texts.extend(
@@ -131,7 +131,7 @@ def test_an_error_inside_a_200(client: genai.Client, quick: Running) -> None:
 @pytest.mark.parametrize(
     ("fault", "words"), [("cut; after=3", "peer closed connection"), ("malformed; after=3", "Failed to parse")]
 )
-def test_a_stream_that_breaks(client: genai.Client, quick: Running, fault: str, words: str) -> None:
+def test_a_stream_that_breaks(client: genai.Client, quick: RunningProvider, fault: str, words: str) -> None:
     seen: list[str | None] = []
     with pytest.raises(Exception, match=words):
         seen.extend(
@@ -143,7 +143,7 @@ def test_a_stream_that_breaks(client: genai.Client, quick: Running, fault: str, 
     assert len(seen) == 3
 
 
-def test_an_early_close_ends_the_stream_on_the_server(quick: Running) -> None:
+def test_an_early_close_ends_the_stream_on_the_server(quick: RunningProvider) -> None:
     with a_client(quick) as client:
         stream = client.models.generate_content_stream(
             model=quick.model, contents="hello", config=config(request_id="early google", max_output_tokens=30_000)

@@ -1,4 +1,4 @@
-"""A simulator in its own process on loopback, asked by Ollama's official client, synchronous and not."""
+"""A simulator in its own process on the loopback, called by Ollama's official client, synchronous and async."""
 
 import asyncio
 from collections.abc import Iterator
@@ -10,25 +10,25 @@ import ollama
 import pytest
 from tests.simulator.on_loopback import SAID, WAIT_S, closed_early, faulty, records
 
-from splitsecond.simulator.process import Running
+from splitsecond.simulator.process import RunningProvider
 
 HELLO = [{"role": "user", "content": "hello"}]
 WEATHER = [{"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {}}}}]
 
 
 @contextmanager
-def a_client(of: Running, **headers: str) -> Iterator[ollama.Client]:
+def a_client(of: RunningProvider, **headers: str) -> Iterator[ollama.Client]:
     with ollama.Client(host=of.origin, timeout=WAIT_S, headers=headers) as made:
         yield made
 
 
 @pytest.fixture
-def client(quick: Running) -> Iterator[ollama.Client]:
+def client(quick: RunningProvider) -> Iterator[ollama.Client]:
     with a_client(quick) as made:
         yield made
 
 
-def test_a_stream(quick: Running) -> None:
+def test_a_stream(quick: RunningProvider) -> None:
     with a_client(quick, **{"x-client-request-id": "ollama"}) as client:
         lines = list(client.chat(model=quick.model, messages=HELLO, stream=True, options={"num_predict": 8}))
     assert [line.done for line in lines] == [False] * 8 + [True]
@@ -39,13 +39,13 @@ def test_a_stream(quick: Running) -> None:
     assert len(found["planned_ns"]) == len(found["actual_ns"]) == 8
 
 
-def test_a_whole_answer(client: ollama.Client, quick: Running) -> None:
+def test_a_whole_answer(client: ollama.Client, quick: RunningProvider) -> None:
     answer = client.chat(model=quick.model, messages=HELLO, options={"num_predict": 3})
     assert (answer.message.content, answer.done_reason, answer.eval_count) == ("A simulated provider", "length", 3)
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_thoughts(thinker: Running, stream: bool) -> None:
+def test_thoughts(thinker: RunningProvider, stream: bool) -> None:
     with a_client(thinker) as client:
         if stream:
             lines = list(client.chat(model=thinker.model, messages=HELLO, stream=True))
@@ -58,20 +58,20 @@ def test_thoughts(thinker: Running, stream: bool) -> None:
 
 @pytest.mark.parametrize("stream", [True, False])
 def test_a_tool_that_is_offered_is_called_until_its_result_is_there(
-    client: ollama.Client, quick: Running, stream: bool
+    client: ollama.Client, quick: RunningProvider, stream: bool
 ) -> None:
     if stream:
         lines = list(client.chat(model=quick.model, messages=HELLO, tools=WEATHER, stream=True))
     else:
         lines = [client.chat(model=quick.model, messages=HELLO, tools=WEATHER)]
     (call,) = [call for line in lines for call in line.message.tool_calls or ()]
-    assert (call.function.name, call.function.arguments) == ("weather", {"text": SAID})
+    assert (call.function.name, call.function.arguments) == ("weather", {})
     result = {"role": "tool", "tool_name": "weather", "content": "warm"}
     after = client.chat(model=quick.model, messages=[*HELLO, result], tools=WEATHER)
     assert (after.message.content, after.message.tool_calls) == (SAID, None)
 
 
-def test_async(quick: Running) -> None:
+def test_async(quick: RunningProvider) -> None:
     async def play() -> tuple[str | None, str]:
         async with ollama.AsyncClient(host=quick.origin, timeout=WAIT_S) as client:
             whole = await client.chat(model=quick.model, messages=HELLO)
@@ -83,19 +83,19 @@ def test_async(quick: Running) -> None:
 
 @pytest.mark.parametrize("fault", ["429; retry_after=3", "500", "401"])
 @pytest.mark.parametrize("stream", [True, False])
-def test_http_errors(quick: Running, fault: str, stream: bool) -> None:
+def test_http_errors(quick: RunningProvider, fault: str, stream: bool) -> None:
     with a_client(quick, **faulty(fault)) as client, pytest.raises(ollama.ResponseError) as caught:
         list(client.chat(model=quick.model, messages=HELLO, stream=stream))  # type: ignore[call-overload]
     assert caught.value.status_code == int(fault[:3])
-    assert "as was asked for" in caught.value.error
+    assert "a simulated error" in caught.value.error
 
 
 def test_requests_that_are_wrong(client: ollama.Client) -> None:
-    with pytest.raises(ollama.ResponseError, match="does not exist here; this is 'quick-model'"):
+    with pytest.raises(ollama.ResponseError, match="this provider serves 'quick-model'"):
         client.chat(model="other", messages=HELLO)
 
 
-def test_an_error_inside_a_200(quick: Running) -> None:
+def test_an_error_inside_a_200(quick: RunningProvider) -> None:
     texts: list[str | None] = []
     with (
         a_client(quick, **faulty("error_event; after=2")) as client,
@@ -108,14 +108,14 @@ def test_an_error_inside_a_200(quick: Running) -> None:
 @pytest.mark.parametrize(
     ("fault", "words"), [("cut; after=3", "peer closed connection"), ("malformed; after=3", "Unterminated string")]
 )
-def test_a_stream_that_breaks(quick: Running, fault: str, words: str) -> None:
+def test_a_stream_that_breaks(quick: RunningProvider, fault: str, words: str) -> None:
     seen: list[Any] = []
     with a_client(quick, **faulty(fault)) as client, pytest.raises((httpx.HTTPError, ValueError), match=words):
         seen.extend(client.chat(model=quick.model, messages=HELLO, stream=True))
     assert len(seen) == 3
 
 
-def test_an_early_close_ends_the_stream_on_the_server(quick: Running) -> None:
+def test_an_early_close_ends_the_stream_on_the_server(quick: RunningProvider) -> None:
     with a_client(quick, **{"x-client-request-id": "early ollama"}) as client:
         next(iter(client.chat(model=quick.model, messages=HELLO, stream=True, options={"num_predict": 30_000})))
     assert closed_early(quick, "early ollama", 30_000)

@@ -1,4 +1,4 @@
-"""A simulator in its own process on loopback, asked by OpenAI's client: its Responses API, and tools in a chat."""
+"""A simulator in its own process on the loopback, called by OpenAI's client: its Responses API, and tools in a chat."""
 
 import asyncio
 import json
@@ -9,22 +9,22 @@ import openai
 import pytest
 from tests.simulator.on_loopback import SAID, WAIT_S, closed_early, faulty, records
 
-from splitsecond.simulator.process import Running
+from splitsecond.simulator.process import RunningProvider
 
 WEATHER: dict[str, Any] = {"name": "weather", "parameters": {"type": "object", "properties": {}}, "strict": False}
 
 
-def a_client(of: Running) -> openai.OpenAI:
+def a_client(of: RunningProvider) -> openai.OpenAI:
     return openai.OpenAI(base_url=of.base_url, api_key="none", max_retries=0, timeout=WAIT_S)
 
 
 @pytest.fixture
-def client(quick: Running) -> Iterator[openai.OpenAI]:
+def client(quick: RunningProvider) -> Iterator[openai.OpenAI]:
     with a_client(quick) as made:
         yield made
 
 
-def test_a_stream(client: openai.OpenAI, quick: Running) -> None:
+def test_a_stream(client: openai.OpenAI, quick: RunningProvider) -> None:
     stream = client.responses.create(
         model=quick.model,
         input="hello",
@@ -48,7 +48,7 @@ def test_a_stream(client: openai.OpenAI, quick: Running) -> None:
     assert len(found["planned_ns"]) == len(found["actual_ns"]) == 8
 
 
-def test_the_response_that_a_stream_amounts_to(thinker: Running) -> None:
+def test_the_response_that_a_stream_amounts_to(thinker: RunningProvider) -> None:
     with a_client(thinker) as client, client.responses.stream(model=thinker.model, input="hello") as stream:
         final = stream.get_final_response()
     assert [item.type for item in final.output] == ["reasoning", "message"]
@@ -58,7 +58,7 @@ def test_the_response_that_a_stream_amounts_to(thinker: Running) -> None:
     assert final.usage.output_tokens_details.reasoning_tokens == 2
 
 
-def test_a_whole_answer(client: openai.OpenAI, quick: Running) -> None:
+def test_a_whole_answer(client: openai.OpenAI, quick: RunningProvider) -> None:
     answer = client.responses.create(model=quick.model, input="hello", max_output_tokens=3)
     assert (answer.output_text, answer.status) == ("A simulated provider", "incomplete")
     assert answer.incomplete_details is not None
@@ -66,7 +66,7 @@ def test_a_whole_answer(client: openai.OpenAI, quick: Running) -> None:
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_a_tool_call_in_a_response(client: openai.OpenAI, quick: Running, stream: bool) -> None:
+def test_a_tool_call_in_a_response(client: openai.OpenAI, quick: RunningProvider, stream: bool) -> None:
     asked: dict[str, Any] = {
         "model": quick.model,
         "input": "hello",
@@ -79,11 +79,11 @@ def test_a_tool_call_in_a_response(client: openai.OpenAI, quick: Running, stream
     else:
         (call,) = client.responses.create(**asked).output
     assert call.type == "function_call"
-    assert (call.name, json.loads(call.arguments)) == ("weather", {"text": SAID})
+    assert (call.name, json.loads(call.arguments)) == ("weather", {})
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_a_tool_call_in_a_chat(client: openai.OpenAI, quick: Running, stream: bool) -> None:
+def test_a_tool_call_in_a_chat(client: openai.OpenAI, quick: RunningProvider, stream: bool) -> None:
     asked: dict[str, Any] = {
         "model": quick.model,
         "messages": [{"role": "user", "content": "hello"}],
@@ -100,10 +100,10 @@ def test_a_tool_call_in_a_chat(client: openai.OpenAI, quick: Running, stream: bo
     (call,) = choice.message.tool_calls
     assert call.type == "function"
     assert (call.id.partition("_")[0], call.function.name, choice.finish_reason) == ("call", "weather", "tool_calls")
-    assert json.loads(call.function.arguments) == {"text": SAID}
+    assert json.loads(call.function.arguments) == {}
 
 
-def test_async(quick: Running) -> None:
+def test_async(quick: RunningProvider) -> None:
     async def play() -> tuple[str, str]:
         async with openai.AsyncOpenAI(base_url=quick.base_url, api_key="none", timeout=WAIT_S) as client:
             whole = await client.responses.create(model=quick.model, input="hello")
@@ -122,20 +122,22 @@ def test_async(quick: Running) -> None:
         ("401", openai.AuthenticationError),
     ],
 )
-def test_http_errors(client: openai.OpenAI, quick: Running, fault: str, error: type[openai.APIStatusError]) -> None:
-    with pytest.raises(error, match="as was asked for") as caught:
+def test_http_errors(
+    client: openai.OpenAI, quick: RunningProvider, fault: str, error: type[openai.APIStatusError]
+) -> None:
+    with pytest.raises(error, match="a simulated error") as caught:
         client.responses.create(model=quick.model, input="hello", extra_headers=faulty(fault))
     assert caught.value.status_code == int(fault[:3])
 
 
-def test_requests_that_are_wrong(client: openai.OpenAI, quick: Running) -> None:
-    with pytest.raises(openai.NotFoundError, match="does not exist here; this is 'quick-model'"):
+def test_requests_that_are_wrong(client: openai.OpenAI, quick: RunningProvider) -> None:
+    with pytest.raises(openai.NotFoundError, match="this provider serves 'quick-model'"):
         client.responses.create(model="other", input="hello")
     with pytest.raises(openai.BadRequestError, match=r"\$.max_output_tokens"):
         client.responses.create(model=quick.model, input="hello", max_output_tokens=0)
 
 
-def test_an_error_inside_a_200(client: openai.OpenAI, quick: Running) -> None:
+def test_an_error_inside_a_200(client: openai.OpenAI, quick: RunningProvider) -> None:
     asked = faulty("error_event; after=2")
     events = list(client.responses.create(model=quick.model, input="hello", stream=True, extra_headers=asked))
     assert [event.type for event in events].count("response.output_text.delta") == 2
@@ -150,7 +152,7 @@ def test_an_error_inside_a_200(client: openai.OpenAI, quick: Running) -> None:
         ("malformed; after=3", "Unterminated string"),
     ],
 )
-def test_a_stream_that_breaks(client: openai.OpenAI, quick: Running, fault: str, words: str) -> None:
+def test_a_stream_that_breaks(client: openai.OpenAI, quick: RunningProvider, fault: str, words: str) -> None:
     stream = client.responses.create(model=quick.model, input="hello", stream=True, extra_headers=faulty(fault))
     seen: list[str] = []
     with pytest.raises(Exception, match=words):
@@ -158,7 +160,7 @@ def test_a_stream_that_breaks(client: openai.OpenAI, quick: Running, fault: str,
     assert seen.count("response.output_text.delta") == 3
 
 
-def test_an_early_close_ends_the_stream_on_the_server(client: openai.OpenAI, quick: Running) -> None:
+def test_an_early_close_ends_the_stream_on_the_server(client: openai.OpenAI, quick: RunningProvider) -> None:
     stream = client.responses.create(
         model=quick.model,
         input="hello",

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from tests.simulator.in_virtual_time import Client, Exchange
 
 from splitsecond import clock
-from splitsecond.simulator.profile import EngineSpec, Profile, PromptCacheSpec, Quantiles, Row
+from splitsecond.simulator.profile import EngineSpec, Profile, PromptCacheSpec, Quantiles, TableRow
 from splitsecond.simulator.prompt_cache import PromptCache
-from splitsecond.simulator.truth import Record
+from splitsecond.simulator.truth import TruthRecord
 from splitsecond.testing.virtual_time import run_virtual
 
 MS = clock.NS_PER_MS
 SECOND = clock.NS_PER_S
-ROWS = (Row(concurrency=1, ttft_ms=Quantiles(100, 100), tps=Quantiles(100, 100)),)
+ROWS = (TableRow(concurrency=1, ttft_ms=Quantiles(100, 100), tps=Quantiles(100, 100)),)
 SPEC = PromptCacheSpec(from_tokens=16, block_tokens=8, ttl_s=60, saves=0.5)
 BLOCK = 8 * 4
 """Characters."""
@@ -33,10 +33,10 @@ def cached(**changes: Any) -> Profile:
 
 def one_after_another(
     profile: Profile, *prompts: str, pause_s: float = 0.0, **fields: Any
-) -> list[tuple[Exchange, Record]]:
-    """What came of each prompt, asked when the one before was answered."""
+) -> list[tuple[Exchange, TruthRecord]]:
+    """Send the prompts one after another; return their results."""
 
-    async def play() -> list[tuple[Exchange, Record]]:
+    async def play() -> list[tuple[Exchange, TruthRecord]]:
         client = Client(profile)
         seen = []
         for prompt in prompts:
@@ -48,7 +48,7 @@ def one_after_another(
     return run_virtual(play())
 
 
-def ttft_ms(record: Record) -> float:
+def ttft_ms(record: TruthRecord) -> float:
     return (record.planned_ns[0] - record.arrived_ns) / MS
 
 
@@ -107,10 +107,10 @@ def marked(text: str, mark: bool = True) -> dict[str, Any]:
     return {"type": "text", "text": text} | ({"cache_control": {"type": "ephemeral"}} if mark else {})
 
 
-def messages(*requests: dict[str, Any]) -> list[tuple[dict[str, int], Record]]:
+def messages(*requests: dict[str, Any]) -> list[tuple[dict[str, int], TruthRecord]]:
     """What Anthropic's dialect counts of each."""
 
-    async def play() -> list[tuple[dict[str, int], Record]]:
+    async def play() -> list[tuple[dict[str, int], TruthRecord]]:
         client = Client(cached())
         seen = []
         for request in requests:
@@ -204,18 +204,18 @@ def test_what_was_asked_for_longest_ago_is_forgotten_first_and_of_that_the_longe
     cache = PromptCache(SPEC, most=20)
     texts = [letter * (10 * BLOCK) for letter in "abc"]
     for now, text in enumerate(texts):
-        cache.keep(cache.recall(text, now).beginnings, now)
-    assert [cache.recall(text, 3).read_tokens for text in texts] == [24, 80, 80]
+        cache.store(cache.look_up(text, now).prefixes, now)
+    assert [cache.look_up(text, 3).read_tokens for text in texts] == [24, 80, 80]
 
 
 @given(st.lists(st.text("ab", max_size=200), max_size=8))
 def test_what_is_found_is_the_longest_beginning_that_was_there(texts: list[str]) -> None:
     cache = PromptCache(PromptCacheSpec(from_tokens=3, block_tokens=2))
     for number, text in enumerate(texts):
-        found = cache.recall(text, number)
+        found = cache.look_up(text, number)
         shared = max((_common(text, earlier) for earlier in texts[:number]), default=0) // 8 * 2
         assert found.read_tokens == (shared if shared >= 3 else 0)
-        cache.keep(found.beginnings, number)
+        cache.store(found.prefixes, number)
 
 
 def _common(one: str, other: str) -> int:

@@ -1,4 +1,4 @@
-"""A provider that limits what it is asked for: how much is left, the 429 in each dialect's words, and the wait."""
+"""A provider with rate limits: the remaining amounts, the 429 of each API format, and the time to wait."""
 
 import asyncio
 from collections.abc import Mapping
@@ -13,8 +13,8 @@ from tests.simulator.in_virtual_time import Client, Exchange
 from splitsecond import clock
 from splitsecond.errors import ProviderFault
 from splitsecond.events import RateLimits
-from splitsecond.simulator.allowance import Allowance
-from splitsecond.simulator.profile import Profile, Quantiles, RateLimitSpec, Row
+from splitsecond.simulator.profile import Profile, Quantiles, RateLimitSpec, TableRow
+from splitsecond.simulator.rate_limit import SimulatedRateLimit
 from splitsecond.testing.virtual_time import run_virtual
 from splitsecond.wire import anthropic, cohere, gemini, ollama, openai, responses
 from splitsecond.wire.rate_limits import rate_limits
@@ -36,7 +36,7 @@ TOKENS = 13 + 5
 
 
 def limited(requests: int | None = None, tokens: int | None = None) -> Profile:
-    rows = (Row(concurrency=1, ttft_ms=Quantiles(1, 1), tps=Quantiles(1000, 1000)),)
+    rows = (TableRow(concurrency=1, ttft_ms=Quantiles(1, 1), tps=Quantiles(1000, 1000)),)
     limits = RateLimitSpec(requests_per_minute=requests, tokens_per_minute=tokens)
     return Profile(name="p", title="t", model="m", table=rows, output_tokens=5, rate_limits=limits)
 
@@ -105,7 +105,7 @@ def test_every_answer_says_how_much_is_left(name: str, stream: bool) -> None:
 
 
 def _now() -> str:
-    """The virtual day begins here: what the tests' wall clock says, as HTTP writes it."""
+    """Return the test's wall-clock time as an HTTP date."""
     return run_virtual(_date())
 
 
@@ -144,7 +144,7 @@ def test_a_refused_request_is_in_the_books_and_takes_nothing() -> None:
 
 
 def test_a_request_that_is_more_than_a_minutes_tokens_waits_for_all_of_them() -> None:
-    allowance = Allowance(RateLimitSpec(tokens_per_minute=60))
+    allowance = SimulatedRateLimit(RateLimitSpec(tokens_per_minute=60))
     assert allowance.take(100, 0) is None
     short = allowance.take(100, 15 * SECOND)
     assert short is not None
@@ -153,7 +153,7 @@ def test_a_request_that_is_more_than_a_minutes_tokens_waits_for_all_of_them() ->
 
 
 def test_the_longest_wait_is_the_one_that_is_told() -> None:
-    allowance = Allowance(RateLimitSpec(requests_per_minute=1, tokens_per_minute=600))
+    allowance = SimulatedRateLimit(RateLimitSpec(requests_per_minute=1, tokens_per_minute=600))
     assert allowance.take(100, 0) is None
     short = allowance.take(600, SECOND)
     assert short is not None
@@ -168,7 +168,7 @@ def test_the_longest_wait_is_the_one_that_is_told() -> None:
 def test_who_waits_as_long_as_told_is_served_and_nobody_gets_more_than_flows_in(
     limit: int, asked: list[tuple[int, int]]
 ) -> None:
-    allowance = Allowance(RateLimitSpec(tokens_per_minute=limit))
+    allowance = SimulatedRateLimit(RateLimitSpec(tokens_per_minute=limit))
     now, served = 0, 0
     for tokens, pause_ns in asked:
         now += pause_ns

@@ -1,4 +1,4 @@
-"""Where a provider says its own time went: in each form the truth, for one answer and for one that had to wait."""
+"""The provider's own timings: each form reports the truth, for a single response and for one that had to wait."""
 
 import asyncio
 from typing import Any, get_args
@@ -8,19 +8,18 @@ from msgspec.structs import replace
 from tests.simulator.in_virtual_time import Client, Exchange
 
 from splitsecond import clock
-from splitsecond.simulator.profile import EngineSpec, Profile, PromptCacheSpec, Quantiles, Row, TimingsForm
-from splitsecond.simulator.truth import Record
+from splitsecond.simulator.profile import EngineSpec, Profile, PromptCacheSpec, Quantiles, TableRow, TimingsForm
+from splitsecond.simulator.truth import TruthRecord
 from splitsecond.testing.virtual_time import run_virtual
 from splitsecond.wire import ollama, openai
-from splitsecond.wire.openai.server_times import TimesForm
-from splitsecond.wire.server_times import processing_times
+from splitsecond.wire.server_times import TimesForm, processing_times
 
 STEADY = Profile(
     name="p",
     title="t",
     model="m",
     output_tokens=11,
-    table=(Row(concurrency=1, ttft_ms=Quantiles(100, 100), tps=Quantiles(100, 100)),),
+    table=(TableRow(concurrency=1, ttft_ms=Quantiles(100, 100), tps=Quantiles(100, 100)),),
 )
 ONE_AT_A_TIME = replace(
     STEADY,
@@ -41,10 +40,10 @@ def asked(profile: Profile, *, path: str = CHAT, fault: str = "", at_once: int =
 
 def played(
     profile: Profile, *, path: str = CHAT, fault: str = "", at_once: int = 1, **fields: Any
-) -> list[tuple[Exchange, Record]]:
+) -> list[tuple[Exchange, TruthRecord]]:
     """What came of so many requests at once, in the order in which they were answered."""
 
-    async def play() -> list[tuple[Exchange, Record]]:
+    async def play() -> list[tuple[Exchange, TruthRecord]]:
         client = Client(profile)
         headers = {"x-splitsecond-fault": fault} if fault else {}
         async with asyncio.TaskGroup() as tasks:

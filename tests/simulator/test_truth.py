@@ -7,11 +7,11 @@ import msgspec
 import pytest
 
 from splitsecond.errors import CallerFault
-from splitsecond.simulator.truth import Record, Truth
+from splitsecond.simulator.truth import TruthLog, TruthRecord
 
 
-def record(name: str, *, profile: str = "p", tokens: int = 4) -> Record:
-    return Record(
+def record(name: str, *, profile: str = "p", tokens: int = 4) -> TruthRecord:
+    return TruthRecord(
         request_id=name,
         profile=profile,
         in_flight=1,
@@ -29,37 +29,37 @@ def record(name: str, *, profile: str = "p", tokens: int = 4) -> Record:
     )
 
 
-def ids(truth: Truth) -> list[str]:
-    return [one.request_id for one in truth.kept()]
+def ids(truth: TruthLog) -> list[str]:
+    return [one.request_id for one in truth.records()]
 
 
 def test_the_oldest_records_leave_when_there_are_too_many_stamps() -> None:
-    truth = Truth(max_stamps=30)
+    truth = TruthLog(max_stamps=30)
     for name in "abcde":
-        truth.keep(record(name))
+        truth.add(record(name))
     assert ids(truth) == ["c", "d", "e"]
-    truth.keep(record("empty", tokens=0))
+    truth.add(record("empty", tokens=0))
     assert ids(truth) == ["c", "d", "e", "empty"]
 
 
 def test_profiles_are_read_and_cleared_apart() -> None:
-    truth = Truth(max_stamps=30)
-    truth.keep(record("a"))
-    truth.keep(record("b", profile="q"))
+    truth = TruthLog(max_stamps=30)
+    truth.add(record("a"))
+    truth.add(record("b", profile="q"))
     (found,) = msgspec.json.decode(truth.as_json("q"))
     assert (found["request_id"], found["planned_ns"]) == ("b", [0, 1, 2, 3])
     truth.clear("p")
     assert ids(truth) == ["b"]
-    truth.keep(record("c"))
-    truth.keep(record("d"))
+    truth.add(record("c"))
+    truth.add(record("d"))
     assert ids(truth) == ["b", "c", "d"]
 
 
 def test_the_log_gets_every_record_at_once(tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"
-    truth = Truth(log, max_stamps=10)
+    truth = TruthLog(log, max_stamps=10)
     for name in "abc":
-        truth.keep(record(name))
+        truth.add(record(name))
         assert [msgspec.json.decode(line)["request_id"] for line in log.read_bytes().splitlines()][-1] == name
     truth.close()
     truth.close()
@@ -68,12 +68,12 @@ def test_the_log_gets_every_record_at_once(tmp_path: Path) -> None:
 
 def test_a_log_that_cannot_be_opened_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CallerFault, match="cannot write the log"):
-        Truth(tmp_path)
+        TruthLog(tmp_path)
 
 
 def test_a_full_disk_ends_the_log_and_not_the_simulator(capsys: pytest.CaptureFixture[str]) -> None:
-    truth = Truth(Path("/dev/full"))
-    truth.keep(record("a"))
-    truth.keep(record("b"))
+    truth = TruthLog(Path("/dev/full"))
+    truth.add(record("a"))
+    truth.add(record("b"))
     assert ids(truth) == ["a", "b"]
-    assert capsys.readouterr().err.count("the log ends here: ") == 1
+    assert capsys.readouterr().err.count("cannot write the log any more: ") == 1

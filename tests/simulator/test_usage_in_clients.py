@@ -1,4 +1,4 @@
-"""What a provider says beside its answer, read by the official clients: cached tokens, times, limits, counts."""
+"""Usage as official clients read it: cached tokens, timings, rate limits, token counts."""
 
 import asyncio
 from collections.abc import Iterator
@@ -12,12 +12,13 @@ import ollama
 import openai
 import pytest
 from anthropic.types import TextBlockParam
-from google import genai
-from google.genai import errors, types
+from google.genai import errors
 from openai.types.chat import ChatCompletionMessageParam
 from tests.simulator.on_loopback import QUICK, WAIT_S, records
+from tests.simulator.test_gemini_client import a_client as a_gemini_client
+from tests.simulator.test_openai_client import a_client as an_openai_client
 
-from splitsecond.simulator.process import Running, running
+from splitsecond.simulator.process import RunningProvider, run_simulator
 
 KEEPS = "natural_tokens = 6" + QUICK + "[prompt_cache]\nfrom_tokens = 16\nblock_tokens = 8\n"
 GROQ = 'server_timings = "groq"\n' + KEEPS.replace("quick-model", "groq-model")
@@ -30,30 +31,26 @@ streamed_or_not = pytest.mark.parametrize("stream", [True, False])
 
 
 class Kept(NamedTuple):
-    """`keeps` has a prompt cache, `groq` says its times, too; `limited` serves one request a minute."""
+    """`keeps` has a prompt cache, `groq` also reports timings; `limited` serves one request a minute."""
 
-    keeps: Running
-    groq: Running
-    limited: Running
+    keeps: RunningProvider
+    groq: RunningProvider
+    limited: RunningProvider
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kept]:
+def kept(system: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kept]:
     folder: Path = tmp_path_factory.mktemp("kept")
     for name, text in (("keeps", KEEPS), ("groq", GROQ), ("limited", LIMITED)):
         (folder / f"{name}.toml").write_text(text)
-    with running(*(str(folder / f"{name}.toml") for name in ("keeps", "groq", "limited"))) as found:
+    with run_simulator(*(str(folder / f"{name}.toml") for name in ("keeps", "groq", "limited"))) as found:
         yield Kept(*found)
 
 
 def prompt(request: pytest.FixtureRequest) -> str:
-    """Each test has one of its own, which nobody has sent before."""
+    """Return a prompt that is unique to the test."""
     name: str = request.node.name
     return (name * 80)[: CACHED * 4]
-
-
-def an_openai_client(of: Running) -> openai.OpenAI:
-    return openai.OpenAI(base_url=of.base_url, api_key="none", max_retries=0, timeout=WAIT_S)
 
 
 def asked(text: str) -> list[ChatCompletionMessageParam]:
@@ -158,10 +155,6 @@ def test_anthropic_async_caches_nothing_that_is_not_marked(kept: Kept, request: 
     assert asyncio.run(play()) == [plain, plain, ANTHROPIC[0], plain, plain, ANTHROPIC[1]]
 
 
-def a_gemini_client(of: Running) -> genai.Client:
-    return genai.Client(api_key="none", http_options=types.HttpOptions(base_url=of.origin, timeout=WAIT_S * 1000))
-
-
 @streamed_or_not
 def test_gemini(kept: Kept, request: pytest.FixtureRequest, stream: bool) -> None:
     with a_gemini_client(kept.keeps) as client:
@@ -214,7 +207,7 @@ def test_cohere(kept: Kept, request: pytest.FixtureRequest, stream: bool) -> Non
 
 
 def agree(prompt_ns: float, output_ns: float, truth: dict[str, Any], stream: bool) -> None:
-    """What was said is when the first and the last token left; of an answer that went out whole, when they were due."""
+    """Check the reported times: the first and last token were sent then, or were due then in a whole response."""
     first, last = truth["arrived_ns"] + prompt_ns, truth["arrived_ns"] + prompt_ns + output_ns
     if stream:
         assert [first, last] == pytest.approx([truth["actual_ns"][0], truth["actual_ns"][-1]], rel=0, abs=1000)
@@ -265,7 +258,7 @@ def test_counting_tokens(kept: Kept) -> None:
     with anthropic.Anthropic(base_url=kept.keeps.origin, api_key="none", timeout=WAIT_S) as claude:
         counted = claude.messages.count_tokens(model=kept.keeps.model, messages=[{"role": "user", "content": text}])
         assert counted.input_tokens == 31
-        with pytest.raises(anthropic.NotFoundError, match="'other' does not exist here"):
+        with pytest.raises(anthropic.NotFoundError, match="unknown model 'other'"):
             claude.messages.count_tokens(model="other", messages=[{"role": "user", "content": text}])
     with a_gemini_client(kept.keeps) as gemini:
         assert gemini.models.count_tokens(model=kept.keeps.model, contents=text).total_tokens == 31

@@ -6,8 +6,8 @@ import msgspec
 from hypothesis import strategies as st
 
 from splitsecond import clock
-from splitsecond.store.served import Served
-from splitsecond.timing.observation import FaultRecord, Observation
+from splitsecond.observation import FaultRecord, Observation
+from splitsecond.store.call_record import CallRecord
 
 MOMENTS = ("sent_ns", "head_ns", "first_token_ns", "first_answer_ns", "last_token_ns", "end_ns")
 LOST: dict[str, Any] = {
@@ -23,7 +23,7 @@ def answered(
     ago_s: float = 0,
     server_timings: dict[str, float] | None = None,
     **changes: Any,
-) -> Served:
+) -> CallRecord:
     """A call that came in `ago_s` ago and was answered with 20 tokens: the first after 0.2 s, the last after 0.5 s."""
     start_ns = clock.now_ns() - round(ago_s * 1e9)
     after = [start_ns + ms * clock.NS_PER_MS for ms in (1, 199, 200, 500, 501)]
@@ -35,14 +35,14 @@ def answered(
         finish_reason="stop", input_tokens=100, cached_tokens=40, output_tokens=20, token_source="usage",
         server_timings=server_timings or {},
     )  # fmt: skip
-    record = Served(
+    record = CallRecord(
         call=call, start_ns=start_ns, first_token_ns=after[2], end_ns=after[4], route="fast", client="team",
         stream=True, status=200, target=target, attempts=(attempt,),
     )  # fmt: skip
     return msgspec.structs.replace(record, **changes)
 
 
-def kept(served: Served) -> Served:
+def kept(served: CallRecord) -> CallRecord:
     """`served` as it is to come back: moments count from its arrival, and the single tokens are gone."""
     start = served.start_ns
     return msgspec.structs.replace(
@@ -60,14 +60,14 @@ def _kept(o: Observation, start: int) -> Observation:
     return msgspec.structs.replace(o, **LOST, **moments, tokens_so_far=counted)
 
 
-def same_figures(put: Served, got: Served) -> None:
+def same_figures(put: CallRecord, got: CallRecord) -> None:
     """Fails where a figure of an attempt is another than before."""
     for before, after in zip(put.attempts, got.attempts, strict=True):
         for figure in ("ttft_ns", "tps", "e2e_ns", "first_answer_after_ns", "total_tps", "streamed_tokens"):
             assert getattr(after, figure) == getattr(before, figure), figure
 
 
-_counts = st.none() | st.integers(0, 1 << 62)
+_counts = st.none() | st.integers(0, 5000) | st.integers(0, 1 << 62)
 _words = st.text(st.characters(categories=["L", "N", "P", "S"]), max_size=60)
 _durations = st.integers(0, 1 << 45)
 _timings = st.sampled_from(["queue_time", "total_duration", "processing_ms", "predicted_per_second"])
@@ -82,7 +82,7 @@ def _attempts(draw: st.DrawFn, call: str, start: int) -> Observation:
     events = draw(st.integers(1, 5))
     fault = st.builds(
         FaultRecord,
-        type=st.just("ProviderFault"),
+        type=st.sampled_from(["ProviderFault", "TimedOut"]),
         kind=st.sampled_from(["http_429", "truncated"]),
         phase=st.sampled_from(["head", "between tokens"]),
         message=_words,
@@ -122,15 +122,17 @@ def _attempts(draw: st.DrawFn, call: str, start: int) -> Observation:
         lag_max_ns=draw(_durations),
         kernel_time=draw(st.booleans()),
         server_timings=draw(st.dictionaries(_timings, st.floats())),
+        tier=draw(st.sampled_from(["", "", "priority", "default"])),
+        unstreamed_tokens=draw(st.none() | st.integers(0, 50)),
     )
 
 
 @st.composite
-def records(draw: st.DrawFn) -> Served:
+def records(draw: st.DrawFn) -> CallRecord:
     """Any call, with any attempts."""
     start = draw(_durations) - (1 << 45)  # in the past, whatever the machine's clock says
     call = f"req-{draw(st.uuids())}"
-    return Served(
+    return CallRecord(
         call=call,
         start_ns=start,
         end_ns=start + draw(_durations),

@@ -1,13 +1,19 @@
 """A PostgreSQL server of the tests' own: in a temporary folder, behind a socket there, with no port."""
 
+import contextlib
 import os
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
+import pytest
+from tests.processes import Process
+from tests.waiting import WITHIN_S
 
 from splitsecond import clock
 
@@ -32,7 +38,7 @@ class Server:
         self._programs = found
         self._folder = folder
         self._made = 0
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Process[bytes] | None = None
         if OWNER:
             shutil.chown(folder, OWNER)
         made = ["--pgdata", str(folder / "data"), "--username", "tester", "--auth", "trust", "--encoding", "UTF8"]
@@ -55,10 +61,10 @@ class Server:
             "fsync=off",
         ]
         with (self._folder / "server.log").open("ab") as log:
-            self._process = subprocess.Popen(
+            self._process = Process(
                 [self._programs / "postgres", *options], user=OWNER, cwd=self._folder, stdout=log, stderr=log
             )
-        give_up_ns = clock.now_ns() + 30 * clock.NS_PER_S
+        give_up_ns = clock.now_ns() + WITHIN_S * clock.NS_PER_S
         while True:
             try:
                 psycopg.connect(self._address("postgres")).close()
@@ -72,8 +78,34 @@ class Server:
         """Ends it at once, as a crash would, and every connection with it."""
         if self._process is not None:
             self._process.send_signal(signal.SIGQUIT)
-            self._process.wait(30)
+            self._process.wait(WITHIN_S)
             self._process = None
+
+    @property
+    def socket(self) -> Path:
+        """The socket that it listens on."""
+        return self._folder / ".s.PGSQL.5432"
+
+    @property
+    def pid(self) -> int:
+        """The server's main process, while it runs."""
+        assert self._process is not None
+        return self._process.pid
+
+    def ensure_running(self) -> None:
+        """Start the server again if the test before this one has stopped it and failed."""
+        if self._process is None:
+            self.start()
+        else:
+            self.signal(signal.SIGCONT)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to the server and to all of its processes."""
+        assert self._process is not None
+        children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split()
+        for pid in (self._process.pid, *map(int, children)):
+            with contextlib.suppress(ProcessLookupError):  # a connection has just been closed
+                os.kill(pid, number)
 
     def database(self) -> str:
         """The URL of a new, empty database."""
@@ -91,3 +123,24 @@ class Server:
 
     def _address(self, name: str) -> str:
         return f"postgresql://tester:unused-password@/{name}?host={self._folder}"
+
+
+@pytest.fixture(scope="session")
+def started_server(system: None) -> Iterator[Server]:
+    """One server for all tests. A folder with tests that need it imports this fixture and `server` in its conftest."""
+    # Not below pytest's own folder: that is closed to the server's user, and too long for the name of a socket.
+    with tempfile.TemporaryDirectory(prefix="pg") as folder:
+        Path(folder).chmod(0o755)
+        server = Server(Path(folder))
+        try:
+            server.start()
+            yield server
+        finally:
+            server.stop()
+
+
+@pytest.fixture
+def server(started_server: Server) -> Server:
+    """The server, running. A test may stop it."""
+    started_server.ensure_running()
+    return started_server

@@ -3,6 +3,8 @@
 import contextlib
 import importlib.util
 import sqlite3
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -12,10 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import Connection
 from tests.store import version_1
+from tests.store.columns import check_columns
 from tests.store.records import answered, kept
 
 from splitsecond.errors import CallerFault
-from splitsecond.store import tables
+from splitsecond.store import database, tables
 from splitsecond.store.database import Database, check_url
 from splitsecond.store.log import Log
 
@@ -95,7 +98,7 @@ def test_a_log_that_was_damaged(tmp_path: Path) -> None:
 def test_a_database_of_something_else_is_left_alone(tmp_path: Path) -> None:
     connection = sqlite3.connect(tmp_path / "theirs.db")
     connection.execute("CREATE TABLE invoices (a)")
-    with pytest.raises(CallerFault, match="holds something else: there is a table 'invoices'"):
+    with pytest.raises(CallerFault, match="is not a log: it has a table 'invoices'"):
         Log.open(f"sqlite:///{tmp_path}/theirs.db")
     assert connection.execute("SELECT name FROM sqlite_master").fetchall() == [("invoices",)]
     assert connection.execute("PRAGMA journal_mode").fetchall() == [("delete",)]
@@ -150,7 +153,9 @@ def test_a_log_of_the_first_version_keeps_its_calls_and_takes_those_of_both(tmp_
         old.execute(statement)
     old.commit()
     table = "SELECT name, type, \"notnull\" FROM pragma_table_info('attempts')"
-    assert old.execute(table).fetchall() == fresh.execute(table).fetchall()
+    indexes = "SELECT name, sql FROM sqlite_master WHERE type = 'index' ORDER BY name"
+    for shape in (table, indexes):
+        assert old.execute(shape).fetchall() == fresh.execute(shape).fetchall()
     assert old.execute("SELECT version FROM splitsecond_log").fetchall() == [(tables.VERSION,)]
     whole = kept(answered(1))
     assert [served for _, served in log.calls(LONG_AGO)] == [
@@ -181,8 +186,7 @@ def test_a_step_that_fails_leaves_the_log_as_it_was(tmp_path: Path, monkeypatch:
 
 
 def test_a_file_is_tuned_and_the_latest_attempts_are_found_by_an_index(tmp_path: Path) -> None:
-    database = Database.open(f"sqlite:///{tmp_path}/log.db")
-    with database.connect() as connection:
+    with Database.open(f"sqlite:///{tmp_path}/log.db").connect() as connection:
         assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
         assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 1
         plan = connection.exec_driver_sql(
@@ -190,3 +194,67 @@ def test_a_file_is_tuned_and_the_latest_attempts_are_found_by_an_index(tmp_path:
             " SELECT * FROM attempts WHERE target = 'a' AND came_us >= 5 ORDER BY came_us DESC LIMIT 9"
         ).all()
     assert [row[3] for row in plan] == ["SEARCH attempts USING INDEX attempts_by_target (target=? AND came_us>?)"]
+
+
+def test_blocks_of_columns_are_read_from_an_index_alone(tmp_path: Path) -> None:
+    with Database.open(f"sqlite:///{tmp_path}/log.db").connect() as connection:
+        plan = connection.exec_driver_sql(
+            "EXPLAIN QUERY PLAN SELECT count(*), group_concat(packed, '') FROM attempts"
+            " WHERE came_us >= 5 AND came_us < 9"
+        ).all()
+    assert [row[3] for row in plan] == [
+        "SEARCH attempts USING COVERING INDEX attempts_by_time (came_us>? AND came_us<?)"
+    ]
+
+
+def of_version_6(path: Path) -> str:
+    """Make a log with one call, as that version made it."""
+    with Log.open(f"sqlite:///{path}/log.db") as log:
+        log.put(answered(0))
+    with sqlite3.connect(path / "log.db") as connection:
+        connection.execute("DROP INDEX attempts_by_time")
+        connection.execute("CREATE INDEX attempts_by_time ON attempts (came_us)")
+    connection.close()
+    return stamped(path, 6)
+
+
+@pytest.mark.parametrize(("most", "indexed"), [(1, ["came_us", "packed"]), (0, ["came_us"])])
+def test_a_log_of_version_6_gets_the_index_that_contains_the_packed_numbers_if_it_is_not_too_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, indexed: list[str]
+) -> None:
+    monkeypatch.setattr(tables, "MOST_INDEXED", most)
+    url = of_version_6(tmp_path)
+    connection = sqlite3.connect(tmp_path / "log.db")
+    with Log.open(url) as log:
+        log.put(answered(1))
+    columns = [name for (name,) in connection.execute("SELECT name FROM pragma_index_info('attempts_by_time')")]
+    assert columns == indexed
+    assert check_columns(url) == 2
+    assert connection.execute("SELECT version FROM splitsecond_log").fetchall() == [(tables.VERSION,)]
+    assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    connection.close()
+
+
+def test_a_second_process_waits_while_one_migrates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    url = of_version_6(tmp_path)
+    monkeypatch.setattr(database, "BUSY_S", 0)
+    migrating, opened, goes_on = threading.Event(), threading.Event(), threading.Event()
+
+    def migrate(connection: Connection) -> None:
+        migrating.set()
+        assert goes_on.wait(20)
+
+    def is_older(connection: Connection) -> bool:
+        opened.set()
+        return are_older(connection)
+
+    are_older = tables.are_older
+    monkeypatch.setattr(tables, "MIGRATIONS", {6: migrate})
+    with ThreadPoolExecutor() as threads:
+        first = threads.submit(Database.open, url)
+        assert migrating.wait(20)
+        monkeypatch.setattr(tables, "are_older", is_older)
+        second = threads.submit(Database.open, url)
+        assert opened.wait(20)
+        threads.submit(goes_on.set)
+        assert first.result(20).where == second.result(20).where

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from splitsecond import clock
 from splitsecond.analysis.findings import Run
 from splitsecond.errors import CallerFault
+from splitsecond.observation import FaultRecord, Observation, Role
 from splitsecond.store.folder import OBSERVATIONS, RunFolder, read_observations, read_readings, read_run, seeds
 from splitsecond.timing.instrument import InstrumentReading
-from splitsecond.timing.observation import FaultRecord, Observation, Role
 
 OBSERVATION = Observation(
     id="a.1", call="a", target="x/y", condition="x/y c=1", start_ns=5, sent_ns=10, first_token_ns=20, last_token_ns=40,
@@ -61,7 +61,7 @@ def test_a_damaged_line_is_named(tmp_path: Path) -> None:
 
 def test_a_folder_holds_one_run(tmp_path: Path) -> None:
     RunFolder.create(tmp_path / "run").close()
-    with pytest.raises(CallerFault, match="holds a run already"):
+    with pytest.raises(CallerFault, match="already contains a run"):
         RunFolder.create(tmp_path / "run")
 
 
@@ -134,3 +134,13 @@ def test_a_file_that_could_not_be_written_leaves_no_part_of_itself(
     with RunFolder.create(tmp_path) as folder, pytest.raises(OSError, match="No space"):
         folder.write("report.html", b"...")
     assert {path.name for path in tmp_path.iterdir()} == {"observations.jsonl", "readings.jsonl"}
+
+
+def test_what_is_not_a_report_is_for_its_owner_alone(tmp_path: Path) -> None:
+    (tmp_path / ".run.json.part").write_text("left by a crash, for all to read")
+    with RunFolder.create(tmp_path) as folder:
+        folder.write_run(Run(id="r1", began="2026-01-01T00:00:00Z", began_ns=7))
+        page = folder.write("report.html", b"")
+        modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
+    assert modes.pop(page.name) & 0o400
+    assert modes == {"run.json": 0o600, "observations.jsonl": 0o600, "readings.jsonl": 0o600}

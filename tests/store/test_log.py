@@ -16,11 +16,10 @@ from tests.store.records import answered, kept, records, same_figures
 
 from splitsecond import clock
 from splitsecond.errors import CallerFault
-from splitsecond.store.log import Log, Past
-from splitsecond.store.reading import _PAGE
-from splitsecond.store.served import Served
+from splitsecond.observation import Observation
+from splitsecond.store.call_record import CallRecord
+from splitsecond.store.log import _PAGE, Log, Past
 from splitsecond.store.tables import VERSION
-from splitsecond.timing.observation import Observation
 
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 
@@ -30,7 +29,7 @@ def url(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path}/log.db"
 
 
-def written(url: str, records: list[Served], **options: Any) -> Log:
+def written(url: str, records: list[CallRecord], **options: Any) -> Log:
     """The closed log that holds `records`; it can still be read."""
     with Log.open(url, **options) as log:
         for record in records:
@@ -39,13 +38,13 @@ def written(url: str, records: list[Served], **options: Any) -> Log:
     return log
 
 
-def read(log: Log, since: datetime = LONG_AGO, until: datetime | None = None) -> list[Served]:
+def read(log: Log, since: datetime = LONG_AGO, until: datetime | None = None) -> list[CallRecord]:
     return [served for _, served in log.calls(since, until)]
 
 
 @settings(max_examples=15)
 @given(given=st.lists(records(), max_size=20, unique_by=lambda served: served.call))
-def test_what_is_put_is_read_again(tmp_path_factory: pytest.TempPathFactory, given: list[Served]) -> None:
+def test_what_is_put_is_read_again(tmp_path_factory: pytest.TempPathFactory, given: list[CallRecord]) -> None:
     log = written(f"sqlite:///{tmp_path_factory.mktemp('log')}/log.db", given)
     found = {served.call: served for served in read(log)}
     assert found == {served.call: kept(served) for served in given}
@@ -180,6 +179,31 @@ def test_a_window_has_its_beginning_and_not_its_end(url: str) -> None:
     assert [served.call for served in read(log, came[1], came[3])] == ["req-1", "req-2"]
 
 
+def test_calls_are_summed_by_period(url: str) -> None:
+    def call(number: int, ago_s: float, status: int = 200, **changes: Any) -> CallRecord:
+        return msgspec.structs.replace(answered(number, ago_s=ago_s), status=status, **changes)
+
+    with clock.using(lambda: 10**15, lambda: 1_790_000_040_000_000_000):  # a full minute
+        log = written(
+            url,
+            [
+                call(1, ago_s=3600),
+                call(2, ago_s=70),
+                call(3, ago_s=65, status=429),
+                call(4, ago_s=61, status=499),
+                call(5, ago_s=5, status=502, first_token_ns=None, attempts=()),
+            ],
+        )
+    found = log.periods(datetime.fromtimestamp(1_790_000_040 - 600, UTC), timedelta(seconds=60))
+    assert [(each.at_s, each.calls, each.failed) for each in found] == [
+        (1_789_999_920, 3, 1),
+        (1_789_999_980, 1, 1),
+    ]
+    assert found[0].ttft_ms == pytest.approx(200)
+    assert (found[1].ttft_ms, found[1].output_tokens) == (None, 0)
+    assert found[0].output_tokens == 3 * 20
+
+
 def test_a_log_goes_on_where_it_was(url: str) -> None:
     written(url, [answered(1)])
     assert len(read(written(url, [answered(2)]))) == 2
@@ -208,20 +232,15 @@ def test_a_log_that_cannot_be_read_says_so(url: str, tmp_path: Path) -> None:
             question()
 
 
-def test_attempts_of_some_days_come_in_order_page_by_page(url: str) -> None:
-    put = [answered(number, target=f"t/{number % 3}", ago_s=3600 - number / 2) for number in range(2 * _PAGE + 7)]
-    written(url, put)
-    past = Past.open(url)
-    assert past.targets() == ["t/0", "t/1", "t/2"]
-    found = list(past.attempts(LONG_AGO))
-    assert [o.call for _, o in found] == [served.call for served in put]
-    assert [o for _, o in found] == [kept(served).attempts[0] for served in put]
-    middle = found[10][0]
-    assert [o.call for _, o in past.attempts(middle, found[20][0])] == [f"req-{n}" for n in range(10, 20)]
-
-
 def test_a_log_that_is_only_read_must_be_there(tmp_path: Path) -> None:
     with pytest.raises(CallerFault, match="there is no log") as refused:
         Past.open(f"sqlite:///{tmp_path}/none.db")
     assert refused.value.kind == "no_log"
     assert list(tmp_path.iterdir()) == []
+
+
+def test_its_files_are_for_their_owner_alone(tmp_path: Path) -> None:
+    with Log.open(f"sqlite:///{tmp_path}/log.db") as log, log._connection() as reader:
+        reader.exec_driver_sql("SELECT count(*) FROM sqlite_master").all()
+        modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
+    assert modes == {"log.db": 0o600, "log.db-wal": 0o600, "log.db-shm": 0o600}

@@ -1,15 +1,20 @@
 """Several workers write one file; one of them may be killed at any moment."""
 
+import contextlib
 import os
-import signal
 import sqlite3
-import subprocess
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
+from subprocess import PIPE
+
+import pytest
+from tests.processes import Process
+from tests.waiting import WITHIN_S
 
 from splitsecond.store.log import Log
 
+pytestmark = pytest.mark.system
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 ROOT = Path(__file__).parents[2]
 WORKER = """
@@ -33,6 +38,7 @@ import itertools, sys
 from splitsecond.store.log import Log
 from tests.store.records import answered
 
+
 log = Log.open(sys.argv[1])
 for i in itertools.count():
     log.put(answered(i))
@@ -42,19 +48,19 @@ for i in itertools.count():
 """
 
 
-def worker(program: str, *arguments: str) -> "subprocess.Popen[str]":
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.Popen(
-        [sys.executable, "-c", program, *arguments], stdout=subprocess.PIPE, text=True, env=environment, cwd=ROOT
-    )
+def worker(program: str, *arguments: str) -> Process[str]:
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    environment = {**os.environ, "PYTHONPATH": path}
+    return Process([sys.executable, "-c", program, *arguments], stdout=PIPE, text=True, env=environment, cwd=ROOT)
 
 
 def test_several_processes_lose_nothing(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/log.db"  # there is none yet: each of them makes it, or finds it made
-    running = [worker(WORKER, url, str(600 * i), str(600 * (i + 1))) for i in range(3)]
-    for process in running:
-        out, _ = process.communicate(timeout=60)
-        assert out.split() == ["600", "0", "0"]
+    with contextlib.ExitStack() as stack:
+        running = [stack.enter_context(worker(WORKER, url, str(600 * i), str(600 * (i + 1)))) for i in range(3)]
+        for process in running:
+            out, _ = process.communicate(timeout=WITHIN_S)
+            assert out.split() == ["600", "0", "0"]
     with Log.open(url) as log:
         found = {served.call: [o.id for o in served.attempts] for _, served in log.calls(LONG_AGO)}
     assert found == {f"req-{n}": [f"req-{n}.1"] for n in range(3 * 600)}
@@ -62,14 +68,11 @@ def test_several_processes_lose_nothing(tmp_path: Path) -> None:
 
 def test_a_log_whose_writer_was_killed_is_whole(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/log.db"
-    process = worker(ENDLESS, url)
-    assert process.stdout is not None
-    written = 0
-    while written < 500:
-        written = int(process.stdout.readline())
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    process.stdout.close()
+    with worker(ENDLESS, url) as process:
+        written = 0
+        while written < 500:
+            written = int(process.read_line())
+        process.kill()
     with Log.open(url) as log:
         found = [served.call for _, served in log.calls(LONG_AGO)]
     assert len(found) >= written

@@ -15,7 +15,7 @@ from splitsecond import clock
 from splitsecond.store import database, writer
 from splitsecond.store.database import Database
 from splitsecond.store.log import Log
-from splitsecond.store.writer import Writer
+from splitsecond.store.writer import LogWriter
 
 
 class Desk:
@@ -24,7 +24,7 @@ class Desk:
     def __init__(self, folder: Path, *, queue: int = 4096) -> None:
         self.file = folder / "log.db"
         self.said: list[str] = []
-        self.writer = Writer(Database.open(f"sqlite:///{self.file}"), say=self.said.append, queue=queue)
+        self.writer = LogWriter(Database.open(f"sqlite:///{self.file}"), say=self.said.append, queue=queue)
 
     def put(self, *numbers: int) -> None:
         for number in numbers:
@@ -86,7 +86,7 @@ def test_what_is_locked_is_written_later(desk: Desk) -> None:
     assert (desk.calls, desk.counts) == (["1", "2", "3"], (3, 0, 2))
     assert desk.said == [
         f"cannot write the log {desk.file}: database is locked",
-        f"the log {desk.file} is written again; 0 records were lost so far",
+        f"the log {desk.file} is written again; records lost so far: 0",
     ]
 
 
@@ -147,7 +147,7 @@ def test_a_file_that_was_removed_is_made_anew(desk: Desk) -> None:
     desk.put(2)
     assert desk.writer.write()
     assert (desk.calls, desk.counts) == (["2"], (2, 0, 1))
-    assert desk.said[0] == f"log {desk.file}: the file was removed; a new one is made"
+    assert desk.said[0] == f"log {desk.file}: the file was removed; a new one is created"
 
 
 def test_a_folder_that_was_removed_is_waited_for(desk: Desk) -> None:
@@ -168,7 +168,7 @@ def test_a_file_that_became_something_else_is_left_alone(desk: Desk) -> None:
     other.execute("CREATE TABLE theirs (a)")
     other.close()
     assert not desk.writer.write()
-    assert "holds something else" in desk.said[0]
+    assert "is not a log" in desk.said[0]
     other = sqlite3.connect(desk.file)
     assert other.execute("SELECT name FROM sqlite_master").fetchall() == [("theirs",)]
     other.close()
@@ -230,7 +230,7 @@ def test_closing_ends_though_the_log_is_locked(tmp_path: Path, monkeypatch: pyte
         log.close()
         log.close()
     assert (log.written, log.dropped) == (0, 1)
-    assert said[-1] == f"log {tmp_path}/log.db: closed with 1 records unwritten"
+    assert said[-1] == f"log {tmp_path}/log.db: closed; records not written: 1"
 
 
 def test_the_thread_writes_what_was_locked_when_it_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,7 +240,24 @@ def test_the_thread_writes_what_was_locked_when_it_is_free(tmp_path: Path, monke
         with locked(tmp_path / "log.db"):
             log.put(answered(1))
             while not log.errors:
+                assert isinstance(log._writer, LogWriter)
                 log._writer._thread.join(0.01)
         log.put(answered(2))
     assert (log.written, log.dropped) == (2, 0)
     assert [served.call for _, served in log.calls(datetime(2020, 1, 1, tzinfo=UTC))] == ["req-1", "req-2"]
+
+
+def test_the_processor_is_yielded_unless_a_whole_batch_waits(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    left: list[int] = []
+    monkeypatch.setattr(writer, "_yield_processor", lambda: left.append(len(desk.writer._queue)))
+    desk.put(*range(100))
+    desk.writer.write()
+    assert len(left) > 2 * 100 / 32
+    left.clear()
+    desk.put(*range(3 * writer.BATCH))
+    desk.writer.write()
+    assert not left
+    desk.writer.write()
+    desk.writer.write()
+    assert left
+    assert max(left) < writer.BATCH

@@ -1,10 +1,11 @@
-"""The kit finds what breaks the contract, and says what it was."""
+"""The conformance kit finds services that break the contract, and names the broken rule."""
 
 import asyncio
 from collections.abc import Callable
 
 import msgspec
 import pytest
+from tests.waiting import WITHIN_S
 
 from splitsecond.errors import Fault
 from splitsecond.service import Call, Reply, Service
@@ -42,7 +43,7 @@ def never_closes(fake: FakeService) -> Service:
 def forgets_the_deadline(fake: FakeService) -> Service:
     async def service(call: Call) -> Reply:
         try:
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(WITHIN_S):
                 return await fake(msgspec.structs.replace(call, deadline_ns=None))
         except TimeoutError:
             raise Fault("late", kind="late", phase="total") from None

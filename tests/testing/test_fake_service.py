@@ -1,4 +1,4 @@
-"""The fake service: told by hand or by script, and as honest in its books as a real one."""
+"""The fake service, controlled step by step or by a script: its observations are those of a real target."""
 
 import asyncio
 
@@ -8,10 +8,10 @@ from splitsecond import clock
 from splitsecond.clock import NS_PER_MS
 from splitsecond.errors import NetworkFault, ProviderFault
 from splitsecond.events import Broken, Done, Finish, Token, Usage
+from splitsecond.observation import Observation
 from splitsecond.service import Call, Reply, Service
 from splitsecond.testing.fake_service import FakeService, Script
 from splitsecond.testing.virtual_time import run_virtual
-from splitsecond.timing.observation import Observation
 
 CALL = Call(id="one", body={})
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import uvloop
+from tests.waiting import WITHIN_S
 
 from splitsecond.transport.kernel import ANCILLARY_BYTES, stamp_arrivals, stamping
 
@@ -16,11 +17,11 @@ Run = Callable[[Coroutine[Any, Any, None]], None]
 
 @pytest.fixture(params=[uvloop.new_event_loop, asyncio.SelectorEventLoop], ids=["uvloop", "asyncio"])
 def run(request: pytest.FixtureRequest) -> Run:
-    """Run a coroutine to its end, on each loop, for at most ten seconds."""
+    """Run a coroutine to its end, on each loop, for at most a minute."""
 
     def to_the_end(story: Coroutine[Any, Any, None]) -> None:
         with asyncio.Runner(loop_factory=request.param) as runner:
-            runner.run(asyncio.wait_for(story, 10))
+            runner.run(asyncio.wait_for(story, WITHIN_S))
 
     return to_the_end
 
@@ -29,7 +30,7 @@ def run(request: pytest.FixtureRequest) -> Run:
 def stamped() -> Iterator[None]:
     """Has the kernel stamp packets for all tests, and waits until it does: it takes some milliseconds to begin."""
     with stamping(), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as both:
-        both.settimeout(10)
+        both.settimeout(WITHIN_S)
         both.bind(("127.0.0.1", 0))
         stamps = stamp_arrivals(both)
         assert stamps is (sys.platform == "linux")

@@ -8,6 +8,7 @@ from typing import Self
 
 from splitsecond import clock
 from splitsecond.errors import Fault
+from splitsecond.observation import ArrivalClock
 from splitsecond.transport import Exchange, Origin, Request
 
 Script = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -25,7 +26,7 @@ class Recorder:
         self.at: list[int] = []
         self.late: list[int] = []
         """For each piece of body: how long before "now" its `at` lies, less its lag. Never below zero."""
-        self.kernel_times: list[bool] = []
+        self.clocks: list[ArrivalClock] = []
         self.fault: Fault | None = None
         self.begun = asyncio.Event()
         self.over = asyncio.Event()
@@ -40,10 +41,10 @@ class Recorder:
         self.story.append(("head", status))
         self.begun.set()
 
-    def body_received(self, at: int, lag: int, kernel_time: bool, data: bytes) -> None:
+    def body_received(self, at: int, lag: int, source: ArrivalClock, data: bytes) -> None:
         self.at.append(at)
         self.late.append(clock.now_ns() - at - lag)
-        self.kernel_times.append(kernel_time)
+        self.clocks.append(source)
         self.story.append(data)
 
     def ended(self, at: int) -> None:
@@ -74,8 +75,8 @@ class Closer(Recorder):
         super().head_received(at, status, headers)
         self._close("head")
 
-    def body_received(self, at: int, lag: int, kernel_time: bool, data: bytes) -> None:
-        super().body_received(at, lag, kernel_time, data)
+    def body_received(self, at: int, lag: int, source: ArrivalClock, data: bytes) -> None:
+        super().body_received(at, lag, source, data)
         self._close("body")
 
     def ended(self, at: int) -> None:

@@ -2,14 +2,15 @@
 
 import gzip
 import zlib
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.transport.peers import chunked
+from tests.transport.test_decoding import raw_deflate
 
-from splitsecond.transport.answer import MAX_HEAD_BYTES, MAX_HEADERS, Answer
+from splitsecond.transport.response_parser import MAX_HEAD_BYTES, MAX_HEADERS, ResponseParser
 
 OK = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
@@ -20,12 +21,7 @@ def sized(body: bytes, headers: bytes = b"") -> bytes:
     return OK + headers + b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
 
 
-def raw_deflate(data: bytes) -> bytes:
-    squeeze = zlib.compressobj(wbits=-zlib.MAX_WBITS)
-    return squeeze.compress(data) + squeeze.flush()
-
-
-def taken(answer: Answer, pieces: list[bytes]) -> bytes:
+def taken(answer: ResponseParser, pieces: list[bytes]) -> bytes:
     """Feed `pieces` up to the end or a failure; the body that came out."""
     body = b""
     for piece in pieces:
@@ -97,18 +93,18 @@ REFUSED = {
 @pytest.mark.parametrize("name", WHOLE)
 def test_whole(name: str) -> None:
     wire, body = WHOLE[name]
-    answer = Answer("POST")
+    answer = ResponseParser("POST")
     assert answer.feed(wire) == body
     assert answer.complete
     assert answer.fault is None
-    assert answer.news
+    assert answer.changed
     assert not answer.surplus
 
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_refused(name: str) -> None:
     wire, kind = REFUSED[name]
-    answer = Answer("POST")
+    answer = ResponseParser("POST")
     for start in range(0, len(wire), 16384):
         answer.feed(wire[start : start + 16384])
     assert not answer.complete
@@ -121,7 +117,7 @@ def test_refused(name: str) -> None:
 def test_split_anywhere_it_is_the_same(name: str, cuts: list[int]) -> None:
     wire, body = WHOLE[name]
     bounds = sorted({0, len(wire), *(cut % len(wire) for cut in cuts)})
-    answer = Answer("POST")
+    answer = ResponseParser("POST")
     pieces = [wire[a:b] for a, b in pairwise(bounds)]
     assert taken(answer, pieces) == body
     assert answer.complete
@@ -131,7 +127,7 @@ def test_split_anywhere_it_is_the_same(name: str, cuts: list[int]) -> None:
 @pytest.mark.parametrize("name", WHOLE)
 def test_byte_by_byte_it_is_the_same(name: str) -> None:
     wire, body = WHOLE[name]
-    answer = Answer("POST")
+    answer = ResponseParser("POST")
     assert taken(answer, [wire[i : i + 1] for i in range(len(wire))]) == body
     assert answer.complete
 
@@ -139,7 +135,7 @@ def test_byte_by_byte_it_is_the_same(name: str) -> None:
 @pytest.mark.parametrize("name", REFUSED)
 def test_byte_by_byte_it_is_refused_all_the_same(name: str) -> None:
     wire, kind = REFUSED[name]
-    answer = Answer("POST")
+    answer = ResponseParser("POST")
     taken(answer, [wire[i : i + 1] for i in range(len(wire))])
     assert answer.fault is not None
     assert answer.fault.kind == kind
@@ -149,7 +145,7 @@ def test_byte_by_byte_it_is_refused_all_the_same(name: str) -> None:
 def test_cut_anywhere_it_is_never_called_whole(name: str, cut: int, clean: bool) -> None:
     wire, body = WHOLE[name]
     cut = 1 + cut % (len(wire) - 1)
-    answer = Answer("POST")
+    answer = ResponseParser("POST")
     got = answer.feed(wire[:cut])
     if not answer.complete:
         answer.end_of_stream(clean=clean)
@@ -164,7 +160,7 @@ def test_cut_anywhere_it_is_never_called_whole(name: str, cut: int, clean: bool)
 @given(st.binary(max_size=300))
 def test_random_bytes_never_raise(data: bytes) -> None:
     for start in (b"", b"HTTP/1.1 200 OK\r\n", CHUNKED, OK + b"Content-Encoding: gzip\r\n\r\n"):
-        answer = Answer("POST")
+        answer = ResponseParser("POST")
         answer.feed(start + data)
         answer.feed(data)
         answer.end_of_stream(clean=True)
@@ -172,7 +168,7 @@ def test_random_bytes_never_raise(data: bytes) -> None:
 
 
 def test_a_body_that_the_end_of_the_connection_ends() -> None:
-    answer = Answer("GET")
+    answer = ResponseParser("GET")
     assert answer.feed(OK + b"\r\nabc") == b"abc"
     assert answer.feed(b"def") == b"def"
     before = answer.complete
@@ -181,7 +177,7 @@ def test_a_body_that_the_end_of_the_connection_ends() -> None:
 
 
 def test_an_end_that_the_peer_did_not_announce_is_a_cut() -> None:
-    answer = Answer("GET")
+    answer = ResponseParser("GET")
     answer.feed(OK + b"\r\nabc")
     answer.end_of_stream(clean=False)
     assert answer.fault is not None
@@ -189,7 +185,7 @@ def test_an_end_that_the_peer_did_not_announce_is_a_cut() -> None:
 
 
 def test_a_compressed_body_that_the_end_of_the_connection_cuts() -> None:
-    answer = Answer("GET")
+    answer = ResponseParser("GET")
     answer.feed(OK + b"Content-Encoding: gzip\r\n\r\n" + gzip.compress(TEXT, mtime=0)[:-4])
     answer.end_of_stream(clean=True)
     assert answer.fault is not None
@@ -197,7 +193,7 @@ def test_a_compressed_body_that_the_end_of_the_connection_cuts() -> None:
 
 
 def test_head_has_no_body() -> None:
-    answer = Answer("HEAD")
+    answer = ResponseParser("HEAD")
     assert answer.feed(OK + b"Content-Length: 5\r\n\r\n") == b""
     assert answer.complete
     assert answer.keep_alive
@@ -213,7 +209,7 @@ def test_head_has_no_body() -> None:
     ],
 )
 def test_keep_alive(wire: bytes, keep: bool) -> None:
-    answer = Answer("GET")
+    answer = ResponseParser("GET")
     answer.feed(wire)
     assert answer.keep_alive is keep
 
@@ -221,7 +217,7 @@ def test_keep_alive(wire: bytes, keep: bool) -> None:
 @pytest.mark.parametrize("more", [sized(b"second"), b"junk", b"HTTP/1.1 408 Request Timeout\r\n\r\n"])
 @pytest.mark.parametrize("first", [sized(b"first"), CHUNKED + chunked([b"first"])])
 def test_bytes_after_the_end_are_not_the_body(first: bytes, more: bytes) -> None:
-    answer = Answer("GET")
+    answer = ResponseParser("GET")
     assert answer.feed(first + more) == b"first"
     assert answer.complete
     assert answer.fault is None
@@ -229,28 +225,28 @@ def test_bytes_after_the_end_are_not_the_body(first: bytes, more: bytes) -> None
 
 
 def test_headers_are_lower_case_and_joined() -> None:
-    answer = Answer("GET")
+    answer = ResponseParser("GET")
     answer.feed(sized(b"", b"X-A: 1\r\nx-a: 2 \r\nX-Empty:\r\nX-Latin: \xe9\r\n"))
     assert answer.headers == {"x-a": "1, 2", "x-empty": "", "x-latin": "é", "content-length": "0"}
 
 
 def test_interim_headers_and_trailers_are_not_the_answers_headers() -> None:
-    answer = Answer("GET")
+    answer = ResponseParser("GET")
     answer.feed(b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" + CHUNKED + b"0\r\nX-Sum: 1\r\n\r\n")
     assert answer.headers == {"transfer-encoding": "chunked"}
 
 
 def test_news_is_only_for_what_is_rare() -> None:
-    answer = Answer("GET")
+    answer = ResponseParser("GET")
     answer.feed(CHUNKED)
-    assert answer.news
-    answer.news = False
+    assert answer.changed
+    answer.changed = False
     assert answer.feed(b"1\r\na\r\n1\r\nb\r\n") == b"ab"
-    assert not answer.news
+    assert not answer.changed
 
 
 def test_a_long_stream_of_small_chunks_is_no_endless_header() -> None:
-    answer = Answer("GET")
+    answer = ResponseParser("GET")
     answer.feed(CHUNKED)
     for _ in range(30_000):
         answer.feed(b"1;x=y\r\na\r\n")
@@ -258,7 +254,7 @@ def test_a_long_stream_of_small_chunks_is_no_endless_header() -> None:
 
 
 def test_the_first_failure_counts() -> None:
-    answer = Answer("GET")
+    answer = ResponseParser("GET")
     answer.feed(sized(b"hello", b"Content-Encoding: br\r\n"))
     first = answer.fault
     answer.end_of_stream(clean=True)
@@ -268,22 +264,82 @@ def test_the_first_failure_counts() -> None:
 @pytest.mark.parametrize("before", ["sized", "chunked", "trailers", "interim responses", "204", "gzip", "empty"])
 @given(st.sampled_from(sorted(WHOLE)), st.integers(1, 400))
 def test_an_answer_that_follows_another_is_read_as_if_it_stood_alone(before: str, after: str, cut: int) -> None:
-    first = Answer("POST")
+    first = ResponseParser("POST")
     taken(first, [WHOLE[before][0]])
     assert first.keep_alive
     second, (wire, body) = first.followed_by("POST"), WHOLE[after]
     assert (second.answered, second.complete, second.status, second.headers) == (False, False, 0, {})
     assert taken(second, [wire[:cut], wire[cut:]]) == body
-    alone = Answer("POST")
+    alone = ResponseParser("POST")
     taken(alone, [wire])
     assert (second.complete, second.fault, second.headers) == (True, None, alone.headers)
     assert (second.status, second.keep_alive) == (alone.status, alone.keep_alive)
 
 
 def test_an_answer_to_head_is_followed_by_one_with_a_parser_of_its_own() -> None:
-    first = Answer("HEAD")
+    first = ResponseParser("HEAD")
     taken(first, [OK + b"Content-Length: 5\r\n\r\n"])
     assert first.complete
     second = first.followed_by("POST")
     assert second is not first
     assert taken(second, [sized(b"hello")]) == b"hello"
+
+
+# Packets that are one whole chunk each.
+
+TRICKY = st.sampled_from([b"a", b"\r\n", b"5\r\nhello\r\n", b"0\r\n\r\n", b"x" * 15, b"x" * 16, b"x" * 255, b"x" * 256])
+HEADS = st.sampled_from([*[b"%x\r\n"] * 6, b"%X\r\n", b"0%x\r\n", b"%x;x=y\r\n"])
+
+
+@given(
+    st.lists(st.tuples(TRICKY, HEADS), min_size=6, max_size=16),
+    st.lists(st.integers(1, 2400), max_size=2),
+    st.lists(st.integers(1, 3), max_size=16),
+)
+def test_whole_chunks_are_what_llhttp_says_they_are(
+    chunks: list[tuple[bytes, bytes]], cuts: list[int], reads: list[int]
+) -> None:
+    """Packets end where chunks do, and at a few other places."""
+    pieces = [CHUNKED, *((head % len(body)) + body + b"\r\n" for body, head in chunks), b"0\r\n\r\n"]
+    wire = b"".join(pieces)
+    ends = sorted({*accumulate(map(len, pieces)), *(cut for cut in cuts if cut < len(wire))})
+    packets = [wire[begin:end] for begin, end in pairwise([0, *ends])]
+    by_chunks, by_feed = ResponseParser("POST"), ResponseParser("POST")
+    while packets:
+        count = reads.pop() if reads else 2
+        read, packets = packets[:count], packets[count:]
+        expected = [by_feed.feed(packet) for packet in read]
+        bodies = by_chunks.whole_chunks(b"".join(read), list(map(len, read)))
+        if bodies is None:
+            by_chunks.changed = False
+            bodies = [by_chunks.feed(packet) for packet in read]
+            by_chunks.note_chunk(read[-1], bodies[-1])
+        assert bodies == expected
+        assert (by_chunks.complete, by_chunks.surplus, by_chunks.fault) == (by_feed.complete, False, None)
+    assert by_chunks.complete
+
+
+def noted(before: bytes) -> ResponseParser:
+    """Return a parser that has read the headers, `before`, and a whole chunk after it."""
+    answer = ResponseParser("POST")
+    answer.feed(CHUNKED + before)
+    answer.changed = False
+    answer.note_chunk(b"3\r\nabc\r\n", answer.feed(b"3\r\nabc\r\n"))
+    return answer
+
+
+def test_only_packets_of_one_whole_chunk_each_need_no_parser() -> None:
+    whole = b"3\r\nabc\r\n", b"A\r\n0123456789\r\n"
+    answer = noted(b"")
+    for _ in range(2):
+        assert answer.whole_chunks(b"".join(whole), list(map(len, whole))) == [b"abc", b"0123456789"]
+    for other in (b"0\r\n\r\n", b"03\r\nabc\r\n", b"3;x\r\nabc\r\n", b"3\r\nab", b"1\r\na\r\n1\r\nb\r\n", b"\r\n"):
+        assert answer.whole_chunks(whole[0] + other, [len(whole[0]), len(other)]) is None
+    assert answer.whole_chunks(whole[0], [len(whole[0])]) == [b"abc"]  # what was refused was not parsed
+    answer.feed(b"1")
+    assert answer.whole_chunks(whole[0], [len(whole[0])]) is None
+
+
+def test_inside_a_chunk_none_is_a_whole_one() -> None:
+    answer = noted(b"20\r\n")
+    assert answer.whole_chunks(b"3\r\nabc\r\n", [8]) is None

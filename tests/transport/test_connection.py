@@ -17,7 +17,7 @@ from splitsecond import clock
 from splitsecond.transport.connection import Connection, ReadBuffer
 from splitsecond.transport.exchange import Connected, Exchange, Origin
 from splitsecond.transport.kernel import STAMP
-from splitsecond.transport.watching import ByLoop
+from splitsecond.transport.polling import LoopPoller
 
 TEXT = b"data: a token\n\n" * 5
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n"
@@ -46,17 +46,17 @@ class HandLoop:
         pass
 
 
-class Shelf:
+class RecordingOwner:
     """A home that keeps the books."""
 
     def __init__(self) -> None:
-        self.book: list[str] = []
+        self.events: list[str] = []
 
-    def came_free(self, connection: Connection) -> None:
-        self.book.append("free")
+    def released(self, connection: Connection) -> None:
+        self.events.append("released")
 
-    def gone(self, connection: Connection) -> None:
-        self.book.append("gone")
+    def closed(self, connection: Connection) -> None:
+        self.events.append("closed")
 
 
 class Line:
@@ -64,20 +64,20 @@ class Line:
 
     def __init__(self, near: socket.socket, far: socket.socket) -> None:
         near.setblocking(False)
-        self.far, self.loop, self.shelf, self.receiver = far, HandLoop(), Shelf(), Recorder()
-        facts = Connected(1, False, 1, 2, 3, "here")
+        self.far, self.loop, self.owner, self.receiver = far, HandLoop(), RecordingOwner(), Recorder()
+        info = Connected(1, False, 1, 2, 3, "here")
         self.connection = Connection(
             near,
             None,
             origin=Origin("http", "test", 80),
-            facts=facts,
-            home=self.shelf,
+            info=info,
+            owner=self.owner,
             buffer=ReadBuffer(),
             loop=cast(asyncio.AbstractEventLoop, self.loop),
-            watching=ByLoop(cast(asyncio.AbstractEventLoop, self.loop)),
+            poller=LoopPoller(cast(asyncio.AbstractEventLoop, self.loop)),
         )
-        self.exchange = Exchange(self.receiver, facts, lambda _: pytest.fail("nothing to send again"))
-        self.connection.carry(self.exchange, b"request", "POST", reused=False)
+        self.exchange = Exchange(self.receiver, info, lambda _: pytest.fail("nothing to send again"))
+        self.connection.start(self.exchange, b"request", "POST", reused=False)
         assert far.recv(100) == b"request"
 
     def receive(self, data: bytes) -> None:
@@ -122,7 +122,7 @@ def test_split_anywhere_the_receiver_is_told_the_same(name: str, cuts: list[int]
         for piece in split(wire, cuts):
             it.receive(piece)
         assert joined(it.receiver.story) == [("head", 200), *([body] if body else []), "ended"]
-        assert it.shelf.book == ["free"]
+        assert it.owner.events == ["released"]
         assert it.receiver.at == sorted(it.receiver.at)
 
 
@@ -139,7 +139,7 @@ def test_cut_anywhere_it_fails_and_never_hangs(name: str, cut: int, cuts: list[i
         assert body.startswith(it.receiver.body)
         assert it.receiver.fault is not None
         assert it.receiver.fault.phase == ("between tokens" if ("head", 200) in it.receiver.story else "head")
-        assert it.shelf.book == ["gone"]
+        assert it.owner.events == ["closed"]
 
 
 @given(st.binary(max_size=200), st.sampled_from([b"", b"HTTP/1.1 200 OK\r\n", CHUNKED + b"\r\n"]))
@@ -170,13 +170,13 @@ def test_a_read_that_gives_a_stamp(monkeypatch: pytest.MonkeyPatch) -> None:
         it.turn()  # stamped earlier than the read before it: counts as arriving together with it
         assert it.receiver.at == [1_000, 1_080, 1_080, 1_080]
         assert it.receiver.late == [0, 0]
-        assert it.receiver.kernel_times == [True, True]
+        assert it.receiver.clocks == ["kernel", "kernel"]
 
 
 def test_a_read_without_a_stamp_says_so() -> None:
     with line() as it:
         it.receive(HELLO)
-        assert it.receiver.kernel_times == [False]
+        assert it.receiver.clocks == ["process"]
         assert it.exchange.rtt_ns() is None
 
 
@@ -186,7 +186,7 @@ def test_stray_bytes_while_idle_end_it() -> None:
         assert it.connection.is_alive()
         it.far.sendall(b"x")
         assert not it.connection.is_alive()
-        assert it.shelf.book == ["free", "gone"]
+        assert it.owner.events == ["released", "closed"]
 
 
 def test_its_repr_says_how_it_is() -> None:

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.transport.conftest import Run
+from tests.waiting import WITHIN_S
 
 from splitsecond.errors import NetworkFault
-from splitsecond.transport.dialling import Address, connect, interleaved, resolve
+from splitsecond.transport.connecting import Address, connect, interleaved, resolve
 
 V4, V6 = socket.AF_INET, socket.AF_INET6
 REFUSING = Address(V4, ("127.0.0.1", 1))
@@ -105,7 +106,7 @@ class SilentLoop:
 
 @pytest.fixture
 def no_stagger(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("splitsecond.transport.dialling.STAGGER_S", 0.01)
+    monkeypatch.setattr("splitsecond.transport.connecting.STAGGER_S", 0.01)
 
 
 @pytest.mark.usefixtures("no_stagger")
@@ -120,7 +121,7 @@ def test_an_address_that_never_answers_is_overtaken_and_closed(monkeypatch: pyte
         assert [tried.fileno() == -1 for tried in loop.tried] == [True, False]
         sock.close()
 
-    asyncio.run(asyncio.wait_for(story(), 10))
+    asyncio.run(asyncio.wait_for(story(), WITHIN_S))
 
 
 def test_cancelling_closes_all(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,7 +135,7 @@ def test_cancelling_closes_all(monkeypatch: pytest.MonkeyPatch) -> None:
         assert dialling.cancelled()
         assert [tried.fileno() for tried in loop.tried] == [-1]
 
-    asyncio.run(asyncio.wait_for(story(), 10))
+    asyncio.run(asyncio.wait_for(story(), WITHIN_S))
 
 
 def test_too_many_open_files_is_our_own_fault_and_said_so(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,7 +143,7 @@ def test_too_many_open_files_is_our_own_fault_and_said_so(run: Run, monkeypatch:
         raise OSError(24, "Too many open files")
 
     async def story() -> None:
-        monkeypatch.setattr("splitsecond.transport.dialling.socket.socket", full)
+        monkeypatch.setattr("splitsecond.transport.connecting.socket.socket", full)
         with pytest.raises(NetworkFault, match="ulimit") as caught:
             await connect([four("192.0.2.1")], "the test")
         monkeypatch.undo()

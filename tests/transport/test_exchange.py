@@ -56,20 +56,20 @@ def test_urls_that_cannot_be_used(url: str, why: str) -> None:
 def test_a_request_goes_out_again_only_if_nothing_of_it_was_answered(
     reused: bool, answered: bool, resent: bool
 ) -> None:
-    redials: list[Exchange] = []
+    reconnects: list[Exchange] = []
 
     def again(exchange: Exchange) -> asyncio.Task[None]:
-        redials.append(exchange)
+        reconnects.append(exchange)
         return cast("asyncio.Task[None]", None)
 
     receiver = Recorder()
     exchange = Exchange(receiver, Connected(1, reused, 0, 0, 0, "127.0.0.1:1"), again)
     exchange.resent = resent
-    exchange.over(5, NetworkFault("lost", kind="reset", phase="head"), answered=answered)
+    exchange.finish(5, NetworkFault("lost", kind="reset", phase="head"), answered=answered)
     if reused and not answered and not resent:
-        assert redials == [exchange]
+        assert reconnects == [exchange]
         assert exchange.resent
         assert receiver.story == []
     else:
-        assert redials == []
+        assert reconnects == []
         assert receiver.story == ["reset"]

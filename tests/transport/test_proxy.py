@@ -41,13 +41,13 @@ WHOLE_HELLO = [("head", 200), b"hello", "ended"]
 )
 def test_who_goes_direct(no_proxy: str, url: str, goes_direct: bool) -> None:
     proxies = Proxies({"https": "http://proxy:3128", "no": no_proxy})
-    assert (proxies.between(Origin.parse(url)[0]) is None) is goes_direct
+    assert (proxies.proxy_for(Origin.parse(url)[0]) is None) is goes_direct
 
 
 def test_each_scheme_has_its_own() -> None:
     proxies = Proxies({"https": "proxy-a:1", "http": ""})
-    assert proxies.between(Origin("http", "h", 80)) is None
-    assert repr(proxies.between(API)) == "Proxy('http://proxy-a:1')"
+    assert proxies.proxy_for(Origin("http", "h", 80)) is None
+    assert repr(proxies.proxy_for(API)) == "Proxy('http://proxy-a:1')"
 
 
 def test_lower_case_variables_win(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,8 +67,8 @@ def test_this_machine_is_never_behind_a_proxy_of_the_environment(monkeypatch: py
     monkeypatch.setenv("HTTP_PROXY", "http://proxy:3128")
     monkeypatch.delenv("NO_PROXY", raising=False)
     proxies = Proxies(proxies_of_environment())
-    assert proxies.between(Origin("http", host, 8000)) is None
-    assert proxies.between(Origin("http", "10.0.0.5", 8000)) is not None
+    assert proxies.proxy_for(Origin("http", host, 8000)) is None
+    assert proxies.proxy_for(Origin("http", "10.0.0.5", 8000)) is not None
 
 
 @pytest.mark.parametrize("url", ["https://p:1", "socks5://p:1", "http://", "http://p:x"])
@@ -141,11 +141,11 @@ def test_https_goes_through_a_tunnel(run: Run) -> None:
     [
         (b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n", "answered 407 .*USER:PASSWORD"),
         (b"HTTP/1.0 403 Forbidden\r\n\r\n<html>no</html>", "answered 403 .*NO_PROXY"),
-        (b"HTTP/1.1 200\r\n\r\nhello", "bytes of its own"),
+        (b"HTTP/1.1 200\r\n\r\nhello", "extra bytes into the tunnel"),
         (b"SSH-2.0\r\n\r\n", "answered no HTTP"),
-        (b"HTTP/1.1 200 OK\r\n", "no complete answer"),
-        (b"", "no complete answer"),
-        (b"x" * 200_000, "no complete answer"),
+        (b"HTTP/1.1 200 OK\r\n", "no complete response"),
+        (b"", "no complete response"),
+        (b"x" * 200_000, "no complete response"),
     ],
 )
 def test_a_proxy_that_refuses(run: Run, answer: bytes, why: str) -> None:

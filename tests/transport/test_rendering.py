@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from splitsecond.errors import CallerFault
 from splitsecond.transport.exchange import Origin, Request
-from splitsecond.transport.rendering import rendered
+from splitsecond.transport.request_bytes import render
 
 ORIGIN = Origin("http", "api.example.com", 8000)
 
@@ -21,15 +21,15 @@ def test_a_post() -> None:
         ),
         b"{}",
     )
-    assert rendered(request, ORIGIN) == (
+    assert render(request, ORIGIN) == (
         b"POST /v1/chat?x=1 HTTP/1.1\r\nHost: api.example.com:8000\r\nAuthorization: Bearer k\r\nX-A: \xe9\r\n"
         b"Accept-Encoding: identity\r\nContent-Length: 2\r\n\r\n{}"
     )
 
 
 def test_a_get_says_no_length_and_an_empty_post_says_zero() -> None:
-    assert b"Content-Length" not in rendered(Request("GET", "/"), ORIGIN)
-    assert b"Content-Length: 0\r\n\r\n" in rendered(Request("POST", "/"), ORIGIN)
+    assert b"Content-Length" not in render(Request("GET", "/"), ORIGIN)
+    assert b"Content-Length: 0\r\n\r\n" in render(Request("POST", "/"), ORIGIN)
 
 
 def test_host_and_accept_encoding_may_be_given() -> None:
@@ -41,11 +41,11 @@ def test_host_and_accept_encoding_may_be_given() -> None:
             ("Accept-encoding", "gzip"),
         ),
     )
-    assert rendered(request, ORIGIN) == b"GET / HTTP/1.1\r\nHOST: other\r\nAccept-encoding: gzip\r\n\r\n"
+    assert render(request, ORIGIN) == b"GET / HTTP/1.1\r\nHOST: other\r\nAccept-encoding: gzip\r\n\r\n"
 
 
 def test_through_a_proxy_the_request_line_names_the_whole_url() -> None:
-    wire = rendered(Request("GET", "/a"), ORIGIN, via_proxy=True, extra="Proxy-Authorization: Basic eA==\r\n")
+    wire = render(Request("GET", "/a"), ORIGIN, via_proxy=True, extra="Proxy-Authorization: Basic eA==\r\n")
     assert wire.startswith(b"GET http://api.example.com:8000/a HTTP/1.1\r\nHost: api.example.com:8000\r\n")
     assert wire.endswith(b"\r\nProxy-Authorization: Basic eA==\r\n\r\n")
 
@@ -68,22 +68,22 @@ def test_through_a_proxy_the_request_line_names_the_whole_url() -> None:
 )
 def test_what_cannot_be_sent(request_: Request, kind: str) -> None:
     with pytest.raises(CallerFault) as caught:
-        rendered(request_, ORIGIN)
+        render(request_, ORIGIN)
     assert caught.value.kind == kind
     assert "secret" not in str(caught.value)
 
 
 def test_a_header_of_its_own_goes_out_with_those_that_are_shared() -> None:
     request = Request("POST", "/", (("A", "1"),), b"{}", fresh=(("B", " 2 "),))
-    assert rendered(request, ORIGIN).endswith(b"\r\nB: 2\r\nContent-Length: 2\r\n\r\n{}")
+    assert render(request, ORIGIN).endswith(b"\r\nB: 2\r\nContent-Length: 2\r\n\r\n{}")
     with pytest.raises(CallerFault, match="twice"):
-        rendered(Request("POST", "/", (("A", "1"),), fresh=(("a", "2"),)), ORIGIN)
+        render(Request("POST", "/", (("A", "1"),), fresh=(("a", "2"),)), ORIGIN)
 
 
 @given(method=st.text(max_size=8), path=st.text(max_size=20), name=st.text(max_size=8), value=st.text(max_size=20))
 def test_nothing_a_caller_gives_adds_a_line(method: str, path: str, name: str, value: str) -> None:
     try:
-        wire = rendered(Request(method, path, ((name, value),), fresh=((f"{name}-2", value),)), ORIGIN)
+        wire = render(Request(method, path, ((name, value),), fresh=((f"{name}-2", value),)), ORIGIN)
     except CallerFault:
         return
     head, _, body = wire.partition(b"\r\n\r\n")

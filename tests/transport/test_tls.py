@@ -8,14 +8,16 @@ from itertools import pairwise
 
 import pytest
 import trustme
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.transport.conftest import Run
 from tests.transport.peers import GET, HELLO, Peer, Recorder, close, stay
+from tests.waiting import WITHIN_S
 
 from splitsecond.errors import NetworkFault
 from splitsecond.transport import Client, Origin, Request
-from splitsecond.transport.tls import TlsSession, prepared
+from splitsecond.transport.tls import TlsSession, prepare_context
 
 AUTHORITY = trustme.CA()
 WHOLE_HELLO = [("head", 200), b"hello", "ended"]
@@ -150,7 +152,7 @@ def test_only_an_announced_end_ends_a_body_of_unknown_length(run: Run, announced
             def serve() -> None:
                 accepted, _ = server.accept()
                 with server_side().wrap_socket(accepted, server_side=True) as secured:
-                    secured.settimeout(5)
+                    secured.settimeout(WITHIN_S)
                     secured.recv(65536)
                     secured.send(wire)
                     if announced:
@@ -186,7 +188,7 @@ def in_memory() -> tuple[TlsSession, ssl.SSLObject, ssl.MemoryBIO]:
     """Our side of a session, the server's, and what the server has sent us; shaken hands without a socket."""
     to_us, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
     ours_in = ssl.MemoryBIO()
-    ours = prepared(trust()).wrap_bio(ours_in, to_server, server_hostname="127.0.0.1")
+    ours = prepare_context(trust()).wrap_bio(ours_in, to_server, server_hostname="127.0.0.1")
     theirs = SERVER_SIDE.wrap_bio(to_server, to_us, server_side=True)
     for side in (ours, theirs, ours, theirs):
         with suppress(ssl.SSLWantReadError):
@@ -196,7 +198,7 @@ def in_memory() -> tuple[TlsSession, ssl.SSLObject, ssl.MemoryBIO]:
     return TlsSession(ours, ours_in, to_server), theirs, to_us
 
 
-@settings(deadline=None, max_examples=30)
+@examples(30)
 @given(plain=st.binary(max_size=40_000), cuts=st.lists(st.integers(0, 50_000), max_size=6), end=st.booleans())
 def test_records_in_any_split_give_the_same_bytes(plain: bytes, cuts: list[int], end: bool) -> None:
     session, server, sent = in_memory()
@@ -208,7 +210,7 @@ def test_records_in_any_split_give_the_same_bytes(plain: bytes, cuts: list[int],
             server.unwrap()
     records = sent.read()
     bounds = sorted({0, len(records), *(cut % (len(records) + 1) for cut in cuts)})
-    assert b"".join(session.opened(memoryview(records)[a:b]) for a, b in pairwise(bounds)) == plain
+    assert b"".join(session.decrypt(memoryview(records)[a:b]) for a, b in pairwise(bounds)) == plain
     assert session.finished is end
     assert session.broken is None
 
@@ -220,6 +222,6 @@ def test_records_that_were_tampered_with() -> None:
     server.write(b"bad")
     bad = bytearray(sent.read())
     bad[-1] ^= 1
-    assert session.opened(memoryview(good + bad)) == b"good"
+    assert session.decrypt(memoryview(good + bad)) == b"good"
     assert session.broken is not None
     assert session.pending() != b""

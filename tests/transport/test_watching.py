@@ -3,6 +3,7 @@
 import asyncio
 import select
 import socket
+import threading
 from collections.abc import Callable
 
 import pytest
@@ -10,8 +11,16 @@ from tests.transport.conftest import Run
 from tests.transport.peers import GET, Peer, Recorder, stay
 
 from splitsecond import clock
-from splitsecond.transport import Client
-from splitsecond.transport.watching import GATHERS_FROM, MOST_NS, ByLoop, Gatherer, Watching, watching
+from splitsecond.observation import ArrivalClock
+from splitsecond.transport import Client, Exchange
+from splitsecond.transport.polling import (
+    GATHERS_FROM,
+    READS_AT_ONCE,
+    BatchedPoller,
+    LoopPoller,
+    SocketPoller,
+    make_poller,
+)
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n6\r\n world\r\n0\r\n\r\n"
 
@@ -19,8 +28,8 @@ CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n6
 @pytest.mark.parametrize("gather", [True, False])
 def test_a_socket_is_called_back_until_it_is_let_go(run: Run, gather: bool) -> None:
     async def story() -> None:
-        watcher = watching(asyncio.get_running_loop(), gather=gather)
-        assert isinstance(watcher, Gatherer if gather else ByLoop)
+        watcher = make_poller(asyncio.get_running_loop(), gather=gather)
+        assert isinstance(watcher, BatchedPoller if gather else LoopPoller)
         near, far = socket.socketpair()
         with near, far:
             near.setblocking(False)
@@ -45,7 +54,7 @@ def test_a_socket_is_called_back_until_it_is_let_go(run: Run, gather: bool) -> N
 
 def test_one_callback_may_let_go_of_another(run: Run) -> None:
     async def story() -> None:
-        gatherer = Gatherer(asyncio.get_running_loop())
+        gatherer = BatchedPoller(asyncio.get_running_loop())
         pairs = [socket.socketpair() for _ in range(2)]
         called: list[int] = []
         one_called = asyncio.Event()
@@ -94,18 +103,138 @@ def test_many_streams_are_gathered_and_whole(run: Run) -> None:
     run(story())
 
 
+def test_sockets_that_wait_for_a_first_token_are_read_between_those_that_gather(run: Run) -> None:
+    async def story() -> None:
+        poller = BatchedPoller(asyncio.get_running_loop())
+        pairs = [socket.socketpair() for _ in range(3 * READS_AT_ONCE)]
+        waiting, begins = socket.socketpair()
+        order: list[str] = []
+        done = asyncio.Event()
+
+        def gathered(near: socket.socket) -> Callable[[], None]:
+            def readable() -> None:
+                near.recv(10)
+                order.append("gathered")
+                if len(order) == READS_AT_ONCE:
+                    begins.send(b"first token")  # it comes while the others are read
+                if len(order) > len(pairs):
+                    done.set()
+
+            return readable
+
+        def first() -> None:
+            waiting.recv(20)
+            order.append("first")
+
+        for near, far in pairs:
+            poller.watch(near.fileno(), gathered(near))
+            poller.gather(near.fileno())
+            far.send(b"token")
+        poller.watch(waiting.fileno(), first)
+        await done.wait()
+        assert order.index("first") == READS_AT_ONCE
+        poller.close()
+        for near, far in [*pairs, (waiting, begins)]:
+            near.close()
+            far.close()
+
+    run(story())
+
+
+def test_the_last_look_tells_after_which_time_bytes_arrived(run: Run) -> None:
+    async def story() -> None:
+        poller = BatchedPoller(asyncio.get_running_loop())
+        near, far = socket.socketpair()
+        heard: asyncio.Queue[tuple[int, int]] = asyncio.Queue()
+        looks: list[tuple[int, int]] = []
+
+        def readable() -> None:
+            near.recv(10)
+            heard.put_nowait((poller.looked_ns, clock.now_ns()))
+
+        poller.watch(near.fileno(), readable)
+        for _ in range(3):
+            far.send(b"token")
+            looks.append(await heard.get())
+        assert looks[0][0] == 0
+        assert looks[0][0] < looks[1][0] < looks[0][1] < looks[1][1]  # the look that took one token began before it
+        assert looks[1][0] < looks[2][0] < looks[1][1]
+        poller.close()
+        near.close()
+        far.close()
+
+    run(story())
+
+
+def test_a_first_token_ends_the_wait_of_those_that_gather(run: Run) -> None:
+    async def story() -> None:
+        poller = BatchedPoller(asyncio.get_running_loop())
+        pairs = [socket.socketpair() for _ in range(GATHERS_FROM)]
+        waiting, begins = socket.socketpair()
+        order: list[str] = []
+        done = asyncio.Event()
+
+        def gathered(near: socket.socket) -> Callable[[], None]:
+            def readable() -> None:
+                near.recv(10)
+                order.append("gathered")
+                done.set()
+
+            return readable
+
+        def first() -> None:
+            waiting.recv(20)
+            order.append("first")
+
+        for near, _ in pairs:
+            poller.watch(near.fileno(), gathered(near))
+            poller.gather(near.fileno())
+        poller.watch(waiting.fileno(), first)
+        poller._polled_ns = clock.now_ns() + clock.NS_PER_S  # so that gathering takes a second
+        pairs[0][1].send(b"token")
+        threading.Timer(0.01, begins.send, [b"first token"]).start()
+        await done.wait()
+        assert order == ["first", "gathered"]
+        poller.close()
+        for near, far in [*pairs, (waiting, begins)]:
+            near.close()
+            far.close()
+
+    run(story())
+
+
+def test_a_connection_gathers_after_its_first_token_until_its_next_request(run: Run) -> None:
+    class Gathers(Recorder):
+        exchange: Exchange
+
+        def body_received(self, at: int, lag: int, source: ArrivalClock, data: bytes) -> None:
+            super().body_received(at, lag, source, data)
+            self.packets.append(self.exchange.packets_read()[0])
+            self.exchange.gather()
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.packets: list[int] = []
+
+    async def story() -> None:
+        async with Peer(stay(*[CHUNKED] * 2)) as peer:
+            client = Client(proxies={}, gather=True)
+            for _ in range(2):
+                receiver = Gathers()
+                receiver.exchange = await client.send(peer.origin, GET, receiver)
+                await receiver.over.wait()
+                assert receiver.body == b"hello world"
+                assert receiver.packets[0] == 1
+            assert peer.connections == 1
+            client.close()
+
+    run(story())
+
+
 def test_without_epoll_the_loop_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(select, "epoll")
     loop = asyncio.new_event_loop()
-    watcher: Watching = watching(loop, gather=True)
-    assert isinstance(watcher, ByLoop)
+    watcher: SocketPoller = make_poller(loop, gather=True)
+    assert isinstance(watcher, LoopPoller)
     watcher.close()
     loop.close()
-
-
-def test_blocking_lasts_until_the_moment_and_not_in_virtual_time() -> None:
-    due_ns = clock.now_ns() + MOST_NS
-    clock.block_until(due_ns)
-    assert clock.now_ns() >= due_ns
-    with clock.using(lambda: 0):
-        clock.block_until(10**18)

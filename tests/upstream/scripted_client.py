@@ -10,6 +10,7 @@ from splitsecond.transport.client import Client
 from splitsecond.transport.exchange import Connected, Exchange, Origin, Receiver, Request
 
 MS = clock.NS_PER_MS
+FINISH = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
 
 
 class ScriptedExchange:
@@ -19,9 +20,25 @@ class ScriptedExchange:
         self.receiver = receiver
         self.connection = Connected(1, False, 1 * MS, 2 * MS, 3 * MS, "127.0.0.1:1")
         self.sent_ns = clock.now_ns()
-        self.resent = False
+        self.resent = self.sparse = self.end_known = False
         self.closed_ns: int | None = None
         self.holds: list[str] = []
+        self.unread: list[tuple[int, bytes]] = []
+        """What came while the socket rested, with its arrival."""
+
+    def packets_read(self) -> tuple[int, int]:
+        return 1, 0
+
+    def gather(self, *, end_known: bool = False) -> None:
+        self.end_known = end_known
+
+    def end_rests(self) -> None:
+        self.holds.append("end_rests")
+
+    def read_resting(self) -> None:
+        self.unread, unread = [], self.unread
+        for at, data in unread:
+            self.receiver.body_received(at, clock.now_ns() - at, "kernel", data)
 
     def pause(self) -> None:
         self.holds.append("pause")
@@ -40,13 +57,16 @@ class ScriptedExchange:
         self.receiver.head_received(clock.now_ns(), status, headers or {})
 
     def body(self, data: bytes) -> None:
-        self.receiver.body_received(clock.now_ns(), 0, True, data)
+        self.receiver.body_received(clock.now_ns(), 0, "kernel", data)
 
     def text(self, text: str) -> None:
-        self.body(b'data: {"choices":[{"index":0,"delta":{"content":"%s"}}]}\n\n' % text.encode())
+        self.body(self.text_event(text))
+
+    def text_event(self, text: str) -> bytes:
+        return b'data: {"choices":[{"index":0,"delta":{"content":"%s"}}]}\n\n' % text.encode()
 
     def finish(self) -> None:
-        self.body(b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n')
+        self.body(FINISH)
 
     def end(self) -> None:
         self.receiver.ended(clock.now_ns())

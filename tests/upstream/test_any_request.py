@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from splitsecond.errors import CallerFault
 from splitsecond.service import Call, Spoken
-from splitsecond.upstream import interpreter
+from splitsecond.upstream import transcoding
 from splitsecond.upstream.target import DIALECTS
 from splitsecond.wire.dialect import Quirks
-from splitsecond.wire.thinking import Told
+from splitsecond.wire.reasoning import ReasoningStyle
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
 URL = "data:image/png;base64,AA=="
@@ -133,10 +133,10 @@ ASKED: dict[Spoken, dict[str, Any]] = {
 QUIRKS = [
     Quirks(),
     Quirks(takes_thoughts=True, takes=(), thinking=(), stream_whole=False),
-    Quirks(takes=("top_k", "service_tier"), thinking=(Told(field="reasoning"),), on_vertex=True),
-    Quirks(thinking=(Told(field="thinking"),), stream_options=False),
-    Quirks(thinking=(Told(field="enable_thinking"),)),
-    Quirks(thinking=(Told(efforts=("low", "high")),)),
+    Quirks(takes=("top_k", "service_tier"), thinking=(ReasoningStyle(field="reasoning"),), on_vertex=True),
+    Quirks(thinking=(ReasoningStyle(field="thinking"),), stream_options=False),
+    Quirks(thinking=(ReasoningStyle(field="enable_thinking"),)),
+    Quirks(thinking=(ReasoningStyle(efforts=("low", "high")),)),
 ]
 JUNK = st.recursive(
     st.none()
@@ -181,7 +181,7 @@ def tried(client: Spoken, asked: dict[str, Any], dialect: str, quirks: Quirks, p
     call = Call(id="1", dialect=client, body=body, stream=bool(asked.get("stream")))
     encode = DIALECTS[dialect].encode
     try:
-        encoded = interpreter.request(call, dialect, encode, "gemini-2.5-pro", quirks, prefill=prefill)
+        encoded = transcoding.request(call, dialect, encode, "gemini-2.5-pro", quirks, prefill=prefill)
     except CallerFault:
         pass  # and nothing else may be raised
     else:

@@ -2,22 +2,26 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import msgspec
 import pytest
-from tests.upstream.scripted_client import MS, ScriptedClient, ScriptedExchange
+from tests.upstream.scripted_client import FINISH, MS, ScriptedClient, ScriptedExchange
 
 from splitsecond import clock
 from splitsecond.catalog.provider import Auth
 from splitsecond.errors import CallerFault, NetworkFault, ProviderFault, TimedOut
 from splitsecond.events import Broken, Done, Finish, RateLimits, Token
-from splitsecond.service import Call
+from splitsecond.observation import Observation
+from splitsecond.service import Call, RateFloor
 from splitsecond.testing.virtual_time import run_virtual
-from splitsecond.timing.observation import Observation
+from splitsecond.timing.rate_floor import RateCheck
+from splitsecond.upstream.answer_lengths import LIKE_BEFORE
 from splitsecond.upstream.attempt import Attempt
 from splitsecond.upstream.spec import TargetSpec, Timeouts
 from splitsecond.upstream.target import Target, connect
 
+MAX_TOKENS = 40
 SPEC = TargetSpec(name="x/m", base_url="http://x.test/v1/", model="m")
 
 
@@ -34,9 +38,17 @@ class Stage:
         spec = msgspec.structs.replace(SPEC, timeouts=msgspec.structs.replace(Timeouts(), **timeouts))
         self.target: Target = connect(spec, self.seen.append, environment={}, client=self.client.as_client())
 
-    def call(self, *, deadline_ns: int | None = None, stall_ns: int | None = None) -> "asyncio.Task[Attempt]":
+    def call(
+        self,
+        *,
+        deadline_ns: int | None = None,
+        stall_ns: int | None = None,
+        floor: RateFloor | None = None,
+        **fields: Any,
+    ) -> "asyncio.Task[Attempt]":
         now_ns = clock.now_ns()
-        call = Call(id="c", body={"messages": []}, start_ns=now_ns, deadline_ns=deadline_ns, stall_ns=stall_ns)
+        body = {"messages": [], **fields}
+        call = Call(id="c", body=body, start_ns=now_ns, deadline_ns=deadline_ns, stall_ns=stall_ns, floor=floor)
         return asyncio.get_running_loop().create_task(self.target(call))
 
     @property
@@ -427,6 +439,53 @@ def test_a_stall_ends_the_stream_but_pings_do_not_hide_it() -> None:
     play(act, stall_ms=100)
 
 
+def test_a_stream_that_is_left_unread_does_not_stall() -> None:
+    """Tokens come every 20 ms, but only the stall limit of 100 ms makes anybody read them."""
+
+    async def act(stage: Stage) -> None:
+        waiting = stage.call()
+        exchange = await stage.client.exchange()
+        exchange.head()
+        exchange.text("one")
+        reply = await waiting
+        done = asyncio.get_running_loop().create_task(reply.finished())
+        for _ in range(30):
+            await after(20)
+            exchange.unread.append((clock.now_ns(), exchange.text_event("more")))
+        assert not done.done()
+        assert len(exchange.unread) < 10
+        silent_ns = clock.now_ns()
+        await done
+        assert stage.only.fault is not None
+        assert stage.only.fault.kind == "timeout_between_tokens"
+        assert len(stage.only.token_at) == 31
+        assert stage.only.end_ns - silent_ns == 100 * MS
+
+    play(act, stall_ms=100)
+
+
+@pytest.mark.parametrize("limit", ["deadline", "floor"])
+def test_no_deadline_passes_while_what_came_in_time_is_unread(limit: str) -> None:
+    async def act(stage: Stage) -> None:
+        deadline_ns = clock.now_ns() + 300 * MS if limit == "deadline" else None
+        floor = RateFloor(20.0, 300 * MS) if limit == "floor" else None
+        waiting = stage.call(deadline_ns=deadline_ns, floor=floor)
+        exchange = await stage.client.exchange()
+        exchange.head()
+        exchange.text("one")
+        reply = await waiting
+        done = asyncio.get_running_loop().create_task(reply.finished())
+        for _ in range(14):
+            await after(20)
+            exchange.unread.append((clock.now_ns(), exchange.text_event("more")))
+        exchange.unread.append((clock.now_ns(), FINISH))
+        await done
+        assert stage.only.ok
+        assert len(stage.only.token_at) == 15
+
+    play(act)
+
+
 @pytest.mark.parametrize(("own_ms", "ends_ms"), [(None, 50), (100, 50), (30, 30)])
 def test_the_call_may_allow_less_silence_than_the_target(own_ms: int | None, ends_ms: int) -> None:
     async def act(stage: Stage) -> None:
@@ -443,6 +502,41 @@ def test_the_call_may_allow_less_silence_than_the_target(own_ms: int | None, end
         assert stage.only.end_ns - told_ns == ends_ms * MS
 
     play(act, stall_ms=own_ms)
+
+
+def test_a_slow_stream_is_ended_with_few_timers(monkeypatch: pytest.MonkeyPatch) -> None:
+    checks: list[int] = []
+    check = RateCheck.rate
+
+    def counted(self: RateCheck, now_ns: int) -> float | None:
+        checks.append(now_ns)
+        return check(self, now_ns)
+
+    monkeypatch.setattr(RateCheck, "rate", counted)
+
+    async def act(stage: Stage) -> None:
+        waiting = stage.call(floor=RateFloor(tokens_per_s=8, over_ns=20_000 * MS))
+        exchange = await stage.client.exchange()
+        exchange.head()
+        await after(20_000)  # before the first token it does not count
+        exchange.text("one")
+        began_ns = clock.now_ns()
+        reply = await waiting
+        done = asyncio.get_running_loop().create_task(reply.finished())
+        for _ in range(2_000):  # 50 s
+            await after(25)
+            exchange.text("more")
+        while not done.done():
+            await after(500)
+            exchange.text("slow")
+        assert stage.only.fault is not None
+        assert stage.only.fault.phase == "between tokens"
+        assert "below the floor of 8" in stage.only.fault.message
+        # 40 tokens a second for 3.2 s and 2 for 16.8 s are 8 a second.
+        assert 66.8 <= (stage.only.end_ns - began_ns) / 1e9 <= 66.8 + 2.6
+        assert len(checks) < 25
+
+    play(act, stall_ms=1_000)
 
 
 @pytest.mark.parametrize("whose", ["call", "target"])
@@ -529,5 +623,98 @@ def test_it_prints_as_its_expression() -> None:
         assert await stage.target.warm(3) == 3
         stage.target.close()
         assert stage.client.closed
+
+    play(act)
+
+
+TOKEN = b'data: {"choices":[{"index":0,"delta":{"content":"one"}}]}\n\n'
+FINISHED = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n'
+COUNTED = b'data: {"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":1,"total_tokens":2}}\n\n'
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_an_answer_with_its_finish_reason_ends_although_the_end_mark_does_not_come(at_once: bool) -> None:
+    """Before, it waited for the stall limit and failed."""
+
+    async def act(stage: Stage) -> None:
+        waiting = stage.call()
+        exchange = await stage.client.exchange()
+        exchange.head()
+        if at_once:
+            exchange.body(TOKEN + FINISHED)
+        else:
+            exchange.body(TOKEN)
+            await waiting
+            exchange.body(FINISHED)
+        reply = await waiting
+        await after(1000)
+        exchange.body(COUNTED)
+        began_ns = clock.now_ns()
+        await reply.finished()
+        assert clock.now_ns() - began_ns == 1000 * MS
+        assert (stage.only.outcome, stage.only.finish_reason, stage.only.output_tokens) == ("ok", "stop", 1)
+        assert exchange.closed_ns is not None
+
+    play(act)
+
+
+def test_an_answer_with_several_choices_may_go_on_after_one_has_finished() -> None:
+    async def act(stage: Stage) -> None:
+        call = Call(id="c", body={"messages": [], "n": 2}, start_ns=clock.now_ns())
+        waiting = asyncio.get_running_loop().create_task(stage.target(call))
+        exchange = await stage.client.exchange()
+        exchange.head()
+        exchange.text("one")
+        reply = await waiting
+        exchange.body(FINISHED)
+        await after(10_000)
+        assert stage.seen == []
+        await reply.aclose()
+
+    play(act)
+
+
+def test_more_of_an_answer_after_its_finish_reason_is_waited_for() -> None:
+    async def act(stage: Stage) -> None:
+        waiting = stage.call()
+        exchange = await stage.client.exchange()
+        exchange.head()
+        exchange.text("one")
+        reply = await waiting
+        exchange.body(FINISHED)
+        exchange.body(b'data: {"choices":[{"index":1,"delta":{"content":"more"}}]}\n\n')
+        await after(10_000)
+        assert stage.seen == []
+        await reply.aclose()
+
+    play(act)
+
+
+def test_a_sparse_stream_is_read_promptly_near_an_end_that_is_known_from_answers_before() -> None:
+    async def answer(stage: Stage, tokens: int, *, sparse: bool = False) -> ScriptedExchange:
+        waiting = stage.call(max_tokens=MAX_TOKENS)
+        exchange = await stage.client.exchange()
+        exchange.head()
+        exchange.sparse = sparse
+        for number in range(tokens):
+            exchange.text(f"token {number}")
+            await after(10)
+        reply = await waiting
+        done = asyncio.get_running_loop().create_task(reply.finished())
+        exchange.finish()
+        exchange.end()
+        await done
+        await reply.aclose()
+        return exchange
+
+    async def act(stage: Stage) -> None:
+        for _ in range(LIKE_BEFORE):
+            assert not (await answer(stage, MAX_TOKENS)).end_known
+        exchange = await answer(stage, MAX_TOKENS, sparse=True)
+        assert exchange.end_known
+        assert "end_rests" in exchange.holds
+        assert stage.seen[-1].sparse
+        await answer(stage, MAX_TOKENS // 2)  # a short answer: the end of the next is not known
+        assert not (await answer(stage, MAX_TOKENS)).end_known
 
     play(act)

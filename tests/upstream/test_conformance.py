@@ -9,11 +9,11 @@ import pytest
 from tests.upstream.scripted_client import ScriptedClient, ScriptedExchange
 
 from splitsecond import clock
+from splitsecond.observation import Observation
 from splitsecond.service import Call, Reply, Service
 from splitsecond.testing.conformance import Subject, check_service
 from splitsecond.testing.fake_service import Script
 from splitsecond.testing.virtual_time import run_virtual
-from splitsecond.timing.observation import Observation
 from splitsecond.transport.exchange import Exchange, Origin, Receiver, Request
 from splitsecond.upstream.spec import TargetSpec
 from splitsecond.upstream.target import connect

@@ -9,9 +9,9 @@ from tests.simulator.on_loopback import SAID, providers
 from splitsecond import clock
 from splitsecond.errors import ProviderFault
 from splitsecond.events import Event, Token
+from splitsecond.observation import Observation
 from splitsecond.service import Call
-from splitsecond.simulator.process import Running
-from splitsecond.timing.observation import Observation
+from splitsecond.simulator.process import RunningProvider
 from splitsecond.transport.client import Client
 from splitsecond.upstream.spec import TargetSpec
 from splitsecond.upstream.target import DIALECTS, connect
@@ -29,12 +29,14 @@ BODY = {"messages": [{"role": "user", "content": "hello"}], "max_tokens": 8}
 
 
 @pytest.fixture(scope="module")
-def quick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+def quick(system: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningProvider]:
     with providers(tmp_path_factory.mktemp("profiles")) as found:
         yield found.quick
 
 
-def ask(quick: Running, dialect: str, *, whole: bool = False, fault: str = "") -> tuple[list[Event], list[Observation]]:
+def ask(
+    quick: RunningProvider, dialect: str, *, whole: bool = False, fault: str = ""
+) -> tuple[list[Event], list[Observation]]:
     """The events of one answer, and what was observed. Raises the fault of a refusal."""
     seen: list[Observation] = []
 
@@ -65,7 +67,7 @@ def test_every_dialect_is_played() -> None:
 
 @pytest.mark.parametrize("whole", [False, True])
 @pytest.mark.parametrize("dialect", PATHS)
-def test_an_answer(quick: Running, dialect: str, whole: bool) -> None:
+def test_an_answer(quick: RunningProvider, dialect: str, whole: bool) -> None:
     events, (seen,) = ask(quick, dialect, whole=whole)
     tokens = [event for event in events if isinstance(event, Token)]
     assert "".join(token.text for token in tokens) == SAID
@@ -78,14 +80,14 @@ def test_an_answer(quick: Running, dialect: str, whole: bool) -> None:
 
 
 @pytest.mark.parametrize("dialect", PATHS)
-def test_a_refusal(quick: Running, dialect: str) -> None:
-    with pytest.raises(ProviderFault, match="HTTP 429: a 429, as was asked for") as caught:
+def test_a_refusal(quick: RunningProvider, dialect: str) -> None:
+    with pytest.raises(ProviderFault, match="HTTP 429: a simulated error 429") as caught:
         ask(quick, dialect, fault="429; retry_after=3")
     assert caught.value.retry_after_ns == 3 * clock.NS_PER_S
 
 
 @pytest.mark.parametrize("dialect", PATHS)
-def test_an_answer_that_breaks(quick: Running, dialect: str) -> None:
+def test_an_answer_that_breaks(quick: RunningProvider, dialect: str) -> None:
     events, (seen,) = ask(quick, dialect, fault="error_event; after=3")
     assert len([event for event in events if isinstance(event, Token)]) == 3
     assert seen.fault is not None

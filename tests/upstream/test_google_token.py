@@ -2,16 +2,16 @@
 
 import asyncio
 import json
-import threading
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from functools import partial
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs
 
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
+from tests.http_server import Received, Response, http_server
 from tests.upstream.scripted_client import ScriptedClient
 
 from splitsecond import clock
@@ -23,48 +23,28 @@ from splitsecond.upstream.spec import TargetSpec
 from splitsecond.upstream.target import connect
 
 
-class TokenService(HTTPServer):
+@dataclass
+class TokenService:
     """Gives out "token-1", "token-2", … for an hour each; refuses while `refuses`."""
 
-    asked: list[str]
-    refuses = False
+    url: str = ""
+    asked: list[str] = field(default_factory=list)
+    refuses: bool = False
 
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Answers)
-        self.asked = []
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}/token"
-
-
-class _Answers(BaseHTTPRequestHandler):
-    server: TokenService
-
-    def do_POST(self) -> None:
-        fields = parse_qs(self.rfile.read(int(self.headers["content-length"])).decode())
-        self.server.asked.append(fields["grant_type"][0])
+    def respond(self, request: Received) -> Response:
+        self.asked.append(parse_qs(request.body.decode())["grant_type"][0])
         refused = {"error": "invalid_grant", "error_description": "Invalid JWT Signature."}
-        given = {"access_token": f"token-{len(self.server.asked)}", "expires_in": 3600, "token_type": "Bearer"}
-        data = json.dumps(refused if self.server.refuses else given).encode()
-        self.send_response(400 if self.server.refuses else 200)
-        self.send_header("content-type", "application/json")
-        self.send_header("content-length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
-        """Nothing on the screen."""
+        given = {"access_token": f"token-{len(self.asked)}", "expires_in": 3600, "token_type": "Bearer"}
+        data = json.dumps(refused if self.refuses else given).encode()
+        return Response(data, 400 if self.refuses else 200, {"content-type": "application/json"})
 
 
 @pytest.fixture
 def service() -> Iterator[TokenService]:
-    with TokenService() as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        yield server
-        server.shutdown()
-        thread.join()
+    service = TokenService()
+    with http_server(service.respond) as url:
+        service.url = f"{url}/token"
+        yield service
 
 
 @pytest.fixture(scope="session")

@@ -9,13 +9,13 @@ from tests.upstream.scripted_client import ScriptedClient, ScriptedExchange
 from splitsecond import clock
 from splitsecond.errors import NetworkFault, ProviderFault, TimedOut
 from splitsecond.events import Broken, Done, Finish, Quiet, Token
+from splitsecond.observation import Observation
 from splitsecond.service import Call
 from splitsecond.testing.virtual_time import run_virtual
-from splitsecond.timing.observation import Observation
 from splitsecond.upstream.attempt import Attempt
+from splitsecond.upstream.pending_bytes import FULL_BYTES, HELD_BYTES
 from splitsecond.upstream.spec import TargetSpec, Timeouts
 from splitsecond.upstream.target import connect
-from splitsecond.upstream.unread import FULL_BYTES, HELD_BYTES
 
 ROLE = b'data: {"choices":[{"index":0,"delta":{"role":"assistant"}}]}\n\n'
 WORD = b'data: {"choices":[{"index":0,"delta":{"content":"one"}}]}\n\n'
@@ -23,7 +23,11 @@ END = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndat
 
 
 def play(
-    act: Callable[["asyncio.Task[Attempt]", ScriptedExchange], Awaitable[None]], *, watched: bool = False
+    act: Callable[["asyncio.Task[Attempt]", ScriptedExchange], Awaitable[None]],
+    *,
+    watched: bool = False,
+    stream: bool = True,
+    whole_ns: int | None = None,
 ) -> list[Observation]:
     seen: list[Observation] = []
 
@@ -31,10 +35,11 @@ def play(
         client = ScriptedClient()
         spec = TargetSpec(name="x/m", base_url="http://x.test/v1", model="m", timeouts=Timeouts(stall_ms=1000))
         target = connect(spec, seen.append, environment={}, client=client.as_client(), raw=True)
-        call = Call(id="c", body={}, start_ns=clock.now_ns(), watched=watched)
+        call = Call(id="c", body={}, start_ns=clock.now_ns(), watched=watched, stream=stream, whole_ns=whole_ns)
         calling = asyncio.get_running_loop().create_task(target(call))
         exchange = await client.exchange()
-        exchange.head()
+        if whole_ns is None:
+            exchange.head()
         await act(calling, exchange)
 
     run_virtual(main())
@@ -182,3 +187,63 @@ def test_who_only_waits_for_the_end_is_not_held_back_by_the_bytes() -> None:
         await ending
 
     assert play(act)[0].ok
+
+
+def test_an_answer_to_a_call_that_is_not_streamed_is_read_in_one_go() -> None:
+    async def act(calling: "asyncio.Task[Attempt]", exchange: ScriptedExchange) -> None:
+        exchange.body(ROLE + WORD)
+        reply = await calling
+        reading = asyncio.get_running_loop().create_task(reply.read())
+        for _ in range(3):
+            await asyncio.sleep(0.1)
+            exchange.body(WORD)
+            assert not reading.done()
+        exchange.body(END)
+        assert await reading == ROLE + 4 * WORD + END
+        exchange.end()
+        assert await reply.read() == b""
+
+    assert play(act, stream=False)[0].ok
+
+
+def test_a_long_answer_that_is_not_streamed_is_read_in_parts_that_bound_memory() -> None:
+    async def act(calling: "asyncio.Task[Attempt]", exchange: ScriptedExchange) -> None:
+        exchange.body(WORD)
+        reply = await calling
+        reading = asyncio.get_running_loop().create_task(reply.read())
+        await asyncio.sleep(0.1)
+        exchange.body(WORD * (FULL_BYTES // len(WORD) + 1))
+        assert len(await reading) > FULL_BYTES
+        assert exchange.holds == ["pause", "resume"]
+        exchange.body(END)
+        exchange.end()
+        assert await reply.read() == END
+
+    assert play(act, stream=False)[0].ok
+
+
+def test_an_answer_that_breaks_before_it_is_read_gives_its_bytes_first() -> None:
+    async def act(calling: "asyncio.Task[Attempt]", exchange: ScriptedExchange) -> None:
+        exchange.body(WORD)
+        reply = await calling
+        reading = asyncio.get_running_loop().create_task(reply.read())
+        await asyncio.sleep(0.1)
+        exchange.fail(NetworkFault("reset", kind="reset", phase="between tokens"))
+        assert await reading == WORD
+        with pytest.raises(NetworkFault):
+            await reply.read()
+
+    assert play(act, stream=False)[0].outcome == "failed"
+
+
+def test_an_answer_that_is_requested_whole_may_take_longer_than_a_first_token() -> None:
+    limit_s = 120 + 5  # of the first token, and 5 s for the rest
+
+    async def act(calling: "asyncio.Task[Attempt]", exchange: ScriptedExchange) -> None:
+        await asyncio.sleep(limit_s - 1)
+        assert not calling.done()
+        with pytest.raises(TimedOut, match="125,000 ms"):
+            await calling
+
+    (seen,) = play(act, stream=False, whole_ns=5 * clock.NS_PER_S)
+    assert not seen.streamed

@@ -11,9 +11,9 @@ import pytest
 from tests.simulator.on_loopback import WAIT_S
 
 from splitsecond import clock
+from splitsecond.observation import Observation
 from splitsecond.service import Call
-from splitsecond.simulator.process import Running, running
-from splitsecond.timing.observation import Observation
+from splitsecond.simulator.process import RunningProvider, run_simulator
 from splitsecond.transport.client import Client
 from splitsecond.upstream.spec import TargetSpec
 from splitsecond.upstream.target import connect
@@ -47,15 +47,15 @@ EARLIER_MS = 1.0
 
 
 @pytest.fixture(scope="module")
-def simulated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Running]]:
+def simulated(system: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, RunningProvider]]:
     folder: Path = tmp_path_factory.mktemp("profiles")
     for form in FORMS:
         (folder / f"{form}.toml").write_text(ENGINE.replace("FORM", form))
-    with running(*(str(folder / f"{form}.toml") for form in FORMS)) as found:
+    with run_simulator(*(str(folder / f"{form}.toml") for form in FORMS)) as found:
         yield dict(zip(FORMS, found, strict=True))
 
 
-def asked(of: Running, dialect: str, prompt: str, at_once: int, **quirks: Any) -> list[Observation]:
+def asked(of: RunningProvider, dialect: str, prompt: str, at_once: int, **quirks: Any) -> list[Observation]:
     """What was observed of so many requests at once, in the order in which they were answered."""
     seen: list[Observation] = []
 
@@ -82,7 +82,7 @@ def asked(of: Running, dialect: str, prompt: str, at_once: int, **quirks: Any) -
     return sorted(seen, key=lambda observation: observation.end_ns or 0)
 
 
-def truth(of: Running) -> list[dict[str, Any]]:
+def truth(of: RunningProvider) -> list[dict[str, Any]]:
     """The records so far, in the order in which they were answered; they are forgotten."""
     with urllib.request.urlopen(f"{of.origin}/truth", timeout=WAIT_S) as answer:
         found = json.loads(answer.read())
@@ -95,7 +95,7 @@ def in_ms(said: dict[str, float], name: str) -> float:
 
 
 @pytest.mark.parametrize("form", NAMES)
-def test_theirs_is_the_truth_and_ours_is_not_less(simulated: dict[str, Running], form: str) -> None:
+def test_theirs_is_the_truth_and_ours_is_not_less(simulated: dict[str, RunningProvider], form: str) -> None:
     of = simulated["openai" if form == "ollama" else form]
     truth(of)
     seen = asked(of, "ollama" if form == "ollama" else "openai", f"{form} is asked", 3)
@@ -115,7 +115,7 @@ def test_theirs_is_the_truth_and_ours_is_not_less(simulated: dict[str, Running],
         assert waits[0] == 0 < waits[1] < waits[2], "one at a time"
 
 
-def test_openais_header(simulated: dict[str, Running]) -> None:
+def test_openais_header(simulated: dict[str, RunningProvider]) -> None:
     of = simulated["openai"]
     truth(of)
     (streamed,) = asked(of, "openai", "a stream", 1)
@@ -127,7 +127,7 @@ def test_openais_header(simulated: dict[str, Running]) -> None:
 
 
 @pytest.mark.parametrize("dialect", ["openai", "responses", "anthropic"])
-def test_what_was_cached_is_observed(simulated: dict[str, Running], dialect: str) -> None:
+def test_what_was_cached_is_observed(simulated: dict[str, RunningProvider], dialect: str) -> None:
     of = simulated["openai"]
     truth(of)
     prompt = f"{dialect:16}" * 16

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from splitsecond.errors import EXCERPT_BYTES, CallerFault, excerpt
-from splitsecond.upstream.spec import TargetSpec, concealed, from_catalog, secrets
+from splitsecond.redaction import redacted
+from splitsecond.upstream.spec import TargetSpec, from_catalog, secrets
 
 KEY = "sk-0123456789abcdef"
 
@@ -34,13 +35,13 @@ def test_a_key_too_short_to_protect_anything_is_none() -> None:
 
 def test_it_is_taken_out_wherever_it_stands() -> None:
     value = {"command": ["--header", f"x: {KEY}"], "n": 3, "both": (f"{KEY}{KEY}", None)}
-    assert concealed(value, [KEY]) == {"command": ["--header", "x: [key]"], "n": 3, "both": ["[key][key]", None]}
-    assert concealed("nothing here", [KEY]) == "nothing here"
+    assert redacted(value, [KEY]) == {"command": ["--header", "x: [key]"], "n": 3, "both": ["[key][key]", None]}
+    assert redacted("nothing here", [KEY]) == "nothing here"
 
 
 @given(st.integers(0, EXCERPT_BYTES + 10), st.text(max_size=700))
 def test_no_more_of_a_key_than_its_first_letters_survives_an_excerpt(before: int, after: str) -> None:
-    shown = concealed(excerpt("." * before + KEY + after.replace("sk-", "")), [KEY])
+    shown = redacted(excerpt("." * before + KEY + after.replace("sk-", "")), [KEY])
     assert KEY[:4] not in shown
 
 

@@ -45,7 +45,7 @@ def test_events_carry_the_time_of_the_read_that_completed_them() -> None:
 
 
 def test_a_plain_answer_arrives_with_its_last_byte_and_ends_with_the_body() -> None:
-    decoder = openai.decoder("completions", stream=False)
+    decoder = openai.decoder("completions")
     assert decoder.feed(b' {"choices":[{"text":"a",', 1) == []
     assert decoder.feed(b'"finish_reason":"stop"}]}', 2) == []
     assert decoder.close(9) == [Token(2, "a"), Finish(2, "stop"), Done(9, False)]

@@ -16,7 +16,7 @@ from splitsecond.wire.openai import embeddings
 
 
 def make() -> Decoder:
-    return openai.decoder("embeddings", stream=False)
+    return openai.decoder("embeddings")
 
 
 def answer(*vectors: Any, **fields: Any) -> bytes:
@@ -73,7 +73,7 @@ def test_what_is_no_answer(body: bytes, kind: str, phase: str) -> None:
 
 
 def test_an_answer_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embeddings, "MOST_BYTES", 100)
+    monkeypatch.setattr(embeddings, "MAX_BYTES", 100)
     assert "longer than 100" in fault_of(events_of(make, [answer([0.5] * 20)])).message
 
 
@@ -92,3 +92,38 @@ def test_other_dialects_refuse_it(dialect: Any) -> None:
     call = Call(id="c", operation="embeddings", body={"model": "r", "input": "a"}, stream=False)
     with pytest.raises(CallerFault, match="embeddings"):
         dialect.encode(call, "m", Quirks())
+
+
+RESULTS = [
+    b'{"results":[{"index":1,"relevance_score":0.9},{"index":0,"relevance_score":0.1}],"usage":{"total_tokens":8}}',
+    b'{"id":"m","model":"m","results":[{"flagged":false,"categories":{}}],"usage":{"prompt_tokens":8}}',
+]
+
+
+@pytest.mark.parametrize("operation", ["rerank", "moderations"])
+@pytest.mark.parametrize("body", RESULTS)
+def test_results_begin_with_the_first_one(operation: Any, body: bytes) -> None:
+    check_decoder(lambda: openai.decoder(operation), [body], whole=True)
+    assert events_of(lambda: openai.decoder(operation), [body]) == [
+        Token(0, "", "result"),
+        Usage(0, 8, 0),
+        Done(0, False),
+    ]
+    early = openai.decoder(operation)
+    assert early.feed(body[: body.index(b"[") + 2], 5) == [Token(5, "", "result")]
+
+
+@pytest.mark.parametrize("body", [b'{"results":[]}', b'{"data":[{"index":0}]}', b'{"error":{"message":"no"}}', b"{"])
+def test_what_holds_no_result_is_broken(body: bytes) -> None:
+    assert fault_of(events_of(lambda: openai.decoder("rerank"), [body]))
+
+
+@pytest.mark.parametrize("operation", ["rerank", "moderations"])
+def test_requests_for_results_pass_to_targets_of_the_same_format_only(operation: Any) -> None:
+    call = Call(id="c", operation=operation, body={"query": "q", "documents": ["a"], "stream": True, "odd": 1})
+    request = openai.encode(call, "m", Quirks())
+    assert (request.path, request.streamed) == (f"/{operation}", False)
+    assert json.loads(request.body) == {"query": "q", "documents": ["a"], "odd": 1, "model": "m"}
+    for dialect in (anthropic, cohere, gemini, ollama):
+        with pytest.raises(CallerFault, match=operation):
+            dialect.encode(call, "m", Quirks())

@@ -1,15 +1,18 @@
 """Refusals: any status and any body become one fault with words in it."""
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from splitsecond import clock
 from splitsecond.errors import CallerFault, Fault, ProviderFault
-from splitsecond.wire.refusals import error_said, fault_from_response
+from splitsecond.wire.anthropic import error_body
+from splitsecond.wire.provider_errors import error_of, fault_from_response
 
 S = 1_000_000_000
 
@@ -48,6 +51,17 @@ def test_the_words_are_found(payload: Any, words: str) -> None:
     assert fault(500, json.dumps(payload).encode()).message == f"HTTP 500: {words}"
 
 
+@pytest.mark.parametrize("status", [400, 404, 409])
+def test_a_problem_with_a_thread_is_the_clients(status: int) -> None:
+    details = {"error_code": "thread_not_found"}
+    error = {"type": "invalid_request_error", "message": "no such message", "details": details}
+    found = fault(status, json.dumps({"type": "error", "error": error}).encode())
+    assert isinstance(found, CallerFault)
+    assert (found.status, found.code) == (status, "thread_not_found")
+    told = json.loads(error_body(status, "x", "", found.code))
+    assert told["error"]["details"] == details
+
+
 @pytest.mark.parametrize(
     ("body", "words"),
     [
@@ -67,7 +81,7 @@ def test_an_error_nested_deeply() -> None:
     nested: Any = "lost"
     for _ in range(5000):
         nested = [nested]
-    assert error_said(nested).message == "an error nested too deeply to read"
+    assert error_of(nested).message == "an error nested too deeply to read"
 
 
 def test_a_web_page_in_place_of_an_api() -> None:
@@ -132,11 +146,37 @@ def test_a_prompt_too_long(body: bytes) -> None:
     assert found.status == 400
 
 
-def test_a_bad_key_reported_as_a_bad_request_is_not_the_callers() -> None:
-    body = b'[{"error":{"code":400,"message":"API key not valid. Please pass a valid API key."}}]'
-    found = fault(400, body)
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [
+        (400, {"code": 400, "status": "INVALID_ARGUMENT", "details": [{"reason": "API_KEY_INVALID"}]}),
+        (403, {"code": 403, "status": "PERMISSION_DENIED", "details": [{}, {"reason": "API_KEY_SERVICE_BLOCKED"}]}),
+        (400, {"code": "invalid_api_key", "type": "invalid_request_error"}),
+        (403, {"type": "authentication_error"}),
+    ],
+)
+def test_a_bad_key_that_a_code_reports_is_the_gateways(status: int, error: dict[str, Any]) -> None:
+    for payload in ({"error": {**error, "message": "no"}}, [{"error": {**error, "message": "no"}}]):
+        found = fault(status, json.dumps(payload).encode())
+        assert isinstance(found, ProviderFault)
+        assert (found.kind, found.status, found.hint) == ("key_refused", status, "Check the API key.")
+
+
+@pytest.mark.parametrize("status", [400, 403, 413, 422])
+def test_words_about_a_key_lock_nothing(status: int) -> None:
+    body = (
+        b'{"error":{"message":"role: got \'my api key\'","type":"invalid_request_error","details":["API_KEY_INVALID"]}}'
+    )
+    found = fault(status, body)
     assert isinstance(found, ProviderFault)
-    assert (found.kind, found.hint) == ("http_400", "Check the API key.")
+    assert found.kind == f"http_{status}"
+
+
+@pytest.mark.parametrize("status", [403, 404])
+def test_a_field_of_the_request_that_does_not_fit_is_the_callers_fault(status: int) -> None:
+    found = fault(status, b'{"error":{"message":"not found","param":"previous_response_id"}}')
+    assert isinstance(found, CallerFault)
+    assert (found.kind, found.status) == (f"http_{status}", status)
 
 
 def test_retry_after() -> None:
@@ -153,7 +193,8 @@ def test_retry_after() -> None:
 
 def test_retry_after_a_date() -> None:
     then = "Fri, 20 Nov 2026 10:00:30 GMT"
-    assert retry_after(retry_after=then) is None
+    soon = clock.wall_time() + timedelta(seconds=60)
+    assert retry_after(retry_after=format_datetime(soon, usegmt=True)) == pytest.approx(60 * S, abs=5 * S)
     assert retry_after(retry_after=then, date="Fri, 20 Nov 2026 10:00:00 GMT") == 30 * S
     now = datetime(2026, 11, 20, 10, 0, 10, tzinfo=UTC)
     assert retry_after(retry_after=then, now=now) == 20 * S

@@ -8,7 +8,7 @@ from tests.wire.test_transcripts import parse
 
 from splitsecond.events import Done, Event, Token
 from splitsecond.wire import openai
-from splitsecond.wire.openai.logprobs import without_logprobs
+from splitsecond.wire.openai.client_side import without_logprobs
 
 TRANSCRIPTS = Path(__file__).parent / "transcripts"
 RECORDED = ["vllm-logprobs.http", "xllamacpp-logprobs.http"]

@@ -12,7 +12,8 @@ from splitsecond.errors import CallerFault
 from splitsecond.events import Broken, Done, Event, Finish, Quiet, Token, TokenKind, ToolPart, Usage
 from splitsecond.service import Operation
 from splitsecond.wire import openai
-from splitsecond.wire.openai import Answer, StreamWriter
+from splitsecond.wire.dialect import ServerAnswer
+from splitsecond.wire.openai import StreamWriter
 
 OPERATIONS: tuple[Operation, ...] = ("chat", "completions")
 TEXT = st.text(st.characters(codec="utf-8"), min_size=1)
@@ -95,8 +96,8 @@ def test_a_chunk_looks_like_openais() -> None:
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_a_whole_answer_reads_back(operation: Operation) -> None:
-    answers = [Answer(text="Yes"), Answer(text="No", finish="length")]
-    data = openai.whole(operation, "m", answers, Usage(0, 5, 2), id="x", created=1)
+    answers = [ServerAnswer(text="Yes"), ServerAnswer(text="No", finish="length")]
+    data = openai.StreamWriter(operation, "m", id="x", created=1).whole(answers, Usage(0, 5, 2))
     assert decoded(operation, data) == [
         Token(1, "Yes"),
         Finish(1, "stop"),
@@ -108,9 +109,15 @@ def test_a_whole_answer_reads_back(operation: Operation) -> None:
 
 
 def test_a_whole_answer_with_reasoning_and_a_refusal() -> None:
-    answer = Answer(reasoning="Hm", refusal="I will not")
-    events = decoded("chat", openai.whole("chat", "m", [answer], Usage(0), id="x", created=1))
-    assert events == [Token(1, "Hm", "reasoning"), Token(1, "I will not", "refusal"), Finish(1, "stop"), Done(1, False)]
+    answer = ServerAnswer(reasoning="Hm", refusal="I will not")
+    events = decoded("chat", openai.StreamWriter("chat", "m", id="x", created=1).whole([answer], Usage(0)))
+    assert events == [
+        Token(1, "Hm", "reasoning"),
+        Token(1, "I will not", "refusal"),
+        Finish(1, "stop"),
+        Usage(1, 0, 0),  # a client requires numbers
+        Done(1, False),
+    ]
 
 
 def test_an_error_body_is_read_as_what_it_says() -> None:
@@ -177,7 +184,7 @@ def test_a_completion_request(prompt: Any, text: str) -> None:
         ("chat", b"", "truncated"),
         ("chat", b"{", "truncated"),
         ("chat", b"[]", "Expected `object`"),
-        ("chat", b'{"a":' * 100_000, "recursion"),
+        ("chat", b'{"a":' * 100_000, "recursion|truncated"),
         ("chat", body(messages=USER), "`model`"),
         ("chat", body(model="m"), "`messages`"),
         ("chat", body(model="m", messages=[]), r"\$.messages"),

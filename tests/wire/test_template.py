@@ -1,13 +1,14 @@
 """Events recognised by their bytes: the same tokens as by decoding, for whatever stands in them."""
 
 import json
+from itertools import pairwise
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from splitsecond.events import Event, Token, TokenRun
-from splitsecond.timing.observation import Observation
+from splitsecond.observation import Observation
 from splitsecond.timing.timeline import Sending, Timeline
 from splitsecond.wire.openai import decoder
 from splitsecond.wire.openai.template import Template
@@ -64,8 +65,8 @@ def test_a_run_of_tokens_is_the_same_observation_as_its_tokens(pieces: list[tupl
         reading, timeline = decoder("chat"), Timeline(attempt="a", call="c", target="t")
         reading.in_runs = in_runs
         for at, read in enumerate((body[:cut], body[cut:])):
-            timeline.took(reading.feed(read, at))
-        timeline.took(reading.close(2))
+            timeline.record_events(reading.feed(read, at))
+        timeline.record_events(reading.close(2))
         seen.append(timeline.observe(end_ns=3, sending=Sending()))
     assert seen[0] == seen[1]
     assert seen[0].ok
@@ -78,3 +79,41 @@ def test_many_like_tokens_come_as_one_run_where_that_is_wanted() -> None:
     events = reading.feed(b"".join(_event("said") for _ in range(100)), 1)
     assert any(isinstance(event, TokenRun) and len(event.lengths) > 90 for event in events)
     assert len(events) < 10
+
+
+def _timed(packets: list[bytes], *, together: bool) -> tuple[list[int], list[int]]:
+    """Return the times and the lengths of the tokens in `packets`, of which the number 10 came at 10."""
+    reading, timeline = decoder("chat"), Timeline(attempt="c.1", call="c", target="x/y")
+    reading.in_runs = True
+    for data in (_event("word"), _event("more")):
+        timeline.record_events(reading.feed(data, 0))
+    times = list(range(1, len(packets) + 1))
+    run = reading.feed_packets(packets, times) if together else None
+    if run is not None:
+        timeline.record_events([run])
+    else:
+        for data, at in zip(packets, times, strict=True):
+            timeline.record_events(reading.feed(data, at))
+    seen = timeline.observe(end_ns=99, sending=Sending())
+    return seen.token_at, seen.token_lengths
+
+
+@given(st.lists(TEXTS, min_size=1, max_size=12), st.lists(st.integers(0, 3000), max_size=6), st.booleans())
+def test_packets_that_are_decoded_together_keep_their_times(texts: list[str], cuts: list[int], whole: bool) -> None:
+    events = [_event(text) for text in texts]
+    wire = b"".join(events)
+    bounds = sorted({0, len(wire), *(cut % len(wire) for cut in cuts)})
+    packets = events if whole else [wire[a:b] for a, b in pairwise(bounds)]
+    assert _timed(packets, together=True) == _timed(packets, together=False)
+
+
+def test_packets_with_one_plain_token_each_are_decoded_together() -> None:
+    reading = decoder("chat")
+    reading.in_runs = True
+    assert reading.feed_packets([_event("a")], [1]) is None  # nothing has begun
+    for data in (_event("word"), _event("more")):
+        reading.feed(data, 0)
+    assert reading.feed_packets([_event("ab"), _event("c")], [1, 2]) == TokenRun(2, [2, 1], [1, 2])
+    assert reading.feed_packets([_event("a") + _event("b"), _event("c")], [1, 2]) is None
+    assert reading.feed_packets([_event("a"), _event("b", finish_reason="stop")], [1, 2]) is None
+    assert reading.feed_packets([_event("a")[:-1], b"\n" + _event("b")], [1, 2]) is None

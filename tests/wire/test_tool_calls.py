@@ -8,7 +8,7 @@ import pytest
 
 from splitsecond.events import Event, Token, ToolPart, Usage
 from splitsecond.wire import anthropic, cohere, gemini, ollama, openai, responses
-from splitsecond.wire.dialect import Answer, CalledTool
+from splitsecond.wire.dialect import CalledTool, ServerAnswer
 from splitsecond.wire.finish_reasons import openai_reason
 from splitsecond.wire.tool_calls import ToolCalls
 
@@ -46,8 +46,8 @@ def test_calls_read_back_streamed_and_whole(dialect: ModuleType) -> None:
         if call.arguments != "{}":
             data += write.token(call.arguments[:5], "tool") + write.token(call.arguments[5:], "tool")
     data += write.finish("tool_calls") + write.usage(Usage(0, 1, 2)) + write.done()
-    answer = Answer(text="I will look.", calls=CALLS, finish="tool_calls")
-    for body in (data, dialect.whole("chat", "m", [answer], Usage(0, 1, 2), id="x", created=1)):
+    answer = ServerAnswer(text="I will look.", calls=CALLS, finish="tool_calls")
+    for body in (data, dialect.StreamWriter("chat", "m", id="x", created=1).whole([answer], Usage(0, 1, 2))):
         decoder = dialect.decoder("chat")
         events = decoder.feed(body, 0) + decoder.close(0)
         assert meant(calls_in(events)) == meant(CALLS)

@@ -8,15 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from splitsecond.service import Call
-from splitsecond.upstream.interpreter import request
 from splitsecond.upstream.target import DIALECTS
+from splitsecond.upstream.transcoding import request
 from splitsecond.wire.dialect import Quirks
-from splitsecond.wire.tool_results import as_text, marked
+from splitsecond.wire.tool_results import mark_failures, text_results
 
 SOURCE = {"type": "base64", "media_type": "image/png", "data": "AA=="}
 URL = "data:image/png;base64,AA=="
 PICTURE = {"type": "image_url", "image_url": {"url": URL}}
-WHOSE = {"type": "text", "text": "Of the result of a:"}
+WHOSE = {"type": "text", "text": "Part of the result of a:"}
 BESIDE = "See the next message."
 
 
@@ -59,13 +59,13 @@ def user(content: Any) -> dict[str, Any]:
     ],
 )
 def test_as_text(messages: Any, made: Any) -> None:
-    assert as_text(messages) == made
+    assert text_results(messages) == made
 
 
 def test_with_a_word_for_a_failure_or_a_place_for_pictures() -> None:
     failed = result([text("no"), PICTURE], is_error=True)
-    assert as_text([failed], failures=True) == [result([text("no")], is_error=True), user([WHOSE, PICTURE])]
-    assert marked([failed, user("x")]) == [result([text("Error:"), text("no"), PICTURE]), user("x")]
+    assert text_results([failed], failures=True) == [result([text("no")], is_error=True), user([WHOSE, PICTURE])]
+    assert mark_failures([failed, user("x")]) == [result([text("Error:"), text("no"), PICTURE]), user("x")]
 
 
 TURNS = [
@@ -95,7 +95,7 @@ TURNS = [
             "messages",
             [
                 {"role": "tool", "content": "Error:\nno", "tool_name": "f"},
-                {"role": "user", "content": "Of the result of a:\nSo?", "images": ["AA=="]},
+                {"role": "user", "content": "Part of the result of a:\nSo?", "images": ["AA=="]},
             ],
         ),
         (
@@ -106,7 +106,7 @@ TURNS = [
                     "role": "user",
                     "parts": [
                         {"functionResponse": {"id": "a", "name": "f", "response": {"error": "no"}}},
-                        {"text": "Of the result of a:"},
+                        {"text": "Part of the result of a:"},
                         {"inlineData": {"mimeType": "image/png", "data": "AA=="}},
                         {"text": "So?"},
                     ],
@@ -175,7 +175,7 @@ MESSAGES = st.fixed_dictionaries(
 @given(st.lists(MESSAGES | PARTS, max_size=5))
 def test_no_part_is_lost(messages: list[Any]) -> None:
     before = str(messages)
-    for made in (as_text(messages), as_text(messages, failures=True), marked(messages)):
+    for made in (text_results(messages), text_results(messages, failures=True), mark_failures(messages)):
         assert str(made).count("AA==") == before.count("AA==")
         assert str(made).count("'odd'") == before.count("'odd'")
     assert str(messages) == before

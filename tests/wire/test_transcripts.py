@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from splitsecond.events import Broken, Done, Event, Finish, Quiet, Token, TokenRun, Usage
+from splitsecond.events import Broken, Done, Event, Finish, Quiet, Token, TokenRun, Usage, WholeText
 from splitsecond.wire import openai
 
 FOLDER = Path(__file__).parent / "transcripts"
@@ -40,6 +40,8 @@ def describe(event: Event) -> str:
             return f"token {event.index} {event.kind} {event.text!r}"
         case TokenRun():
             return f"tokens of {event.lengths} characters"
+        case WholeText():
+            return f"a whole answer of {event.length} characters, {event.reason}"
         case Usage():
             return (
                 f"usage input={event.input_tokens} output={event.output_tokens} "

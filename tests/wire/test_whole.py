@@ -10,13 +10,15 @@ from tests.wire.conformance import check_decoder
 from splitsecond.events import Done, Event, Finish, Token, Usage
 from splitsecond.service import Call
 from splitsecond.wire import anthropic, cohere, gemini, ollama, openai, responses
-from splitsecond.wire.dialect import Answer, CalledTool, Decoder, Quirks
+from splitsecond.wire.dialect import CalledTool, Decoder, Quirks, ServerAnswer
 from splitsecond.wire.finish_reasons import openai_reason
 
 DIALECTS = (anthropic, cohere, gemini, ollama, openai, responses)
 WHOLE = Quirks(stream_whole=False)
 BODY = {"messages": [{"role": "user", "content": "Hello"}]}
-ANSWER = Answer(text="Yes “you” 😀", reasoning="Hm", calls=(CalledTool("c1", "now", '{"a":1}'),), finish="tool_calls")
+ANSWER = ServerAnswer(
+    text="Yes “you” 😀", reasoning="Hm", calls=(CalledTool("c1", "now", '{"a":1}'),), finish="tool_calls"
+)
 
 dialects = pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.__name__.rpartition(".")[2])
 
@@ -44,10 +46,10 @@ def test_it_takes_a_client_and_a_quirk_to_ask_for_it(dialect: ModuleType) -> Non
 
 @dialects
 def test_a_whole_answer_is_read_in_any_split(dialect: ModuleType) -> None:
-    body = dialect.whole("chat", "m", [ANSWER], Usage(0, 5, 7), id="x", created=1)
+    body = dialect.StreamWriter("chat", "m", id="x", created=1).whole([ANSWER], Usage(0, 5, 7))
 
     def make() -> Decoder:
-        decoder: Decoder = dialect.decoder("chat", False)
+        decoder: Decoder = dialect.decoder("chat")
         return decoder
 
     check_decoder(make, [body], whole=True)

@@ -1,0 +1,1 @@
+"""Observations to findings, without I/O: figures, intervals, comparisons, verdicts, recommendations."""

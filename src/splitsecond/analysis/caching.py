@@ -1,29 +1,28 @@
-"""What a provider's prompt cache saves: two rows of one target, held against each other.
+"""Savings by a provider's prompt cache: two rows of one target, compared with each other.
 
-Under each load a target was asked in two ways that took turns (`load.plan`): by prompts that begin differently, which
-no cache can have, and by prompts that share all but their last words. What differs between the rows is the cache's
-doing: in time by the interval and the test of `contrast`, in money by the input tokens billed at each price.
+Under each load a target got two kinds of prompts in turn (`load.plan`): prompts that begin differently, which no cache
+can hold, and prompts that share all but their last words. The difference between the rows is the effect of the cache:
+in time by `sample_comparison`, round by round, in money by the input tokens billed at each price.
 
-Money is of the input alone. The output costs the same both ways, and the chance that makes some answers longer must not
-pass for a saving. Everything that was sent is in it, warm-ups too, so that filling the cache is paid for; spread over
-more requests than were sent here, that weighs less. A machine that is paid by the hour has no price for its input: of
-it the time of a request counts.
+Money covers the input alone. The output costs the same both ways, and responses that are longer by chance must not look
+like a difference. All requests are included, warm-ups too, so that filling the cache is paid for; spread over more
+requests than here, that weighs less. A machine paid by the hour has no price for its input: the time of a request
+counts instead.
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-import numpy as np
 from msgspec.structs import replace
 
-from splitsecond.analysis.compare import TOLD_PERCENTILES, figure_changes
+from splitsecond.analysis.compare import STATED_PERCENTILES, compare_figure, figure_change
 from splitsecond.analysis.cost import WORTH_SAYING, Prices, bill, usd
-from splitsecond.analysis.figures import answered, ttft_figure
+from splitsecond.analysis.figures import ended, successful, ttft_figure
 from splitsecond.analysis.findings import CacheSaving, ConditionFindings, FigureChange
+from splitsecond.analysis.sample_comparison import SampleComparison, holm
 from splitsecond.analysis.wording import change, evidence, listed, number, percent, row
-from splitsecond.timing.observation import Observation
+from splitsecond.observation import LOAD_ROLES, Observation
 
-SEED = 0
 THOUSAND = 1000
 
 Row = ConditionFindings
@@ -31,30 +30,41 @@ Observed = tuple[Row, Sequence[Observation]]
 
 
 def cache_savings(rows: Sequence[Row], observations: Sequence[Observation], prices: Prices) -> list[CacheSaving]:
-    """For each row of cache reuse that has a row of fresh prompts beside it: what the cache saves."""
+    """Return the savings for each row of cache reuse that has a matching row of fresh prompts."""
     observed: defaultdict[str, list[Observation]] = defaultdict(list)
     for o in observations:
         observed[o.condition].append(o)
     fresh = {(c.target, c.concurrency, c.rate): c for c in rows if not c.cache_reuse}
-    pairs = [(fresh.get((c.target, c.concurrency, c.rate)), c) for c in rows if c.cache_reuse]
+    pairs = [
+        ((apart, observed[apart.condition]), (alike, observed[alike.condition]))
+        for alike in rows
+        if alike.cache_reuse
+        if (apart := fresh.get((alike.target, alike.concurrency, alike.rate))) is not None
+    ]
+    judged = holm({(i, p): c for i, pair in enumerate(pairs) for p, c in _compared(*pair).items()})
     return [
-        _saving((apart, observed[apart.condition]), (alike, observed[alike.condition]), prices)
-        for apart, alike in pairs
-        if apart is not None
+        _saving(*pair, prices, {p: c for (number, p), c in judged.items() if number == i})
+        for i, pair in enumerate(pairs)
     ]
 
 
-def _saving(fresh: Observed, reuse: Observed, prices: Prices) -> CacheSaving:
-    apart, alike = answered(fresh[1]), answered(reuse[1])
+def _compared(fresh: Observed, reuse: Observed) -> dict[str, SampleComparison]:
     figure = ttft_figure(open_loop=fresh[0].concurrency is None)
-    changes = figure_changes(figure, apart, alike, np.random.default_rng(SEED))
+    apart, alike = (figure.sample(ended(observations)) for _, observations in (fresh, reuse))
+    found = compare_figure(figure, apart, alike, paired=True)
+    return {percentile: found[percentile] for percentile in STATED_PERCENTILES if percentile in found}
+
+
+def _saving(fresh: Observed, reuse: Observed, prices: Prices, found: Mapping[str, SampleComparison]) -> CacheSaving:
+    alike = successful(reuse[1])
+    figure = ttft_figure(open_loop=fresh[0].concurrency is None)
     said = [o.cached_tokens for o in alike if o.cached_tokens is not None]
     total = sum(o.input_tokens or 0 for o in alike)
     saving = CacheSaving(
         target=fresh[0].target,
         fresh=fresh[0].condition,
         reuse=reuse[0].condition,
-        ttft=[found for found in changes if found.percentile in TOLD_PERCENTILES],
+        ttft=[figure_change(figure, percentile, each) for percentile, each in found.items()],
         requests=len(alike),
         hits=sum(1 for cached in said if cached),
         cached_share=sum(said) / total if said and total else None,
@@ -66,21 +76,22 @@ def _saving(fresh: Observed, reuse: Observed, prices: Prices) -> CacheSaving:
 
 
 def _usd_per_request(row: Row, observations: Sequence[Observation], prices: Prices) -> float | None:
-    """What the input of a request cost; None where no price is known."""
+    """Return the cost of the input of a request; None if no price is known."""
     if row.price is not None and row.price.per_hour_usd is not None:
         return row.usd_per_request
+    observations = [o for o in observations if o.role not in LOAD_ROLES or o.outcome != "cancelled"]
     found = bill([replace(o, output_tokens=0) for o in observations], prices)
-    answers = sum(1 for o in observations if o.ok and o.role in ("measured", "warmup"))
+    answers = sum(1 for o in observations if o.ok and o.role in LOAD_ROLES)
     return found.usd / answers if answers and found.unpriced < found.attempts else None
 
 
 def _verdict(saving: CacheSaving, fresh: Row, reuse: Row) -> str:
-    """One sentence: what the cache saves in time and in money, and what speaks for it."""
+    """Return the savings in time and money, with the evidence, as a sentence."""
     name = row(fresh)
     if spoilt := [row(c) for c in (fresh, reuse) if c.invalid]:
-        return f"{name}: what the prompt cache saves is not judged, as INVALID is {listed(spoilt)}."
+        return f"{name}: the savings of the prompt cache are not judged, because INVALID: {listed(spoilt)}."
     if not saving.ttft:
-        return f"{name}: what the prompt cache saves is not known, as one of the two ways has no answer."
+        return f"{name}: the savings of the prompt cache are unknown, because one kind of prompts has no response."
     n = min(c.requests - c.errors for c in (fresh, reuse))
     said = _reported(saving, n) if saving.hits else _unreported(saving, n)
     return f"{name}: {said}."
@@ -93,7 +104,7 @@ def _reported(saving: CacheSaving, n: int) -> str:
         if dollars > 0:
             said += f" and {_per_thousand(dollars)}"
         elif dollars < 0:
-            said += f", but costs {_per_thousand(-dollars)} more, as it must be filled"
+            said += f", but costs {_per_thousand(-dollars)} more, because it must be filled"
     else:
         said = _no_time_saved(saving.ttft[0], n)
         if dollars > 0:
@@ -101,13 +112,15 @@ def _reported(saving: CacheSaving, n: int) -> str:
         elif dollars < 0:
             said += f", and filling the prompt cache costs {_per_thousand(-dollars)} more than it saves"
     came = "" if saving.cached_share is None else f"{percent(saving.cached_share)} of the input came from it, "
-    return f"{said}; {came}in {saving.hits} of {saving.requests} requests"
+    return f"{said}; {came}in {saving.hits:,} of {saving.requests:,} requests"
 
 
 def _unreported(saving: CacheSaving, n: int) -> str:
     said = "the provider reports no cached tokens, "
     if _faster(saving.ttft[0]):
-        said += f"but prompts that begin alike save {_time_saved(saving.ttft[0])}: it may cache and not say so"
+        said += (
+            f"but prompts that share a beginning save {_time_saved(saving.ttft[0])}: it may cache without reporting it"
+        )
     else:
         said += f"and there is {_no_time_saved(saving.ttft[0], n)}"
     dollars = _moved_usd(saving)
@@ -129,12 +142,13 @@ def _no_time_saved(median: FigureChange, n: int) -> str:
     moved = "" if median.change is None else change(median.change)
     known = evidence(moved, median.ci95 and (change(median.ci95[0]), change(median.ci95[1])), median.p_value)
     if median.real:
-        return f"no saving but a longer TTFT at p50, {number(median.before)} to {number(median.after)} ms{known}"
-    return f"no saving of TTFT that n = {n} could show{known}"
+        return f"no saving but a higher TTFT at p50, {number(median.before)} to {number(median.after)} ms{known}"
+    untested = "" if median.needs or median.p_value is not None else " in fewer than five rounds"
+    return f"no saving of TTFT that n = {n}{untested} could show{known}"
 
 
 def _moved_usd(saving: CacheSaving) -> float:
-    """Dollars of a request that the cache saves, below 0: costs; 0 where nobody knows, or it is not worth a word."""
+    """Return the US dollars that the cache saves per request, negative for a loss; 0 if unknown or negligible."""
     fresh, reuse = saving.usd_per_request_fresh, saving.usd_per_request_reuse
     if not fresh or reuse is None or abs(fresh - reuse) < WORTH_SAYING * fresh:
         return 0.0

@@ -1,101 +1,232 @@
-"""How much load a server bears within limits: the verdict on each step of a search, and what all of them say together.
+"""Capacity of a server: the verdict on each step of a search, and the conclusion from all steps, also in sentences.
 
-A step's requests keep to the limits or do not; `proportion` says whether their share is surely what was asked for. What
-was asked of a search while it ran, and what `report` says of it later, is decided by the same function from the same
-row, so the two agree.
+Each request of a step meets the limits or does not; `proportion` decides whether their share is surely as high as
+required, by the scatter between batches of requests (`batches_of`). The same function judges a row while the search
+runs and when `report` recomputes it, so both agree.
 
-Whose doing a miss is: where the server's failures alone decide, the client's state does not matter; else a row that is
-INVALID says nothing of the server. A server that refuses what is too much (429, 503) sheds load and is well: this is a
-miss like another. Any other failure, often enough to decide, means that it broke.
+If failures of the server alone decide, the state of the client does not matter; otherwise an INVALID row shows nothing
+about the server. Failures count as independent here, because a server that fails should soon be left alone. A server
+that refuses excess load (429, 503) sheds load and is healthy: this is a miss like any other. If other failures are
+frequent enough to decide, the server broke.
 
-The knee is where more load stops to buy throughput: beyond it requests only wait for each other. It is the lightest
-load of which each clearly heavier one has hardly more throughput for how much heavier it is.
+A row that is INVALID only because it is not stationary says something about the server: its queue grows for as long as
+the load lasts. Such a load may fail, but never holds.
+
+The knee is the load beyond which requests only wait for each other. It is the lightest load for which every clearly
+heavier one has little more throughput for its additional load.
 """
 
+import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from splitsecond.analysis.cost import usd
+from splitsecond.analysis.figures import ttft_figure
 from splitsecond.analysis.findings import Capacity, CapacityStep, ConditionFindings
-from splitsecond.analysis.proportion import bounds, decided
+from splitsecond.analysis.proportion import Batches, decided
 from splitsecond.analysis.search import Verdict, edges
 from splitsecond.analysis.slo import Slo
-from splitsecond.timing.observation import Observation
+from splitsecond.analysis.summary import LEAST_ROUNDS
+from splitsecond.analysis.validity import NOT_STATIONARY
+from splitsecond.analysis.wording import counted, counted_as, level, limits, listed, load, number, percent, ratio
+from splitsecond.observation import Observation
 
 SHEDDING = ("http_429", "http_503", "overloaded")
-"""How a server, or our own cap on what is under way, says that there is too much."""
+"""Kinds of errors by which a server, or our own limit on requests in flight, refuses excess load."""
 HEAVIER = 1.25
-"""From so many times the load on, more throughput should be seen, where there is more to be had."""
-HARDLY = 1 / 3
-"""Throughput that grows like this power of the load, or less, hardly grows: with twice the load, by a quarter."""
+"""From this multiple of a load on, throughput should be higher if more is available."""
+SATURATED = 1 / 3
+"""Throughput that grows like this power of the load, or less, is saturated: a quarter more with twice the load."""
 
 Row = ConditionFindings
 
 
-def judge(row: Row, share: float) -> Verdict:
-    """What came of a row: whether at least `share` of its requests kept to its limits (see `search.Verdict`)."""
+def batches_of(observations: Sequence[Observation], slo: Slo, *, open_loop: bool) -> Batches:
+    """Return the measured requests of a step in consecutive batches: its rounds, at least `LEAST_ROUNDS` batches.
+
+    Fewer rounds are divided into parts of equal size.
+    """
+    rounds: dict[int, list[Observation]] = {}
+    for o in sorted(_judged(observations), key=lambda o: (o.round, o.due_ns or o.start_ns)):
+        rounds.setdefault(o.round, []).append(o)
+    parts = math.ceil(LEAST_ROUNDS / max(len(rounds), 1))
+    batches = [
+        [slo.met_by(o, open_loop=open_loop) for o in sent[len(sent) * part // parts : len(sent) * (part + 1) // parts]]
+        for sent in rounds.values()
+        for part in range(parts)
+    ]
+    batches = [batch for batch in batches if batch]
+    return Batches([sum(batch) for batch in batches], [len(batch) for batch in batches], parts == 1)
+
+
+def _judged(observations: Sequence[Observation]) -> list[Observation]:
+    return [o for o in observations if o.role == "measured" and o.outcome != "cancelled"]
+
+
+def judge(row: Row, batches: Batches, share: float) -> Verdict:
+    """Return the verdict on a row: whether at least `share` of its requests met its limits (see `search.Verdict`).
+
+    `batches` are its requests, by `batches_of`.
+    """
     sent = row.goodput.sent if row.goodput else 0
     shed = sum(count for kind, count in row.error_kinds.items() if kind in SHEDDING)
     if decided(sent - row.errors + shed, sent, share) == "below":
         return "breaks"
     if decided(sent - row.errors, sent, share) == "below":
         return "fails"
-    if row.invalid or row.goodput is None:
+    if row.goodput is None or any(not reason.startswith(NOT_STATIONARY) for reason in row.invalid):
         return "invalid"
-    found = decided(row.goodput.met, sent, share)
-    if found == "undecided":
-        return "promising" if row.goodput.met >= share * sent else "undecided"
-    return "holds" if found == "above" else "fails"
+    found = batches.decided(share)
+    if found == "below":
+        return "fails"
+    if row.invalid or row.goodput.met < share * sent:
+        return "undecided"
+    return "holds" if found == "above" else "promising"
 
 
 def capacity_of(rows: Sequence[Row], observations: Sequence[Observation], slo: Slo, share: float) -> Capacity | None:
-    """What a search says whose steps are `rows`, in the order they were tried; None where there is none."""
+    """Return the result of a search whose steps are `rows`, in the order they were tried; None if there are none."""
     if not rows:
         return None
-    open_loop = rows[0].concurrency is None
-    steps = [_step(row, [o for o in observations if o.condition == row.condition], slo, share) for row in rows]
-    verdicts: dict[float, Verdict] = {load_of(row): judge(row, share) for row in rows}
+    judged = [_step(row, [o for o in observations if o.condition == row.condition], slo, share) for row in rows]
+    verdicts = {step.load: verdict for step, verdict in judged}
     known = edges(verdicts)
     return Capacity(
         target=rows[0].target,
         limits=slo.limits,
         use=slo.use,
         share=share,
-        open_loop=open_loop,
-        steps=steps,
+        open_loop=rows[0].concurrency is None,
+        steps=[step for step, _ in judged],
         holds=known.holds,
         ceiling=known.ceiling,
         why=verdicts[known.ceiling] if known.ceiling is not None else "",
         undecided=known.undecided,
-        knee=_knee([row for row in rows if not row.invalid]),
+        knee=knee_of([row for row in rows if not row.invalid]),
     )
 
 
-def _step(row: Row, observations: Sequence[Observation], slo: Slo, share: float) -> CapacityStep:
+def _step(row: Row, observations: Sequence[Observation], slo: Slo, share: float) -> tuple[CapacityStep, Verdict]:
     missed: Counter[str] = Counter()
-    for o in observations:
-        if o.role == "measured" and o.outcome != "cancelled":
-            missed.update(slo.missed_by(o, open_loop=row.concurrency is None) if o.ok else ("errors",))
+    for o in _judged(observations):
+        missed.update(slo.missed_by(o, open_loop=row.concurrency is None) if o.ok else ("errors",))
     met, sent = (row.goodput.met, row.goodput.sent) if row.goodput else (0, 0)
-    return CapacityStep(
+    batches = batches_of(observations, slo, open_loop=row.concurrency is None)
+    verdict = judge(row, batches, share)
+    step = CapacityStep(
         condition=row.condition,
         load=load_of(row),
-        verdict=judge(row, share),
+        verdict=verdict,
         met=met,
         sent=sent,
-        share_ci98=bounds(met, sent),
+        share_ci98=batches.bounds,
         missed=dict(missed.most_common()),
     )
+    return step, verdict
 
 
 def load_of(row: Row) -> float:
-    """How hard it was pressed: its concurrency, or requests per second."""
+    """Return the load of a row: its concurrency, or requests per second."""
     return row.concurrency or row.rate or 0.0
 
 
-def _knee(rows: Sequence[Row]) -> float | None:
+def knee_of(rows: Sequence[Row]) -> float | None:
+    """Return the load of the knee (see the module); None if throughput grows with every load."""
     speeds = {load_of(row): row.output_tokens_per_s for row in rows if row.output_tokens_per_s}
-    for load, speed in sorted(speeds.items()):
-        heavier = [(other / load, more / speed) for other, more in speeds.items() if other >= HEAVIER * load]
-        if heavier and all(growth < times**HARDLY for times, growth in heavier):
-            return load
+    for lighter, speed in sorted(speeds.items()):
+        heavier = [(other / lighter, more / speed) for other, more in speeds.items() if other >= HEAVIER * lighter]
+        if heavier and all(growth < times**SATURATED for times, growth in heavier):
+            return lighter
     return None
+
+
+def capacity_statements(found: Capacity, rows: Sequence[Row]) -> list[str]:
+    """Return the conclusions as sentences, the capacity itself first. `rows` are those of its steps."""
+    by_load = {load_of(row): row for row in rows}
+    steps = {step.load: step for step in found.steps}
+    sentences = [_capacity(found, by_load, steps)]
+    if found.ceiling is not None:
+        sentences += _bottleneck(found.why, steps[found.ceiling], by_load[found.ceiling])
+    if found.holds is not None:
+        sentences.append(_at_capacity(by_load[found.holds]))
+    return sentences + _saturation(found, by_load)
+
+
+def _capacity(found: Capacity, rows: Mapping[float, Row], steps: Mapping[float, CapacityStep]) -> str:
+    """Return the capacity: "a/x handles concurrency 12 with TTFT ≤ 300 ms in 95% of requests (90 of 90), not 13 …"."""
+    target, wanted = found.target, f"with {limits(found.limits)} in {percent(found.share)} of requests"
+    ceiling = steps[found.ceiling] if found.ceiling is not None and found.why != "invalid" else None
+    unsure = [_with_count(steps[each]) for each in found.undecided]
+    not_beyond = f", not {_with_count(ceiling)}" if ceiling else ""
+    undecided = f" Undecided: {listed(unsure)}." if unsure else ""
+    if found.holds is not None:
+        heaviest = not unsure and found.ceiling is None
+        end = ", the heaviest load of this search: use --to for heavier ones" if heaviest else ""
+        handled = f"{load(rows[found.holds])} {wanted} ({_count(steps[found.holds])})"
+        return f"{target} handles {handled}{not_beyond}{end}.{undecided}"
+    lightest = min(steps)
+    if found.why == "invalid" and not unsure:
+        return f"The capacity of {target} is unknown: the figures {level(rows[lightest])} are INVALID."
+    if unsure:
+        undecided_ceiling = f"; {_with_count(ceiling)} is too much" if ceiling else ""
+        return f"It is not certain that {target} handles any load {wanted}{undecided_ceiling}.{undecided}"
+    return f"{target} does not even handle {load(rows[lightest])} {wanted} ({_count(steps[lightest])})."
+
+
+def _with_count(step: CapacityStep) -> str:
+    return f"{step.load:g} ({_count(step)})"
+
+
+def _count(step: CapacityStep) -> str:
+    return f"{step.met:,} of {step.sent:,}"
+
+
+def _bottleneck(why: str, step: CapacityStep, row: Row) -> list[str]:
+    """Return why there is a ceiling: the limit that is missed most, that the server broke, or that it is unknown."""
+    where = level(row).capitalize()
+    if why == "invalid":
+        return [f"{where} the figures are INVALID, so it is unknown whether that load is handled: {row.invalid[0]}"]
+    if why == "breaks":
+        failed = f"{row.errors:,} of {counted_as(row.requests, 'request', 'requests')} failed"
+        return [f"{where} the server broke, and the search ended: {failed} ({counted(row.error_kinds)})."]
+    if not step.missed:
+        return []
+    shares = [f"{_limit(name)} in {count:,} of {step.sent:,}" for name, count in step.missed.items()]
+    return [f"The bottleneck is {_limit(next(iter(step.missed)))}: {level(row)} requests missed {listed(shares)}."]
+
+
+def _limit(name: str) -> str:
+    return "a response" if name == "errors" else name.upper()
+
+
+def _at_capacity(row: Row) -> str:
+    """Return what the server delivers at the heaviest load that holds."""
+    ttft = ttft_figure(open_loop=row.concurrency is None).summary(row)
+    parts = [
+        f"{number(row.output_tokens_per_s)} system tokens/s" if row.output_tokens_per_s else "",
+        f"{number(row.goodput.per_s)} good requests/s" if row.goodput and row.goodput.per_s else "",
+        f"TTFT p95 {number(ttft.p95)} ms" if ttft.p95 is not None else "",
+        f"TPS p50 {number(row.tps.p50)}" if row.tps.p50 is not None else "",
+        f"{usd(row.usd_per_million_output)} per million output tokens"
+        if row.usd_per_million_output is not None
+        else "",
+    ]
+    return f"{level(row).capitalize()} it delivers {', '.join(filter(None, parts))}."
+
+
+def _saturation(found: Capacity, rows: Mapping[float, Row]) -> list[str]:
+    """Return where more load stops to increase throughput, and how much batching increased it until there."""
+    speeds = {at: row.output_tokens_per_s for at, row in rows.items() if row.output_tokens_per_s and not row.invalid}
+    if len(speeds) < 2:
+        return []
+    most = max(speeds, key=lambda at: speeds[at])
+    if found.knee is None:
+        return [f"System tokens/s grow up to {load(rows[most])}: {number(speeds[most])}{_batching(rows[most])}."]
+    knee = f"{number(speeds[found.knee])}{_batching(rows[found.knee])}"
+    beyond = f", {number(speeds[most])} at most" if most > found.knee else ""
+    return [f"System tokens/s saturate at {load(rows[found.knee])}: {knee}{beyond}."]
+
+
+def _batching(row: Row) -> str:
+    gained = row.batching_efficiency if row.concurrency != 1 else None
+    return f", {ratio(gained)} times those of concurrency 1" if gained else ""

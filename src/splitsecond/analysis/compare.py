@@ -1,64 +1,75 @@
-"""Two runs: what changed from one to the other, figure by figure, and whether chance could have done it.
+"""Comparison of two runs, or of several runs on each side: how each figure changed, and whether chance explains it.
 
-Rows are matched by target, load and way of asking. The intervals and tests know only the requests of these two runs:
-they tell a change from the scatter within a run, not from a slow hour of the provider.
+Rows are matched by target, load and cache reuse; targets of different names are matched by request, or if each side has
+only one. A side is represented by its rounds (`sample_comparison`). Runs of different days are its rounds where there
+are several, because days differ more than the rounds of one day; one run cannot show how days differ.
+
+All comparisons of a report are corrected together: at most one report in twenty contains a change that is not real.
 """
 
-from collections import defaultdict
-from collections.abc import Sequence
+import math
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
-from splitsecond.analysis.contrast import Contrast, contrast
 from splitsecond.analysis.cost import price_words
-from splitsecond.analysis.figures import FIGURES, Figure, answered
+from splitsecond.analysis.figures import FIGURES, TOTALS, Figure, Total, compared_figures, ended
 from splitsecond.analysis.findings import ConditionFindings, FigureChange, Run
-from splitsecond.analysis.spread import PERCENTILES
-from splitsecond.analysis.wording import by_place, change, evidence, level, listed, number, row
-from splitsecond.timing.observation import Observation
+from splitsecond.analysis.sample_comparison import Blocks, SampleComparison, compare_blocks, compare_samples, holm
+from splitsecond.analysis.summary import LEAST_ROUNDS, PERCENTILES, Sample
+from splitsecond.analysis.wording import Place, by_place, change, evidence, level, listed, number, row
+from splitsecond.errors import CallerFault
+from splitsecond.observation import Observation
 
-COMPARED = {
-    False: ("ttft_ms", "tps", "e2e_ms", "total_tps"),
-    True: ("ttft_due_ms", "ttft_ms", "tps", "response_ms", "e2e_ms", "total_tps"),
-}
-"""The figures of a closed loop, and of an open one. In a closed loop a request is due when it leaves."""
-TOLD = {False: ("ttft_ms", "tps", "e2e_ms"), True: ("ttft_due_ms", "tps", "response_ms")}
-TOTALS = ("output_tokens_per_s", "requests_per_s", "usd_per_million", "errors")
-TOLD_PERCENTILES = ("p50", "p95")
-"""Of these a change is worth a sentence; the others say the same again, or rest on few requests."""
+STATED_PERCENTILES = ("p50", "p95")
+"""A change of one of these gets a sentence; the others repeat it, or rest on few requests."""
+DAY = len("2025-06-01")
+"""Length of the day in the moment at which a run began (RFC 3339)."""
+Match = Mapping[str, str]
 
 
 class RunData(Struct, frozen=True):
-    """A run and what it observed."""
+    """A run and its observations. `name`: how the user calls it, such as its folder; "" for its id."""
 
     run: Run
     observations: Sequence[Observation]
+    name: str = ""
 
-
-class TotalChange(Struct, frozen=True, kw_only=True):
-    """A figure that a row has one of, such as its throughput or its errors: no interval, no test."""
-
-    figure: str
-    before: float | None
-    after: float | None
-    change: float | None
+    @property
+    def label(self) -> str:
+        """Name of the run in messages and reports."""
+        return self.name or self.run.id
 
 
 class ConditionChange(Struct, frozen=True, kw_only=True):
-    """One row in both runs. `notes` say what else differs between them, or spoils the comparison."""
+    """Changes of one row. `notes`: what else differs between the runs, or spoils the comparison.
+
+    `before_target`: the target's name before. `totals` are numbers such as the throughput or the errors; only the
+    throughput has a test.
+    """
 
     target: str
+    before_target: str
     concurrency: int | None
     rate: float | None
     figures: list[FigureChange]
-    totals: list[TotalChange]
+    totals: list[FigureChange]
     notes: list[str]
     cache_reuse: bool = False
+    workload: str = ""
+
+    @property
+    def name(self) -> str:
+        """The target, or both names if they differ."""
+        return self.target if self.target == self.before_target else f"{self.before_target} → {self.target}"
 
 
 class Comparison(Struct, frozen=True, kw_only=True):
-    """Two runs by their ids. `only_before` and `only_after` name rows that the other run has not."""
+    """Changes between two sides, by the folders of their runs, or their ids. `only_before` and `only_after` name rows
+    that the other side lacks."""
 
     before: str
     after: str
@@ -68,69 +79,198 @@ class Comparison(Struct, frozen=True, kw_only=True):
     statements: list[str]
 
 
-def compare(before: RunData, after: RunData, *, seed: int = 0) -> Comparison:
-    """What changed from `before` to `after`. The same `seed` gives the same intervals and p-values."""
-    random = np.random.default_rng(seed)
-    old_rows, new_rows = by_place(before.run.conditions), by_place(after.run.conditions)
-    old_observed, new_observed = _by_condition(before.observations), _by_condition(after.observations)
-    matched = [(old_rows[place], new_rows[place]) for place in new_rows if place in old_rows]
-    changes = [
-        _changed(old, new, old_observed[old.condition], new_observed[new.condition], random) for old, new in matched
-    ]
+class _Side(Struct, frozen=True):
+    """One row on one side: its findings and its requests in each run. `by_run`: the runs are its rounds."""
+
+    rows: list[ConditionFindings]
+    requests: list[Sequence[Observation]]
+    by_run: bool
+
+    def sample(self, figure: Figure) -> Sample:
+        """Return the figure over all runs, its rounds numbered across them."""
+        samples = [figure.sample(each) for each in self.requests]
+        if len(samples) == 1:
+            return samples[0]
+        rounds, first = [], 0
+        for sample in samples:
+            rounds.append(np.full(len(sample.values), first) if self.by_run else sample.rounds + first)
+            first = int(rounds[-1].max(initial=first)) + 1
+        numbers = np.concatenate(rounds)
+        spread = self.by_run or len(np.unique(numbers)) >= LEAST_ROUNDS
+        return Sample(np.concatenate([s.values for s in samples]), numbers, spread)
+
+    def total(self, total: Total) -> float | None:
+        """Return the mean of the runs, or of a count the sum."""
+        known = [value for each in self.rows if (value := total.value(each)) is not None]
+        return sum(known) / (1 if total.unit == "requests" else len(known)) if known else None
+
+    def throughput(self) -> Blocks:
+        """Return the logarithm of the system throughput of each round; nothing if there are too few for a test."""
+        if self.by_run:
+            rates = [each.output_tokens_per_s or 0.0 for each in self.rows]
+        else:
+            rates = [rate for each in self.rows for rate in each.output_tokens_per_s_rounds.values()]
+        found = {at: math.log(rate) for at, rate in enumerate(rates) if rate > 0}
+        return found if self.by_run or len(found) >= LEAST_ROUNDS else {}
+
+
+def compare(
+    before: Sequence[RunData],
+    after: Sequence[RunData],
+    *,
+    match: Match | None = None,
+    figures: Collection[str] = (),
+) -> Comparison:
+    """Compare the runs of two sides, at least one each.
+
+    `match` maps names of targets before to names after. `figures`: names of further figures to compare. Raises
+    `CallerFault` if a run is twice on one side: it would count as further rounds.
+    """
+    for side in (before, after):
+        times = Counter(data.run.id for data in side)
+        if twice := dict.fromkeys(data.label for data in side if times[data.run.id] > 1):
+            raise CallerFault(
+                f"the run {listed(list(twice))} was given twice on one side; each run can count once", kind="bad_run"
+            )
+    match = match_by_itself(before, after) if match is None else match
+    old_side, new_side = _side(before, match), _side(after, {})
+    pairs = [(old_side[place], new_side[place]) for place in new_side if place in old_side]
+    changes = _corrected([_changed(old, new, figures) for old, new in pairs])
     return Comparison(
-        before=before.run.id,
-        after=after.run.id,
+        before=", ".join(data.label for data in before),
+        after=", ".join(data.label for data in after),
         conditions=changes,
-        only_before=[row(old) for place, old in old_rows.items() if place not in new_rows],
-        only_after=[row(new) for place, new in new_rows.items() if place not in old_rows],
+        only_before=[row(side.rows[-1]) for place, side in old_side.items() if place not in new_side],
+        only_after=[row(side.rows[-1]) for place, side in new_side.items() if place not in old_side],
         statements=_statements(changes),
     )
 
 
-def _by_condition(observations: Sequence[Observation]) -> defaultdict[str, list[Observation]]:
-    observed: defaultdict[str, list[Observation]] = defaultdict(list)
-    for o in answered(observations):
-        observed[o.condition].append(o)
-    return observed
+def targets_of(side: Iterable[RunData]) -> list[str]:
+    """Return the targets of all runs of a side, each once."""
+    return list(dict.fromkeys(each.target for data in side for each in data.run.conditions))
 
 
-def _changed(
-    old: ConditionFindings,
-    new: ConditionFindings,
-    old_ok: Sequence[Observation],
-    new_ok: Sequence[Observation],
-    random: np.random.Generator,
-) -> ConditionChange:
+def match_by_itself(before: Sequence[RunData], after: Sequence[RunData]) -> Match:
+    """Return the match of the only target of each side; empty if a side has several."""
+    old, new = targets_of(before), targets_of(after)
+    return {old[0]: new[0]} if len(old) == len(new) == 1 else {}
+
+
+def parse_match(texts: Sequence[str], before: Sequence[RunData], after: Sequence[RunData]) -> Match | None:
+    """Parse pairs ``BEFORE=AFTER`` of target names; None without any. Raises `CallerFault`."""
+    old, new = targets_of(before), targets_of(after)
+    found: dict[str, str] = {}
+    for text in texts:
+        # Names of policies contain "=", so every place to split is tried.
+        splits = [(text[:at].strip(), text[at + 1 :].strip()) for at, c in enumerate(text) if c == "="]
+        pair = next(((a, b) for a, b in splits if a in old and b in new), None)
+        if pair is None:
+            raise CallerFault(
+                f"cannot match {text!r}: expected BEFORE=AFTER with a target of each side",
+                kind="bad_match",
+                hint=f"Targets before: {', '.join(old)}. After: {', '.join(new)}.",
+            )
+        found[pair[0]] = pair[1]
+    return found or None
+
+
+def _side(runs: Sequence[RunData], match: Match) -> dict[Place, _Side]:
+    found: dict[Place, tuple[list[ConditionFindings], list[Sequence[Observation]]]] = {}
+    taken = set(match.values())
+    for data in runs:
+        observed: defaultdict[str, list[Observation]] = defaultdict(list)
+        for o in ended(data.observations):
+            observed[o.condition].append(o)
+        for (target, *load), each in by_place(data.run.conditions).items():
+            own = f"{target} (unmatched)" if target in taken else target
+            place: Place = (match.get(target, own), *load)  # type: ignore[assignment]
+            rows, requests = found.setdefault(place, ([], []))
+            rows.append(each)
+            requests.append(observed[each.condition])
+    by_run = len({data.run.began[:DAY] for data in runs}) > 1
+    return {place: _Side(rows, requests, by_run) for place, (rows, requests) in found.items()}
+
+
+Compared = tuple[str, str, SampleComparison]
+"""Name, percentile and result."""
+
+
+class _Changed(Struct, frozen=True):
+    """One row on both sides, with its comparisons before they are corrected."""
+
+    old: _Side
+    new: _Side
+    compared: list[Compared]
+
+
+def _changed(old: _Side, new: _Side, more: Collection[str]) -> _Changed:
+    open_loop = new.rows[-1].concurrency is None
+    figures = compared_figures(open_loop=open_loop)
+    figures += [figure for name, figure in FIGURES.items() if name in more and figure not in figures]
+    alike = old.rows[-1].token_source == new.rows[-1].token_source
+    compared = [
+        (figure.name, name, found if alike or not figure.counts_tokens else _untested(found))
+        for figure in figures
+        for name, found in compare_figure(figure, old.sample(figure), new.sample(figure), paired=False).items()
+    ]
+    throughput = TOTALS["output_tokens_per_s"]
+    totals = old.total(throughput), new.total(throughput)
+    if not open_loop and alike and None not in totals:
+        compared.append(
+            (throughput.name, "", compare_blocks(old.throughput(), new.throughput(), paired=False, percentiles=totals))
+        )
+    return _Changed(old, new, compared)
+
+
+def _untested(found: SampleComparison) -> SampleComparison:
+    return replace(found, p_value=None, real=False, ci95=None, detectable=None, error=0.0, freedom=0)
+
+
+def _corrected(changed: Sequence[_Changed]) -> list[ConditionChange]:
+    judged = holm({(at, i): c for at, each in enumerate(changed) for i, (_, _, c) in enumerate(each.compared)})
+    return [
+        _condition_change(each, [(f, p, judged[at, i]) for i, (f, p, _) in enumerate(each.compared)])
+        for at, each in enumerate(changed)
+    ]
+
+
+def _condition_change(of: _Changed, compared: Sequence[Compared]) -> ConditionChange:
+    old, new = of.old.rows[-1], of.new.rows[-1]
+    tested = {name: found for name, percentile, found in compared if not percentile}
     return ConditionChange(
         target=new.target,
+        before_target=old.target,
         concurrency=new.concurrency,
         rate=new.rate,
-        figures=[
-            changed
-            for name in COMPARED[new.concurrency is None]
-            for changed in figure_changes(FIGURES[name], old_ok, new_ok, random)
+        figures=[figure_change(FIGURES[name], p, found) for name, p, found in compared if p],
+        totals=[
+            figure_change(total, "", tested[total.name])
+            if total.name in tested
+            else _untested_total(total, of.old.total(total), of.new.total(total))
+            for total in TOTALS.values()
+            if total.compared
         ],
-        totals=[_total_change(name, old, new) for name in TOTALS],
-        notes=_notes(old, new),
+        notes=_notes(of.old.rows, of.new.rows),
         cache_reuse=new.cache_reuse,
+        workload=new.workload,
     )
 
 
-def figure_changes(
-    figure: Figure, old_ok: Sequence[Observation], new_ok: Sequence[Observation], random: np.random.Generator
-) -> list[FigureChange]:
-    """How each percentile of `figure` changed from the old answers to the new ones; nothing where either has none."""
-    before, after = figure.values(old_ok), figure.values(new_ok)
-    if not len(before) or not len(after):
-        return []
-    places = {name: 1 - q if figure.fast_end else q for name, q in PERCENTILES.items()}
-    found = contrast(before, after, places, random)
-    return [_figure_change(figure, name, found[name]) for name in places]
+def compare_figure(figure: Figure, before: Sample, after: Sample, *, paired: bool) -> dict[str, SampleComparison]:
+    """Return the comparison of each percentile of `figure`; nothing if a side has no answers."""
+    if not np.isfinite(before.values).any() or not np.isfinite(after.values).any():
+        return {}
+    places = {name: 1 - q if figure.higher_is_better else q for name, q in PERCENTILES.items()}
+    return compare_samples(before, after, places, paired=paired)
 
 
-def _figure_change(figure: Figure, percentile: str, found: Contrast) -> FigureChange:
+def figure_change(metric: Figure | Total, percentile: str, found: SampleComparison) -> FigureChange:
+    """Return a comparison as the change of `metric` from the first sample to the second."""
+    up = found.log_ratio if found.rounds else (found.second or 0.0) - (found.first or 0.0)
+    better = None if up == 0 or metric.higher_is_better is None else (up > 0) == metric.higher_is_better
     return FigureChange(
-        figure=figure.name,
+        figure=metric.name,
         percentile=percentile,
         before=found.first,
         after=found.second,
@@ -138,25 +278,42 @@ def _figure_change(figure: Figure, percentile: str, found: Contrast) -> FigureCh
         ci95=None if found.ci95 is None else (found.ci95[0] - 1, found.ci95[1] - 1),
         p_value=found.p_value,
         real=found.real,
-        better=None if found.first == found.second else (found.second > found.first) == figure.fast_end,
+        better=better,
+        detectable=None if found.detectable is None else found.detectable - 1,
+        error=found.error,
+        freedom=found.freedom,
+        needs=found.needs,
     )
 
 
-def _total_change(name: str, old: ConditionFindings, new: ConditionFindings) -> TotalChange:
-    before, after = getattr(old, name), getattr(new, name)
-    return TotalChange(
-        figure=name,
+def _untested_total(total: Total, before: float | None, after: float | None) -> FigureChange:
+    moved = after / before - 1 if before and after is not None else None
+    better = None
+    if before is not None and after is not None and before != after and total.higher_is_better is not None:
+        better = (after > before) == total.higher_is_better
+    return FigureChange(
+        figure=total.name,
+        percentile="",
         before=before,
         after=after,
-        change=after / before - 1 if before and after is not None else None,
+        change=moved,
+        ci95=None,
+        p_value=None,
+        real=False,
+        better=better,
     )
 
 
-def _notes(old: ConditionFindings, new: ConditionFindings) -> list[str]:
-    notes = [f"INVALID in the run {which}: {reason}" for which, c in _both(old, new) for reason in c.invalid]
+def _notes(old_rows: Sequence[ConditionFindings], new_rows: Sequence[ConditionFindings]) -> list[str]:
+    sides = ("before", old_rows), ("after", new_rows)
+    notes = [f"INVALID in the run {which}: {reason}" for which, rows in sides for c in rows for reason in c.invalid]
+    old, new = old_rows[-1], new_rows[-1]
     differing = {
         "source of the token counts": (old.token_source, new.token_source),
-        "clock of the arrivals": tuple("kernel" if c.instrument.kernel_time else "client" for c in (old, new)),
+        "clock of the arrivals": tuple(
+            "packets" if c.instrument.packet_time else "kernel" if c.instrument.kernel_time else "client"
+            for c in (old, new)
+        ),
     }
     notes += [f"the {what} differs: {a or 'none'}, then {b or 'none'}." for what, (a, b) in differing.items() if a != b]
     old_price, new_price = (price_words(c.price) for c in (old, new))
@@ -168,41 +325,83 @@ def _notes(old: ConditionFindings, new: ConditionFindings) -> list[str]:
     ):
         if a and b and abs(b / a - 1) > 0.05:
             notes.append(f"the {what} differ in length: {number(a)} tokens, then {number(b)}.")
+    few = [which for which, rows in sides if any(c.requests and not c.ttft_ms.rounds for c in rows)]
+    if few:
+        notes.append(
+            f"the run {listed(few)} has fewer than five rounds: its intervals describe its own seconds only, and "
+            "differences are not tested."
+        )
     return notes
 
 
-def _both(old: ConditionFindings, new: ConditionFindings) -> tuple[tuple[str, ConditionFindings], ...]:
-    return ("before", old), ("after", new)
+def _stated(changed: ConditionChange) -> list[FigureChange]:
+    """Return the changes of a row that a sentence may state."""
+    open_loop = changed.concurrency is None
+    stated = [figure.under(open_loop=open_loop).name for figure in FIGURES.values() if figure.stated]
+    figures = [f for f in changed.figures if f.percentile in STATED_PERCENTILES and f.figure in stated]
+    return figures + [total for total in changed.totals if total.p_value is not None]
 
 
 def _real(name: str, changed: ConditionChange) -> list[str]:
-    """A sentence for each change of a figure that is told which chance does not explain."""
+    """Return a sentence for each real change of a figure that is stated."""
     return [
-        f"{name}: {FIGURES[f.figure].label} {f.percentile} went from {number(f.before)} to {number(f.after)} "
-        f"{FIGURES[f.figure].unit}{_evidence(f)}, for the {'better' if f.better else 'worse'}."
-        for f in changed.figures
-        if f.real and f.percentile in TOLD_PERCENTILES and f.figure in TOLD[changed.concurrency is None]
+        f"{name}: {metric.label}{f' {f.percentile}' if f.percentile else ''} went from {_value(f.before)} to "
+        f"{_value(f.after)}{metric.unit_after}{change_evidence(f, f.p_value)}, for the "
+        f"{'better' if f.better else 'worse'}."
+        for f in _stated(changed)
+        if f.real and (metric := FIGURES.get(f.figure) or TOTALS[f.figure])
     ]
+
+
+def _value(value: float | None) -> str:
+    return "beyond what was answered" if value is None else number(value)
 
 
 def _statements(changes: Sequence[ConditionChange]) -> list[str]:
-    """What changed row by row, then in one sentence for each load the rows in which nothing did."""
-    said: list[str] = []
-    same: defaultdict[str, list[str]] = defaultdict(list)
+    """Return the real changes row by row, then one sentence for each load with the rows that did not change.
+
+    The latter states the smallest change of TTFT p50 that the comparison could have seen in each row.
+    """
+    sentences: list[str] = []
+    same: defaultdict[str, list[ConditionChange]] = defaultdict(list)
     for changed in changes:
         where = level(changed)
-        real = _real(f"{changed.target} {where}", changed)
-        said += real
+        real = _real(f"{changed.name} {where}", changed)
+        sentences += real
         if not real:
-            same[where].append(changed.target)
-    return said + [
-        f"{where.capitalize()}, no change beyond chance: {listed(targets)}." for where, targets in same.items()
+            same[where].append(changed)
+    return sentences + [
+        f"{where.capitalize()}, no change beyond chance: {listed([f'{c.name}{_not_tested(c)}' for c in alike])}."
+        f"{_could_see(alike)}"
+        for where, alike in same.items()
     ]
 
 
-def _evidence(f: FigureChange) -> str:
+def _first_p50(changed: ConditionChange) -> FigureChange | None:
+    return next((f for f in _stated(changed) if f.percentile == "p50"), None)
+
+
+def _not_tested(changed: ConditionChange) -> str:
+    found = _first_p50(changed)
+    tested = found is not None and (found.detectable or found.p_value is not None)
+    return "" if tested else " (not tested: too few requests or rounds)"
+
+
+def _could_see(alike: Sequence[ConditionChange]) -> str:
+    """Return the smallest change that would have been seen in each row, a sentence for each figure: mostly TTFT."""
+    found: defaultdict[str, list[str]] = defaultdict(list)
+    for row_change in alike:
+        first = _first_p50(row_change)
+        if first is not None and first.detectable:
+            size = change(first.detectable).removeprefix("+")
+            found[FIGURES[first.figure].label].append(f"{size} ({row_change.name})" if len(alike) > 1 else size)
+    return "".join(
+        f" A change of {label} p50 by {listed(sizes)} would have been seen." for label, sizes in found.items()
+    )
+
+
+def change_evidence(f: FigureChange, p_value: float | None = None) -> str:
+    """Format a change with its interval, for the findings and the gates: " (+20%, 95% interval +15% to +25%)"."""
     return evidence(
-        "" if f.change is None else change(f.change),
-        f.ci95 and (change(f.ci95[0]), change(f.ci95[1])),
-        f.p_value,
+        "" if f.change is None else change(f.change), f.ci95 and (change(f.ci95[0]), change(f.ci95[1])), p_value
     )

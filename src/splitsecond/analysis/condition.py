@@ -1,31 +1,33 @@
-"""The observations of one condition to its row of findings.
+"""Rows of findings from the observations of a run.
 
-Figures are taken from measured requests that were answered whole. A request that the user cancelled is no error and
-no success: it counts as load while it lasted, else nowhere. A row whose requests all failed stays, with empty figures.
+Figures are taken from measured requests; one that failed counts as slower than all others. A request that the user
+cancelled is neither an error nor a success: it counts as load while it was in flight, and nowhere else. A row whose
+requests all failed has empty figures.
 """
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 import numpy as np
 
-from splitsecond.analysis.asked import AskedCondition
+from splitsecond.analysis.by_node import node_findings
 from splitsecond.analysis.cost import S_PER_HOUR, Prices, with_cost
-from splitsecond.analysis.figures import FIGURES, answered
-from splitsecond.analysis.findings import ConditionFindings, Spread
+from splitsecond.analysis.figures import FIGURES, TOTALS, ended, successful
+from splitsecond.analysis.findings import AskedCondition, ConditionFindings
 from splitsecond.analysis.lateness import instrument_of
 from splitsecond.analysis.slo import Slo
-from splitsecond.analysis.spread import Floats, spread
-from splitsecond.analysis.steady import event_tokens, load_of, per_second, tokens_in
-from splitsecond.analysis.validity import Facts, invalid_reasons, notes
+from splitsecond.analysis.steady import TimeWindows, begin_ns, ended_in, load_of, per_second, tokens_in
+from splitsecond.analysis.summary import Floats, ratio_interval
+from splitsecond.analysis.validity import CheckInputs, invalid_reasons, notes
 from splitsecond.clock import NS_PER_MS, NS_PER_S
+from splitsecond.observation import LOAD_ROLES, Observation
 from splitsecond.timing.instrument import InstrumentReading
-from splitsecond.timing.observation import Observation
+from splitsecond.timing.server_times import duration_ns, step_name
 
-_SERVER_UNITS = {"_ms": 1.0, "_time": 1000.0, "_duration": 1e-6, "_to_first_token": 1000.0}
-"""How a server's own timings are named, and what makes milliseconds of them: llama.cpp; Groq (s); Ollama (ns);
-Replicate (s)."""
+MOST_EFFICIENCY = 1.1
+"""Most batching efficiency, divided by the concurrency. The bound is 1; the rest is allowed for chance."""
 
 
 def condition_findings(
@@ -35,19 +37,18 @@ def condition_findings(
     slo: Slo | None = None,
     prices: Prices | None = None,
 ) -> ConditionFindings:
-    """The row of `asked`, from its own observations and readings. Roles other than measured and warm-up count for its
-    cost only, by `prices`.
+    """Return the row of `asked`, from its own observations and readings.
 
-    `batching_efficiency` needs other rows, and stays None here.
+    Observations with another role than measured, warm-up or cool-down count for the cost only. `batching_efficiency`
+    needs other rows and stays None here.
     """
-    sent = [o for o in observations if o.role in ("measured", "warmup")]
-    measured = [o for o in sent if o.role == "measured" and o.outcome != "cancelled"]
-    ok = answered(measured)
+    sent = [o for o in observations if o.role in LOAD_ROLES]
+    stayed = [o for o in sent if o.outcome != "cancelled"]
+    measured = ended(sent)
+    ok = successful(measured)
     load = load_of(sent, asked.concurrency, readings)
+    ended_per_s = per_second(ended_in(stayed, load.steady), load.steady)
     error_kinds, error_examples = failures_by_kind(measured)
-
-    def spread_of(name: str) -> Spread:
-        return spread(FIGURES[name].values(ok), fast_end=FIGURES[name].fast_end)
 
     findings = ConditionFindings(
         condition=asked.condition,
@@ -55,27 +56,20 @@ def condition_findings(
         concurrency=asked.concurrency,
         rate=asked.rate,
         cache_reuse=asked.cache_reuse,
+        workload=asked.workload,
+        region=asked.region,
         requests=len(measured),
         errors=sum(error_kinds.values()),
         error_kinds=error_kinds,
         error_examples=error_examples,
-        warmups=len(sent) - sum(o.role == "measured" for o in sent),
-        ttft_ms=spread_of("ttft_ms"),
-        ttft_cold_ms=spread_of("ttft_cold_ms"),
-        ttft_due_ms=spread_of("ttft_due_ms"),
-        first_answer_ms=spread_of("first_answer_ms"),
-        tps=spread_of("tps"),
-        tpot_ms=spread_of("tpot_ms"),
-        itl_ms=itl_ms(ok),
-        itl_per_token_ms=itl_per_token_ms(ok),
-        e2e_ms=spread_of("e2e_ms"),
-        response_ms=spread_of("response_ms"),
-        total_tps=spread_of("total_tps"),
+        warmups=sum(o.role == "warmup" for o in sent),
+        cooldowns=sum(o.role == "cooldown" for o in sent),
         output_tokens_per_s=per_second(tokens_in(sent, load.steady), load.steady),
-        output_tokens_per_s_whole=per_second(tokens_in(measured, load.whole), load.whole),
-        requests_per_s=per_second(len(ok), load.whole),
+        **throughput_by_round(sent, measured, load.steady),
+        output_tokens_per_s_whole=per_second(tokens_in(sent, load.whole), load.whole),
+        requests_per_s=per_second(ended_in([o for o in stayed if o.ok], load.steady), load.steady),
         steady_s=load.steady.length_ns / NS_PER_S or None,
-        goodput=slo.goodput(measured, load.whole, open_loop=asked.open_loop) if slo else None,
+        goodput=slo.goodput(measured, ended_per_s, open_loop=asked.open_loop) if slo else None,
         input_tokens=_mean([o.input_tokens for o in ok]),
         output_tokens=_mean([o.output_tokens for o in ok]),
         cached_tokens=_mean([o.cached_tokens for o in ok]),
@@ -85,21 +79,53 @@ def condition_findings(
         phases_ms=phases_ms(ok),
         server_ms=server_ms(ok),
         instrument=instrument_of(measured, readings, load, tokens_in(sent, load.whole)),
+        **{name: figure.summarise(measured) for name, figure in FIGURES.items()},
     )
-    facts = Facts(
+    inputs = CheckInputs(
         asked=asked,
         findings=findings,
         measured=measured,
         answered=ok,
         load=load,
+        readings=readings,
         cancelled=sum(o.role == "measured" and o.outcome == "cancelled" for o in sent),
     )
-    findings = msgspec.structs.replace(findings, invalid=invalid_reasons(facts), notes=notes(facts))
+    nodes = node_findings(inputs, sent)
+    of_nodes = [f"the part of node {each.node} is INVALID: {reason}" for each in nodes for reason in each.invalid]
+    findings = msgspec.structs.replace(
+        findings, nodes=nodes, invalid=invalid_reasons(inputs), notes=[*notes(inputs), *of_nodes]
+    )
     return with_cost(findings, observations, prices or {}, hours=load.whole.length_ns / NS_PER_S / S_PER_HOUR)
 
 
+def throughput_by_round(
+    sent: Sequence[Observation], measured: Sequence[Observation], steady: TimeWindows
+) -> dict[str, Any]:
+    """Return the system tokens/s of each round and the 95% interval of their mean, as fields of a row.
+
+    A steady window belongs to the round during which it has its middle.
+    """
+    spans: dict[int, tuple[int, int]] = {}
+    for o in measured:
+        first, last = spans.get(o.round, (begin_ns(o), o.end_ns))
+        spans[o.round] = min(first, begin_ns(o)), max(last, o.end_ns)
+    amounts: dict[int, tuple[float, float]] = {}
+    for number, (first, last) in spans.items():
+        middle = (steady.begin + steady.end) // 2
+        inside = (middle >= first) & (middle <= last)
+        windows = TimeWindows(steady.begin[inside], steady.end[inside])
+        if number and windows.length_ns:
+            own = [o for o in sent if o.end_ns >= windows.begin[0] and begin_ns(o) <= windows.end[-1]]
+            amounts[number] = tokens_in(own, windows), windows.length_ns / NS_PER_S
+    tokens, seconds = (np.array([pair[i] for pair in amounts.values()]) for i in (0, 1))
+    return {
+        "output_tokens_per_s_ci95": ratio_interval(tokens, seconds),
+        "output_tokens_per_s_rounds": {number: amount / s for number, (amount, s) in amounts.items()},
+    }
+
+
 def failures_by_kind(measured: Sequence[Observation]) -> tuple[dict[str, int], dict[str, str]]:
-    """How often each kind of failure came, and of each one message."""
+    """Return the number of failures by kind, most frequent first, and one message of each kind."""
     counts: Counter[str] = Counter()
     examples: dict[str, str] = {}
     for o in measured:
@@ -110,37 +136,18 @@ def failures_by_kind(measured: Sequence[Observation]) -> tuple[dict[str, int], d
     return dict(counts.most_common()), {kind: text for kind, text in examples.items() if text}
 
 
-def itl_ms(ok: Sequence[Observation]) -> Spread:
-    """The gaps between content events of all requests together, in ms.
-
-    Gaps of one answer depend on each other (a slow step of the server delays all of its streams), so their number
-    says nothing about how sure a percentile is: there are no intervals.
-    """
-    gaps = [np.diff(np.array(o.token_at, dtype=np.float64)) for o in ok]
-    return spread(np.concatenate(gaps) / NS_PER_MS if gaps else [], independent=False)
-
-
-def itl_per_token_ms(ok: Sequence[Observation]) -> Spread:
-    """The same gaps per token: one that an event of k tokens ended counts k times, each a k-th as long."""
-    shared = [np.empty(0)]
-    for o in ok:
-        tokens = np.maximum(event_tokens(o)[1:].round(), 1.0)
-        shared.append(np.repeat(np.diff(o.token_at) / tokens, tokens.astype(np.int64)))
-    return spread(np.concatenate(shared) / NS_PER_MS, independent=False)
-
-
 def tokens_per_event(ok: Sequence[Observation]) -> float | None:
-    """Streamed tokens per content event."""
+    """Return the streamed tokens per content event."""
     known = [(n, len(o.token_at)) for o in ok if (n := o.streamed_tokens) is not None and o.token_at]
     events = sum(events for _, events in known)
     return sum(n for n, _ in known) / events if events else None
 
 
 def phases_ms(ok: Sequence[Observation]) -> dict[str, float]:
-    """Where the time of a request goes, means in ms that add up to connecting and E2E together.
+    """Return the mean time of each phase of a request, in ms; together they add up to connecting plus E2E.
 
-    A reused connection took no time to make. "network" is the connection's round-trip time and is missing where that
-    is not known; "provider" the rest of the TTFT; "streaming" from the first token to the last.
+    On a reused connection, connecting takes 0. "network" is the round-trip time of the connection, missing if it is
+    unknown; "provider" is the rest of the TTFT; "streaming" runs from the first token to the last.
     """
     streamed = [o for o in ok if o.ttft_ns is not None and o.e2e_ns is not None]
     if not streamed:
@@ -161,18 +168,13 @@ def phases_ms(ok: Sequence[Observation]) -> dict[str, float]:
 
 
 def server_ms(ok: Sequence[Observation]) -> dict[str, float]:
-    """What servers say of their own time: the median of each duration that they name, in ms.
-
-    Their names carry the unit (llama.cpp's ``prompt_ms``; Groq's and Cerebras' ``prompt_time``, in seconds). What has
-    no such ending is a count or a rate, and paces per token are TPOT in other words; those stay in the observations.
-    """
-    said: defaultdict[str, list[float]] = defaultdict(list)
+    """Return the median of each duration that servers report, in ms, by the server's own names without the unit."""
+    reported: defaultdict[str, list[float]] = defaultdict(list)
     for o in ok:
         for name, value in o.server_timings.items():
-            for ending, in_ms in _SERVER_UNITS.items():
-                if name.endswith(ending) and "_per_" not in name:
-                    said[name if ending == "_to_first_token" else name.removesuffix(ending)].append(value * in_ms)
-    return {name: float(np.median(values)) for name, values in said.items()}
+            if (took_ns := duration_ns(name, value)) is not None:
+                reported[step_name(name)].append(took_ns / NS_PER_MS)
+    return {name: float(np.median(values)) for name, values in reported.items()}
 
 
 def _floats(values: Sequence[int | None]) -> Floats:
@@ -182,3 +184,49 @@ def _floats(values: Sequence[int | None]) -> Floats:
 def _mean(values: Sequence[int | None]) -> float | None:
     known = [value for value in values if value is not None]
     return float(np.mean(known)) if known else None
+
+
+def summarise(
+    asked: Sequence[AskedCondition],
+    observations: Sequence[Observation],
+    readings: Sequence[InstrumentReading],
+    *,
+    slo: Slo | None = None,
+    prices: Prices | None = None,
+) -> list[ConditionFindings]:
+    """Return a row for each condition of `asked`, in that order, also if it has no observations.
+
+    Observations and readings of other conditions are ignored. Targets in `prices` get their cost.
+    """
+    observed: defaultdict[str, list[Observation]] = defaultdict(list)
+    for o in observations:
+        observed[o.condition].append(o)
+    read: defaultdict[str, list[InstrumentReading]] = defaultdict(list)
+    for reading in readings:
+        read[reading.condition].append(reading)
+    rows = [condition_findings(a, observed[a.condition], read[a.condition], slo, prices) for a in asked]
+    computed = [total for total in TOTALS.values() if total.of]
+    return [
+        msgspec.structs.replace(row, **{total.name: total.value(row) for total in computed})
+        for row in with_batching_efficiency(rows)
+    ]
+
+
+def with_batching_efficiency(rows: Sequence[ConditionFindings]) -> list[ConditionFindings]:
+    """Return the rows with each target's system throughput divided by its own at concurrency 1, if both are known.
+
+    No server gives more than the concurrency times as many tokens. A ratio slightly above it is chance and counts as
+    the concurrency; above `MOST_EFFICIENCY` times it, one of the two rows is wrong, and the ratio stays None.
+    """
+    alone = {
+        (row.target, row.cache_reuse, row.workload): row.output_tokens_per_s for row in rows if row.concurrency == 1
+    }
+    return [
+        msgspec.structs.replace(row, batching_efficiency=min(row.output_tokens_per_s / one, row.concurrency))
+        if row.concurrency is not None
+        and row.output_tokens_per_s is not None
+        and (one := alone.get((row.target, row.cache_reuse, row.workload)))
+        and row.output_tokens_per_s <= MOST_EFFICIENCY * row.concurrency * one
+        else row
+        for row in rows
+    ]

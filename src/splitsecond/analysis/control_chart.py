@@ -1,84 +1,112 @@
-"""When a figure has left what was usual: a control chart, one value for each round, judged by the rounds before it.
+"""Control chart: when a figure left what was usual, with one value per round, judged by the rounds before it.
 
-Requests of one round share an hour, so they cannot say how far hours lie apart; rounds can. Each is therefore one
-value, and what is usual is the level and the scatter of the last `WINDOW` rounds (Shewhart, "Economic Control of
-Quality of Manufactured Product", 1931). A round more than three times the scatter from the level is unusual. Two such
-in a row on the same side are a drift, or `LEANING` rounds in a row that lie on one side by more than the scatter
-alone: run rules after the Western Electric "Statistical Quality Control Handbook" (1956), stricter than its own, since
-hours that follow each other are alike. `BACK` rounds in a row that do neither end a drift. A drift that has lasted
-`SETTLES` rounds is what is usual from then on.
+Requests of one round share an hour, so they cannot show how much hours differ; rounds can. So each round is one value.
 
-Times and speeds are judged by their logarithm, since what slows them multiplies. Their level is the median. Their
-scatter is 2.2219 times the lower quartile of the differences between any two rounds: Qn of Rousseeuw and Croux
-("Alternatives to the Median Absolute Deviation", 1993) without its correction for few values. Outliers bear on it as
-little as on the median absolute deviation, but of 8 rounds it knows about as much as the standard deviation does. Both
-are uncertain where rounds are few, so the limits are wider then, by a factor fitted to simulated normal values. What is
-less than `LEAST_CHANGE` is never unusual: nobody feels it, and where nothing scatters everything would be.
+Times and speeds are judged by their logarithm, because slowdowns multiply, in three steps:
 
-The share of errors is judged by counts. Unusual is what the requests of the past rounds, taken as one urn, give as
-rarely as three deviations (beta-binomial, with Jeffreys' prior). Fewer errors are no news.
+1. Baseline: the median level of the last 14 days, plus a pattern of the hours of the day (UTC). The pattern of an hour
+   is the median deviation of the rounds in this hour and both neighbours. It is shrunk towards none if it is little
+   more than noise (after James and Stein, "Estimation with Quadratic Loss", 1961).
+2. Whitening: consecutive deviations from the baseline are alike, as in an AR(1) process. The correlation at the usual
+   interval is estimated robustly from the scatter of sums and of differences of neighbours (Gnanadesikan and
+   Kettenring, "Robust Estimates, Residuals, and Outlier Detection with Multiresponse Data", 1972). It predicts part of
+   each deviation, less after a gap. The rest is the surprise of the round. One outlier changes the prediction by at
+   most three deviations.
+3. CUSUM (Page, "Continuous Inspection Schemes", 1954): surprises are added up for either side, each less `ALLOWANCE`. A
+   sum above `LIMIT` is a drift. It began in the round after the sum was last 0.
 
-What that is worth, in simulated rounds (the tests hold it to this, with some room). 1,000 independent rounds give 3
-unusual ones, and less than 0.1 false drifts; with the tails of Student's t of 4 degrees 20 and 0.3. Rounds that
-resemble the one before (correlation 0.5) give 1.1 false drifts, hourly ones with nights 16 % faster than days 1.8, most
-of them while the first day is learned. A figure that becomes 50 % slower is found with the second round. A slowdown of
-20 % is found after 2 rounds where rounds scatter by 4 % (nine times in ten within 4), after 6 at 6 % (within 10), after
-9 at 8 % (one in five not within 50). At 10 % six in ten are not found within 50: then a round needs more requests.
+Scatters are winsorized standard deviations, so outliers count little. That of the baseline is the larger of two: the
+scatter around it, and that of changes from one day to the next, which the fit of the pattern cannot make smaller.
+
+The pattern takes `HOURS_KNOWN_AFTER` hours. Before, a night cannot be distinguished from a drift. So the limits of a
+single round are wider then, and only changes by more than half are a drift.
+
+The share of errors has a model of its own (`error_share`).
+
+A round outside the band, three times the scatter around the baseline, is unusual. A drift ends when a CUSUM of
+likelihood ratios between the old and the new level reaches `BACK`. If it lasts for `SETTLES` more rounds, the new level
+becomes the usual one, and the pattern stays. Rounds of a possible drift are not part of what is usual.
+
+docs/watch.md has the performance in simulations, by `python -m benchmarks.watching`.
 """
 
 import math
-from collections import deque
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Iterable
 from typing import Generic, Literal, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-WINDOW = 72
 LEAST = 8
-"""Rounds before which nothing is called unusual."""
-OUTSIDE = 2
-LEANING = 8
-BACK = 3
+"""Least number of rounds before anything is called unusual."""
+HOURS_KNOWN_AFTER = 48
+"""Hours from the first round until the pattern of the day is known; it also takes `LEAST` changes between days."""
+WINDOW_HOURS, WINDOW = 14 * 24, 72
+"""What is usual comes from the rounds of so many hours, but at least from so many rounds."""
+ALLOWANCE, LIMIT = 0.5, 8.5
+"""Allowance per round and limit of the CUSUM, in standard deviations."""
+MOST_SURPRISE = 3.5
+"""Largest surprise that counts, in standard deviations: two outliers in a row are no drift, three are."""
+BACK, MOST_EVIDENCE = 5.0, 2.0
+"""Logarithm of the likelihood ratio that ends a drift, and the most that one round adds to it."""
 SETTLES = 24
-LEAST_CHANGE = 0.05
-TO_DEVIATION = 2.2219
-"""From the lower quartile of the differences of two normal values to their standard deviation."""
-RARE, NOT_RARE = 0.00135, 0.1587
-"""How much of a normal distribution lies more than three deviations above its middle, and more than one."""
+"""Number of rounds after its detection that make the level of a drift the usual one."""
+LEAST_CHANGE, LEAST_DRIFT, EARLY_DRIFT = 0.05, 0.02, 0.5
+"""Smallest changes: of an unusual round, of a drift, and of a drift before the pattern of the day is known."""
+EARLY_FAR, FAR = 4.5, 3.0
+"""Half width of the band in standard deviations, before and after the pattern of the day is known."""
+MOST_ALIKE = 0.9
+"""Largest correlation of consecutive rounds that is used."""
+WINSORIZED = 2.5
+"""Deviations beyond this many standard deviations count as so many; `_WINSORIZED_SHARE` of a normal one remains."""
+_WINSORIZED_SHARE = 0.9887
+_MAD_TO_DEVIATION = 1.4826
+_MEDIAN_VARIANCE = 1.57
+"""Variance of the median of normal values, relative to that of their mean."""
+_HOURS = 24
 
+Floats = npt.NDArray[np.float64]
 State = Literal["learning", "usual", "unusual", "drifted"]
 T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
 
 
-class Band(Struct, frozen=True):
-    """What is usual: the level, between `near` it leans to no side, between `far` it is not unusual."""
+class Expectation(Struct, frozen=True, kw_only=True):
+    """What is usual for a round, and how far the round is from it.
+
+    `level`: the usual level over all hours. `low` and `high`: the band that is usual at this hour. `deviation`: from
+    the baseline at this hour, with its standard deviation `scatter`. `surprise`: the part that earlier rounds do not
+    predict, in standard deviations. `early`: the pattern of the day is not known yet.
+    """
 
     level: float
-    near: tuple[float, float]
-    far: tuple[float, float]
+    low: float
+    high: float
+    deviation: float
+    scatter: float
+    surprise: float
+    early: bool = False
 
 
-class Judged(Struct, frozen=True, kw_only=True):
-    """How one round stands. `side`: above (1), below (−1) or within (0) its far limits. `band`: None while learning.
+class JudgedRound(Struct, frozen=True, kw_only=True):
+    """Verdict on one round. `side`: above (1), below (−1) or within (0) the band. `usual`: None while learning.
 
-    `began`: with this round it is known that the figure has drifted.
+    `began`: this round shows that the figure has drifted. `ended`: it ends a drift, or makes it the usual level.
     """
 
     state: State
     side: int = 0
-    band: Band | None = None
+    usual: Expectation | None = None
     began: bool = False
+    ended: bool = False
 
 
-class Drift(Struct, kw_only=True):
-    """A figure that left its level `before` to one `side` with round `since`, counted from 0. `after`: its level since.
+class ChartDrift(Struct, kw_only=True):
+    """Drift of a figure from its level `before` to one `side`, from round `since` (from 0) on. `after`: the new level.
 
-    `until` is the first round that was as usual again, None while the drift lasts. With `settled` it was not as before:
-    it had lasted so long that it is what is usual.
+    `until` is the first usual round afterwards, None while the drift lasts. With `settled`, the figure did not return:
+    the drift lasted so long that it is the usual level now.
     """
 
     side: int
@@ -89,163 +117,291 @@ class Drift(Struct, kw_only=True):
     settled: bool = False
 
 
-class Yardstick(Protocol[T_contra]):
-    """What a sort of figure is judged by."""
+class ChartModel(Protocol[T_contra]):
+    """Model of what is usual for one kind of figure. Times of rounds are in hours since 1970 (UTC)."""
+
+    sides: tuple[int, ...]
+    """The sides on which a drift is reported."""
 
     def value(self, one: T_contra) -> float:
-        """The figure of a round."""
+        """Return the figure of a round."""
 
-    def level(self, rounds: Sequence[T_contra]) -> float:
-        """That of several."""
+    def expect(self, at: float, one: T_contra) -> Expectation | None:
+        """Compare the next round with the past; None while too few rounds are known."""
 
-    def band(self, past: Sequence[T_contra], one: T_contra) -> Band:
-        """What is usual after `past`, for a round such as `one`."""
+    def learn(self, at: float, one: T_contra) -> None:
+        """Add a usual round to the past."""
+
+    def moved(self, level: float, deviation: float) -> float:
+        """Return the level at a deviation from `level`."""
+
+    def settle(self, deviation: float, rounds: Iterable[tuple[float, T_contra]]) -> None:
+        """Make the level of a drift the usual one. `deviation`: from the old level; `rounds`: the last of the drift."""
 
 
-class Times:
-    """Times or speeds, each above 0."""
+class _Baseline(Struct, frozen=True, kw_only=True):
+    """What the past says, in logarithms. `hours`: the pattern of the day, for each hour. `alike`: correlation of
+    rounds `interval` hours apart. `scatter`: standard deviation around the baseline. `reach`: half width of the band.
+    """
+
+    level: float
+    hours: Floats
+    alike: float
+    interval: float
+    scatter: float
+    reach: float
+    early: bool
+
+
+class TimesModel:
+    """Model of times or speeds, each above 0."""
+
+    sides: tuple[int, ...] = (1, -1)
+
+    def __init__(self) -> None:
+        self._at: list[float] = []
+        self._logs: list[float] = []
+        self._fit: _Baseline | None = None
+        self._not_fitted = 0
+        self._last: tuple[float, float] | None = None  # time and deviation of the last round, without outliers
 
     def value(self, one: float) -> float:
-        """The figure itself."""
+        """Return the figure itself."""
         return one
 
-    def level(self, rounds: Sequence[float]) -> float:
-        """Their median."""
-        return float(np.median(rounds))
+    def expect(self, at: float, one: float) -> Expectation | None:
+        """Compare the next round with the baseline and with the round before it."""
+        if len(self._logs) < LEAST:
+            return None
+        if self._fit is None or self._not_fitted > len(self._logs) // 24:  # so the time per round stays constant
+            self._fit = self._fitted()
+            self._not_fitted = 0
+        fit = self._fit
+        expected = fit.level + float(fit.hours[int(at) % _HOURS])
+        deviation = math.log(one) - expected
+        kept = 0.0
+        if self._last is not None and fit.alike:
+            kept = min(fit.alike ** ((at - self._last[0]) / fit.interval), MOST_ALIKE)
+        predicted = kept * self._last[1] if self._last else 0.0
+        spread = fit.scatter * math.sqrt(1 - kept * kept)
+        rest = deviation - predicted
+        self._last = at, predicted + clipped(rest, 3 * spread)
+        if fit.early:
+            rest = math.copysign(max(abs(deviation) - math.log1p(EARLY_DRIFT), 0.0), deviation)
+        return Expectation(
+            level=math.exp(fit.level),
+            low=math.exp(expected - fit.reach),
+            high=math.exp(expected + fit.reach),
+            deviation=deviation,
+            scatter=fit.scatter,
+            surprise=rest / max(spread, LEAST_DRIFT / ALLOWANCE),
+            early=fit.early,
+        )
 
-    def band(self, past: Sequence[float], one: float) -> Band:
-        """By their logarithms (see the file)."""
-        logs = np.log(past)
+    def learn(self, at: float, one: float) -> None:
+        """Add a usual round to the past."""
+        self._at.append(at)
+        self._logs.append(math.log(one))
+        self._not_fitted += 1
+
+    def moved(self, level: float, deviation: float) -> float:
+        """Return the level at a deviation from `level`."""
+        return level * math.exp(deviation)
+
+    def settle(self, deviation: float, rounds: Iterable[tuple[float, float]]) -> None:
+        """Move the past to the new level: its pattern, correlation and scatter stay."""
+        self._logs = [each + deviation for each in self._logs]
+        for at, one in rounds:
+            self.learn(at, one)
+        self._fit = self._last = None
+
+    def _fitted(self) -> _Baseline:
+        """Fit the baseline to the rounds of the window; forget the others."""
+        old = sum(each < self._at[-1] - WINDOW_HOURS for each in self._at)
+        old = max(min(old, len(self._at) - WINDOW), 0)
+        del self._at[:old], self._logs[:old]
+        at, logs = np.array(self._at), np.array(self._logs)
+        hour = np.floor(at).astype(np.int64)
+        apart = np.diff(at)
+        interval = float(np.median(apart))
+        wider = 1 + 3.1 / (len(logs) - 2)  # few rounds, uncertain scatter: fitted to simulated normal values
         level = float(np.median(logs))
-        first, second = _pairs(len(logs))
-        scatter = TO_DEVIATION * float(np.quantile(np.abs(logs[first] - logs[second]), 0.25))
-        scatter *= 1 + 3.1 / (len(logs) - 2)
-        least = math.log1p(LEAST_CHANGE)
-        near, far = max(scatter, least), max(3 * scatter, least)
-        return Band(math.exp(level), _around(level, near), _around(level, far))
+        grid = _by_day_and_hour(hour, logs - level)
+        changes = np.diff(grid, axis=0)
+        changes = changes[~np.isnan(changes)]
+        if at[-1] - at[0] < HOURS_KNOWN_AFTER or len(changes) < LEAST or interval <= 0:
+            scatter = _scatter(logs - level) * wider
+            return _Baseline(
+                level=level,
+                hours=np.zeros(_HOURS),
+                alike=0.0,
+                interval=1.0,
+                scatter=max(scatter, LEAST_CHANGE),
+                reach=max(EARLY_FAR * scatter, math.log1p(LEAST_CHANGE)),
+                early=True,
+            )
+        between_days = _scatter(changes - np.median(changes)) / math.sqrt(2)
+        hours = _pattern(grid, between_days)
+        rest = logs - hours[hour % _HOURS]
+        level = float(np.median(rest))
+        rest -= level
+        regular = np.abs(apart - interval) < interval / 2
+        scatter = max(between_days, _scatter(rest)) * wider
+        return _Baseline(
+            level=level,
+            hours=hours,
+            alike=_correlation(rest[:-1][regular], rest[1:][regular]),
+            interval=interval,
+            scatter=max(scatter, LEAST_DRIFT),
+            reach=max(FAR * scatter, math.log1p(LEAST_CHANGE)),
+            early=False,
+        )
 
 
-@cache
-def _pairs(n: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-    """The places of both of each two among `n`."""
-    return np.triu_indices(n, 1)
+def clipped(value: float, most: float) -> float:
+    """Return `value`, at most `most` away from 0."""
+    return min(max(value, -most), most)
 
 
-def _around(level: float, reach: float) -> tuple[float, float]:
-    return math.exp(level - reach), math.exp(level + reach)
+def _by_day_and_hour(hour: npt.NDArray[np.int64], values: Floats) -> Floats:
+    """Return the mean value of each hour, of shape (days with rounds, 24), NaN where there is none.
+
+    `hour`: whole hours since 1970.
+    """
+    days, day = np.unique(hour // _HOURS, return_inverse=True)
+    cells = day * _HOURS + hour % _HOURS
+    counts = np.bincount(cells, minlength=len(days) * _HOURS)
+    sums = np.bincount(cells, values, minlength=len(days) * _HOURS)
+    means = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+    return means.reshape(len(days), _HOURS)
 
 
-class Errors(Struct, frozen=True):
-    """How many requests of a round failed."""
-
-    failed: int
-    requests: int
-
-
-class ErrorShares:
-    """Shares of requests that failed."""
-
-    def value(self, one: Errors) -> float:
-        """That of one round."""
-        return one.failed / one.requests
-
-    def level(self, rounds: Sequence[Errors]) -> float:
-        """That of all their requests."""
-        return sum(each.failed for each in rounds) / sum(each.requests for each in rounds)
-
-    def band(self, past: Sequence[Errors], one: Errors) -> Band:
-        """From none to as many as are not rare (see the file)."""
-        failed, requests = sum(each.failed for each in past), sum(each.requests for each in past)
-        a, b, n = failed + 0.5, requests - failed + 0.5, one.requests
-        near, far = (_most(n, a, b, rare) / n for rare in (NOT_RARE, RARE))
-        return Band(failed / requests, (0.0, near), (0.0, far))
+def _pattern(grid: Floats, scatter: float) -> Floats:
+    """Return the deviation of each hour of the day (see the module). `scatter`: that of one cell of `grid`."""
+    near = np.sort(np.concatenate([np.roll(grid, by, axis=1) for by in (-1, 0, 1)]), axis=0)  # NaN is last
+    counts = len(near) - np.isnan(near).sum(axis=0)
+    known = counts > 0
+    columns = np.arange(_HOURS)
+    found = (near[np.maximum(counts - 1, 0) // 2, columns] + near[counts // 2, columns]) / 2
+    found = np.where(known, found - found[known].mean(), 0.0)
+    noise = _MEDIAN_VARIANCE * scatter**2 * float(np.mean(1 / counts[known]))
+    variance = float(np.mean(found[known] ** 2))
+    # 1.5: the noise of neighbouring hours is shared, so its estimate is uncertain.
+    return found * max(0.0, 1 - 1.5 * noise / variance) if variance > 0 else found
 
 
-def _most(n: int, a: float, b: float, rare: float) -> int:
-    """The most failures of `n` requests than which more are `rare`, where the share is Beta(a, b)."""
-    more, most = 1.0, -1
-    while more >= rare and most < n:
-        most += 1
-        ways = math.lgamma(n + 1) - math.lgamma(most + 1) - math.lgamma(n - most + 1)
-        more -= math.exp(ways + _log_beta(most + a, n - most + b) - _log_beta(a, b))
-    return most
+def _scatter(values: Floats) -> float:
+    """Return the winsorized standard deviation of values around 0."""
+    if not len(values):
+        return 0.0
+    most = WINSORIZED * _MAD_TO_DEVIATION * float(np.median(np.abs(values)))
+    return math.sqrt(float(np.mean(np.clip(values, -most, most) ** 2))) / _WINSORIZED_SHARE
 
 
-def _log_beta(a: float, b: float) -> float:
-    return math.lgamma(a) + math.lgamma(b) - math.lgamma(a + b)
+def _correlation(first: Floats, second: Floats) -> float:
+    """Return the robust correlation of neighbours (see the module), 0 if there are few."""
+    if len(first) < LEAST:
+        return 0.0
+    sums, differences = _scatter(first + second) ** 2, _scatter(first - second) ** 2
+    if not sums + differences:
+        return 0.0
+    return unbiased((sums - differences) / (sums + differences), len(first))
 
 
-class Chart(Generic[T]):
-    """One figure, round after round. `drifts` are all that were found, in their order."""
+def unbiased(correlation: float, n: int) -> float:
+    """Correct the bias of `n` values (Kendall, "Note on Bias in the Estimation of Autocorrelation", 1954).
 
-    def __init__(self, yardstick: Yardstick[T]) -> None:
-        self.drifts: list[Drift] = []
-        self._yardstick = yardstick
-        self._usual: deque[T] = deque(maxlen=WINDOW)
-        self._held: list[T] = []  # leaning in a row, or all since a drift began: not to be called usual yet
-        self._leant = 0  # to which side those in a row lean
-        self._outside = 0  # how many in a row were outside
-        self._back = 0
+    The result is from 0 to `MOST_ALIKE`.
+    """
+    return min(max(correlation + (1 + 3 * correlation) / n, 0.0), MOST_ALIKE)
+
+
+class ControlChart(Generic[T]):
+    """Control chart of one figure. `drifts` are all that were found, in order."""
+
+    def __init__(self, model: ChartModel[T]) -> None:
+        self.drifts: list[ChartDrift] = []
+        self._model = model
         self._rounds = 0
+        self._held: list[tuple[float, T, float]] = []  # time, figure, deviation; perhaps of a drift, so not yet usual
+        self._restart()
+
+    def _restart(self) -> None:
+        """Forget the evidence for and against a drift."""
+        self._held.clear()
+        self._sums = dict.fromkeys(self._model.sides, 0.0)
+        self._since = dict.fromkeys(self._model.sides, self._rounds)  # the round after which each sum was 0
+        self._found = 0  # the round that showed the current drift
+        self._change = 0.0  # the median deviation of the current drift
+        self._back = 0.0  # evidence that it has ended
+        self._returned = 0  # number of rounds in a row with such evidence
 
     @property
-    def drift(self) -> Drift | None:
-        """The one that is under way."""
+    def drift(self) -> ChartDrift | None:
+        """The current drift, if any."""
         return self.drifts[-1] if self.drifts and self.drifts[-1].until is None else None
 
-    def add(self, one: T) -> Judged:
-        """Judge the next round by those before it, and count it among them."""
-        band = self._yardstick.band(self._usual, one) if len(self._usual) >= LEAST else None
+    def add(self, at: float, one: T) -> JudgedRound:
+        """Judge the next round by those before it, and add it to them. `at`: hours since 1970 (UTC)."""
+        usual = self._model.expect(at, one)
         self._rounds += 1
-        if band is None:
-            self._usual.append(one)
-            return Judged(state="learning")
-        value = self._yardstick.value(one)
-        lean, side = _side(value, band.near), _side(value, band.far)
-        drift, began = self.drift, False
-        if drift is None:
-            began = self._await(one, lean, side, band)
-        else:
-            self._follow(one, lean, drift)
+        if usual is None:
+            self._model.learn(at, one)
+            self._restart()
+            return JudgedRound(state="learning")
+        self._held.append((at, one, usual.deviation))
+        value = self._model.value(one)
+        side = int(value > usual.high) - int(value < usual.low)
         drift = self.drift
-        drifted = drift is not None and lean == drift.side
-        return Judged(state="drifted" if drifted else "unusual" if side else "usual", side=side, band=band, began=began)
+        began = drift is None and self._await(usual)
+        ended = drift is not None and self._follow(usual, drift)
+        drifted = self.drift is not None and not self._returned
+        state: State = "drifted" if drifted else "unusual" if side else "usual"
+        return JudgedRound(state=state, side=side, usual=usual, began=began, ended=ended)
 
-    def _await(self, one: T, lean: int, side: int, band: Band) -> bool:
-        """No drift is under way. Does one begin?"""
-        if lean != self._leant:
-            self._usual += self._held  # it came to nothing: such things are part of what is usual
-            self._held.clear()
-        self._leant = lean
-        self._outside = self._outside + 1 if side and self._held else int(side != 0)
-        if not lean:
-            self._usual.append(one)
-            return False
-        self._held.append(one)
-        if self._outside < OUTSIDE and len(self._held) < LEANING:
-            return False
-        after = self._yardstick.level(self._held)
-        self.drifts.append(Drift(side=lean, since=self._rounds - len(self._held), before=band.level, after=after))
-        self._back = 0
-        return True
+    def _await(self, usual: Expectation) -> bool:
+        """Handle a round without a current drift; return whether it shows one."""
+        for side in self._sums:
+            self._sums[side] += side * clipped(usual.surprise, MOST_SURPRISE) - ALLOWANCE
+            if self._sums[side] <= 0:
+                self._sums[side], self._since[side] = 0.0, self._rounds
+        side = max(self._sums, key=self._sums.__getitem__)
+        found = self._sums[side] > LIMIT
+        self._learn_until(self._since[side] if found else min(self._since.values()))
+        if found:
+            self.drifts.append(ChartDrift(side=side, since=self._since[side], before=usual.level, after=usual.level))
+            self._found = self._rounds
+            self._measure(self.drifts[-1])
+        return found
 
-    def _follow(self, one: T, lean: int, drift: Drift) -> None:
-        """`drift` is under way. Does it end, or has it become what is usual?"""
-        self._held.append(one)
-        self._back = 0 if lean == drift.side else self._back + 1
-        drift.after = self._yardstick.level(self._held[: len(self._held) - self._back])
-        if self._back == BACK:
-            drift.until = self._rounds - BACK
-            self._usual += self._held[-BACK:]
-        elif self._rounds - drift.since == SETTLES:
+    def _learn_until(self, end: int) -> None:
+        """Add the held rounds before round `end` to what is usual."""
+        usual = len(self._held) - (self._rounds - end)
+        for at, one, _ in self._held[:usual]:
+            self._model.learn(at, one)
+        del self._held[:usual]
+
+    def _measure(self, drift: ChartDrift) -> None:
+        """Measure the level of the drift by its last rounds."""
+        drifted = self._held[: len(self._held) - self._returned]
+        self._change = float(np.median([deviation for _, _, deviation in drifted[-SETTLES:]]))
+        drift.after = self._model.moved(drift.before, self._change)
+
+    def _follow(self, usual: Expectation, drift: ChartDrift) -> bool:
+        """Handle a round during `drift`; return whether it ends the drift, or makes it the usual level."""
+        change = drift.side * self._change / usual.scatter
+        ratio = min(change, 2.0) * (change / 2 - drift.side * usual.deviation / usual.scatter)
+        self._back = max(self._back + clipped(ratio, MOST_EVIDENCE), 0.0)
+        self._returned = self._returned + 1 if self._back else 0
+        self._measure(drift)
+        if self._back > BACK:
+            drift.until = self._rounds - self._returned
+            for at, one, _ in self._held[-self._returned :]:
+                self._model.learn(at, one)
+        elif self._rounds - self._found == SETTLES:
             drift.until, drift.settled = self._rounds, True
-            self._usual.clear()
-            self._usual += self._held
+            self._model.settle(self._change, [(at, one) for at, one, _ in self._held[-SETTLES:]])
         else:
-            return
-        self._held.clear()
-        self._leant = self._outside = 0
-
-
-def _side(value: float, limits: tuple[float, float]) -> int:
-    return int(value > limits[1]) - int(value < limits[0])
+            return False
+        self._restart()
+        return True

@@ -1,45 +1,48 @@
-"""Money: what the tokens of observations cost, by prices that are handed in with their day and source.
+"""Cost of observations, by prices that carry their day and source.
 
-An observation holds token counts and no price, so a run's cost can be computed anew by other prices. The cost of a row
-is that of everything that was sent for it, warm-ups, failures and the losers of a race included.
+An observation holds token counts and no price, so the cost of a run can be recomputed with other prices. The cost of a
+row covers everything that was sent for it: warm-ups, failures and losers of a race included.
 
-A price of "a million tokens" hides how many of them are input. `usd_per_million` is the money divided by all tokens of
-the answers, input and output: the row's own mix. `usd_per_million_output` puts the same money on the output alone. A
-machine that is paid by the hour has no price for a token but the one that its load gives it: the hour divided by the
-tokens of an hour at the row's system throughput.
+A price of "a million tokens" hides how many of them are input. `usd_per_million` is the cost divided by all tokens of
+the responses, input and output: the row's own mix. `usd_per_million_output` divides the same cost by the output alone.
+On a machine paid by the hour, tokens cost what the load makes of them: the hourly price divided by the tokens of an
+hour at the row's system throughput.
 
-Not every count is known. An attempt that failed before its first token with an error of the provider's costs nothing.
-Of one that was closed early, nobody says the counts: it is taken to have cost its prompt (as long as that of another
-attempt of the same call, else of the same row) and the tokens that came. `cost_estimated` counts such attempts; where
-the provider goes on generating, their true cost is higher. Those that ended because the run did are in a row's cost,
-and in none of its rates: their answers are not there to share it.
+Not every count is known. An attempt that failed before its first token with an error of the provider costs nothing. An
+attempt that was closed early has no counts: its cost is estimated from its prompt (as long as that of another attempt
+of the same call, otherwise of the same row) and the tokens that arrived. `cost_estimated` counts such attempts; if the
+provider goes on generating, their true cost is higher. Attempts that ended because the run was stopped are part of a
+row's cost but not of its rates, because they have no response to share it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import floor, log10
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from splitsecond.analysis.findings import ConditionFindings
 from splitsecond.analysis.wording import counted_as, level, listed, percent
 from splitsecond.catalog.price import MILLION, Price
 from splitsecond.clock import NS_PER_S
-from splitsecond.timing.observation import Observation
+from splitsecond.observation import LOAD_ROLES, Observation
+
+if TYPE_CHECKING:  # the gateway uses this module, and must not load numpy
+    from splitsecond.analysis.findings import ConditionFindings
 
 S_PER_HOUR = 3600
 REFUSED = 400
-"""From this status on an answer is an error, which nobody bills."""
+"""From this status on, a response is an error, which is not billed."""
 WORTH_SAYING = 0.01
-"""A share of cached input below this is not worth a note."""
-_MUTE = "what it cost is not known: no answer says how many tokens its prompt had."
+"""Least share of cached input for a note."""
+_UNKNOWN = "the cost is unknown: no response reports the tokens of its prompt."
 
 Prices = Mapping[str, Price]
 
 
 class Bill(Struct, frozen=True):
-    """What some attempts cost by the token. `estimated` of them did not say all of their counts, `unpriced` have no
-    price, or nothing to go by."""
+    """Cost of attempts by the token. `estimated` of them lack counts; `unpriced` have no price, or nothing to estimate
+    their counts from."""
 
     usd: float = 0.0
     attempts: int = 0
@@ -48,10 +51,10 @@ class Bill(Struct, frozen=True):
 
 
 def cost_usd(o: Observation, price: Price | None) -> float | None:
-    """What one attempt cost by the token; None where its price or its counts are not known."""
+    """Return the cost of one attempt by the token; None if its price or its counts are unknown."""
     if price is None or not price.by_token:
         return None
-    if _unbilled(o):
+    if unbilled(o):
         return 0.0
     if o.input_tokens is None or o.output_tokens is None:
         return None
@@ -60,11 +63,12 @@ def cost_usd(o: Observation, price: Price | None) -> float | None:
         output_tokens=o.output_tokens,
         cached_tokens=o.cached_tokens or 0,
         cache_write_tokens=o.cache_write_tokens or 0,
+        tier=o.tier,
     )
 
 
 def bill(observations: Iterable[Observation], prices: Prices) -> Bill:
-    """What attempts cost together, each by its own target's price; of a policy's calls its attempts, not the calls."""
+    """Return the cost of attempts, each by its own target's price; calls of a policy count through their attempts."""
     costs = list(costs_usd(billed(observations), prices.get))
     return Bill(
         sum(usd or 0.0 for _, usd, _ in costs),
@@ -77,7 +81,7 @@ def bill(observations: Iterable[Observation], prices: Prices) -> Bill:
 def costs_usd(
     sent: Sequence[Observation], price: Callable[[str], Price | None]
 ) -> Iterator[tuple[Observation, float | None, bool]]:
-    """Each attempt with what it cost (None: not known), and whether that is an estimate (see the file)."""
+    """Yield each attempt, its cost (None: unknown), and whether the cost is an estimate (see the module)."""
     prompts: dict[str, int] = {}
     longest: dict[str, int] = {}
     for o in sent:
@@ -90,13 +94,17 @@ def costs_usd(
         if usd is None and known is not None and known.by_token:
             prompt = prompts.get(o.call, longest.get(o.condition))
             if prompt is not None:
-                usd, estimated = known.cost_usd(input_tokens=prompt, output_tokens=o.output_tokens or 0), True
+                tokens = o.output_tokens or 0
+                usd, estimated = known.cost_usd(input_tokens=prompt, output_tokens=tokens, tier=o.tier), True
         yield o, usd, estimated
 
 
 def run_cost_usd(observations: Iterable[Observation], prices: Prices) -> float | None:
-    """What a whole run cost: its attempts by the token, and each machine by the hour from the first request to it until
-    the end of the last, whether or not it had something to do. None where nothing in it has a known cost."""
+    """Return the cost of a run; None if nothing in it has a known cost.
+
+    Attempts are billed by the token. A machine paid by the hour is billed from the first request to it until the end of
+    the last, whether it was busy or not.
+    """
     sent = billed(observations)
     found = bill(sent, prices)
     rented: dict[str, list[Observation]] = {}
@@ -114,29 +122,34 @@ def run_cost_usd(observations: Iterable[Observation], prices: Prices) -> float |
 
 
 def billed(observations: Iterable[Observation]) -> list[Observation]:
-    """The attempts among observations: a call that a policy served is left out, as its attempts stand for it."""
+    """Return the attempts among observations, without the calls of a policy, which their attempts represent."""
     every = list(observations)
     served = {o.call for o in every if o.role in ("winner", "loser")}
     return [o for o in every if o.call not in served or o.role in ("winner", "loser")]
 
 
 def with_cost(
-    row: ConditionFindings, observations: Sequence[Observation], prices: Prices, *, hours: float
-) -> ConditionFindings:
-    """The same row with its money; as it was where no price is known. `observations` are all of the row, `hours` how
-    long its load lasted.
+    row: "ConditionFindings", observations: Sequence[Observation], prices: Prices, *, hours: float
+) -> "ConditionFindings":
+    """Return the row with its cost; unchanged if no price is known.
+
+    `observations` are all of the row, `hours` is how long its load lasted.
     """
     price = prices.get(row.target)
     found = bill(observations, prices)
     by_hour = price.per_hour_usd if price else None
     if by_hour is None and found.unpriced == found.attempts:
-        mute = price is not None and price.by_token and found.attempts
-        return replace(row, price=price, notes=[*row.notes, *([_MUTE] if mute else [])])
-    own = [o for o in observations if o.role in ("measured", "warmup")]
+        uncounted = price is not None and price.by_token and found.attempts
+        return replace(row, price=price, notes=[*row.notes, *([_UNKNOWN] if uncounted else [])])
+    own = [o for o in observations if o.role in LOAD_ROLES]
     answers = [o for o in own if o.ok]
     tokens_in = sum(o.input_tokens or 0 for o in answers)
     tokens_out = sum(o.output_tokens or 0 for o in answers)
     rent = (by_hour or 0.0) * hours
+    if row.requests_per_s:
+        rent_per_request = (by_hour or 0.0) / S_PER_HOUR / row.requests_per_s
+    else:
+        rent_per_request = rent / max(len(answers), 1)
     stopped = {id(o) for o in own if o.outcome == "cancelled"}
     shared = bill([o for o in observations if id(o) not in stopped], prices).usd if stopped else found.usd
     per_output = shared / tokens_out * MILLION if tokens_out else None
@@ -148,15 +161,20 @@ def with_cost(
         price=price,
         cost_usd=found.usd + rent,
         cost_estimated=found.estimated + (0 if by_hour is not None else found.unpriced),
-        usd_per_request=(shared + rent) / len(answers) if answers else None,
+        usd_per_request=shared / len(answers) + rent_per_request if answers else None,
         usd_per_million=None if per_output is None else per_output * tokens_out / (tokens_in + tokens_out),
         usd_per_million_output=per_output,
-        notes=[*row.notes, *_cache_note(answers, price), *(_estimated_note(found) if by_hour is None else [])],
+        notes=[
+            *row.notes,
+            *_cache_note(answers, price),
+            *_tier_note(answers, prices),
+            *(_estimated_note(found) if by_hour is None else []),
+        ],
     )
 
 
-def cost_statements(rows: Sequence[ConditionFindings]) -> list[str]:
-    """For each load, whose tokens cost least, and what the others' cost; nothing where fewer than two have a cost."""
+def cost_statements(rows: "Sequence[ConditionFindings]") -> list[str]:
+    """Return a sentence for each load with the target whose tokens cost least, if two or more have a cost."""
     loads: dict[str, list[ConditionFindings]] = {}
     for row in rows:
         if row.usd_per_million is not None:
@@ -174,17 +192,22 @@ def cost_statements(rows: Sequence[ConditionFindings]) -> list[str]:
 
 
 def price_words(price: Price | None) -> str:
-    """A price without its day: "$0.59 in, $0.79 out a million tokens"; "" for none."""
+    """Format a price without its day: "$0.59 in, $0.79 out per million tokens"; "" for None."""
     if price is None:
         return ""
     cached = f", ${price.cached_usd:g} cached" if price.cached_usd is not None else ""
-    tokens = f"${price.input_usd:g} in{cached}, ${price.output_usd:g} out a million tokens" if price.by_token else ""
-    hour = f"${price.per_hour_usd:g} an hour" if price.per_hour_usd is not None else ""
+    tokens = f"${price.input_usd:g} in{cached}, ${price.output_usd:g} out per million tokens" if price.by_token else ""
+    hour = f"${price.per_hour_usd:.3g} per hour" if price.per_hour_usd is not None else ""
+    if (own := price.owned) is not None:
+        hour += (
+            f" (owned: {usd(own.purchase_usd)} over {own.life_years:g} years, {own.watts:g} W at "
+            f"{usd(own.usd_per_kwh)} per kWh, of it {usd(own.electricity_usd_per_hour)} electricity)"
+        )
     return ", ".join(filter(None, (tokens, hour)))
 
 
 def usd(value: float | None) -> str:
-    """Money with three significant digits at least, and cents: "$12.34", "$0.0123", "$1,234.00"."""
+    """Format US dollars with at least three significant digits, and cents: "$12.34", "$0.0123", "$1,234.00"."""
     if value is None:
         return "–"
     size = abs(value)
@@ -192,13 +215,13 @@ def usd(value: float | None) -> str:
     return f"{'−' if value < 0 else ''}${size:,.{decimals}f}"
 
 
-def _unbilled(o: Observation) -> bool:
-    """Whether an attempt never came to be billed: it was not sent, or refused before its first token."""
+def unbilled(o: Observation) -> bool:
+    """Return whether an attempt is not billed: it was not sent, or refused before its first token."""
     return o.first_token_ns is None and (o.sent_ns is None or o.status >= REFUSED)
 
 
 def _cache_note(answers: Sequence[Observation], price: Price | None) -> list[str]:
-    """How much of the input came from the provider's prompt cache, and what that saved, less what filling it cost."""
+    """Return a note on the input from the provider's prompt cache, and its savings, the cost of filling it deducted."""
     total, cached = sum(o.input_tokens or 0 for o in answers), sum(o.cached_tokens or 0 for o in answers)
     if price is None or not total or cached < WORTH_SAYING * total:
         return []
@@ -209,12 +232,27 @@ def _cache_note(answers: Sequence[Observation], price: Price | None) -> list[str
     return [f"{share}, came from the provider's prompt cache, which {moved}."]
 
 
+def other_tier(o: Observation, price: Price | None) -> bool:
+    """Return whether another speed tier served an attempt than the name of its target says."""
+    return price is not None and o.tier in price.by_tier
+
+
+def _tier_note(answers: Sequence[Observation], prices: Prices) -> list[str]:
+    """Return a note on the responses that another speed tier served."""
+    others = [o.tier for o in answers if other_tier(o, prices.get(o.target))]
+    if not others:
+        return []
+    served = f"{len(others):,} of {counted_as(len(answers), 'response', 'responses')}"
+    words = listed(sorted(map(repr, set(others))))
+    return [f"{served} came from another speed tier ({words}), at the price of that tier."]
+
+
 def _estimated_note(found: Bill) -> list[str]:
     said = []
     if found.estimated:
         attempts = counted_as(found.estimated, "attempt", "attempts")
-        said.append(f"the cost of {attempts} that did not end is a guess, and may be higher.")
+        said.append(f"the cost of {attempts} that did not end is an estimate, and may be higher.")
     if found.unpriced:
-        attempts = counted_as(found.unpriced, "attempt has", "attempts have")
-        said.append(f"{attempts} no known price, and {'is' if found.unpriced == 1 else 'are'} not in the cost.")
+        attempts = counted_as(found.unpriced, "attempt without a known price is", "attempts without a known price are")
+        said.append(f"{attempts} not in the cost.")
     return said

@@ -1,80 +1,123 @@
-"""What the real requests of some days say of each target: its speed grade, its times, its cost, and whether it drifts.
+"""Production speed of targets, from the requests in the gateway's log: grade, latency, cost and drift.
 
-The production figure is total TPS: output tokens divided by the whole time of the attempt, from where its connection
-began to its end, of successful requests only. It holds everything that a user waits for, so a slow day shows. Its
-median decides the grade (Straive, "How fast are LLMs in production?", September 2024: 1 from 100 tokens/s on, 2 from
-70, 3 from 50, 4 from 30, else 5; there, too, models with fewer than 500 requests are left ungraded). Time that a call
-spent on a target that failed before is that target's, not of the one that answered in the end.
+The production figure is total TPS: output tokens divided by the time from the arrival of the call to its end, for
+successful requests only. It includes every wait of the user. Its median decides the grade (Straive, "How fast are LLMs
+in production?", September 2024: 1 from 100 tokens/s, 2 from 70, 3 from 50, 4 from 30, else 5; models with fewer than
+500 requests are not graded there either). TTFT is that of streamed responses. Attempts closed before their first token
+by a race or the client are censored samples, and so are attempts that timed out.
 
-Attempts are added one by one, in the order of time, and only their figures are kept, so that a fortnight of a busy
-gateway fits into memory. The time to first token is that of streamed answers; attempts that were closed before it, by
-a race or by who asked, count as censored (`censored`), those that timed out too.
-
-Requests of one hour resemble each other, so the interval of a figure, which takes them as independent, is too narrow.
-Whether a target has drifted is therefore judged by days: the daily medians of the later half of the days against those
-of the earlier half.
+Requests of one hour resemble each other, so intervals, drifts and comparisons take periods of hours or days as their
+units, not requests. A drift compares the daily medians of the later half of the days with those of the earlier half.
+Two targets that serve one model are compared at common lengths of prompt and answer (`traffic`). Drifts and comparisons
+of one report are each tested together (Holm, Scandinavian Journal of Statistics, 1979), so at most one report in twenty
+names a drift, or a comparison, that is not there.
 """
 
-from array import array
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
-from datetime import datetime
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
+from msgspec.structs import replace
 
-from splitsecond.analysis.censored import censored_spread
-from splitsecond.analysis.contrast import Contrast, contrast
-from splitsecond.analysis.cost import cost_usd
-from splitsecond.analysis.findings import Spread
-from splitsecond.analysis.spread import Floats, spread
-from splitsecond.catalog.price import MILLION, Price
-from splitsecond.clock import NS_PER_MS, NS_PER_S
-from splitsecond.timing.observation import Observation
+from splitsecond.analysis.student import t_doubt, t_quantile
+from splitsecond.analysis.summary import Floats, Interval, Summary
+from splitsecond.analysis.wording import change, evidence, listed, number, ratio
+from splitsecond.catalog.model_names import identify
 
-SCHEMA = "splitsecond.speed/1"
+SCHEMA = "splitsecond.speed/2"
 GRADES = ((100.0, 1), (70.0, 2), (50.0, 3), (30.0, 4))
 SLOWEST = 5
 LEAST = 500
-"""Answered requests below which no grade is given."""
-DAY_NEEDS = 10
-"""Answers of a day below which its median is left out."""
+"""Least number of successful requests for a grade."""
 HALF_NEEDS = 4
-"""Days of each half. Of fewer no permutation of them is rare enough to tell a drift from chance."""
+"""Least number of days in each half. With fewer, the scatter of the days is not known."""
+DOUBT = 0.05
+"""Share of reports of unchanged targets that may name a drift."""
+PERIODS_NEEDED = 5
+"""Least number of periods in which two targets are compared."""
+PERIODS = {1: "hour", 6: "six hours", 24: "day", 168: "week"}
+"""Periods, by their length in hours."""
+UNCERTAIN = 1.1
+"""Ratio of the bounds of TTFT from which a sentence states them."""
+MOST_DAYS = 60
+"""Days from which on weeks are the periods."""
 
-By = Literal["target", "model", "provider"]
+NAMED_MODELS = 6
+"""Models of a row that a sentence names."""
+
+By = Literal["target", "model", "provider", "maker", "host", "hosting", "region", "hour", "size", "key"]
+Medians = Mapping[int, float]
+"""The median of each period."""
 
 
 def grade(total_tps: float) -> int:
-    """The speed grade of so many total tokens per second: 1, the fastest, to 5."""
+    """Return the speed grade of that many total tokens per second: 1, the fastest, to 5."""
     return next((found for least, found in GRADES if total_tps >= least), SLOWEST)
 
 
-class Drift(Struct, frozen=True, kw_only=True):
-    """Total TPS of the later half of the days against the earlier: `ratio` with its 95 % interval, by daily medians.
+def period_hours(span_s: float) -> int:
+    """Return the length of the periods of a log that spans so many seconds, a key of `PERIODS`."""
+    days = span_s / 86_400
+    if days > MOST_DAYS:
+        return 168
+    return 24 if days >= PERIODS_NEEDED + 1 else 6 if 4 * days >= PERIODS_NEEDED + 1 else 1
 
-    `real`: more than chance, by a permutation test of the days. `days`: how many there were in each half.
+
+class SpeedDrift(Struct, frozen=True, kw_only=True):
+    """Change of total TPS from the earlier to the later half of the periods, by the median of each.
+
+    `ratio` is later / earlier (geometric means) with its 95% interval. `real`: a test of the periods rejects chance;
+    `p_value` is adjusted for the number of rows tested. `periods`: the number of them in each half, `period` what they
+    are.
     """
 
     before: float
     after: float
-    ratio: float | None
-    ci95: tuple[float, float] | None
-    p_value: float | None
+    ratio: float
+    ci95: tuple[float, float]
+    p_value: float
     real: bool
-    days: tuple[int, int]
+    periods: tuple[int, int]
+    period: str
 
 
-class Speed(Struct, kw_only=True):
-    """What is known of a target (or all targets of one model, or of one provider: `name`).
+class SpeedComparison(Struct, frozen=True, kw_only=True):
+    """Comparison of two targets that serve one model, at common lengths of prompt and answer.
 
-    `requests` are attempts: `answered`, `failed`, or `closed` before their end by us or by the client. `grade` goes by
-    the median of `total_tps`, and `grades` are those that its 95 % interval allows, best first; None and empty where
-    too few were answered (`needs` says how many it takes). `ttft_ms` counts those closed before their first token,
-    `ttft_closed` of them, as longer than they were waited for. Tokens are means of an answer. `cost_usd` is of all
-    attempts with a known cost; `unpriced` have none. `token_source`: how tokens were counted, by how often.
+    `ratio` is total TPS of `first` / that of `other`, with its 95% interval, over `periods` periods; `p_value` is
+    adjusted for the number of comparisons. `share`: the part of the requests of the target with fewer of them whose
+    lengths the other has, too. `refused`: why there is no comparison; "" if there is one.
+    """
+
+    model: str
+    first: str
+    other: str
+    share: float
+    periods: int = 0
+    ratio: float | None = None
+    ci95: tuple[float, float] | None = None
+    p_value: float | None = None
+    real: bool = False
+    refused: str = ""
+
+
+class ProductionSpeed(Struct, kw_only=True):
+    """Production figures of a target, or of all attempts that share another property (`name`).
+
+    `requests` counts attempts: `answered`, `failed`, or `closed` before their end by us or by the client. `grade`
+    follows from the median of `total_tps`; `grades` are those that its 95% interval allows, best first. Both are
+    empty with too few successful requests (`needs`: how many it takes). `ttft_ms` includes `ttft_closed` attempts
+    that were closed before their first token, as censored samples; `ttft_bounds` are the least and the largest value
+    that each percentile can have then, in ms (None: no limit; empty: none was closed). Tokens are means of a
+    response. `cost_usd` covers all attempts with a known cost; `unpriced` have none. `usd_per_million` is the price
+    of the row's own mix of input and output, `common_usd_per_million` the price at which the target would serve the
+    mix of all rows, in which the share `common_output_share` is output. `token_source`: number of attempts by the
+    source of their token counts. `periods`: the number of periods (`period`) that the intervals take as independent;
+    0: they take requests as independent, because there are too few periods. `models`: the models of a row that can
+    have several.
     """
 
     name: str
@@ -85,188 +128,201 @@ class Speed(Struct, kw_only=True):
     grade: int | None
     grades: tuple[int, ...] = ()
     needs: int = 0
-    total_tps: Spread
-    tps: Spread
-    ttft_ms: Spread
+    total_tps: Summary
+    tps: Summary
+    ttft_ms: Summary
     ttft_closed: int = 0
+    ttft_bounds: dict[str, Interval] = {}
     input_tokens: float | None = None
     output_tokens: float | None = None
     cost_usd: float | None = None
     usd_per_million: float | None = None
+    common_usd_per_million: float | None = None
+    common_output_share: float | None = None
     unpriced: int = 0
     token_source: dict[str, int] = {}
     faults: dict[str, int] = {}
-    drift: Drift | None = None
+    periods: int = 0
+    period: str = ""
+    models: tuple[str, ...] = ()
+    drift: SpeedDrift | None = None
 
     @property
     def error_share(self) -> float:
-        """Failed requests by those that had an end of their own; who left or lost a race is neither."""
+        """Failed requests divided by answered and failed ones; requests that were closed early count as neither."""
         ended = self.answered + self.failed
         return self.failed / ended if ended else 0.0
 
 
-class _Kept:
-    """What is kept of the attempts of one name."""
-
-    def __init__(self) -> None:
-        self.outcomes: Counter[str] = Counter()
-        self.sources: Counter[str] = Counter()
-        self.faults: Counter[str] = Counter()
-        self.total_tps, self.tps, self.ttft_ms = array("d"), array("d"), array("d")
-        self.days, self.closed = array("l"), array("b")
-        self.tokens_in = self.tokens_out = 0
-        self.usd, self.priced, self.unpriced, self.priced_tokens = 0.0, 0, 0, 0
-
-    def add(self, day: int, o: Observation, usd: float | None) -> None:
-        self.outcomes[o.outcome] += 1
-        if o.fault is not None:
-            self.faults[o.fault.kind] += 1
-        if o.ok and (speed := total_tps(o)) is not None:
-            self.total_tps.append(speed)
-            self.days.append(day)
-            self.sources[o.token_source] += 1
-            self.tokens_in += o.input_tokens or 0
-            self.tokens_out += o.output_tokens or 0
-            if (tps := o.tps) is not None:
-                self.tps.append(tps)
-        if o.streamed:
-            self._wait(o)
-        if usd is None:
-            self.unpriced += 1
-        else:
-            self.priced += 1
-            self.usd += usd
-            self.priced_tokens += (o.input_tokens or 0) + (o.output_tokens or 0)
-
-    def _wait(self, o: Observation) -> None:
-        """How long the first token was waited for, whether it came or not."""
-        ttft_ns = o.ttft_ns
-        timed_out = o.fault is not None and o.fault.type == "TimedOut"
-        if ttft_ns is None and o.sent_ns is not None and (o.outcome == "cancelled" or timed_out):
-            self.ttft_ms.append((o.end_ns - o.sent_ns) / NS_PER_MS)
-            self.closed.append(1)
-        elif ttft_ns is not None:
-            self.ttft_ms.append(ttft_ns / NS_PER_MS)
-            self.closed.append(0)
+def graded(speed: ProductionSpeed, least: int) -> ProductionSpeed:
+    """Return the speed with its grade, and the grades that the interval of its median allows."""
+    middle, (low, high) = speed.total_tps.p50, speed.total_tps.ci95.get("p50", (None, None))
+    if middle is None or speed.total_tps.n < least:
+        return replace(speed, grade=None, grades=(), needs=least)
+    possible = () if low is None or high is None else tuple(range(grade(high), grade(low) + 1))
+    return replace(speed, grade=grade(middle), grades=possible, needs=0)
 
 
-class Traffic:
-    """The attempts of some days. `add` them in any order; `speeds` is what they come to.
-
-    `price` gives what a target costs, None where nobody knows. `by`: what makes one row.
-    """
-
-    def __init__(self, price: Callable[[str], Price | None], by: By = "target") -> None:
-        self._price = price
-        self._name = NAMES[by]
-        self._kept: defaultdict[str, _Kept] = defaultdict(_Kept)
-
-    def add(self, moment: datetime, o: Observation) -> None:
-        """An attempt of a call that came in at that moment."""
-        self._kept[self._name(o.target)].add(moment.toordinal(), o, cost_usd(o, self._price(o.target)))
-
-    def speeds(self, least: int = LEAST) -> list[Speed]:
-        """One for each name, the fastest first, those without a grade last. `least`: see `LEAST`."""
-        random = np.random.default_rng(0)
-        found = [_speed(name, kept, least, random) for name, kept in self._kept.items()]
-        return sorted(found, key=lambda s: (s.grade is None, -(s.total_tps.p50 or 0), s.name))
-
-
-def total_tps(o: Observation) -> float | None:
-    """Output tokens per second of all the time that an attempt took, connecting and waiting included.
-
-    None where it did not send a request, or says no count.
-    """
-    if o.sent_ns is None or o.output_tokens is None:
-        return None
-    took_ns = o.end_ns - o.sent_ns + o.dns_ns + o.tcp_ns + o.tls_ns
-    return o.output_tokens * NS_PER_S / took_ns if took_ns > 0 and o.output_tokens else None
-
-
-def _speed(name: str, kept: _Kept, least: int, random: np.random.Generator) -> Speed:
-    totals = np.frombuffer(kept.total_tps) if kept.total_tps else np.empty(0)
-    found = spread(totals, fast_end=True)
-    answered = len(totals)
-    graded = found.p50 is not None and answered >= least
-    return Speed(
-        name=name,
-        requests=kept.outcomes.total(),
-        answered=kept.outcomes["ok"],
-        failed=kept.outcomes["failed"],
-        closed=kept.outcomes["cancelled"],
-        grade=grade(found.p50) if graded and found.p50 is not None else None,
-        grades=_grades(found) if graded else (),
-        needs=0 if graded else least,
-        total_tps=found,
-        tps=spread(kept.tps, fast_end=True),
-        ttft_ms=censored_spread(kept.ttft_ms, kept.closed),
-        ttft_closed=sum(kept.closed),
-        input_tokens=kept.tokens_in / answered if answered else None,
-        output_tokens=kept.tokens_out / answered if answered else None,
-        cost_usd=kept.usd if kept.priced else None,
-        usd_per_million=kept.usd / kept.priced_tokens * MILLION if kept.priced_tokens else None,
-        unpriced=kept.unpriced,
-        token_source=dict(kept.sources),
-        faults=dict(kept.faults.most_common()),
-        drift=_drift(totals, np.array(kept.days, dtype=np.int64), random),
-    )
-
-
-def _grades(found: Spread) -> tuple[int, ...]:
-    """The grades that the interval of the median allows."""
-    low, high = found.ci95["p50"]
-    if low is None or high is None:
-        return ()
-    return tuple(range(grade(high), grade(low) + 1))
-
-
-def _drift(totals: Floats, days: npt.NDArray[np.int64], random: np.random.Generator) -> Drift | None:
-    """By the days that have enough answers, split in the middle of their time; None where a half has too few."""
-    medians = daily_medians(totals, days)
+def drift_of(medians: Medians, period: str) -> SpeedDrift | None:
+    """Compare the halves of the periods by Welch's test; None if a half has too few."""
     if not medians:
         return None
     middle = (min(medians) + max(medians) + 1) / 2
-    early, late = (
-        np.array([median for day, median in medians.items() if (day >= middle) is later]) for later in (False, True)
-    )
-    if min(len(early), len(late)) < HALF_NEEDS:
+    halves = [np.log([value for at, value in medians.items() if (at >= middle) is later]) for later in (False, True)]
+    if min(map(len, halves)) < HALF_NEEDS:
         return None
-    moved: Contrast = contrast(early, late, {"p50": 0.5}, random)["p50"]
-    return Drift(
-        before=moved.first,
-        after=moved.second,
-        ratio=moved.ratio,
-        ci95=moved.ci95,
-        p_value=moved.p_value,
-        real=moved.real,
-        days=(len(early), len(late)),
-    )
+    variances = [float(half.var(ddof=1)) / len(half) for half in halves]
+    squares = sum(v**2 / (len(half) - 1) for v, half in zip(variances, halves, strict=True))
+    freedom = max(int(sum(variances) ** 2 / squares), 1) if squares else 1  # Welch and Satterthwaite
+    before, after = (float(np.exp(half.mean())) for half in halves)
+    moved, ci95, p_value = _tested(math.log(after / before), math.sqrt(sum(variances)), freedom)
+    return SpeedDrift(
+        before=before, after=after, ratio=moved, ci95=ci95, p_value=p_value, real=False,
+        periods=(len(halves[0]), len(halves[1])), period=period,
+    )  # fmt: skip
 
 
-def daily_medians(values: Floats, days: npt.NDArray[np.int64]) -> dict[int, float]:
-    """The median of each day that has at least `DAY_NEEDS` values."""
-    order = np.argsort(days, kind="stable")
-    ordered, starts = days[order], np.flatnonzero(np.diff(days[order], prepend=-1))
-    parts = zip(starts, np.split(values[order], starts[1:]) if len(starts) else (), strict=True)
-    return {int(ordered[at]): float(np.median(part)) for at, part in parts if len(part) >= DAY_NEEDS}
+def compared(found: SpeedComparison, first: Medians, other: Medians) -> SpeedComparison:
+    """Add the comparison of the medians of the periods that both targets have, or the reason why there is none."""
+    common = sorted(first.keys() & other.keys())
+    if len(common) < PERIODS_NEEDED:
+        return replace(found, refused=f"common hours or days: {len(common)}, needed: {PERIODS_NEEDED}")
+    differences: Floats = np.log([first[at] / other[at] for at in common])
+    error = float(differences.std(ddof=1)) / math.sqrt(len(common))
+    times, ci95, p_value = _tested(float(differences.mean()), error, len(common) - 1)
+    return replace(found, periods=len(common), ratio=times, ci95=ci95, p_value=p_value)
 
 
-def _model(target: str) -> str:
-    """The model without who serves it, and without its maker: "openai/gpt-oss-120b" is the same at all who serve it."""
-    return target.partition("/")[2].rpartition("/")[2]
+def _tested(log_ratio: float, error: float, freedom: int) -> tuple[float, tuple[float, float], float]:
+    """Return a ratio, its 95% interval, and the p-value of no difference, by Student's t."""
+    half = t_quantile(DOUBT, freedom) * error
+    p_value = t_doubt(abs(log_ratio) / error, freedom) if error else float(log_ratio == 0)
+    return math.exp(log_ratio), (math.exp(log_ratio - half), math.exp(log_ratio + half)), p_value
 
 
-NAMES: dict[By, Callable[[str], str]] = {
-    "target": lambda target: target,
-    "model": _model,
-    "provider": lambda target: target.partition("/")[0],
-}
+def adjusted(p_values: Sequence[float]) -> list[float]:
+    """Return p-values adjusted for their number, by Holm's procedure, in the given order."""
+    found, running = [1.0] * len(p_values), 0.0
+    for rank, at in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        running = max(running, min((len(p_values) - rank) * p_values[at], 1.0))
+        found[at] = running
+    return found
 
 
-def same_model(speeds: Iterable[Speed]) -> dict[str, list[Speed]]:
-    """Targets that serve a model of one name, where there are several, in the order given."""
-    found: defaultdict[str, list[Speed]] = defaultdict(list)
+def drifts_adjusted(speeds: Sequence[ProductionSpeed]) -> list[ProductionSpeed]:
+    """Return the speeds with the tests of their drifts adjusted for the number of drifts."""
+    tested = [(speed, speed.drift) for speed in speeds if speed.drift is not None]
+    for (speed, drift), p_value in zip(tested, adjusted([drift.p_value for _, drift in tested]), strict=True):
+        speed.drift = replace(drift, p_value=p_value, real=p_value < DOUBT)
+    return list(speeds)
+
+
+def comparisons_adjusted(found: Sequence[SpeedComparison]) -> list[SpeedComparison]:
+    """Return the comparisons with their tests adjusted for the number of comparisons."""
+    p_values = iter(adjusted([each.p_value for each in found if each.p_value is not None]))
+    return [
+        each if each.p_value is None else replace(each, p_value=(p := next(p_values)), real=p < DOUBT) for each in found
+    ]
+
+
+def same_model(speeds: Iterable[ProductionSpeed]) -> dict[str, list[ProductionSpeed]]:
+    """Return targets by the model they serve, for models with several targets, in the given order."""
+    found: defaultdict[str, list[ProductionSpeed]] = defaultdict(list)
     for speed in speeds:
-        if model := _model(speed.name):
-            found[model].append(speed)
+        found[identify(speed.name).model].append(speed)
     return {model: served for model, served in found.items() if len(served) > 1}
+
+
+def speed_statements(speeds: Sequence[ProductionSpeed], comparisons: Sequence[SpeedComparison] = ()) -> list[str]:
+    """Return a sentence for each finding. `speeds` are sorted, the fastest first."""
+    with_grade = [speed for speed in speeds if speed.grade is not None]
+    drifts = filter(None, map(_drift_sentence, speeds))
+    return [
+        *_fastest(with_grade),
+        *_different_models(speeds),
+        *_of_models(comparisons),
+        *drifts,
+        *_bounded(speeds),
+    ]
+
+
+def _different_models(speeds: Sequence[ProductionSpeed]) -> list[str]:
+    """Return a sentence with the models of each row if rows have different ones: a row may be faster by its models."""
+    if len({speed.models for speed in speeds}) < 2:
+        return []
+    rows = []
+    for speed in speeds:
+        more = len(speed.models) - NAMED_MODELS
+        names = [*speed.models[:NAMED_MODELS], *([f"{more:,} more"] if more > 0 else [])]
+        rows.append(f"{speed.name} has {listed(names)}")
+    return [f"The rows have different models, so this also compares models: {'; '.join(rows)}."]
+
+
+def _bounded(speeds: Sequence[ProductionSpeed]) -> list[str]:
+    """Return a sentence with the bounds of TTFT where attempts that were closed early leave it uncertain."""
+    rows = [
+        f"{speed.name} {listed([f'{name} {_between(bounds)}' for name, bounds in uncertain])}"
+        for speed in speeds
+        if (uncertain := [(name, speed.ttft_bounds[name]) for name in ("p50", "p95") if _uncertain(speed, name)])
+    ]
+    if not rows:
+        return []
+    return [
+        f"TTFT is uncertain where attempts were closed before their first token: {'; '.join(rows)}. Races close "
+        "attempts with long prompts later, so the figures may be too high."
+    ]
+
+
+def _uncertain(speed: ProductionSpeed, name: str) -> bool:
+    low, high = speed.ttft_bounds.get(name, (0.0, 0.0))
+    return low is not None and (high is None or high > UNCERTAIN * low)
+
+
+def _between(bounds: Interval) -> str:
+    low, high = bounds
+    return f"is {number(low)} ms or more" if high is None else f"is between {number(low)} and {number(high)} ms"
+
+
+def _fastest(speeds: Sequence[ProductionSpeed]) -> list[str]:
+    if not speeds:
+        return []
+    best = speeds[0]
+    place = " is the fastest" if len(speeds) > 1 else ""
+    sentences = [f"{best.name}{place}: {number(best.total_tps.p50)} total tokens/s, grade {best.grade}."]
+    unsure = [f"{s.name} ({listed(list(map(str, s.grades)), 'or')})" for s in speeds if len(s.grades) > 1]
+    return sentences + ([f"The grade is not certain: {listed(unsure)}."] if unsure else [])
+
+
+def _of_models(comparisons: Sequence[SpeedComparison]) -> list[str]:
+    """Return the comparisons of targets that serve one model: a sentence for each, at common lengths."""
+    by_model: defaultdict[tuple[str, str], list[SpeedComparison]] = defaultdict(list)
+    for each in comparisons:
+        by_model[each.model, each.first].append(each)
+    sentences = []
+    for (model, first), found in by_model.items():
+        if tested := [each for each in found if not each.refused]:
+            sentences.append(f"{model} at {first} is {listed([_times(each) for each in tested])}, at equal lengths.")
+        sentences += [f"{first} and {each.other} are not compared: {each.refused}." for each in found if each.refused]
+    return sentences
+
+
+def _times(found: SpeedComparison) -> str:
+    if not found.real or found.ratio is None or found.ci95 is None:
+        return f"not clearly faster than at {found.other}"
+    bounds = f"{ratio(found.ci95[0])} to {ratio(found.ci95[1])}"
+    if found.ratio < 1:
+        return f"slower than at {found.other} ({ratio(found.ratio)} times as fast, {bounds})"
+    return f"{ratio(found.ratio)} times as fast as at {found.other} ({bounds})"
+
+
+def _drift_sentence(speed: ProductionSpeed) -> str:
+    drift = speed.drift
+    if drift is None or not drift.real:
+        return ""
+    found = evidence(change(drift.ratio - 1), (change(drift.ci95[0] - 1), change(drift.ci95[1] - 1)), drift.p_value)
+    moved = (
+        f"{'faster' if drift.ratio > 1 else 'slower'}, {number(drift.before)} to {number(drift.after)} total tokens/s"
+    )
+    medians = {"day": "the daily medians", "week": "the weekly medians"}[drift.period]
+    halves = f"{medians} of the last {drift.periods[1]} {drift.period}s with the {drift.periods[0]} before"
+    return f"{speed.name} has become {moved}{found}. This compares {halves}."

@@ -1,30 +1,72 @@
-"""Whether a share of requests is surely above a bound or surely below it, by the number that was seen.
+"""Decision whether the share of requests that meet their limits is surely above or surely below a bound.
 
-Of `sent` independent requests, each of which meets the limits with the chance p, the number that meets them is
-binomial. So what was seen rules out every p under which it, or anything further off, would come less often than
-`DOUBT`; the bounds of what is left are those of Clopper and Pearson ("The use of confidence or fiducial limits", 1934):
-exact, whatever the number of requests, and rather too wide than too narrow. MLPerf's LoadGen decides by the same bound,
-and with the same confidence, how many requests its percentiles need (its "early stopping").
+Of `sent` independent requests that each meet the limits with probability p, the number that meets them is binomial. The
+observed number excludes every p under which it, or a more extreme number, has a probability below `DOUBT`. The bounds
+of the remaining p are those of Clopper and Pearson ("The use of confidence or fiducial limits", 1934): exact for any
+number of requests, and rather too wide than too narrow. MLPerf's LoadGen uses the same bound and confidence to decide
+how many requests its percentiles need ("early stopping").
 
-Requests that share a server share its slow moments, so they are independent only roughly: what is nearly undecided is
-better asked of more requests.
+Requests that share a server share its queue and its slow moments, so they are not independent. `Batches` counts them in
+consecutive batches. The scatter between batches shows how many independent requests they are worth (`summary`), and
+these give the bounds: the method of Korn and Graubard (Survey Methodology, 1998).
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import numpy as np
+from msgspec import Struct
+
+from splitsecond.analysis.student import t_quantile
+from splitsecond.analysis.summary import LEAST_ROUNDS, effective_n
 
 DOUBT = 0.01
-"""The chance of each decision to be wrong. A step is looked at some times, and each look is a decision."""
+"""Probability that one decision is wrong. A step is checked several times, and each check is a decision."""
+Z_DOUBT = 2.3263478740408408
+"""Point of the normal distribution that is exceeded with probability `DOUBT`."""
 _HALVINGS = 40
 
 Decision = Literal["above", "below", "undecided"]
 
 
+class Batches(Struct, frozen=True):
+    """Requests in consecutive batches: `met` of `sent` requests of each batch met the limits.
+
+    `rounds`: the batches are rounds. Otherwise they are parts of rounds: they may decide that the share is below, but a
+    few moments without a queue do not show that it is above.
+    """
+
+    met: Sequence[int]
+    sent: Sequence[int]
+    rounds: bool = True
+
+    def decided(self, share: float) -> Decision:
+        """Return whether the true share is surely at least `share`, surely below, or undecided."""
+        met, n = self._effective
+        if decided(math.floor(met), n, share) == "above":
+            return "above" if self.rounds else "undecided"
+        return "below" if decided(math.ceil(met), n, share) == "below" else "undecided"
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The bounds of the true share; each is wrong with probability `DOUBT` at most."""
+        met, n = self._effective
+        return bounds(math.floor(met), n)[0], bounds(math.ceil(met), n)[1]
+
+    @property
+    def _effective(self) -> tuple[float, int]:
+        """The independent requests that all are worth, and how many of them met the limits."""
+        total = sum(self.sent)
+        if len(self.sent) < LEAST_ROUNDS:
+            return 0.0, 0
+        worth = effective_n(np.array(self.met, dtype=np.float64), np.array(self.sent, dtype=np.float64))
+        n = math.floor(worth * _known_share(len(self.sent)))
+        return sum(self.met) / total * n, n
+
+
 def decided(met: int, sent: int, share: float) -> Decision:
-    """Whether the true share that meets the limits is surely at least `share`, surely below, or neither is sure."""
+    """Return whether the true share that meets the limits is surely at least `share`, surely below, or undecided."""
     if sent == 0:
         return "undecided"
     if _at_least(met, sent, share) <= DOUBT:
@@ -33,24 +75,29 @@ def decided(met: int, sent: int, share: float) -> Decision:
 
 
 def bounds(met: int, sent: int) -> tuple[float, float]:
-    """Between which shares the true one lies: either bound is passed with the chance `DOUBT` at most."""
+    """Return the bounds of the true share; each is wrong with probability `DOUBT` at most."""
     low = 0.0 if met == 0 else _boundary(lambda p: _at_least(met, sent, p) > DOUBT)
     high = 1.0 if met == sent else _boundary(lambda p: _at_most(met, sent, p) <= DOUBT)
     return low, high
 
 
-def fewest(share: float) -> int:
-    """How many requests it takes to be sure of `share` where every one meets the limits: 90 for 95 %."""
-    return math.ceil(math.log(DOUBT) / math.log(share))
+def fewest(share: float, batches: int) -> int:
+    """Return how many requests in so many batches prove `share` if all meet the limits: for 95% in 12 batches 123."""
+    return math.ceil(math.ceil(math.log(DOUBT) / math.log(share)) / _known_share(batches))
+
+
+def _known_share(batches: int) -> float:
+    """Return the share of the effective n that remains because the scatter of so many batches is only estimated."""
+    return (Z_DOUBT / t_quantile(2 * DOUBT, batches - 1)) ** 2
 
 
 def fatal(sent: int, share: float) -> int:
-    """So many of `sent` requests that miss decide against `share`, whatever the others do."""
+    """Return how many misses of `sent` requests decide against `share`, whatever the others do."""
     return next((missed for missed in range(1, sent) if decided(sent - missed, sent, share) == "below"), sent)
 
 
 def _at_most(met: int, sent: int, share: float) -> float:
-    """The chance that at most `met` of `sent` meet the limits, where each does with the chance `share`."""
+    """Return the probability that at most `met` of `sent` meet the limits, if each does with probability `share`."""
     k = np.arange(met + 1)
     logs = np.concatenate(([0.0], np.cumsum(np.log(np.arange(1, sent + 1)))))
     ways = logs[sent] - logs[k] - logs[sent - k]
@@ -58,12 +105,12 @@ def _at_most(met: int, sent: int, share: float) -> float:
 
 
 def _at_least(met: int, sent: int, share: float) -> float:
-    """The same of at least `met`: that at most the rest of them miss."""
+    """Return the probability that at least `met` do: that at most the others miss."""
     return _at_most(sent - met, sent, 1 - share)
 
 
 def _boundary(beyond: Callable[[float], bool]) -> float:
-    """The chance from which on `beyond` is true."""
+    """Return the probability from which on `beyond` is true."""
     low, high = 0.0, 1.0
     for _ in range(_HALVINGS):
         middle = (low + high) / 2

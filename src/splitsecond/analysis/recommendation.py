@@ -1,130 +1,333 @@
-"""Which target to take for which use, by what was measured of each: who is soon enough, who of them is cheapest.
+"""Recommendation of targets for a use, from measured requests: of a run, or of the gateway's log.
 
-A use bears so long a wait for the first token, at p95 (`timing.uses`). A target keeps to it where the whole 95 %
-interval of its p95 lies within; where only the p95 itself does, it seems to; where more than one request in twenty
-failed, it does not, whatever the others took. Of those that keep to it, or where none surely does of those that seem
-to, the fastest and the cheapest are named, and a policy that chooses among all of them as they stand at the moment.
+Each use has a limit and a figure that ranks (`timing.uses`). A target meets the limit if the whole 95% interval of its
+percentile does, and perhaps meets it if only the percentile itself does. If more than one request in twenty failed, it
+does not. Among the targets that meet the limit, or if none surely does, those that perhaps do, the best and the
+cheapest are named, with a policy that chooses among all of them by their current state.
 
-Speed and price are all that is judged. Whether an answer is good enough for the use, nobody has measured here.
+A run has a target under several loads. It is judged and ranked at its lightest load, because the ranking figures are
+those of one request; `up_to` is the heaviest load up to which every load meets the limit. For a batch nobody waits:
+each target is ranked at the load at which a dollar buys most tokens; among loads at which it buys about as many, at
+the one with the highest throughput.
+
+In a log, targets have prompts and answers of different lengths, so their prices are compared at the mix of input and
+output of all of them. A log has no figure of an agent for each request. There it is computed from the medians of TTFT
+and TPS, and its interval from the ends of theirs, which is wider than 95%.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from splitsecond.analysis.production import Speed
-from splitsecond.analysis.slo import GOOD
-from splitsecond.analysis.verdicts import MISSES
-from splitsecond.analysis.wording import number, percent
-from splitsecond.timing.uses import USES
+from splitsecond.analysis.figures import FIGURES, TOTALS
+from splitsecond.analysis.findings import ConditionFindings, Recommendation, TargetRating
+from splitsecond.analysis.production import ProductionSpeed
+from splitsecond.analysis.slo import limited
+from splitsecond.analysis.statements import MISSES
+from splitsecond.analysis.summary import Interval, Summary
+from splitsecond.analysis.usable_rows import rows_by_target
+from splitsecond.analysis.wording import change, counted_as, listed, load, number, percent
+from splitsecond.catalog.price import MILLION
+from splitsecond.timing.uses import AGENT_STEP_TOKENS, AGENT_STEPS, USES, Use
 
-SCHEMA = "splitsecond.recommend/1"
-BATCH = "batch"
-"""The use that waits for nobody: there the price of a token decides, not the time to the first one."""
+SCHEMA = "splitsecond.recommend/2"
 Keeps = Literal["yes", "unsure", "no"]
-_ORDER: dict[Keeps, int] = {"yes": 0, "unsure": 1, "no": 2}
+SAME_VALUE = 0.98
+"""Share of the most tokens per dollar that counts as the same: prompts and responses differ a little between rows."""
+_ORDER: dict[str, int] = {"yes": 0, "unsure": 1, "no": 2}
 
 
-class Candidate(Struct, frozen=True, kw_only=True):
-    """One target for one use. `why`: what stood against it, or leaves it unsure; "" for nothing.
+class Evidence(Struct, frozen=True, kw_only=True):
+    """What is known of one target under one load. `row`: the condition of a run; `load`: in words; "" for a log.
 
-    Times are ms, `ci95` the interval of the p95; `total_tps` is the median; the price is that of the mix of input and
-    output that the target had, in US dollars.
+    `figures` has a distribution by name of the figure. `tokens_per_s`: of the system, in a log the median total TPS.
+    `token_source`: how its tokens were counted, of a log how most were. `refused`: why the target cannot be used at
+    all, such as too small a context; "" if it can.
     """
 
     target: str
-    keeps: Keeps
-    why: str = ""
-    ttft_p95_ms: float | None
-    ci95: tuple[float | None, float | None]
-    total_tps: float | None
-    usd_per_million: float | None
+    row: str = ""
+    load: str = ""
     requests: int
+    error_share: float
+    figures: Mapping[str, Summary]
+    tokens_per_s: float | None = None
+    usd_per_million: float | None = None
+    tokens_per_usd: float | None = None
+    token_source: str = ""
+    refused: str = ""
+    quality: float | None = None
+    billions: float | None = None
 
 
-class Recommendation(Struct, frozen=True, kw_only=True):
-    """Of one use. `fastest` and `cheapest` are "" where no target can be recommended; `policy` is what to put into a
-    route. `good_ms`: below this the use is served well, not only borne; None: no such line."""
-
-    use: str
-    limit_ms: float
-    good_ms: float | None = None
-    fastest: str = ""
-    cheapest: str = ""
-    policy: str = ""
-    candidates: list[Candidate]
+def evidence_of_run(rows: Sequence[ConditionFindings]) -> list[list[Evidence]]:
+    """Return the evidence of each target of a run, its lightest load first."""
+    return [[_of_row(row) for row in loads] for loads in rows_by_target(rows)]
 
 
-def recommend(speeds: Sequence[Speed], uses: Sequence[str]) -> list[Recommendation]:
-    """What to take for each of `uses`, names of `USES`. `speeds` are of targets, one each."""
-    return [_for_use(use, USES[use], speeds) for use in uses]
+def _of_row(row: ConditionFindings) -> Evidence:
+    ttft = FIGURES["ttft_ms"].under(open_loop=row.concurrency is None)
+    return Evidence(
+        target=row.target,
+        row=row.condition,
+        load=load(row),
+        requests=row.requests,
+        error_share=row.errors / row.requests,
+        figures={"ttft_ms": ttft.summary(row), "tps": row.tps, "agent_ms": row.agent_ms},
+        tokens_per_s=row.output_tokens_per_s,
+        usd_per_million=row.usd_per_million,
+        tokens_per_usd=TOTALS["tokens_per_usd"].value(row),
+        token_source=row.token_source,
+    )
 
 
-def _for_use(use: str, limit_ms: float, speeds: Sequence[Speed]) -> Recommendation:
-    judged = [_candidate(speed, limit_ms) for speed in speeds if speed.ttft_ms.n or speed.failed]
-    wait = _by_price if use == BATCH else _by_wait
-    ordered = sorted(judged, key=lambda c: (_ORDER[c.keeps], wait(c)))
-    surest = next((c.keeps for c in ordered), "no")
-    chosen = [c for c in ordered if c.keeps == surest and surest != "no"]
-    fastest = min(chosen, key=_by_speed if use == BATCH else _by_wait, default=None)
-    cheapest = min((c for c in chosen if c.usd_per_million is not None), key=_by_price, default=None)
+def evidence_of_log(speeds: Sequence[ProductionSpeed]) -> list[list[Evidence]]:
+    """Return the evidence of each target of a log. `speeds` has one entry per target."""
+    return [[_of_speed(speed)] for speed in speeds if speed.ttft_ms.n or speed.failed]
+
+
+def _of_speed(speed: ProductionSpeed) -> Evidence:
+    share, usd = speed.common_output_share, speed.common_usd_per_million
+    return Evidence(
+        target=speed.name,
+        requests=speed.requests,
+        error_share=speed.error_share,
+        figures={"ttft_ms": speed.ttft_ms, "tps": speed.tps, "agent_ms": _agent(speed.ttft_ms, speed.tps)},
+        tokens_per_s=speed.total_tps.p50,
+        usd_per_million=usd,
+        tokens_per_usd=MILLION * share / usd if share and usd else None,
+        token_source=max(speed.token_source, key=lambda source: speed.token_source[source], default=""),
+    )
+
+
+def _agent(ttft: Summary, tps: Summary) -> Summary:
+    """Return the median time of an agent in ms, from medians; the interval combines the ends of both intervals."""
+
+    def time(first: float | None, speed: float | None) -> float | None:
+        return AGENT_STEPS * (first + AGENT_STEP_TOKENS * 1000 / speed) if first is not None and speed else None
+
+    (quick, slow), (low, high) = (figure.ci95.get("p50", (None, None)) for figure in (ttft, tps))
+    interval = time(quick, high), time(slow, low)
+    return Summary(n=min(ttft.n, tps.n), p50=time(ttft.p50, tps.p50), ci95={"p50": interval})
+
+
+def recommend(evidence: Sequence[Sequence[Evidence]], uses: Sequence[str] = tuple(USES)) -> list[Recommendation]:
+    """Return a recommendation for each of `uses` (names of `USES`), from the evidence of each target."""
+    return [_for_use(name, USES[name], evidence) for name in uses]
+
+
+def _for_use(name: str, use: Use, evidence: Sequence[Sequence[Evidence]]) -> Recommendation:
+    rated = [_rated(each, use) for each in evidence]
+    apart = _counted_differently(rated, evidence, use)
+    rated = [replace(r, keeps="unsure", why=apart[r.target]) if r.target in apart else r for r in rated]
+    ordered = sorted(rated, key=lambda r: (_ORDER[r.keeps], r.target in apart, *_rank(r, use)))
+    surest = next((r.keeps for r in ordered), "no")
+    chosen = [r for r in ordered if r.keeps == surest and surest != "no" and r.target not in apart]
+    cheapest = min((r for r in chosen if r.usd_per_million is not None), key=_price, default=None)
+    sized = [(r.billions, r.target) for r in chosen if r.billions is not None and r.quality is not None]
     return Recommendation(
-        use=use,
-        limit_ms=limit_ms,
-        good_ms=GOOD.get(use),
-        fastest=fastest.target if fastest else "",
+        use=name,
+        limits=use.limits,
+        percentile=use.percentile,
+        good_ms=use.good_ms,
+        by=use.by,
+        fastest=chosen[0].target if chosen else "",
         cheapest=cheapest.target if cheapest else "",
-        policy=_policy(use, [c.target for c in chosen], priced=cheapest is not None),
+        smallest=min(sized)[1] if sized else "",
+        policy=_policy(name, use, [r.target for r in chosen], priced=cheapest is not None),
+        would_change=_would_change(use, chosen, [r for r in ordered[len(chosen) :] if r.target not in apart]),
         candidates=ordered,
     )
 
 
-def _candidate(speed: Speed, limit_ms: float) -> Candidate:
-    p95 = speed.ttft_ms.p95
-    low, high = speed.ttft_ms.ci95.get("p95", (None, None))
-    keeps: Keeps = "no"
-    if speed.error_share > MISSES:
-        why = f"{percent(speed.error_share)} of its requests failed"
-    elif p95 is None:
-        why = "too many of its requests were closed before their first token to know its p95"
-    elif p95 > limit_ms:
-        why = f"its p95 is {number(p95)} ms"
-    elif high is None:
-        keeps, why = "unsure", f"only {speed.ttft_ms.n:,} requests: the p95 may be longer"
-    elif high > limit_ms:
-        keeps, why = "unsure", f"its p95 may be as long as {number(high)} ms"
-    else:
-        keeps, why = "yes", ""
-    return Candidate(
-        target=speed.name,
+def _rated(loads: Sequence[Evidence], use: Use) -> TargetRating:
+    verdicts = [_verdict(each, use) for each in loads]
+    at = 0
+    if use.limit is None:
+        able = [i for i, (keeps, _) in enumerate(verdicts) if keeps != "no"]
+        most = max((loads[i].tokens_per_usd or 0.0 for i in able), default=0.0)
+        equal = [i for i in able if (loads[i].tokens_per_usd or 0.0) >= SAME_VALUE * most]
+        at = max(equal, key=lambda i: loads[i].tokens_per_s or 0.0, default=0)
+    judged, (keeps, why) = loads[at], verdicts[at]
+    reached = next((i for i, (each, _) in enumerate(verdicts) if each != keeps), len(loads))
+    value, interval = _limited(judged, use)
+    return TargetRating(
+        target=judged.target,
         keeps=keeps,
         why=why,
-        ttft_p95_ms=p95,
-        ci95=(low, high),
-        total_tps=speed.total_tps.p50,
-        usd_per_million=speed.usd_per_million,
-        requests=speed.requests,
+        load=judged.load,
+        up_to="" if keeps == "no" else judged.load if use.limit is None else loads[reached - 1].load,
+        value=value,
+        ci95=interval,
+        ttft_p95_ms=judged.figures["ttft_ms"].p95,
+        tps=judged.figures["tps"].p50,
+        agent_ms=judged.figures["agent_ms"].p50,
+        tokens_per_s=judged.tokens_per_s,
+        tokens_per_usd=judged.tokens_per_usd,
+        usd_per_million=judged.usd_per_million,
+        quality=judged.quality,
+        billions=judged.billions,
+        requests=judged.requests,
+        rows=[each.row for each in loads if each.row],
     )
 
 
-def _by_wait(c: Candidate) -> float:
-    return float("inf") if c.ttft_p95_ms is None else c.ttft_p95_ms
+def _counted_differently(
+    rated: Sequence[TargetRating], evidence: Sequence[Sequence[Evidence]], use: Use
+) -> dict[str, str]:
+    """Return the targets that cannot be ranked beside the others, as their tokens are counted differently, and why.
+
+    Those whose tokens the server counted (`usage`) are ranked.
+    """
+    source_of = {loads[0].target: loads[0].token_source for loads in evidence}
+    able = [source for r in rated if r.keeps != "no" and (source := source_of[r.target])]
+    if use.by == "ttft_ms" or not able:
+        return {}
+    first = max(able, key=lambda source: (source == "usage", able.count(source)))
+    return {
+        r.target: f"its tokens are counted by {source}, those of others by {first}"
+        for r in rated
+        if r.keeps != "no" and (source := source_of[r.target]) not in ("", first)
+    }
 
 
-def _by_price(c: Candidate) -> float:
-    return float("inf") if c.usd_per_million is None else c.usd_per_million
+def _limited(found: Evidence, use: Use) -> tuple[float | None, Interval]:
+    """Return the percentile that the limit applies to, with its interval."""
+    if use.limit is None:
+        return None, (None, None)
+    summary = found.figures[_figure(use)]
+    value: float | None = getattr(summary, use.percentile)
+    return value, summary.ci95.get(use.percentile, (None, None))
 
 
-def _by_speed(c: Candidate) -> float:
-    return -(c.total_tps or 0.0)
+def _figure(use: Use) -> str:
+    return limited(use.limit[0], open_loop=False).name if use.limit else ""
 
 
-def _policy(use: str, names: Sequence[str], *, priced: bool) -> str:
-    """A policy among `names`; of one target that target."""
-    if len(names) < 2:
-        return "".join(f'"{name}"' for name in names)
-    quoted = ", ".join(f'"{name}"' for name in names)
-    if priced:
-        return f'cheapest({quoted}, within="{use}")'
-    return f"fastest({quoted})" if use == BATCH else f'fastest({quoted}, by="ttft")'
+def _verdict(found: Evidence, use: Use) -> tuple[Keeps, str]:
+    """Return whether a target meets the limit of a use under one load, and why not, or why it is unsure."""
+    if found.refused:
+        return "no", found.refused
+    if found.error_share > MISSES:
+        return "no", f"{percent(found.error_share)} of its requests failed"
+    if use.limit is None:
+        return "yes", ""
+    name, limit = use.limit
+    figure, at = FIGURES[_figure(use)], use.percentile
+    value, (low, high) = _limited(found, use)
+    if value is None:
+        return "no", f"its {figure.label} {at} is unknown"
+    sign = -1 if figure.higher_is_better else 1
+    worst = low if figure.higher_is_better else high
+    words = figure_words(name, value)
+    if sign * value > sign * limit:
+        return "no", f"its {figure.label} {at} is {words}"
+    if worst is None:
+        return "unsure", f"only {counted_as(found.requests, 'request')}: its {figure.label} {at} may be worse"
+    if sign * worst > sign * limit:
+        return "unsure", f"its {figure.label} {at} may be {figure_words(name, worst)}"
+    return "yes", ""
+
+
+def figure_words(name: str, value: float) -> str:
+    """Format a figure by the name of its limit: "310 ms", "12.3 s" for an agent, "50 tokens/s"."""
+    if name == "agent":
+        return f"{number(value / 1000)} s"
+    return f"{number(value)} {'tokens/s' if name == 'tps' else 'ms'}"
+
+
+def limit_words(use: str, *, brief: bool = False) -> str:
+    """Describe what a use needs: "TTFT p95 within 300 ms"; if `brief`, "TTFT p95 ≤ 300 ms"."""
+    needs = USES[use]
+    if needs.limit is None:
+        return "tokens per dollar" if brief else "no user waits: tokens per dollar decide"
+    name, limit = needs.limit
+    least, most = ("≥", "≤") if brief else ("at least", "within")
+    how = least if name == "tps" else most
+    return f"{FIGURES[_figure(needs)].label} {needs.percentile} {how} {figure_words(name, limit)}"
+
+
+def _rank(r: TargetRating, use: Use) -> tuple[float, float]:
+    """Return the key that sorts targets for a use, the best first."""
+    inf = float("inf")
+    match use.by:
+        case "ttft_ms":
+            return (inf if r.ttft_p95_ms is None else r.ttft_p95_ms), 0.0
+        case "agent_ms":
+            return (inf if r.agent_ms is None else r.agent_ms), 0.0
+        case "tps":
+            return -(r.tps or 0.0), 0.0
+        case "tokens_per_usd":
+            return -(r.tokens_per_usd or 0.0), -(r.tokens_per_s or 0.0)
+
+
+def _price(r: TargetRating) -> float:
+    return float("inf") if r.usd_per_million is None else r.usd_per_million
+
+
+_RANKED: dict[str, tuple[str, Callable[[TargetRating], float | None], Callable[[float], str]]] = {
+    "ttft_ms": ("TTFT p95", lambda r: r.ttft_p95_ms, lambda v: f"{number(v)} ms"),
+    "agent_ms": ("agent time", lambda r: r.agent_ms, lambda v: f"{number(v / 1000)} s"),
+    "tps": ("TPS", lambda r: r.tps, lambda v: f"{number(v)} tokens/s"),
+    "tokens_per_usd": ("tokens per dollar", lambda r: r.tokens_per_usd, number),
+}
+"""By ranking figure: its label, its value, and its format."""
+
+
+def _would_change(use: Use, chosen: Sequence[TargetRating], others: Sequence[TargetRating]) -> list[str]:
+    """Return what would change the recommendation: the runner-up, uncertain targets, and the nearest miss."""
+    said: list[str] = []
+    label, of, words = _RANKED[use.by]
+    if len(chosen) > 1 and (best := of(chosen[0])) and (second := of(chosen[1])):
+        worse = {"tps": "falls", "tokens_per_usd": "fall"}.get(use.by, "rises")
+        said.append(
+            f"{chosen[1].target} would be first if the {label} of {chosen[0].target} {worse} from {words(best)} to "
+            f"{words(second)} ({change(second / best - 1)})."
+        )
+    unsure = [r for r in (*chosen, *others) if r.keeps == "unsure"]
+    if unsure:
+        said.append(f"More requests would decide on {listed([r.target for r in unsure])}.")
+    if use.limit is not None:
+        name, limit = use.limit
+        missed = [r for r in others if r.keeps == "no" and r.value is not None and not _within(use, r.value)]
+        if missed:
+            near = min(missed, key=lambda r: abs((r.value or 0.0) / limit - 1))
+            said.append(
+                f"{near.target} misses the limit of {figure_words(name, limit)} by "
+                f"{percent(abs((near.value or 0.0) / limit - 1))}."
+            )
+    return said
+
+
+def _within(use: Use, value: float) -> bool:
+    name, limit = use.limit or ("", 0.0)
+    return value >= limit if name == "tps" else value <= limit
+
+
+def _policy(name: str, use: Use, targets: Sequence[str], *, priced: bool) -> str:
+    """Return a policy that chooses among `targets`; for one target, that target. A policy is not quoted."""
+    quoted = [target if "(" in target else f'"{target}"' for target in targets]
+    if len(quoted) < 2:
+        return "".join(quoted)
+    branches = ", ".join(quoted)
+    if priced and use.by == "tokens_per_usd":
+        return f"cheapest({branches})"
+    if priced and use.by == "ttft_ms":
+        return f'cheapest({branches}, within="{name}")'
+    by = {"ttft_ms": ', by="ttft"', "tps": ', by="tps"'}.get(use.by, "")
+    return f"fastest({branches}{by})"
+
+
+def use_statements(found: Sequence[Recommendation], use: str) -> list[str]:
+    """Return the recommendation for `use` as sentences; none for another use, or if no target qualifies."""
+    for each in found:
+        if each.use == use and each.fastest:
+            label, of, words = _RANKED[each.by]
+            best = each.candidates[0]
+            value = of(best)
+            shown = f" ({label} {words(value)}{f' at {best.load}' if best.load else ''})" if value is not None else ""
+            sure = "" if best.keeps == "yes" else " perhaps"
+            return [f"For {use}, {best.target} is{sure} the best of {len(each.candidates)}{shown}."]
+    return []

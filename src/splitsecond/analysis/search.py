@@ -1,19 +1,19 @@
-"""Which load to try next, given what came of those before: a search for the heaviest one that a server bears.
+"""Search for the heaviest load that a server handles: which load to try next, given the verdicts on those before.
 
-No clock, no sockets, no statistics: a load is a number, what came of it a word. From the first load on each next one is
-twice as heavy, until one does not hold; then the gap between the heaviest that holds and the lightest that does not is
-halved (by ratio: loads are compared by how many times heavier they are) until it is narrow. So no load is more than
-twice as heavy as one that held, and a server that breaks is hardly pressed beyond it.
+No clock, no sockets, no statistics: a load is a number, its verdict a word. Loads double until one fails. Then the gap
+between the heaviest that holds and the lightest that fails is halved (by ratio) until it is narrow. So no load is more
+than twice as heavy as one that held, and a server that breaks gets little more.
 
-On the way up it would be waste to be sure of each load, as what bears a heavier one bears it too, and the lightest are
-the slowest to ask: a few requests, as many of which keep to the limits as should, make a load promising, and that is
-enough to go on. Where it turns out to be the heaviest, it is tried again until it is sure.
+Certainty about each load would be wasteful: a server that handles a heavier load handles the lighter one too. A few
+requests that meet the limits often enough make a load promising, which is enough to go on. If it turns out to be the
+heaviest, it is tried again until it is certain.
 
-Near the edge a load may stay undecided, however often it is asked. Then there are two gaps, one on each side of what is
-undecided, and both are closed: the answer is two loads, one that surely holds and one that surely does not.
+Near the limit a load may stay undecided, however often it is tried. Then the gap below it is closed, so that the result
+is a load that surely holds. The gap above it is not: the loads in it take longest to decide, and none of them could be
+the result.
 
-A load that the client could not drive says nothing. It is tried once more, as the client may have been disturbed; if
-that says nothing either, heavier ones would not. A server that broke is left alone: the search ends.
+A load that the client could not drive shows nothing. It is tried once more, because the client may have been disturbed;
+if that fails too, heavier loads would fail as well. When a server breaks, the search ends.
 """
 
 import math
@@ -23,18 +23,20 @@ from typing import Literal
 from msgspec import Struct
 
 Verdict = Literal["holds", "promising", "undecided", "fails", "breaks", "invalid"]
-"""What came of a load: the limits surely hold; they held, but for too few requests to be sure; they did not, for too
-few to be sure; they surely do not hold; the server fails its requests; the figures must not be trusted."""
+"""Verdict on a load, in order: the limits surely hold; they held, with too few requests to be sure; they did not hold,
+with too few to be sure; they surely do not hold; the server fails its requests; the figures must not be trusted."""
 PRECISION = 0.1
-"""How narrow a gap must be, as a share of its lighter end, before it is left as it is."""
+"""Width at which a gap between two concurrencies is narrow enough, as a share of its lighter end."""
+RATE_PRECISION = 0.05
+"""The same for rates: finer, because a rate within 10% of the capacity stays undecided for long."""
 DIGITS = 3
-"""Of a rate. A concurrency is a whole number."""
+"""Significant digits of a rate. A concurrency is a whole number."""
 CEILINGS: tuple[Verdict, ...] = ("fails", "breaks", "invalid")
 
 
 class Edges(Struct, frozen=True):
-    """What a search knows: the heaviest load that holds, the lightest above it that does not, and what is undecided
-    between them, in order. None: there is none."""
+    """Result of a search: the heaviest load that holds, the lightest above it that does not, and the undecided loads
+    between them, in order. None: there is no such load."""
 
     holds: float | None
     ceiling: float | None
@@ -42,9 +44,10 @@ class Edges(Struct, frozen=True):
 
 
 def edges(verdicts: Mapping[float, Verdict], *, promising: Verdict = "undecided") -> Edges:
-    """Where the limits stop to hold. What holds above a load that does not is chance, or the server had its moments:
-    the lightest that does not is believed. What holds above an undecided one decides that. `promising`: what a load
-    counts as that is.
+    """Return where the limits stop holding.
+
+    A load that holds above one that fails is chance or a moment of the server: the lightest failure counts. A load that
+    holds above an undecided one decides it. `promising`: the verdict as which a promising load counts.
     """
     verdicts = {load: promising if verdict == "promising" else verdict for load, verdict in verdicts.items()}
     ceiling = min((load for load, verdict in verdicts.items() if verdict in CEILINGS), default=None)
@@ -55,19 +58,23 @@ def edges(verdicts: Mapping[float, Verdict], *, promising: Verdict = "undecided"
 
 
 class Search:
-    """Gives loads to try from `first` to at most `last`; `told` what came of each. `whole`: loads are whole numbers."""
+    """Search from load `first` to at most `last`. `next` returns the load to try, `record` takes its verdict.
 
-    def __init__(self, first: float, last: float, *, whole: bool, precision: float = PRECISION) -> None:
+    `whole`: loads are whole numbers.
+    """
+
+    def __init__(self, first: float, last: float, *, whole: bool, precision: float | None = None) -> None:
         self.verdicts: dict[float, Verdict] = {}
-        """By load, what came of it last."""
+        """Latest verdict by load."""
         self._first, self._last = first, last
         self._whole = whole
-        self._precision = precision
-        self._again: float | None = None  # a load that says nothing, and has not been tried twice
+        self._precision = precision or (PRECISION if whole else RATE_PRECISION)
+        self._again: float | None = None  # an invalid load that has not been tried twice
+        self._promising: set[float] = set()  # loads that were promising once
         self._broken = False
 
     def next(self) -> float | None:
-        """The load to try; None where enough is known."""
+        """Return the load to try; None if enough is known."""
         if self._broken:
             return None
         if self._again is not None:
@@ -79,30 +86,52 @@ class Search:
         if known.undecided:
             found = self._between(known.holds, known.undecided[0])
         if found is None and (last := max((known.holds or 0, *known.undecided))):
-            found = self._above(last, known.ceiling)
+            found = None if known.undecided and known.ceiling is not None else self._above(last, known.ceiling)
         if found is None and known.holds is not None and self.verdicts[known.holds] == "promising":
             return known.holds
         return found
 
-    def climbs(self, load: float) -> bool:
-        """Whether `load` is on the way up: the heaviest so far, so that it is enough that it is promising."""
-        return all(load > other for other in self.verdicts)
+    @property
+    def remaining(self) -> tuple[float, float]:
+        """The range that still can hold the highest load: from the heaviest that holds to the lightest that fails."""
+        known = edges(self.verdicts, promising="holds")
+        low = self._first if known.holds is None else known.holds
+        return low, self._last if known.ceiling is None else known.ceiling
 
-    def told(self, load: float, verdict: Verdict) -> None:
-        """What came of `load`. Where it should have been made sure, what is only promising is undecided."""
+    def loads_left(self) -> int:
+        """Return how many loads are still to be tried, at most, unless a load stays undecided."""
+        low, high = self.remaining
+        if high <= low:
+            return 0
+        limited = any(verdict in CEILINGS for verdict in self.verdicts.values())
+        doublings = 0 if limited else math.ceil(math.log2(high / low))
+        gap = high / low if limited else min(2.0, high / low)
+        halvings = max(math.ceil(math.log2(math.log(gap) / math.log1p(self._precision))), 0)
+        if self._whole and limited:
+            halvings = min(halvings, math.ceil(math.log2(high - low)))
+        return doublings + halvings
+
+    def confirms(self, load: float) -> bool:
+        """Return whether `load` was promising before, so that it is tried again until it is certain."""
+        return load in self._promising
+
+    def record(self, load: float, verdict: Verdict) -> None:
+        """Record the verdict on `load`. If it is still only promising after a second try, it counts as undecided."""
         again = self.verdicts.get(load) == "invalid"
-        self.verdicts[load] = "undecided" if verdict == "promising" and not self.climbs(load) else verdict
+        self.verdicts[load] = "undecided" if verdict == "promising" and self.confirms(load) else verdict
+        if verdict == "promising":
+            self._promising.add(load)
         self._again = load if verdict == "invalid" and not again else None
         self._broken = verdict == "breaks"
 
     def _above(self, load: float, ceiling: float | None) -> float | None:
-        """Between the two; twice as heavy where there is no ceiling yet."""
+        """Return a load between the two, or twice the load if there is no ceiling yet."""
         if ceiling is not None:
             return self._between(load, ceiling)
         return min(2 * load, self._last) if load < self._last else None
 
     def _between(self, low: float | None, high: float) -> float | None:
-        """A load in a gap that is too wide; None where it is narrow, or open below."""
+        """Return a load inside a gap that is too wide; None if it is narrow, or open below."""
         if low is None or high <= low * (1 + self._precision):
             return None
         middle = math.sqrt(low * high)

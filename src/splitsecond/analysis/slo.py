@@ -1,31 +1,34 @@
-"""Limits that a request is held against: ``ttft=300ms,tpot=20ms``, or the name of a use.
+"""Service level objective: limits that every request should meet, ``ttft=300ms,tpot=20ms`` or the name of a use.
 
-A named use limits the time to first token, and is met by a target whose p95 meets it. An open loop is judged from
-when a request was due: a user does not care why it waited.
+A named use (`timing.uses`) sets one limit or none; a batch needs only a response. An open loop is judged from when a
+request was due: a user does not care why it waited.
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 
+import numpy as np
 from msgspec import Struct
 
 from splitsecond.analysis.figures import FIGURES, Figure, ttft_figure
 from splitsecond.analysis.findings import Goodput
-from splitsecond.analysis.steady import Windows, per_second
+from splitsecond.analysis.summary import share_interval
 from splitsecond.errors import CallerFault
-from splitsecond.timing.observation import Observation
+from splitsecond.observation import Observation
 from splitsecond.timing.uses import USES
 
-GOOD: dict[str, float] = {"chat": 1000.0}
-"""Where a use is borne at one limit but good only below another."""
+GOOD = {name: use.good_ms for name, use in USES.items() if use.good_ms is not None}
+"""Uses that are good only below a stricter limit, in ms, than the one they accept."""
 
 _UNITS_IN_MS = {"us": 0.001, "ms": 1.0, "s": 1000.0}
 _LIMIT = re.compile(r"(?P<name>[a-z0-9_]+)\s*=\s*(?P<value>\d+(?:\.\d+)?|\.\d+)\s*(?P<unit>[a-z]*)")
 _LIMITED: dict[str, Callable[[bool], Figure]] = {
     "ttft": lambda open_loop: ttft_figure(open_loop=open_loop),
     "tpot": lambda open_loop: FIGURES["tpot_ms"],
-    "e2e": lambda open_loop: FIGURES["response_ms" if open_loop else "e2e_ms"],
+    "e2e": lambda open_loop: FIGURES["e2e_ms"].under(open_loop=open_loop),
     "tps": lambda open_loop: FIGURES["tps"],
+    "agent": lambda open_loop: FIGURES["agent_ms"],
 }
 _ALLOWED = (
     f"Allowed: {', '.join(_LIMITED)}, separated by commas, times in us, ms or s, as in 'ttft=300ms,tpot=20ms,tps=50'; "
@@ -34,52 +37,58 @@ _ALLOWED = (
 
 
 class Slo(Struct, frozen=True, kw_only=True):
-    """What every request should keep to. `limits` are at most so many ms, for "tps" at least so many tokens/s.
+    """Limits of every request: at most that many ms, for "tps" at least that many tokens/s.
 
-    `use` is the name it was asked by, or "".
+    `use` is the named use they belong to, or "".
     """
 
     limits: dict[str, float]
     use: str = ""
 
     def met_by(self, observation: Observation, *, open_loop: bool) -> bool:
-        """Whether the request met every limit. One that failed, or has no such figure, did not."""
+        """Return whether the request met every limit. One that failed, or lacks such a figure, did not."""
         return observation.ok and not self.missed_by(observation, open_loop=open_loop)
 
     def missed_by(self, observation: Observation, *, open_loop: bool) -> list[str]:
-        """The limits that an answer missed, by name."""
+        """Return the names of the limits that a successful request missed."""
         return [name for name, limit in self.limits.items() if not self._within(name, limit, observation, open_loop)]
 
-    def goodput(self, sent: Sequence[Observation], span: Windows, *, open_loop: bool) -> Goodput:
-        """How many of the requests `sent` met it, and how many such there were per second of `span`."""
-        met = sum(self.met_by(o, open_loop=open_loop) for o in sent)
+    def goodput(self, sent: Sequence[Observation], per_s: float | None, *, open_loop: bool) -> Goodput:
+        """Return how many of the requests `sent` met the limits, and how many per second if `per_s` requests ended."""
+        within = [(o.round, self.met_by(o, open_loop=open_loop)) for o in sent]
+        met = sum(each for _, each in within)
+        met_by_round, by_round = Counter(number for number, each in within if each), Counter(n for n, _ in within)
         return Goodput(
             limits=self.limits,
             use=self.use,
             met=met,
             sent=len(sent),
             fraction=met / len(sent) if sent else 0.0,
-            per_s=per_second(met, span),
+            per_s=per_s * met / len(sent) if sent and per_s is not None else None,
+            ci95=share_interval(
+                np.array([met_by_round[number] for number in by_round], dtype=np.float64),
+                np.array(list(by_round.values()), dtype=np.float64),
+            ),
         )
 
     def _within(self, name: str, limit: float, observation: Observation, open_loop: bool) -> bool:
         figure = limited(name, open_loop=open_loop)
-        value = figure.of(observation)
-        if value is None:
-            return False
-        return value / figure.scale >= limit if figure.fast_end else value / figure.scale <= limit
+        value = figure.value(observation)
+        if value is None:  # an answer of one token has no speed after its first token that could miss a limit
+            return figure.counts_tokens and observation.streamed_tokens in (0, 1)
+        return bool(value >= limit if figure.higher_is_better else value <= limit)
 
 
 def limited(name: str, *, open_loop: bool) -> Figure:
-    """The figure that the limit of that name is for."""
+    """Return the figure to which the limit of that name applies."""
     return _LIMITED[name](open_loop)
 
 
 def parse_slo(text: str) -> Slo:
-    """Read limits, ``ttft=300ms,e2e=5s,tps=50``, or a use's name, ``voice``. Raises `CallerFault`."""
+    """Parse limits, ``ttft=300ms,e2e=5s,tps=50``, or the name of a use, ``voice``. Raises `CallerFault`."""
     wanted = text.strip().lower()
     if wanted in USES:
-        return Slo(limits={"ttft": USES[wanted]}, use=wanted)
+        return Slo(limits=USES[wanted].limits, use=wanted)
     limits: dict[str, float] = {}
     for part in wanted.split(","):
         name, limit = _parse_limit(part.strip(), text)

@@ -1,60 +1,104 @@
-"""Findings as plain sentences: who is first on what under which load, and whether the difference is real.
+"""Findings as plain sentences: which target is first on what under which load, and whether the difference is real.
 
-First and second of each load are compared by their medians, with the interval and the test of `contrast`. A row that
-is INVALID takes no part, and the built-in engine is ranked only against itself: that a toy model on this machine is
-faster or slower than a provider says nothing of either. The random numbers come from a fixed seed, so the same
-observations give the same sentences.
+The first and the second target of each load are compared round by round (`sample_comparison`), by their medians and by
+their throughput. All comparisons of a run are corrected together, so at most one run in twenty reports any difference
+that is not real. Where a difference is not certain, the sentence says what this run could have seen, and what it takes
+to see 10%. INVALID rows take no part. The built-in engine is ranked only against itself: a toy model on this machine
+shows nothing about a provider. Targets whose tokens are counted differently are not compared on tokens per second.
+
+If the limits of the run are those of a named use, the first sentences state up to which load each target meets its
+limit on TTFT at p95: where the interval of the share of requests within the limit lies above 95%. A failed request
+misses the limit.
 """
 
+import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
-from splitsecond.analysis.contrast import Contrast, contrast
 from splitsecond.analysis.cost import cost_statements
-from splitsecond.analysis.figures import FIGURES, Figure, answered, ttft_figure
+from splitsecond.analysis.figures import TOTALS, Figure, Total, ended, main_figures, ttft_figure
 from splitsecond.analysis.findings import ConditionFindings
-from splitsecond.analysis.verdicts import verdicts
-from splitsecond.analysis.wording import ENGINE, counted, evidence, level, limits, listed, number, percent, ratio, row
-from splitsecond.timing.observation import Observation
+from splitsecond.analysis.sample_comparison import SampleComparison, compare_blocks, compare_samples, holm
+from splitsecond.analysis.slo import GOOD
+from splitsecond.analysis.summary import PERCENTILES, Interval
+from splitsecond.analysis.wording import (
+    ENGINE,
+    change,
+    counted,
+    counted_as,
+    evidence,
+    kind,
+    level,
+    limits,
+    listed,
+    load,
+    number,
+    percent,
+    ratio,
+    row,
+)
+from splitsecond.observation import Observation
 
-SEED = 0
 MEDIAN = {"p50": 0.5}
+MISSES = 1 - PERCENTILES["p95"]
+"""Share of requests that may miss a limit at p95."""
+WORTH_SEEING = 1.1
+"""Difference for which a sentence states how many requests it takes to see it."""
+TOO_CLOSE_Z = 1.645
+"""Normal value beyond which the autocorrelation of rounds is not chance (one-sided 5%)."""
 
 Row = ConditionFindings
 Observed = Mapping[str, Sequence[Observation]]
 
 
-def statements(conditions: Sequence[ConditionFindings], observations: Sequence[Observation]) -> list[str]:
-    """One sentence for each finding: the verdict on a use, the comparisons, and last what spoils them."""
-    observed: defaultdict[str, list[Observation]] = defaultdict(list)
-    for o in answered(observations):
-        observed[o.condition].append(o)
-    random = np.random.default_rng(SEED)
+class Contest(Struct, frozen=True):
+    """The first and the second row on one metric under one load, with their values; `found`: how much faster."""
+
+    metric: Figure | Total
+    best: Row
+    next_best: Row
+    values: tuple[float | None, float | None]
+    found: SampleComparison
+
+
+def statements(conditions: Sequence[Row], observations: Sequence[Observation]) -> list[str]:
+    """Return one sentence for each finding: verdicts on a use, then comparisons, and last what spoils them."""
     valid = [c for c in conditions if not c.invalid]
-    said = verdicts(valid)
-    for rows in _comparable(valid):
-        for figure in (ttft_figure(open_loop=rows[0].concurrency is None), FIGURES["tps"]):
-            said += _first(rows, figure, observed, random)
-        said += _throughput(rows)
+    sentences = verdicts(valid)
+    sentences += [_contest(each) for each in contests(conditions, observations)]
+    sentences += [sentence for rows in _comparable(valid) for sentence in _counted_differently(rows)]
     for rows in _by_load(valid):
-        said += _goodput(rows)
-    said += cost_statements(conditions)
-    for reuse in (False, True):
-        said += _batching([c for c in valid if c.cache_reuse == reuse], " with cache reuse" if reuse else "")
-    return said + _errors(conditions) + _left_out(conditions)
+        sentences += _goodput(rows)
+    sentences += cost_statements(conditions)
+    for reuse, workload in dict.fromkeys((c.cache_reuse, c.workload) for c in valid):
+        alike = [c for c in valid if (c.cache_reuse, c.workload) == (reuse, workload)]
+        sentences += _batching(alike, kind(alike[0]))
+    return sentences + _too_close(valid) + _errors(conditions) + _left_out(conditions)
+
+
+def contests(conditions: Sequence[Row], observations: Sequence[Observation]) -> list[Contest]:
+    """Return the comparison of the first two rows on each metric under each load, all corrected together."""
+    observed: defaultdict[str, list[Observation]] = defaultdict(list)
+    for o in ended(observations):
+        observed[o.condition].append(o)
+    valid = [c for c in conditions if not c.invalid]
+    found = [each for rows in _comparable(valid) for each in _contests(rows, observed)]
+    judged = holm({number: each.found for number, each in enumerate(found)})
+    return [replace(each, found=judged[number]) for number, each in enumerate(found)]
 
 
 def _by_load(rows: Sequence[Row]) -> list[list[Row]]:
-    loads: defaultdict[tuple[int | None, float | None, bool], list[Row]] = defaultdict(list)
+    loads: defaultdict[tuple[int | None, float | None, bool, str], list[Row]] = defaultdict(list)
     for c in rows:
-        loads[c.concurrency, c.rate, c.cache_reuse].append(c)
+        loads[c.concurrency, c.rate, c.cache_reuse, c.workload].append(c)
     return list(loads.values())
 
 
 def _comparable(rows: Sequence[Row]) -> list[list[Row]]:
-    """The rows of each load, the built-in engine's apart."""
+    """Return the rows of each load, with those of the built-in engine separate."""
     return [
         group
         for under_one_load in _by_load(rows)
@@ -63,32 +107,118 @@ def _comparable(rows: Sequence[Row]) -> list[list[Row]]:
     ]
 
 
-def _first(rows: Sequence[Row], figure: Figure, observed: Observed, random: np.random.Generator) -> list[str]:
-    ranked = sorted(
-        ((c, values) for c in rows if len(values := figure.values(observed.get(c.condition, ())))),
-        key=lambda pair: float(np.median(pair[1])),
-        reverse=figure.fast_end,
-    )
-    if len(ranked) < 2:
+def _contests(rows: Sequence[Row], observed: Observed) -> Iterator[Contest]:
+    """Yield what the rows of one load are compared on."""
+    open_loop = rows[0].concurrency is None
+    for figure in main_figures():
+        for alike in _counted_alike(rows) if figure.counts_tokens else [rows]:
+            yield from _first(alike, figure.under(open_loop=open_loop), observed)
+    if not open_loop:  # in an open loop the schedule decides the throughput
+        for alike in _counted_alike(rows):
+            yield from _throughput(alike)
+
+
+def _counted_alike(rows: Sequence[Row]) -> list[list[Row]]:
+    """Return the rows by the source of their token counts."""
+    sources: defaultdict[str, list[Row]] = defaultdict(list)
+    for c in rows:
+        if c.token_source:
+            sources[c.token_source].append(c)
+    return list(sources.values())
+
+
+def _counted_differently(rows: Sequence[Row]) -> list[str]:
+    groups = _counted_alike(rows)
+    if len(groups) < 2:
         return []
-    (best, best_values), (next_best, next_values) = ranked[:2]
-    # Ratios read "so many times as fast": more tokens, or less time.
-    slow, fast = (next_values, best_values) if figure.fast_end else (best_values, next_values)
-    found = contrast(slow, fast, MEDIAN, random)["p50"]
-    best_median, next_median = (found.second, found.first) if figure.fast_end else (found.first, found.second)
-    where = level(best).capitalize()
-    if found.real:
-        return [
-            f"{where}, {best.target} is first on {figure.label}: p50 {number(best_median)} {figure.unit}, "
-            f"{next_best.target} {number(next_median)}{_evidence(found)}."
-        ]
+    sources = listed([f"{listed([c.target for c in group])} by {group[0].token_source}" for group in groups])
     return [
-        f"{where}, {best.target} and {next_best.target} cannot be told apart on {figure.label}: p50 "
-        f"{number(best_median)} and {number(next_median)} {figure.unit}{_evidence(found)}."
+        f"{level(rows[0]).capitalize()}, tokens per second are not compared between targets whose tokens are counted "
+        f"differently: {sources}."
     ]
 
 
-def _evidence(found: Contrast) -> str:
+def _first(rows: Sequence[Row], figure: Figure, observed: Observed) -> Iterator[Contest]:
+    worst = -math.inf if figure.higher_is_better else math.inf
+    ranked = sorted(
+        ((c, figure.summary(c).p50) for c in rows if figure.summary(c).n and c.condition in observed),
+        key=lambda pair: worst if pair[1] is None else pair[1],
+        reverse=figure.higher_is_better,
+    )
+    if len(ranked) < 2:
+        return
+
+    def compared(best: Row, next_best: Row) -> SampleComparison:
+        # Ratios mean "times as fast": more tokens, or less time.
+        pair = (next_best, best) if figure.higher_is_better else (best, next_best)
+        slow, fast = (figure.sample(observed[c.condition]) for c in pair)
+        return compare_samples(slow, fast, MEDIAN, paired=True)["p50"]
+
+    (best, best_value), (next_best, next_value) = ranked[:2]
+    found = compared(best, next_best)
+    if found.real and found.log_ratio < 0:  # the rounds say the opposite of the medians of all requests
+        best, next_best, best_value, next_value = next_best, best, next_value, best_value
+        found = compared(best, next_best)
+    yield Contest(figure, best, next_best, (best_value, next_value), found)
+
+
+def _throughput(rows: Sequence[Row]) -> Iterator[Contest]:
+    ranked = sorted((c for c in rows if c.output_tokens_per_s), key=lambda c: -(c.output_tokens_per_s or 0.0))
+    if len(ranked) < 2:
+        return
+    best, next_best = ranked[:2]
+    values = best.output_tokens_per_s, next_best.output_tokens_per_s
+    fast, slow = (
+        {at: math.log(speed) for at, speed in c.output_tokens_per_s_rounds.items() if speed > 0}
+        for c in (best, next_best)
+    )
+    yield Contest(
+        TOTALS["output_tokens_per_s"],
+        best,
+        next_best,
+        values,
+        compare_blocks(slow, fast, paired=True, percentiles=(values[1], values[0])),
+    )
+
+
+def _contest(of: Contest) -> str:
+    """Return the sentence on one comparison."""
+    found = of.found
+    p50 = "p50 " if isinstance(of.metric, Figure) else ""
+    best, next_best = (number(value) if value is not None else "beyond what was answered" for value in of.values)
+    where, evident = level(of.best).capitalize(), _evidence(found)
+    if found.real:
+        return (
+            f"{where}, {of.best.target} is first on {of.metric.label}: {p50}{best}{of.metric.unit_after}, "
+            f"{of.next_best.target} {next_best}{evident}."
+        )
+    if found.p_value is None:
+        return (
+            f"{where}, {of.metric.label} {p50}is {best}{of.metric.unit_after} for {of.best.target} and {next_best} for "
+            f"{of.next_best.target} (not tested: too few requests or rounds)."
+        )
+    return (
+        f"{where}, {of.best.target} and {of.next_best.target} cannot be distinguished by {of.metric.label}: "
+        f"{p50}{best} and {next_best}{of.metric.unit_after}{evident}.{_could_see(found, of.best)}"
+    )
+
+
+def _could_see(found: SampleComparison, of: Row) -> str:
+    """Return the smallest difference that this run could have seen, and what it takes to see 10%."""
+    if found.detectable is None or found.detectable <= 1:
+        return ""
+    seen = f" This run could have seen a difference of {change(found.detectable - 1).removeprefix('+')}"
+    if found.detectable <= WORTH_SEEING:
+        return f"{seen}."
+    rounds = found.rounds_for(WORTH_SEEING)
+    return f"{seen}; 10% takes about -n {math.ceil(of.requests * rounds / found.rounds):,}{_in_rounds(of, rounds)}."
+
+
+def _in_rounds(of: Row, rounds: int) -> str:
+    return f" in {counted_as(rounds, 'round')}" if of.ttft_ms.rounds else ""
+
+
+def _evidence(found: SampleComparison) -> str:
     return evidence(
         "" if found.ratio is None else f"{ratio(found.ratio)} times as fast",
         found.ci95 and (ratio(found.ci95[0]), ratio(found.ci95[1])),
@@ -96,17 +226,20 @@ def _evidence(found: Contrast) -> str:
     )
 
 
-def _throughput(rows: Sequence[Row]) -> list[str]:
-    ranked = sorted(
-        ((c.output_tokens_per_s, c.target) for c in rows if c.output_tokens_per_s), key=lambda pair: -pair[0]
-    )
-    if len(ranked) < 2 or rows[0].concurrency is None:  # in an open loop the schedule decides the throughput
+def _too_close(rows: Sequence[Row]) -> list[str]:
+    """Return a sentence if the rounds of the run resemble the rounds before them, over all rows together."""
+    known = [(a, c.ttft_ms.rounds) for c in rows if (a := c.ttft_ms.autocorrelation) is not None]
+    if not known:
         return []
-    (most, first), (next_most, second) = ranked[:2]
-    where = level(rows[0]).capitalize()
+    mean = sum(a for a, _ in known) / len(known)
+    # Without correlation, lag 1 has the mean −1/R and about the variance 1/R.
+    expected = -sum(1 / r for _, r in known) / len(known)
+    error = math.sqrt(sum(1 / r for _, r in known)) / len(known)
+    if mean - expected <= TOO_CLOSE_Z * error:
+        return []
     return [
-        f"{where}, {first} gave the most tokens in all: {number(most)} tokens/s, {second} {number(next_most)} "
-        "(one figure each, no test)."
+        f"Rounds lie too close together: the mean TTFT of a round resembles that of the round before (autocorrelation "
+        f"{number(mean)}), so intervals may be too narrow. Spread the rounds over a longer time."
     ]
 
 
@@ -114,9 +247,9 @@ def _goodput(rows: Sequence[Row]) -> list[str]:
     judged = sorted(
         ((c.goodput, c.target) for c in rows if c.goodput and c.goodput.sent), key=lambda pair: -pair[0].fraction
     )
-    if not judged:
+    if not judged or not judged[0][0].limits:
         return []
-    shares = ", ".join(f"{target} {percent(goodput.fraction)}" for goodput, target in judged)
+    shares = ", ".join(f"{target} {percent(goodput.fraction)}{_between(goodput.ci95)}" for goodput, target in judged)
     return [f"{level(rows[0]).capitalize()}, requests with {limits(judged[0][0].limits)}: {shares}."]
 
 
@@ -146,10 +279,102 @@ def _batched(c: Row) -> float:
 
 
 def _errors(rows: Sequence[Row]) -> list[str]:
-    failed = [f"{c.errors} of {c.requests} to {row(c)} ({counted(c.error_kinds)})" for c in rows if c.errors]
+    failed = [f"{c.errors:,} of {c.requests:,} to {row(c)} ({counted(c.error_kinds)})" for c in rows if c.errors]
     return [f"Requests failed: {'; '.join(failed)}."] if failed else []
 
 
 def _left_out(rows: Sequence[Row]) -> list[str]:
     spoilt = [row(c) for c in rows if c.invalid]
-    return [f"Left out of these comparisons, as INVALID: {listed(spoilt)}."] if spoilt else []
+    return [f"Not compared, because INVALID: {listed(spoilt)}."] if spoilt else []
+
+
+def _between(interval: Interval) -> str:
+    low, high = interval
+    return "" if low is None or high is None else f" ({percent(low)} to {percent(high)})"
+
+
+# Verdicts on a named use.
+
+
+def verdicts(rows: Sequence[Row]) -> list[str]:
+    """Return a sentence for each target that meets the limit of the use, and for all others.
+
+    The levels of a target are checked from the lightest load on, up to the first that is not certain to meet it.
+    Without a named use there are no verdicts.
+    """
+    judged = [c for c in rows if c.goodput and c.goodput.use and "ttft" in c.goodput.limits and c.requests]
+    by_target: defaultdict[tuple[str, bool, bool, str], list[Row]] = defaultdict(list)
+    for c in sorted(judged, key=lambda c: c.concurrency or c.rate or 0):
+        by_target[c.target, c.concurrency is None, c.cache_reuse, c.workload].append(c)
+    met = [sentence for levels in by_target.values() for sentence in _meets(levels)]
+    lightest = [levels[0] for levels in by_target.values()]
+    missed = _not_met("These miss", [c for c in lightest if _misses(c)])
+    return met + missed + _not_met("Too few requests or rounds to decide on", [c for c in lightest if _open(c)])
+
+
+def _meets(levels: Sequence[Row]) -> list[str]:
+    """Return up to which load one target meets the limit; nothing if it does not at the lightest."""
+    reached = next((i for i, c in enumerate(levels) if not _met(c)), len(levels))
+    if not reached:
+        return []
+    most, use = levels[reached - 1], _use(levels[0])
+    end = ""
+    if reached < len(levels):
+        beyond = levels[reached]
+        end = f", {'not' if _misses(beyond) else 'undecided'} {level(beyond)} ({_share(beyond)})"
+    met = f"{most.target} meets the {_limit(most)} TTFT limit of {use} at p95 {_up_to(levels, reached)}"
+    good = ""
+    if good_ms := GOOD.get(use):
+        well = next((i for i, c in enumerate(levels) if not _surely_within(c, good_ms)), len(levels))
+        where = "at no load" if not well else "at all of these loads" if well >= reached else _up_to(levels, well)
+        good = f" It is certain to be good (below {number(good_ms)} ms) {where}."
+    return [f"{met} ({_share(most)}){end}.{good}"]
+
+
+def _not_met(verdict: str, lightest: Sequence[Row]) -> list[str]:
+    if not lightest:
+        return []
+    shares = listed([f"{c.target} {level(c)} ({_share(c)})" for c in lightest])
+    return [f"{verdict} the {_limit(lightest[0])} TTFT limit of {_use(lightest[0])} at p95: {shares}."]
+
+
+def _met(c: Row) -> bool:
+    low = c.goodput.ci95[0] if c.goodput else None
+    return low is not None and low >= 1 - MISSES
+
+
+def _misses(c: Row) -> bool:
+    high = c.goodput.ci95[1] if c.goodput else None
+    return high is not None and high < 1 - MISSES
+
+
+def _open(c: Row) -> bool:
+    return not _met(c) and not _misses(c)
+
+
+def _surely_within(c: Row, limit_ms: float) -> bool:
+    """Return whether the whole interval of the p95 of TTFT lies within `limit_ms`."""
+    high = ttft_figure(open_loop=c.concurrency is None).summary(c).ci95.get("p95", (None, None))[1]
+    return high is not None and high <= limit_ms
+
+
+def _share(c: Row) -> str:
+    """Return the share of requests within the limit, with its interval."""
+    if c.goodput is None:
+        return ""
+    low, high = c.goodput.ci95
+    interval = "" if low is None or high is None else f", 95% interval {percent(low)} to {percent(high)}"
+    return f"{percent(c.goodput.fraction)} of {c.goodput.sent:,} requests within it{interval}"
+
+
+def _up_to(levels: Sequence[Row], reached: int) -> str:
+    most = levels[reached - 1]
+    return f"up to {load(most)}" if levels[1:] else level(most)
+
+
+def _limit(c: Row) -> str:
+    return f"{number(c.goodput.limits['ttft'] if c.goodput else 0.0)} ms"
+
+
+def _use(c: Row) -> str:
+    return c.goodput.use if c.goodput else ""

@@ -1,22 +1,23 @@
-"""When the load was what was asked for, and how many tokens arrived while it was.
+"""Steady windows: the time during which the load was at its target, and the tokens that arrived in it.
 
-Throughput taken from first request to last counts the start, when requests are still joining, and the end, when the
-last ones finish alone. The steady windows leave both out:
+Throughput from the first request to the last includes the start, when requests are still joining, and the end, when the
+last ones finish alone. Steady windows leave both out:
 
-- In a closed loop a window opens when the requests under way first reach 95 % of the concurrency, and closes when
-  they do so for the last time. Dips between (one request has ended, the next is not yet sent) are part of it: they are
-  part of such a load, and `mean_in_flight` shows whether they were too large.
-- In an open loop a window runs from the first measured request's due time to the last one's.
+- In a closed loop, a window opens when the requests in flight first reach 95% of the concurrency, and closes when
+  they do so for the last time. Dips in between (one request has ended, the next is not yet sent) are part of such a
+  load; `mean_in_flight` shows whether they were too large.
+- In an open loop, a window runs from the due time of the first measured request to that of the last one.
 
-Targets of one run take turns, so a condition may consist of several stretches of load with pauses between, each with
-its own window. The instrument's readings, one for each block that was sent, say where a stretch begins; in a closed
-loop also a pause tells, should a reading be lost.
+A condition is measured in rounds, so it consists of several stretches of load with pauses in between, each with its own
+window. Observations carry the number of their round. Without one, the readings of the instrument, one for each block
+that was sent, show where a stretch begins.
 
-No window opens before the first measured request or closes after the last one's last token. Warm-up requests that are
-still running then do count, as load and with their tokens: the server cannot tell them apart.
+No window opens before the first measured request or closes after the last token of the last one. Warm-up and cool-down
+requests that are in flight then count as load and with their tokens: to the server they are the same. In a closed loop
+a request is in flight from its call on, connecting included: the slot that sends it has no other.
 
-Tokens count when they arrive. Those of an event are its share of the answer's N: by the provider's running count,
-else, where there are more tokens than events, by characters; else each event counts the same.
+Tokens count when they arrive. The tokens of an event are its share of the response's N: by the provider's running
+count; otherwise, if there are more tokens than events, by characters; otherwise equally.
 """
 
 from collections.abc import Sequence
@@ -25,26 +26,26 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from splitsecond.analysis.spread import Floats
+from splitsecond.analysis.summary import Floats
 from splitsecond.clock import NS_PER_S
+from splitsecond.observation import Observation
 from splitsecond.timing.instrument import InstrumentReading
-from splitsecond.timing.observation import Observation
 
 Moments = npt.NDArray[np.int64]
 
 STEADY_PERCENT = 95
-PAUSE_SHARE = 0.25
-"""Nothing under way for longer than this share of a typical request ends a stretch of load."""
+DIP_PERMILLE = 2
+"""Longest dip of the load at the end of a window that is part of it, in thousandths of the window."""
 
 
-class Curve(Struct, frozen=True):
-    """Requests under way: `level[i]` of them from `at[i]` on. The last level is 0."""
+class LoadCurve(Struct, frozen=True):
+    """Requests in flight over time: `level[i]` from `at[i]` on. The last level is 0."""
 
     at: Moments
     level: Moments
 
 
-class Windows(Struct, frozen=True):
+class TimeWindows(Struct, frozen=True):
     """Spans of time in order, disjoint: the i-th is (begin[i], end[i]], in monotonic nanoseconds."""
 
     begin: Moments
@@ -52,61 +53,100 @@ class Windows(Struct, frozen=True):
 
     @property
     def length_ns(self) -> int:
-        """The length of all of them together."""
+        """Length of all windows together."""
         return int((self.end - self.begin).sum())
 
 
-class Load(Struct, frozen=True):
-    """What one condition's load looked like. Of each stretch `whole` runs from the first measured request sent to the
-    last token, `sending` to the last request sent, and `steady` is where the load was as asked."""
+class MeasuredLoad(Struct, frozen=True):
+    """Load of one condition.
 
-    curve: Curve
-    whole: Windows
-    sending: Windows
-    steady: Windows
+    `whole`: each stretch from the first measured request sent to the last token. `sending`: the same to the last
+    request sent. `steady`: where the load was at its target.
+    """
+
+    curve: LoadCurve
+    whole: TimeWindows
+    sending: TimeWindows
+    steady: TimeWindows
 
 
 def begin_ns(o: Observation) -> int:
-    """When the target had the request: sent, or for one that never was, when it came in."""
+    """Return when the request was sent, or if it never was, when its call started."""
     return o.start_ns if o.sent_ns is None else o.sent_ns
 
 
 def due_ns(o: Observation) -> int:
-    """When the schedule wanted the request to leave, or where there is no schedule, when it did."""
+    """Return when the request was due, or without a schedule, when it was sent."""
     return o.due_ns or begin_ns(o)
 
 
 def load_of(
     observations: Sequence[Observation], concurrency: int | None, readings: Sequence[InstrumentReading] = ()
-) -> Load:
-    """The load that `observations` (measured and warm-up) made. `concurrency` None: an open loop."""
-    curve = in_flight(observations)
-    starts = np.union1d(curve.at[:1], _block_starts(readings))
-    if concurrency is not None:
-        starts = np.union1d(starts, _after_pauses(curve, observations))
+) -> MeasuredLoad:
+    """Return the load that `observations` (measured, warm-up, cool-down) made. `concurrency` None: an open loop."""
+    open_loop = concurrency is None
+    curve = in_flight(observations, open_loop=open_loop)
+    starts = _round_starts(observations, open_loop=open_loop)
+    if not len(starts):
+        starts = np.union1d(curve.at[:1], _block_starts(readings))
     measured = [o for o in observations if o.role == "measured"]
-    sent = np.array([begin_ns(o) for o in measured], dtype=np.int64)
-    done = np.array([o.end_ns if o.last_token_ns is None else o.last_token_ns for o in measured], dtype=np.int64)
-    stretch = _stretch_of(sent, starts)
-    whole = _windows(*_bounds(stretch, sent, done, len(starts)))
-    sending = _windows(*_bounds(stretch, sent, sent, len(starts)))
+    begun = _moments([_begin_ns(o, open_loop=open_loop) for o in measured])
+    done = _moments([done_ns(o) for o in measured])
+    stretch = _stretch_of(begun, starts)
+    whole = _windows(*_bounds(stretch, begun, done, len(starts)))
+    sending = _windows(*_bounds(stretch, begun, begun, len(starts)))
     if concurrency is not None:
-        return Load(curve, whole, sending, _reaching(curve, concurrency, starts, whole))
-    due = np.array([due_ns(o) for o in measured], dtype=np.int64)
-    return Load(curve, whole, sending, _windows(*_bounds(stretch, due, due, len(starts))))
+        return MeasuredLoad(curve, whole, sending, _reaching(curve, concurrency, starts, whole))
+    due = _moments([due_ns(o) for o in measured])
+    return MeasuredLoad(curve, whole, sending, _windows(*_bounds(stretch, due, due, len(starts))))
 
 
-def in_flight(observations: Sequence[Observation]) -> Curve:
-    """How many of `observations` were under way, from sent to end."""
-    begin = np.array([begin_ns(o) for o in observations], dtype=np.int64)
-    end = np.maximum(np.array([o.end_ns for o in observations], dtype=np.int64), begin)
+def done_ns(o: Observation) -> int:
+    """Return when the response of `o` was complete, or if it had no token, when the request ended."""
+    return o.end_ns if o.last_token_ns is None else o.last_token_ns
+
+
+def in_flight(observations: Sequence[Observation], *, open_loop: bool) -> LoadCurve:
+    """Return how many of `observations` were in flight over time; in a closed loop from their calls on.
+
+    A request that only kept the load up is closed when the last measured one of its round has ended. The two ends are
+    stamped in different places, so it counts until the later one.
+    """
+    begin = _moments([_begin_ns(o, open_loop=open_loop) for o in observations])
+    last: dict[int, int] = {}
+    for o in observations:
+        if o.role == "measured":
+            last[o.round] = max(last.get(o.round, 0), o.end_ns)
+    closed = [o.role != "measured" and o.outcome == "cancelled" for o in observations]
+    end = _moments(
+        [max(o.end_ns, last.get(o.round, 0)) if cut else o.end_ns for o, cut in zip(observations, closed, strict=True)]
+    )
+    end = np.maximum(end, begin)
     at, which = np.unique(np.concatenate((begin, end)), return_inverse=True)
     steps = np.bincount(which, weights=np.repeat((1.0, -1.0), len(begin)), minlength=len(at))
-    return Curve(at, np.cumsum(steps.astype(np.int64)))
+    return LoadCurve(at, np.cumsum(steps.astype(np.int64)))
+
+
+def _begin_ns(o: Observation, *, open_loop: bool) -> int:
+    return begin_ns(o) if open_loop else o.start_ns
+
+
+def _moments(values: Sequence[int]) -> Moments:
+    return np.array(values, dtype=np.int64)
+
+
+def _round_starts(observations: Sequence[Observation], *, open_loop: bool) -> Moments:
+    """Return when each round began; nothing if the observations carry no rounds."""
+    starts: dict[int, int] = {}
+    for o in observations:
+        if o.round:
+            begin = _begin_ns(o, open_loop=open_loop)
+            starts[o.round] = min(starts.get(o.round, begin), begin)
+    return _moments(sorted(starts.values()))
 
 
 def _block_starts(readings: Sequence[InstrumentReading]) -> Moments:
-    """When each block began; what several workers sent at the same time is one block."""
+    """Return when each block began; what several workers send at the same time is one block."""
     starts: list[int] = []
     busy_until = -1
     for reading in sorted(readings, key=lambda r: r.begin_ns):
@@ -116,28 +156,23 @@ def _block_starts(readings: Sequence[InstrumentReading]) -> Moments:
     return np.array(starts, dtype=np.int64)
 
 
-def _after_pauses(curve: Curve, observations: Sequence[Observation]) -> Moments:
-    if not len(curve.at):
-        return curve.at
-    typical = float(np.median([o.end_ns - begin_ns(o) for o in observations]))
-    pause = (curve.level[:-1] == 0) & (np.diff(curve.at) > PAUSE_SHARE * typical)
-    return np.compress(pause, curve.at[1:])
-
-
-def _reaching(curve: Curve, concurrency: int, starts: Moments, whole: Windows) -> Windows:
+def _reaching(curve: LoadCurve, concurrency: int, starts: Moments, whole: TimeWindows) -> TimeWindows:
     reached = np.flatnonzero(curve.level * 100 >= concurrency * STEADY_PERCENT)
     begin, end = _bounds(_stretch_of(curve.at[reached], starts), curve.at[reached], curve.at[reached + 1], len(starts))
     span = _stretch_of(whole.begin, starts)
-    return _windows(np.maximum(begin[span], whole.begin), np.minimum(end[span], whole.end))
+    opens, closes = np.maximum(begin[span], whole.begin), np.minimum(end[span], whole.end)
+    # Slots that were about to send their next request when the last measured one ended do not cut it off.
+    full = (closes > opens) & ((whole.end - opens) * DIP_PERMILLE >= (whole.end - np.maximum(closes, opens)) * 1000)
+    return _windows(opens, np.where(full, whole.end, closes))
 
 
 def _stretch_of(at: Moments, starts: Moments) -> npt.NDArray[np.intp]:
-    """The stretch that each moment lies in; what came before the first one is part of it."""
+    """Return the stretch of each moment; moments before the first stretch belong to it."""
     return np.maximum(np.searchsorted(starts, at, side="right") - 1, 0)
 
 
 def _bounds(group: npt.NDArray[np.intp], begin: Moments, end: Moments, groups: int) -> tuple[Moments, Moments]:
-    """The least `begin` and the greatest `end` of each group; crossed where a group is empty."""
+    """Return the least `begin` and the greatest `end` of each group, crossed if a group is empty."""
     limits = np.iinfo(np.int64)
     first = np.full(groups, limits.max, dtype=np.int64)
     last = np.full(groups, limits.min, dtype=np.int64)
@@ -146,13 +181,13 @@ def _bounds(group: npt.NDArray[np.intp], begin: Moments, end: Moments, groups: i
     return first, last
 
 
-def _windows(begin: Moments, end: Moments) -> Windows:
+def _windows(begin: Moments, end: Moments) -> TimeWindows:
     some = end > begin
-    return Windows(begin[some], end[some])
+    return TimeWindows(begin[some], end[some])
 
 
-def mean_in_flight(curve: Curve, windows: Windows) -> float | None:
-    """The mean number of requests under way in `windows`, weighted by time. None where there are none."""
+def mean_in_flight(curve: LoadCurve, windows: TimeWindows) -> float | None:
+    """Return the time-weighted mean number of requests in flight in `windows`; None without windows."""
     if windows.length_ns == 0:
         return None
     # The integral of a step curve is linear between its steps, so interpolating it is exact.
@@ -166,7 +201,7 @@ def mean_in_flight(curve: Curve, windows: Windows) -> float | None:
 
 
 def event_tokens(o: Observation) -> Floats:
-    """How many tokens each content event of `o` carried. They add up to N where N is known, else each counts 1."""
+    """Return the tokens of each content event of `o`. They add up to N if N is known, otherwise each counts 1."""
     events, n = len(o.token_at), o.streamed_tokens
     if n is None or events == 0:
         return np.ones(events)
@@ -179,8 +214,8 @@ def event_tokens(o: Observation) -> Floats:
     return shares * (n / total) if total else np.full(events, n / events)
 
 
-def tokens_in(observations: Sequence[Observation], windows: Windows) -> float:
-    """Tokens that arrived in `windows`."""
+def tokens_in(observations: Sequence[Observation], windows: TimeWindows) -> float:
+    """Return the number of tokens that arrived in `windows`."""
     streamed = [o for o in observations if o.token_at]
     first = _window_of(np.array([o.token_at[0] for o in streamed], dtype=np.int64), windows)
     last = _window_of(np.array([o.token_at[-1] for o in streamed], dtype=np.int64), windows)
@@ -194,15 +229,20 @@ def tokens_in(observations: Sequence[Observation], windows: Windows) -> float:
     return tokens
 
 
-def _window_of(at: Moments, windows: Windows) -> npt.NDArray[np.intp]:
-    """The index of the window that holds each moment, −1 where none does."""
+def _window_of(at: Moments, windows: TimeWindows) -> npt.NDArray[np.intp]:
+    """Return the index of the window that contains each moment, −1 if none does."""
     if not len(windows.begin):
         return np.full(len(at), -1)
     found = np.searchsorted(windows.begin, at, side="left") - 1
     return np.where((found >= 0) & (at <= windows.end[found]), found, -1)
 
 
-def per_second(amount: float, windows: Windows) -> float | None:
-    """`amount` per second of `windows`. None where they have no length."""
+def ended_in(observations: Sequence[Observation], windows: TimeWindows) -> int:
+    """Return how many of `observations` were complete, or had failed, in `windows`."""
+    return int((_window_of(_moments([done_ns(o) for o in observations]), windows) >= 0).sum())
+
+
+def per_second(amount: float, windows: TimeWindows) -> float | None:
+    """Return `amount` per second of `windows`; None if they have no length."""
     length = windows.length_ns
     return amount * NS_PER_S / length if length else None

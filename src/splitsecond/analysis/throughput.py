@@ -1,22 +1,25 @@
-"""What a batch came to: answers, tokens, money, and how fast that was in all."""
+"""Throughput of a batch: responses, tokens, cost and rates."""
 
 from collections import Counter
 
 from msgspec import Struct
 
+from splitsecond.analysis.closed_early import CostRange, closed_early
 from splitsecond.catalog.price import MILLION
 from splitsecond.clock import NS_PER_S
-from splitsecond.timing.observation import Observation
+from splitsecond.observation import Observation
 
 SCHEMA = "splitsecond.batch/1"
 
 
-class Throughput(Struct, kw_only=True):
-    """Of one batch. Rates are by the time from its start to its end.
+class BatchThroughput(Struct, kw_only=True):
+    """Result of one batch. Rates cover the time from its start to its end.
 
-    `requests` stood in the file; `earlier` of them had an answer already, `answered` got one now, `refused` failed for
-    good, `left` were not asked. `again`: how often one was asked again. `attempts` by target, those of a policy
-    included. `widest`: the most that were under way at once, `cuts`: how often load was complained of.
+    Of the `requests` in the file, `earlier` had a response already, `answered` got one now, `refused` failed for good
+    and `left` were not sent. `again`: number of retries. `attempts` by target, those of a policy included. `widest`:
+    most requests in flight. `cuts`: how often a target refused load. `cost_usd` is the expected cost, between `low_usd`
+    and `high_usd`, because providers bill closed requests in different ways. `estimated` attempts were closed before
+    their tokens were counted; `unpriced` ones are in no sum.
     """
 
     requests: int
@@ -34,34 +37,44 @@ class Throughput(Struct, kw_only=True):
     output_tokens_per_s: float | None
     requests_per_s: float | None
     cost_usd: float | None
+    low_usd: float | None
+    high_usd: float | None
+    estimated: int
     usd_per_million: float | None
     unpriced: int
     stopped: str = ""
 
 
-class Tokens:
-    """The attempts of a batch, counted while it runs. `usd` is what those with a known cost came to."""
+class TokenUsage:
+    """Counter of the attempts of a batch while it runs. `cost` is the sum of the known costs.
+
+    `answered` are the output tokens of responses that were used: not those of losers of a race.
+    """
 
     def __init__(self) -> None:
         self.attempts: Counter[str] = Counter()
-        self.input = self.output = self.unpriced = 0
-        self.usd = 0.0
+        self.input = self.output = self.answered = self.estimated = self.unpriced = 0
+        self.cost = CostRange()
 
-    def add(self, o: Observation, usd: float | None) -> None:
-        """One more attempt, and what it cost."""
+    def add(self, o: Observation, cost: CostRange | None) -> None:
+        """Add one attempt and its cost."""
         self.attempts[o.target] += 1
         self.input += o.input_tokens or 0
         self.output += o.output_tokens or 0
-        self.usd += usd or 0.0
-        self.unpriced += usd is None
+        self.answered += o.output_tokens or 0 if o.ok and o.role != "loser" else 0
+        if cost is None:
+            self.unpriced += 1
+        else:
+            self.cost = self.cost.plus(cost)
+            self.estimated += closed_early(o)
 
     @property
     def usd_per_million(self) -> float | None:
-        """By all tokens, where every attempt has a known cost."""
+        """Cost per million tokens, input and output; None unless the tokens and the cost of every attempt are known."""
         tokens = self.input + self.output
-        return self.usd / tokens * MILLION if tokens and not self.unpriced else None
+        return self.cost.expected / tokens * MILLION if tokens and not self.unpriced + self.estimated else None
 
 
 def per_second(count: int, took_ns: int) -> float | None:
-    """So many in that time; None where there was none."""
+    """Return `count` per second; None for no time."""
     return count * NS_PER_S / took_ns if took_ns > 0 else None

@@ -1,12 +1,14 @@
-"""Rounds of one small benchmark, hours or days apart: what is usual of each target, what was not, what has drifted.
+"""Watch: rounds of one small benchmark, hours or days apart, with what is usual, unusual or has drifted.
 
-A round is a run. Of each of its rows the medians of TTFT and of TPS and the share of errors are put on a control chart
-(`control_chart`), which knows the same row of the rounds before. A row that is INVALID, or a round that did not come to
-its end, is shown and judged by nothing: not by the past, and the future not by it.
+A round is a run. For each of its rows, the medians of TTFT and TPS and the share of errors are added to a control chart
+(`control_chart`) of the same row in earlier rounds. INVALID rows and interrupted rounds are shown, but neither judged
+nor used to judge others.
 """
 
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime, timedelta
+from itertools import pairwise
 from statistics import median
 from typing import Any
 
@@ -14,27 +16,26 @@ import msgspec
 from msgspec import Struct
 
 from splitsecond.analysis.control_chart import (
-    BACK,
     LEAST,
     WINDOW,
-    Chart,
-    Drift,
-    Errors,
-    ErrorShares,
-    Judged,
+    ChartDrift,
+    ControlChart,
+    JudgedRound,
     State,
-    Times,
+    TimesModel,
 )
-from splitsecond.analysis.figures import FIGURES, ttft_figure
-from splitsecond.analysis.findings import ConditionFindings, Run, Spread
-from splitsecond.analysis.gate import SPREADS, STATISTICS, TOTALS
+from splitsecond.analysis.error_share import ErrorCount, ErrorShareModel
+from splitsecond.analysis.figures import FIGURES, TOTALS, ttft_figure
+from splitsecond.analysis.findings import ConditionFindings, Run
+from splitsecond.analysis.gate import STATISTICS
+from splitsecond.analysis.summary import Summary
 from splitsecond.analysis.wording import Place, by_place, change, number, percent, row
 
 SCHEMA = "splitsecond.watch/1"
 
 
-class Watched(Struct, frozen=True, kw_only=True):
-    """A figure that is watched. `worse`: the side that is bad news, above (1) or below (−1). `share`: of requests."""
+class WatchedFigure(Struct, frozen=True, kw_only=True):
+    """A figure that is watched. `worse`: the bad side, above (1) or below (−1). `share`: it is a share of requests."""
 
     name: str
     label: str
@@ -44,23 +45,22 @@ class Watched(Struct, frozen=True, kw_only=True):
     tail: Callable[[ConditionFindings], float | None] = lambda _: None
     share: bool = False
 
-    def told(self, value: float) -> str:
-        """A value with its unit."""
+    def formatted(self, value: float) -> str:
+        """Format a value with its unit."""
         return percent(value) if self.share else f"{number(value)} {self.unit}"
 
 
-def _ttft(found: ConditionFindings) -> Spread:
-    spread: Spread = getattr(found, ttft_figure(open_loop=found.concurrency is None).name)
-    return spread
+def _ttft(found: ConditionFindings) -> Summary:
+    return ttft_figure(open_loop=found.concurrency is None).summary(found)
 
 
-TTFT = Watched(
+TTFT = WatchedFigure(
     name="ttft_ms", label="TTFT p50", unit="ms", worse=1, of=lambda c: _ttft(c).p50, tail=lambda c: _ttft(c).p95
 )
-TPS = Watched(
+TPS = WatchedFigure(
     name="tps", label="TPS p50", unit=FIGURES["tps"].unit, worse=-1, of=lambda c: c.tps.p50, tail=lambda c: c.tps.p95
 )
-ERRORS = Watched(
+ERRORS = WatchedFigure(
     name="errors",
     label="error share",
     unit="",
@@ -71,8 +71,8 @@ ERRORS = Watched(
 WATCHED = (TTFT, TPS, ERRORS)
 
 
-class Round(Struct, frozen=True, kw_only=True):
-    """One round: when it began (RFC 3339), its rows, and why it failed as a whole, "" if it did not."""
+class WatchRound(Struct, frozen=True, kw_only=True):
+    """One round: when it began (RFC 3339), its rows, and why it failed as a whole ("" if it did not)."""
 
     at: str
     rows: list[ConditionFindings]
@@ -80,14 +80,17 @@ class Round(Struct, frozen=True, kw_only=True):
     finished: bool = True
 
     @classmethod
-    def of(cls, run: Run) -> "Round":
-        """The round that a run is."""
+    def of(cls, run: Run) -> "WatchRound":
+        """Return a run as a round."""
         failed = " ".join(run.invalid) if not any(c.requests for c in run.conditions) else ""
         return cls(at=run.began, rows=run.conditions, failed=failed, finished=run.finished)
 
 
-class Point(Struct, kw_only=True):
-    """One figure of one round. `tail` is its p95; `low` and `high` bound what was usual then, None while unknown."""
+class SeriesPoint(Struct, kw_only=True):
+    """One figure of one round. `tail` is its p95; `low` and `high` bound what is usual at its hour (None: unknown).
+
+    `early`: the limits are wide, because the pattern of the day is not known yet.
+    """
 
     at: str
     value: float
@@ -95,12 +98,13 @@ class Point(Struct, kw_only=True):
     low: float | None = None
     high: float | None = None
     state: State
+    early: bool = False
 
 
-class DriftFound(Struct, frozen=True, kw_only=True):
-    """A figure that left its level, from when until when (None: it is under way). `change` is relative, None from 0.
+class DriftPeriod(Struct, frozen=True, kw_only=True):
+    """Period in which a figure left its level; `until` None: it lasts. `change` is relative, None from a level of 0.
 
-    With `settled` it did not come back, but has lasted so long that it is what is usual.
+    With `settled`, the figure did not come back: the new level lasted so long that it is usual now.
     """
 
     since: str
@@ -112,8 +116,8 @@ class DriftFound(Struct, frozen=True, kw_only=True):
     settled: bool
 
 
-class Line(Struct, frozen=True, kw_only=True):
-    """One figure of one row over all rounds. `name` is the row's, `figure` a key of run.json."""
+class WatchedSeries(Struct, frozen=True, kw_only=True):
+    """One figure of one row over all rounds. `name` is the row's name, `figure` a key of run.json."""
 
     name: str
     target: str
@@ -123,20 +127,23 @@ class Line(Struct, frozen=True, kw_only=True):
     figure: str
     label: str
     unit: str
-    points: list[Point]
-    drifts: list[DriftFound]
+    points: list[SeriesPoint]
+    drifts: list[DriftPeriod]
+    workload: str = ""
 
     @property
-    def drifting(self) -> DriftFound | None:
-        """The drift that is under way."""
+    def drifting(self) -> DriftPeriod | None:
+        """The current drift, if any."""
         return self.drifts[-1] if self.drifts and self.drifts[-1].until is None else None
 
 
 class WatchFindings(Struct, frozen=True, kw_only=True):
-    """What a watch found out, as its page and its JSON have it. `statements`: its drifts in sentences.
+    """Findings of a watch, for its page and its JSON. `statements`: the drifts as sentences.
 
-    `failed` maps the beginning of each round that failed as a whole to why it did. Wherever a round is named, it is by
-    the moment at which it began (RFC 3339, UTC).
+    `failed` maps each round that failed as a whole to the reason; `left_out` does the same for the rounds of a row that
+    were not judged because they were INVALID, interrupted or not measured. `skipped`: how many rounds in a row did not
+    take place, by the moment at which the first was due at the present interval. Rounds are identified by the moment at
+    which they began (RFC 3339, UTC).
     """
 
     every_s: float
@@ -144,71 +151,74 @@ class WatchFindings(Struct, frozen=True, kw_only=True):
     first: str
     last: str
     failed: dict[str, str]
-    lines: list[Line]
+    left_out: dict[str, dict[str, str]] = {}
+    skipped: dict[str, int] = {}
+    lines: list[WatchedSeries]
     statements: list[str]
     schema: str = SCHEMA
 
 
-class News(Struct, frozen=True, kw_only=True):
-    """What the last round says of one row's figure against the past. `good`: for the better; None: neither."""
+class RoundNews(Struct, frozen=True, kw_only=True):
+    """News of the last round for one row. `good`: an improvement (True), a deterioration (False), or neither."""
 
     text: str
     good: bool | None = None
 
 
 class _Track:
-    """One figure of one row: its chart, and the points on it."""
+    """One figure of one row: its control chart and its points."""
 
-    def __init__(self, watched: Watched, first: ConditionFindings) -> None:
+    def __init__(self, watched: WatchedFigure, first: ConditionFindings) -> None:
         self.watched = watched
         self._first = first
-        self._points: list[Point] = []
-        self._times: Chart[float] = Chart(Times())
-        self._errors: Chart[Errors] = Chart(ErrorShares())
+        self._points: list[SeriesPoint] = []
+        self._times: ControlChart[float] = ControlChart(TimesModel())
+        self._errors: ControlChart[ErrorCount] = ControlChart(ErrorShareModel())
 
-    def add(self, at: str, found: ConditionFindings) -> News | None:
-        """The next round. None where there is nothing to tell."""
+    def add(self, at: str, found: ConditionFindings) -> RoundNews | None:
+        """Add the next round; return its news, or None."""
         value = self.watched.of(found)
         if value is None or (value <= 0 and not self.watched.share):
             return None
+        hours = datetime.fromisoformat(at).timestamp() / 3600
         if self.watched.share:
-            judged = self._errors.add(Errors(found.errors, found.requests))
+            judged = self._errors.add(hours, ErrorCount(found.errors, found.requests))
         else:
-            judged = self._times.add(value)
-        low, high = judged.band.far if judged.band else (None, None)
-        self._points.append(
-            Point(at=at, value=value, tail=self.watched.tail(found), low=low, high=high, state=judged.state)
-        )
+            judged = self._times.add(hours, value)
+        point = SeriesPoint(at=at, value=value, tail=self.watched.tail(found), state=judged.state)
+        if judged.usual:
+            point.low, point.high, point.early = judged.usual.low, judged.usual.high, judged.usual.early
+        self._points.append(point)
         if judged.began:
             for point in self._points[self._drifts[-1].since :]:
                 point.state = "drifted"
         return self._news(judged, value)
 
     @property
-    def _drifts(self) -> list[Drift]:
+    def _drifts(self) -> list[ChartDrift]:
         return self._errors.drifts if self.watched.share else self._times.drifts
 
-    def _news(self, judged: Judged, value: float) -> News | None:
+    def _news(self, judged: JudgedRound, value: float) -> RoundNews | None:
         watched, last = self.watched, self._drifts[-1] if self._drifts else None
         if last is not None and last.until is None:
             found = self._found(last)
-            return News(text=f"{drift_words(found, watched)}.", good=not found.worse)
-        if last is not None and last.until == len(self._points) and last.settled:
-            return News(text=f"{watched.label}: {watched.told(last.after)} is what is usual from here on.")
-        if last is not None and last.until == len(self._points) - BACK and not last.settled:
-            return News(text=f"{drift_words(self._found(last), watched)}.", good=last.side == watched.worse)
-        if judged.side and judged.band:
-            low, high = judged.band.far
-            usual = f"up to {watched.told(high)}" if watched.share else f"{number(low)} to {number(high)}"
-            text = f"{watched.label} is unusual: {watched.told(value)}, usual is {usual}."
-            return News(text=text, good=judged.side != watched.worse)
+            return RoundNews(text=f"{drift_words(found, watched)}.", good=not found.worse)
+        if last is not None and judged.ended and last.settled:
+            return RoundNews(text=f"{watched.label}: {watched.formatted(last.after)} is usual from now on.")
+        if last is not None and judged.ended:
+            return RoundNews(text=f"{drift_words(self._found(last), watched)}.", good=last.side == watched.worse)
+        if judged.side and judged.usual:
+            low, high = judged.usual.low, judged.usual.high
+            usual = f"up to {watched.formatted(high)}" if watched.share else f"{number(low)} to {number(high)}"
+            text = f"{watched.label} is unusual: {watched.formatted(value)}, usually {usual}."
+            return RoundNews(text=text, good=judged.side != watched.worse)
         return None
 
-    def _found(self, drift: Drift) -> DriftFound:
+    def _found(self, drift: ChartDrift) -> DriftPeriod:
         until = None
         if drift.until is not None:
             until = self._points[min(drift.until, len(self._points) - 1)].at
-        return DriftFound(
+        return DriftPeriod(
             since=self._points[drift.since].at,
             until=until,
             before=drift.before,
@@ -218,10 +228,10 @@ class _Track:
             settled=drift.settled,
         )
 
-    def line(self) -> Line:
-        """All of it."""
+    def line(self) -> WatchedSeries:
+        """Return the whole series."""
         first = self._first
-        return Line(
+        return WatchedSeries(
             name=row(first),
             target=first.target,
             concurrency=first.concurrency,
@@ -235,47 +245,59 @@ class _Track:
         )
 
     @property
+    def early(self) -> bool:
+        """Whether the last round was judged before the pattern of the day was known."""
+        return bool(self._points) and self._points[-1].early
+
+    @property
     def rounds(self) -> int:
-        """How many have a point."""
+        """Number of rounds with a point."""
         return len(self._points)
 
 
-class History:
-    """Rounds in their order, judged as they are added."""
+class WatchHistory:
+    """Rounds in order, judged as they are added."""
 
     def __init__(self) -> None:
         self._moments: list[str] = []
         self._failed: dict[str, str] = {}
+        self._left_out: defaultdict[str, dict[str, str]] = defaultdict(dict)
         self._tracks: dict[Place, list[_Track]] = {}
         self._past: defaultdict[Place, deque[ConditionFindings]] = defaultdict(lambda: deque(maxlen=WINDOW))
 
-    def add(self, one: Round) -> dict[str, list[News]]:
-        """What the round says of each of its rows, by condition, against those before it."""
+    def add(self, one: WatchRound) -> dict[str, list[RoundNews]]:
+        """Add a round; return the news of each of its rows against the rounds before, by condition."""
         self._moments.append(one.at)
         if one.failed:
             self._failed[one.at] = one.failed
-        told: dict[str, list[News]] = {}
+        news: dict[str, list[RoundNews]] = {}
         for place, found in by_place(one.rows).items():
-            told[found.condition] = self._judged(place, found, one)
-        return told
+            news[found.condition] = self._judged(place, found, one)
+        return news
 
-    def _judged(self, place: Place, found: ConditionFindings, one: Round) -> list[News]:
+    def _judged(self, place: Place, found: ConditionFindings, one: WatchRound) -> list[RoundNews]:
+        why = ""
         if not found.requests:
-            return [News(text=" ".join(["not measured.", *found.notes]), good=False)]
-        if not one.finished:
-            return [News(text="not measured to its end, so it is not judged.")]
-        if found.invalid:
-            return [News(text=f"INVALID: {' '.join(found.invalid)}", good=False)]
+            why = " ".join(["not measured.", *found.notes])
+        elif not one.finished:
+            why = "interrupted, so it is not judged."
+        elif found.invalid:
+            why = f"INVALID: {' '.join(found.invalid)}"
+        if why:
+            if not one.failed:
+                self._left_out[row(found)][one.at] = why
+            return [RoundNews(text=why, good=None if found.requests and not one.finished else False)]
         tracks = self._tracks.setdefault(place, [_Track(watched, found) for watched in WATCHED])
         self._past[place].append(found)
         news = [said for track in tracks if (said := track.add(one.at, found))]
         known = max(track.rounds for track in tracks) - 1
         if not news and known < LEAST:
-            return [News(text=f"what is usual is known after {LEAST} rounds; this is number {known + 1}.")]
-        return news or [News(text="as usual.")]
+            return [RoundNews(text=f"learning what is usual: round {known + 1} of {LEAST}.")]
+        early = any(track.early for track in tracks)
+        return news or [RoundNews(text="as usual, by the wide limits of the first days." if early else "as usual.")]
 
     def findings(self, every_s: float) -> WatchFindings:
-        """All of it. Rows are in the order in which they were first seen."""
+        """Return all findings. Rows are in the order in which they first appeared."""
         lines = [track.line() for tracks in self._tracks.values() for track in tracks if track.rounds]
         return WatchFindings(
             every_s=every_s,
@@ -283,22 +305,34 @@ class History:
             first=self._moments[0] if self._moments else "",
             last=self._moments[-1] if self._moments else "",
             failed=self._failed,
+            left_out=dict(self._left_out),
+            skipped=_skipped(self._moments, every_s),
             lines=lines,
             statements=statements(lines),
         )
 
     def usual(self, asked: Sequence[ConditionFindings]) -> list[ConditionFindings]:
-        """For a gate to compare with: each row asked for, every figure the median of the last rounds.
+        """Return a baseline for gates: each requested row, with the median of the last rounds for every figure.
 
-        Without those rows that have fewer than `LEAST` rounds, which say nothing of what is usual.
+        Rows with fewer than `LEAST` rounds are left out, because what is usual is not yet known.
         """
         return [_usual(past) for place in by_place(asked) if len(past := self._past.get(place, ())) >= LEAST]
 
 
-def drift_words(found: DriftFound, watched: Watched) -> str:
-    """A drift in words: "TTFT p50 has drifted since 2026-11-21 19:00, from 182 ms to 245 ms (+35 %)"."""
+def _skipped(moments: Sequence[str], every_s: float) -> dict[str, int]:
+    """Return how many rounds in a row did not take place, by the moment at which the first of them was due."""
+    found: dict[str, int] = {}
+    for before, after in pairwise(map(datetime.fromisoformat, moments)):
+        missing = round((after - before).total_seconds() / every_s) - 1 if every_s else 0
+        if missing > 0:
+            found[(before + timedelta(seconds=every_s)).isoformat(timespec="milliseconds")] = missing
+    return found
+
+
+def drift_words(found: DriftPeriod, watched: WatchedFigure) -> str:
+    """Describe a drift: "TTFT p50 has drifted since 2026-11-21 19:00, from 182 ms to 245 ms (+35%)"."""
     moved = "" if found.change is None or watched.share else f" ({change(found.change)})"
-    what = f"from {watched.told(found.before)} to {watched.told(found.after)}{moved}"
+    what = f"from {watched.formatted(found.before)} to {watched.formatted(found.after)}{moved}"
     if found.until is None:
         return f"{watched.label} has drifted since {minute(found.since)}, {what}"
     how = "stayed there" if found.settled else f"came back on {minute(found.until)}"
@@ -306,12 +340,12 @@ def drift_words(found: DriftFound, watched: Watched) -> str:
 
 
 def minute(at: str) -> str:
-    """A moment of RFC 3339, for a person: "2026-11-21 19:00"."""
+    """Format a moment of RFC 3339 for people: "2026-11-21 19:00"."""
     return at[:16].replace("T", " ")
 
 
-def statements(lines: Iterable[Line]) -> list[str]:
-    """The drifts in sentences: those under way first, then the last ones first."""
+def statements(lines: Iterable[WatchedSeries]) -> list[str]:
+    """Return the drifts as sentences: current ones first, then the latest."""
     said = [(drift.until is not None, drift.since, line, drift) for line in lines for drift in line.drifts]
     said.sort(key=lambda one: one[1], reverse=True)
     said.sort(key=lambda one: one[0])
@@ -323,11 +357,15 @@ def statements(lines: Iterable[Line]) -> list[str]:
 
 
 def _usual(past: Sequence[ConditionFindings]) -> ConditionFindings:
-    changes: dict[str, Any] = {name: _middle([getattr(each, name) for each in past]) for name in TOTALS}
-    for name in SPREADS:
-        spreads: list[Spread] = [getattr(each, name) for each in past]
+    changes: dict[str, Any] = {
+        name: _middle([total.value(each) for each in past])
+        for name, total in TOTALS.items()
+        if total.unit != "requests"
+    }
+    for name, figure in FIGURES.items():
+        spreads = [figure.summary(each) for each in past]
         figures = {statistic: _middle([getattr(each, statistic) for each in spreads]) for statistic in STATISTICS}
-        changes[name] = Spread(n=sum(each.n for each in spreads), **figures)  # type: ignore[arg-type]
+        changes[name] = Summary(n=sum(each.n for each in spreads), **figures)  # type: ignore[arg-type]
     return msgspec.structs.replace(past[-1], **changes)
 
 

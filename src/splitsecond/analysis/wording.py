@@ -1,19 +1,22 @@
-"""How findings are put into words: numbers, conditions, counts. Every sentence of this room uses these."""
+"""Words of findings: numbers, conditions and counts as text. All sentences of this room use these functions."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
+from math import floor, log10
+from typing import TYPE_CHECKING, Protocol
 
-from splitsecond.analysis.findings import ConditionFindings
+if TYPE_CHECKING:  # the gateway uses this module, and must not load numpy
+    from splitsecond.analysis.findings import ConditionFindings
 
+MISSING = "–"
 SIMULATED, ENGINE = "sim/", "engine/"
-"""How the names of simulated targets begin, and of the real engine on this machine with a toy model."""
+"""Prefixes of simulated targets, and of the real engine on this machine with a toy model."""
 
-Place = tuple[str, int | None, float | None, bool, int]
+Place = tuple[str, int | None, float | None, bool, str, int]
 
 
 class Loaded(Protocol):
-    """Anything that was measured under a load: a row of findings, or the change of one."""
+    """Anything that was measured under a load: a row of findings, or the change of a row."""
 
     @property
     def concurrency(self) -> int | None: ...
@@ -24,44 +27,56 @@ class Loaded(Protocol):
     @property
     def cache_reuse(self) -> bool: ...
 
+    @property
+    def workload(self) -> str: ...
 
-def number(value: float) -> str:
-    """Three digits are what a measurement is good for: 0.0123, 4.56, 78.9, 1,234."""
-    return f"{value:,.0f}" if abs(value) >= 99.95 else f"{value:.3g}"
+
+def number(value: float | None, *, zeros: bool = False) -> str:
+    """Format a number with three significant digits, at most four decimals and thousands separators: "4.5", "1,234".
+
+    With `zeros`, as tables need it, trailing zeros stay ("4.50"). None is a dash. No interval of a benchmark supports
+    a fourth digit.
+    """
+    if value is None:
+        return MISSING
+    rounded = abs(float(f"{value:.3g}"))
+    decimals = min(max(2 - floor(log10(rounded)), 0), 4) if rounded else 0
+    text = f"{value:,.{decimals}f}"
+    return text if zeros or not decimals else text.rstrip("0").rstrip(".")
 
 
 def ratio(value: float) -> str:
-    """How many times: 1.04, 12.3. Near 1 the hundredths matter, so they stay: 1.00."""
+    """Format a ratio: 1.04, 12.3. Near 1 the hundredths matter, so they stay: 1.00."""
     return f"{value:.2f}" if value < 10 else number(value)
 
 
-def percent(share: float) -> str:
-    """A share of one as a percentage: 0.25 is "25 %"."""
-    return f"{number(share * 100)} %"
+def percent(share: float | None, *, zeros: bool = False) -> str:
+    """Format a share as a percentage: 0.25 is "25%", with `zeros` "25.0%". None is a dash."""
+    return MISSING if share is None else f"{number(share * 100, zeros=zeros)}%"
 
 
 def change(share: float) -> str:
-    """A relative change with its sign, to a tenth of a percent: 0.25 is "+25 %", 0.0123 "+1.2 %"."""
-    tenths = round(abs(share) * 100, 1)
+    """Format a relative change with its sign: 0.25 is "+25%", 0.0123 "+1.2%", 24.58 "+2,458%"."""
+    tenths = round(abs(share) * 100, 1 if abs(share) < 1 else None)
     sign = "" if tenths == 0 else "+" if share > 0 else "−"
-    return f"{sign}{f'{tenths:,.1f}'.removesuffix('.0')} %"
+    return f"{sign}{f'{tenths:,.1f}'.removesuffix('.0')}%"
 
 
-def counted_as(count: int, one: str, several: str) -> str:
-    """A count with its word: "1 request", "2 requests"."""
-    return f"{count:,} {one if count == 1 else several}"
+def counted_as(count: int, one: str, several: str = "") -> str:
+    """Format a count with its noun: "1 request", "2 requests". `several` is for other plurals than `one` with an s."""
+    return f"{count:,} {one if count == 1 else several or f'{one}s'}"
 
 
 def chance(p_value: float) -> str:
-    """A p-value: "p = 0.03", or "p < 0.001"."""
+    """Format a p-value: "p = 0.03", or "p < 0.001"."""
     return "p < 0.001" if p_value < 0.001 else f"p = {p_value:.2g}"
 
 
 def evidence(moved: str, interval: tuple[str, str] | None, p_value: float | None) -> str:
-    """What a difference rests on, in brackets: " (+20 %, 95 % interval +15 % to +25 %, p < 0.001)"; "" for nothing."""
+    """Format the evidence for a difference: " (+20%, 95% interval +15% to +25%, p < 0.001)"; "" if there is none."""
     parts = [
         moved,
-        f"95 % interval {interval[0]} to {interval[1]}" if interval else "",
+        f"95% interval {interval[0]} to {interval[1]}" if interval else "",
         "" if p_value is None else chance(p_value),
     ]
     known = ", ".join(part for part in parts if part)
@@ -69,47 +84,51 @@ def evidence(moved: str, interval: tuple[str, str] | None, p_value: float | None
 
 
 def level(of: Loaded) -> str:
-    """The load of a row: "at concurrency 8", "at 5 requests/s with cache reuse", "on its trace"."""
+    """Format the load of a row: "at concurrency 8", "at 5 requests/s with cache reuse", "on its trace"."""
     return ("on " if of.concurrency is None and of.rate is None else "at ") + load(of)
 
 
 def load(of: Loaded) -> str:
-    """The same as a noun: "concurrency 8", "5 requests/s with cache reuse", "its trace"."""
-    way = " with cache reuse" if of.cache_reuse else ""
+    """Format the load as a noun: "concurrency 8", "5 requests/s with cache reuse", "its trace"."""
     if of.concurrency is not None:
-        return f"concurrency {of.concurrency}{way}"
-    return ("its trace" if of.rate is None else f"{of.rate:g} requests/s") + way
+        return f"concurrency {of.concurrency}{kind(of)}"
+    return ("its trace" if of.rate is None else f"{of.rate:g} requests/s") + kind(of)
+
+
+def kind(of: Loaded) -> str:
+    """Format what distinguishes the requests of a row: " with cache reuse", " on workload 8k"; "" for nothing."""
+    return (" with cache reuse" if of.cache_reuse else "") + (f" on workload {of.workload}" if of.workload else "")
 
 
 def limits(of: Mapping[str, float]) -> str:
-    """Limits that requests are held against: "TTFT ≤ 300 ms, TPS ≥ 50"."""
+    """Format the limits of requests: "TTFT ≤ 300 ms, TPS ≥ 50"."""
     return ", ".join(
         f"{name.upper()} {'≥' if name == 'tps' else '≤'} {number(limit)}{'' if name == 'tps' else ' ms'}"
         for name, limit in of.items()
     )
 
 
-def row(findings: ConditionFindings) -> str:
-    """A row by name: "groq/llama at concurrency 8"."""
+def row(findings: "ConditionFindings") -> str:
+    """Return the name of a row: "groq/llama at concurrency 8"."""
     return f"{findings.target} {level(findings)}"
 
 
 def counted(counts: dict[str, int]) -> str:
-    """Counts by kind, most first: "3 http_429, 1 refused"."""
+    """Format counts by kind, most frequent first: "3 http_429, 1 refused"."""
     return ", ".join(f"{n} {kind}" for kind, n in sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
-def listed(words: Sequence[str]) -> str:
-    """A list in a sentence: "a", "a and b", "a, b and c"."""
-    return " and ".join([*([", ".join(words[:-1])] if words[1:] else []), *words[-1:]])
+def listed(words: Sequence[str], last: str = "and") -> str:
+    """Join words of a sentence: "a", "a and b", "a, b and c"; `last`: the word before the last one."""
+    return f" {last} ".join([*([", ".join(words[:-1])] if words[1:] else []), *words[-1:]])
 
 
-def by_place(rows: Iterable[ConditionFindings]) -> dict[Place, ConditionFindings]:
-    """Rows by what makes them the same row in another run: target, load and way, and which of several such it is."""
-    seen: Counter[tuple[str, int | None, float | None, bool]] = Counter()
+def by_place(rows: "Iterable[ConditionFindings]") -> "dict[Place, ConditionFindings]":
+    """Return rows by what identifies them across runs: target, load, cache reuse, and a number if several are equal."""
+    seen: Counter[tuple[str, int | None, float | None, bool, str]] = Counter()
     placed: dict[Place, ConditionFindings] = {}
     for findings in rows:
-        place = findings.target, findings.concurrency, findings.rate, findings.cache_reuse
+        place = findings.target, findings.concurrency, findings.rate, findings.cache_reuse, findings.workload
         placed[(*place, seen[place])] = findings
         seen[place] += 1
     return placed

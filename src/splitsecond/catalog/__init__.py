@@ -1,1 +1,1 @@
-"""Who the providers are, as data files. Adding one is adding a file to `providers/`; no code knows one."""
+"""Catalogue of providers as data files. Adding a provider is adding a file to `providers/`; no code names one."""

@@ -1,12 +1,8 @@
-"""The public list of prices: the one file that knows `genai-prices`, which others keep up to date.
+"""Access to the public price list `genai-prices`, which others keep up to date. Only this file imports it.
 
-Importing it takes 0.5 s and 30 MB, most of them for libraries that it needs for something else, so it is imported when
-a price is asked for. A process that must stay small asks a child instead: `apart` runs this module as a program, which
-prints what it found as JSON and ends.
+The import takes 0.5 s and 30 MB, mostly for libraries that it needs for other purposes, so it happens at the first use.
 """
 
-import subprocess
-import sys
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
@@ -14,106 +10,61 @@ import msgspec
 
 from splitsecond import clock
 from splitsecond.catalog.price import Price, Tier
-from splitsecond.errors import CallerFault
 
 if TYPE_CHECKING:
     from genai_prices.types import ModelInfo, ModelPrice
 
-CHILD_S = 30.0
-"""How long the child may take. It needs one second on a slow machine."""
 _KINDS = {
     "input_usd": "input_mtok",
     "output_usd": "output_mtok",
     "cached_usd": "cache_read_mtok",
     "cache_write_usd": "cache_write_mtok",
 }
-"""Our names for the rates, and the list's."""
+"""The names of the rates here, and in the list."""
 
 
-class Listed(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the list says of one model: its price, and how long prompt and answer may be together."""
+class ListedPrice(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Price and context window of one model in the list; None: unknown."""
 
     price: Price | None = None
     context_tokens: int | None = None
 
 
-class Wanted(msgspec.Struct, frozen=True):
-    """A model to look for: the provider as the list calls it, and the model as the provider calls it."""
-
-    provider: str
-    model: str
-
-
-class Question(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is asked at once: what the list says of each of `wanted`, and which models of `providers` it knows."""
-
-    wanted: list[Wanted] = []
-    providers: list[str] = []
-
-
-class Answer(msgspec.Struct, frozen=True):
-    """`listed`: of each that was wanted, in that order. `models`: their names, by provider."""
-
-    listed: list[Listed]
-    models: dict[str, list[str]]
-
-
-def listed(wanted: Wanted) -> Listed:
-    """What the list says of a model, at this hour; empty where it does not know the model."""
+def listed(provider: str, model: str) -> ListedPrice:
+    """Return the list's entry of a model at this hour; empty if it has none."""
     from genai_prices.data_snapshot import get_snapshot
 
     try:
-        _, model = get_snapshot().find_provider_model(wanted.model, None, wanted.provider, None)
+        _, found = get_snapshot().find_provider_model(model, None, provider, None)
     except LookupError:
-        return Listed()
-    return Listed(price=_price(model, _as_of()), context_tokens=model.context_window)
+        return ListedPrice()
+    return ListedPrice(price=_price(found, _as_of()), context_tokens=found.context_window)
 
 
-def models(provider: str) -> dict[str, Listed]:
-    """Every model of a provider that the list has a price of, by the name that a request takes.
+def models(provider: str) -> dict[str, ListedPrice]:
+    """Return the models of a provider with a price in the list, by the name that a request uses.
 
-    Those that the provider has taken down are left out, and those that answer with something else than text.
+    Retired models are left out, and models whose output is not text.
     """
     from genai_prices.data_snapshot import find_provider_by_id, get_snapshot
 
     found = find_provider_by_id(get_snapshot().providers, provider)
     kept = [model for model in (found.models if found else ()) if not model.deprecated]
     as_of = _as_of()
-    priced = [(_called(model), Listed(_price(model, as_of), model.context_window)) for model in kept]
+    priced = [(_request_name(model), ListedPrice(_price(model, as_of), model.context_window)) for model in kept]
     return {name: each for name, each in priced if each.price and each.price.output_usd}
 
 
-def _called(model: "ModelInfo") -> str:
-    """A model's name in a request. The list's own name may be shorter, as at Fireworks."""
+def _request_name(model: "ModelInfo") -> str:
+    """Return a model's name in a request. The list's own name may be shorter, as for Fireworks."""
     if model.is_match(model.id):
         return model.id
-    said: str | None = getattr(model.match, "equals", None)
-    return said or model.id
-
-
-def answered(question: Question) -> Answer:
-    """What the list says to `question`."""
-    known = {provider: list(models(provider)) for provider in question.providers}
-    return Answer([listed(each) for each in question.wanted], known)
-
-
-def apart(question: Question, *, wait_s: float = CHILD_S) -> Answer:
-    """The same as `answered`, looked up in a child process, so that this one stays small.
-
-    Blocks for about a second. Raises `CallerFault` where the child cannot be run or does not end.
-    """
-    asked = msgspec.json.encode(question)
-    try:
-        ended = subprocess.run(
-            [sys.executable, "-m", __spec__.name], input=asked, capture_output=True, timeout=wait_s, check=True
-        )
-        return msgspec.json.decode(ended.stdout, type=Answer)
-    except (OSError, subprocess.SubprocessError, msgspec.DecodeError) as error:
-        raise CallerFault(f"the prices could not be looked up: {error}", kind="no_prices") from None
+    exact: str | None = getattr(model.match, "equals", None)
+    return exact or model.id
 
 
 def _price(model: "ModelInfo", as_of: str) -> Price | None:
-    """The price at this hour; None where the list has none for tokens of text."""
+    """Return the price at this hour; None if the list has none for text tokens."""
     import genai_prices
 
     prices = model.get_prices(clock.wall_time()) if model.prices else None
@@ -132,7 +83,7 @@ def _rates(prices: "ModelPrice", input_tokens: int) -> dict[str, Any]:
     found = {}
     for ours, theirs in _KINDS.items():
         rate = getattr(prices, theirs)
-        if hasattr(rate, "tiers"):  # the last tier that begins below the length holds for all tokens
+        if hasattr(rate, "tiers"):  # the last tier below the length applies to all tokens
             rate = ([rate.base] + [tier.price for tier in rate.tiers if input_tokens > tier.start])[-1]
         if rate is not None:
             found[ours] = float(rate)
@@ -140,7 +91,7 @@ def _rates(prices: "ModelPrice", input_tokens: int) -> dict[str, Any]:
 
 
 def _as_of() -> str:
-    """The day of the latest change of a price that the list knows and that is in force: the list is no older."""
+    """Return the day of the latest price change up to today in the list: the list is at least that recent."""
     from genai_prices.data_snapshot import get_snapshot
 
     today = clock.wall_time().date()
@@ -152,13 +103,3 @@ def _as_of() -> str:
         for conditional in model.prices
     )
     return max((day for day in changes if day <= today), default=date.min).isoformat()
-
-
-def main() -> None:
-    """Reads a `Question` from standard input and prints what the list says to it, both as JSON."""
-    question = msgspec.json.decode(sys.stdin.buffer.read(), type=Question)
-    sys.stdout.buffer.write(msgspec.json.encode(answered(question)))
-
-
-if __name__ == "__main__":
-    main()

@@ -1,1 +1,1 @@
-"""The command line: one file for each command. Only here is it decided which parts are put together."""
+"""The command line: one file for each command, a thin layer on the other rooms."""

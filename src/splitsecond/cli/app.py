@@ -1,10 +1,11 @@
-"""`splitsecond`: the table of commands, and how a command ends.
+"""The `splitsecond` command: its subcommands, and how they end.
 
-Exit codes: 0 done; 1 the thing measured failed, or a gate was missed; 2 the command was used wrongly; 130 interrupted
-(what was measured is kept). Command files import what they need inside their functions, so that `--help` is quick.
+Exit codes: 0 success; 1 a measured target or a gate failed; 2 wrong usage; 130 ended by SIGINT (Ctrl-C), 143 by SIGTERM
+(what was measured is kept and reported). The modules of commands import what they need inside functions, so that
+`--help` is fast.
 """
 
-import os
+import re
 import sys
 from collections.abc import Callable
 from functools import wraps
@@ -17,13 +18,17 @@ from splitsecond import __version__
 from splitsecond.cli.batch import batch
 from splitsecond.cli.bench import bench
 from splitsecond.cli.capacity import capacity
+from splitsecond.cli.catalogue import models, providers
 from splitsecond.cli.compare import compare
 from splitsecond.cli.cost import cost
 from splitsecond.cli.demo import demo
 from splitsecond.cli.doctor import doctor
 from splitsecond.cli.explain import explain
-from splitsecond.cli.models import models
-from splitsecond.cli.providers import providers
+from splitsecond.cli.export_log import export
+from splitsecond.cli.help import Command, Group
+from splitsecond.cli.import_log import import_
+from splitsecond.cli.init import init
+from splitsecond.cli.interruption import Interrupted, discard_output
 from splitsecond.cli.recommend import recommend
 from splitsecond.cli.report import report
 from splitsecond.cli.serve import serve
@@ -34,8 +39,8 @@ from splitsecond.errors import CallerFault, Fault
 
 app = typer.Typer(
     name="splitsecond",
+    cls=Group,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -53,51 +58,101 @@ def splitsecond(
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Times LLM inference, and sends each request where the timing says it will be fastest."""
+    """Benchmark LLM endpoints with a measured error, and route live traffic to the fastest."""
 
 
-def ending_well(command: Callable[..., None]) -> Callable[..., None]:
-    """`command`, where no failure of ours, no Ctrl-C and no reader that left shows a traceback."""
+def without_tracebacks(command: Callable[..., None]) -> Callable[..., None]:
+    """Return `command` without tracebacks for faults, Ctrl-C and closed pipes."""
 
     @wraps(command)
-    def ended(*args: Any, **options: Any) -> None:
+    def wrapped(*args: Any, **options: Any) -> None:
         try:
             command(*args, **options)
         except Fault as fault:
+            _name_options(fault)
             typer.echo(f"splitsecond: {fault}", err=True)
             raise typer.Exit(2 if isinstance(fault, CallerFault) else 1) from None
+        except Interrupted as signalled:
+            typer.echo(f"splitsecond: {signalled.words}", err=True)
+            raise typer.Exit(signalled.code) from None
         except KeyboardInterrupt:
             typer.echo("splitsecond: interrupted", err=True)
             raise typer.Exit(130) from None
-        except BrokenPipeError:  # the reader of our output left (`| head`): nothing is wrong, and nobody to tell
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        except BrokenPipeError:
+            discard_output()
 
-    return ended
+    return wrapped
+
+
+_HINTS = {
+    "no_target": "Name one, such as groq/openai/gpt-oss-120b or sim/groq, or the URL of a server. "
+    "`splitsecond demo` needs neither key nor network.",
+    "no_price": "Set it with --price TARGET=INPUT,OUTPUT in US dollars per million tokens; 0,0 is free.",
+    "cost_reached": "Raise the limit with --max-cost, or send less with -n, -c or --output-tokens.",
+    "folder_taken": "Name another folder with --out.",
+    "unwritable_folder": "Name another folder with --out.",
+}
+"""Hints that name options, by the kind of the fault."""
+
+
+def _name_options(fault: Fault) -> None:
+    """Make the hint name options, and the message of a bad setting begin with one: "--max-cost: got …"."""
+    from splitsecond.catalog.provider import OWN_SERVER
+
+    fault.hint = _HINTS.get(fault.kind, fault.hint.replace(OWN_SERVER, f"{OWN_SERVER} Use --base-url."))
+    if isinstance(fault, CallerFault) and fault.kind == "bad_option" and re.fullmatch("[a-z_]+", fault.param):
+        fault.message = f"--{fault.param.replace('_', '-')}{fault.message.removeprefix(fault.param)}"
 
 
 def _help(command: Callable[..., None]) -> str:
-    """What `--help` says: the docstring, whose lines end where the terminal's do, but for examples (``\\b``)."""
+    """Return the text of `--help`: the docstring, re-wrapped except for examples (``\\b``)."""
     paragraphs = cleandoc(command.__doc__ or "").split("\n\n")
     return "\n\n".join(each if each.startswith("\b") else each.replace("\n", " ") for each in paragraphs)
 
 
+def help_(
+    command: Annotated[str, typer.Argument(metavar="[COMMAND]", help="The command to explain.")] = "",
+) -> None:
+    """Show the help of a command.
+
+    \b
+    splitsecond help bench
+    """
+    app([command, "--help"] if command else ["--help"], prog_name="splitsecond", standalone_mode=False)
+
+
 COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
     "Measure": (bench, watch, capacity, demo, compare, report, doctor, simulate),
-    "Serve": (serve, explain, batch),
-    "Learn from what was served": (speed, recommend, cost),
-    "Look up": (providers, models),
+    "Serve": (init, serve, explain, batch),
+    "Reports on served traffic": (speed, recommend, cost, import_, export),
+    "Look up": (providers, models, help_),
 }
-"""By the heading under which `--help` lists them."""
+"""The commands under their headings in `--help`."""
 
 for heading, listed in COMMANDS.items():
     for command in listed:
-        app.command(rich_help_panel=heading, help=_help(command))(ending_well(command))
+        name = command.__name__.removesuffix("_")  # "import" is a keyword of Python
+        app.command(name, cls=Command, rich_help_panel=heading, help=_help(command))(without_tracebacks(command))
 
 
 def main() -> None:
-    """Runs the command line and exits with its code."""
+    """Run the command line and exit with its code."""
     for argument in sys.argv[1:]:
-        if not argument.isascii() and "\\udc" in ascii(argument):  # how Python keeps bytes that are not UTF-8
+        if not argument.isascii() and "\\udc" in ascii(argument):  # how Python represents bytes that are not UTF-8
             typer.echo(f"splitsecond: got {argument!a}, expected UTF-8 text", err=True)
             sys.exit(2)
-    app()
+    _without_failure_of_pipes()
+
+
+def _without_failure_of_pipes() -> None:
+    """Run the command line; output that has lost its reader (`| head`) is no failure."""
+    from rich.console import Console
+
+    def on_broken_pipe(console: Console) -> None:
+        raise BrokenPipeError
+
+    Console.on_broken_pipe = on_broken_pipe  # type: ignore[method-assign, assignment]  # Rich exits with code 1
+    try:
+        app()
+    except BrokenPipeError:
+        discard_output()

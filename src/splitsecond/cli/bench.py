@@ -1,207 +1,153 @@
 """`splitsecond bench`: time targets, side by side in one run."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from splitsecond.cli.options import (
-    LOAD,
-    MONEY,
-    REQUESTS,
-    RESULTS,
-    ApiKeyEnv,
-    BaseUrl,
-    Body,
-    Dialect,
-    Headers,
-    IgnoreEos,
-    Model,
-    Name,
+    USES,
+    Concurrency,
     OutputTokens,
-    Policies,
-    Prices,
-    PricesPerHour,
-    Prompts,
-    Seed,
-    Targets,
-    Timeout,
-    Warmup,
+    RunOutputOptions,
+    TargetOptions,
+    of_load,
+    of_requests,
+    of_results,
+    with_options,
 )
 
 
-def bench(
-    targets: Targets = None,
-    policy: Policies = None,
-    base_url: BaseUrl = "",
-    model: Model = "",
-    api_key_env: ApiKeyEnv = "",
-    dialect: Dialect = "",
-    name: Name = "",
-    header: Headers = None,
-    concurrency: Annotated[
-        str,
-        typer.Option(
-            "-c",
-            "--concurrency",
-            metavar="N,N",
-            help="Requests kept under way.",
-            show_default="1,8,32",
-            rich_help_panel=LOAD,
-        ),
-    ] = "",
+@dataclass(frozen=True, kw_only=True)
+class BenchOptions(RunOutputOptions, TargetOptions):
+    """The options of `splitsecond bench`."""
+
+    concurrency: Concurrency = ""
     requests: Annotated[
-        int, typer.Option("-n", "--requests", help="Measured requests for each row.", rich_help_panel=LOAD)
-    ] = 50,
-    rate: Annotated[
-        str, typer.Option(metavar="R,R", help="Requests a second, whatever the answers do.", rich_help_panel=LOAD)
-    ] = "",
-    arrivals: Annotated[
-        str, typer.Option(help="With --rate: constant, poisson or gamma; or trace.", rich_help_panel=LOAD)
-    ] = "poisson",
+        int | None,
+        of_load("-n", "--requests", metavar="N", help="Measured requests per row.", default="50, or the whole trace"),
+    ] = None
+    rate: Annotated[str, of_load(metavar="R,R", help="Requests per second (open loop).")] = ""
+    arrivals: Annotated[str, of_load(metavar="KIND", help="With --rate: constant, poisson or gamma; or trace.")] = (
+        "poisson"
+    )
     burstiness: Annotated[
-        float, typer.Option(help="Shape of gamma arrivals: below 1 in bursts, 1 is Poisson.", rich_help_panel=LOAD)
-    ] = 1.0,
+        float, of_load(metavar="X", help="Shape of gamma arrivals: below 1 in bursts, 1 is Poisson.")
+    ] = 1.0
     trace: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Arrivals from a file: seconds, one a line.", rich_help_panel=LOAD),
-    ] = None,
-    warmup: Warmup = None,
-    blocks: Annotated[
-        int | None,
-        typer.Option(
-            help="Blocks for each row; those of all targets alternate.", show_default="up to 4", rich_help_panel=LOAD
+        of_load(
+            metavar="FILE",
+            help="Arrival times from a file, with its lengths of prompts and answers: Mooncake, Azure, BurstGPT, or "
+            "seconds, one per line.",
         ),
-    ] = None,
-    side_by_side: Annotated[
-        bool, typer.Option("--side-by-side", help="Measure different hosts at the same time.", rich_help_panel=LOAD)
-    ] = False,
-    processes: Annotated[
-        int | None, typer.Option(help="Processes for one row, at most.", show_default="the cores", rich_help_panel=LOAD)
-    ] = None,
-    seed: Seed = 0,
+    ] = None
+    time_scale: Annotated[
+        float, of_load(metavar="X", help="Factor of the times of --trace: 0.5 sends it in half the time.")
+    ] = 1.0
+    rounds: Annotated[
+        int | None, of_load(metavar="N", help="Rounds per row; each round has requests of all rows.", default="6 to 8")
+    ] = None
+    precision: Annotated[
+        str,
+        of_load(
+            metavar="SHARE",
+            help="Instead of -n: more rounds until the intervals of TTFT p50 and TPS p50 are ±SHARE, such as 5%; for "
+            "other figures as in ttft_ms.p95=5%.",
+        ),
+    ] = ""
+    duration: Annotated[
+        str,
+        of_load(
+            metavar="TIME",
+            help="Instead of -n, or as limit of --precision: rounds for 60s, 10m or 2h; of a trace its beginning.",
+        ),
+    ] = ""
+    side_by_side: Annotated[bool, of_load("--side-by-side", help="Measure different hosts at the same time.")] = False
     input_tokens: Annotated[
-        int | None,
-        typer.Option(
-            help="Length of the prompts, as the endpoint counts it.",
-            show_default="512; 4608 to reuse the cache",
-            rich_help_panel=REQUESTS,
+        str,
+        of_requests(
+            metavar="N,N",
+            help="Length of the prompts in tokens, by the server's count; several, such as 512,8k,50k, are compared.",
+            default="512; 4608 with --cache reuse",
         ),
-    ] = None,
-    output_tokens: OutputTokens = 512,
-    prompts: Prompts = None,
+    ] = ""  # type: ignore[assignment]  # text, because several lengths are a sweep
+    workload: Annotated[
+        list[str] | None,
+        of_requests(
+            metavar="NAME",
+            help="A workload with its own lengths and rate: autocomplete, chat, summary, rag, long-form, or one of "
+            "--workloads. Repeatable.",
+        ),
+    ] = None
+    workloads: Annotated[
+        Path | None, of_requests(metavar="FILE", help="Workloads of your own: a TOML file with a table for each.")
+    ] = None
+    output_tokens: OutputTokens = 512
     cache: Annotated[
         str,
-        typer.Option(
-            help="fresh: every prompt begins differently; reuse: each row also with prompts that begin alike, and what "
+        of_requests(
+            metavar="fresh|reuse",
+            help="fresh: every prompt begins differently. reuse: also measure rows whose prompts begin alike, and what "
             "the provider's prompt cache saves.",
-            rich_help_panel=REQUESTS,
         ),
-    ] = "fresh",
-    ignore_eos: IgnoreEos = False,
-    body: Body = "",
-    timeout: Timeout = 120.0,
+    ] = "fresh"
     slo: Annotated[
-        str,
-        typer.Option(
-            metavar="LIMITS", help="Goodput under ttft=300ms,tpot=20ms, or voice, chat, …", rich_help_panel=RESULTS
-        ),
-    ] = "",
-    price: Prices = None,
-    price_per_hour: PricesPerHour = None,
-    max_cost: Annotated[
-        float | None,
-        typer.Option(metavar="USD", help="Stop when so much is spent; keep what was measured.", rich_help_panel=MONEY),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(metavar="FOLDER", help="The run's folder.", show_default="runs/ID", rich_help_panel=RESULTS),
-    ] = None,
-    json: Annotated[
-        str, typer.Option(metavar="FILE", help="The findings as JSON; - for standard output.", rich_help_panel=RESULTS)
-    ] = "",
-    png: Annotated[bool, typer.Option("--png", help="The plots as pictures too.", rich_help_panel=RESULTS)] = False,
-    html: Annotated[bool, typer.Option(help="Write report.html.", rich_help_panel=RESULTS)] = True,
-) -> None:
-    """Time LLM endpoints: time to first token, tokens per second, end to end, throughput; with intervals.
+        str, of_results(metavar="LIMITS", help=f"Limits for goodput: ttft=300ms,tpot=20ms, or one of {USES}.")
+    ] = ""
+    fail_if: Annotated[
+        list[str] | None,
+        of_results(metavar="EXPRESSION", help="Exit 1 if it holds for a row, as in 'tps.p50 < 100'. Repeatable."),
+    ] = None
+
+
+@with_options(BenchOptions)
+def bench(options: BenchOptions) -> None:
+    """Measure the speed of LLM endpoints, with intervals.
 
     \b
     splitsecond bench groq/openai/gpt-oss-120b cerebras/gpt-oss-120b
     splitsecond bench --base-url http://127.0.0.1:8000/v1 --model mine -c 1,8,32 -n 50 --ignore-eos
     splitsecond bench sim/groq sim/together --rate 5 --slo voice
+    splitsecond bench sim/groq -c 1 --input-tokens 512,8k,50k
+    splitsecond bench sim/groq sim/together --workload autocomplete --workload summary
+    splitsecond bench sim/groq -c 8 --precision 5% --duration 10m
+    splitsecond bench sim/groq -c 1 --fail-if 'tps.p50 < 100' --fail-if 'errors > 0'
     splitsecond bench sim/groq --policy 'hedge("sim/groq", "sim/together")'
     splitsecond bench anthropic/claude-haiku-4-5 openai/gpt-5-mini --cache reuse --max-cost 5
     """
     from contextlib import ExitStack
 
-    from splitsecond.analysis.slo import parse_slo
-    from splitsecond.cli import asking
-    from splitsecond.cli.measuring import Job, measure, new_run_id
-    from splitsecond.cli.pricing import find_prices
-    from splitsecond.cli.results import Output
-    from splitsecond.cli.targets import Endpoint, callees, parse_policies
-    from splitsecond.load.plan import make_plan
-    from splitsecond.load.workload import Workload, read_prompts
-    from splitsecond.upstream.spec import Timeouts
+    from splitsecond.cli import option_values
+    from splitsecond.cli.gates import absolute_gates
+    from splitsecond.cli.measuring import measure
+    from splitsecond.runs.planning import bench_job
+    from splitsecond.runs.settings import INPUT_TOKENS, BenchSettings, too_short_to_cache
+    from splitsecond.validation import one_of
 
-    input_tokens = asking.input_length(input_tokens, cache)
-    given = {option: str(value) if isinstance(value, Path) else value for option, value in locals().items()}
-    settings = {option: value for option, value in given.items() if isinstance(value, str | int | float | list)}
-    asking.at_least_one(input_tokens=input_tokens, output_tokens=output_tokens, timeout=timeout, requests=requests)
-    if processes is not None:
-        asking.at_least_one(processes=processes)
-    if slo:
-        parse_slo(slo)
-    if max_cost is not None and not max_cost >= 0:
-        raise asking.wrong("--max-cost", max_cost, "US dollars, 0 or more")
-    loads = asking.loads(concurrency, rate, arrivals, burstiness, trace)
-    extra = asking.json_object(body, "--body") | ({"ignore_eos": True} if ignore_eos else {})
-    reuse = cache == "reuse"
-    run_id = new_run_id()
-    workload = Workload(
-        run=run_id,
-        prompts=read_prompts(prompts) if prompts else [],
-        output_tokens=output_tokens,
-        questions=reuse,
-        extra=extra,
-        seed=seed,
+    gates = absolute_gates(options.fail_if or ())
+    prompt_tokens = INPUT_TOKENS[one_of("--cache", options.cache, tuple(INPUT_TOKENS))]
+    lengths = [option_values.tokens(each, "--input-tokens") for each in options.input_tokens.split(",") if each.strip()]
+    one_length = lengths[0] if len(lengths) == 1 else None
+    loaded = bool(options.concurrency or options.rate or options.trace)
+    workloads = option_values.workloads(
+        options.input_tokens, options.workload or [], options.workloads, keep_rate=not loaded
     )
-    endpoint = Endpoint.asked(base_url=base_url, model=model, name=name, api_key_env=api_key_env, dialect=dialect)
-    policies = parse_policies(policy or [])
-    if policies and side_by_side:
-        raise asking.wrong("--side-by-side", side_by_side, "no --policy with it, as that calls several hosts itself")
+    settings = options.settings(
+        BenchSettings,
+        loads=option_values.loads(
+            options.concurrency, options.rate, options.arrivals, options.burstiness, options.trace
+        ),
+        cache_reuse=options.cache == "reuse",
+        input_tokens=one_length,
+        workloads=workloads,
+        duration=option_values.seconds(options.duration, "--duration"),
+    )
     with ExitStack() as started:
-        called = callees(
-            targets or [],
-            endpoint,
-            policies,
-            started,
-            headers=asking.headers(header or []),
-            timeouts=Timeouts(head_ms=round(timeout * 1000), first_token_ms=round(timeout * 1000)),
-            seed=seed,
-        )
-        plan = make_plan(
-            called.measured,
-            loads,
-            requests=requests,
-            warmups=warmup,
-            blocks=blocks,
-            seed=seed,
-            side_by_side=side_by_side,
-            cache_reuse=reuse,
-        )
-        if reuse and prompts is None and (advice := asking.too_short_to_cache(input_tokens)):
-            typer.echo(advice, err=True)
-        job = Job(
-            run_id=run_id,
-            plan=plan,
-            specs=called.specs,
-            workload=workload,
-            input_tokens=input_tokens,
-            settings=settings,
-            slo=slo,
-            processes=processes,
-            prices=find_prices(called.specs, price or [], price_per_hour or []),
-        )
-        code = measure(job, Output(folder=out, json=json, html=html, png=png), max_cost)
+        recorded = options.recorded(input_tokens=one_length or options.input_tokens or prompt_tokens)
+        job = bench_job(settings, started, recorded)
+        if settings.cache_reuse and (warning := too_short_to_cache(settings)):
+            typer.echo(warning, err=True)
+        code = measure(job, options.output, options.max_cost, gates)
     raise typer.Exit(code)

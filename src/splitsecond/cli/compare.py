@@ -1,48 +1,81 @@
-"""`splitsecond compare`: what changed between two runs, and whether chance could have done it."""
+"""`splitsecond compare`: the changes between two runs, and whether chance explains them."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from splitsecond.cli.options import Csv, Json, Markdown
+
 
 def compare(
     before: Annotated[Path, typer.Argument(metavar="BEFORE", help="The folder of a run.")],
     after: Annotated[Path, typer.Argument(metavar="AFTER", help="The folder of a later run.")],
+    more_before: Annotated[
+        list[Path] | None, typer.Option("--before", metavar="RUN", help="Another run of the first side. Repeatable.")
+    ] = None,
+    more_after: Annotated[
+        list[Path] | None, typer.Option("--after", metavar="RUN", help="Another run of the second side. Repeatable.")
+    ] = None,
+    match: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="BEFORE=AFTER",
+            help="Compare a target with one of another name. Not needed where each side has one target. Repeatable.",
+        ),
+    ] = None,
     fail_if: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="EXPRESSION", help="Exit 1 if it holds for a row, as in 'ttft_ms.p95 > +10%'. Repeatable."
+            metavar="EXPRESSION", help="Exit 1 if it is certain for a row, as in 'ttft_ms.p95 > +10%'. Repeatable."
         ),
     ] = None,
-    json: Annotated[str, typer.Option(metavar="FILE", help="The comparison as JSON; - for standard output.")] = "",
-    seed: Annotated[int, typer.Option(help="Decides the resampling.")] = 0,
+    equivalent: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="EXPRESSION", help="Exit 1 unless every row is shown to satisfy 'ttft_ms.p50 ±5%'. Repeatable."
+        ),
+    ] = None,
+    html: Annotated[str, typer.Option(metavar="FILE", help="Write a page with the changes as plots and tables.")] = "",
+    json: Json = "",
+    csv: Csv = "",
+    markdown: Markdown = "",
 ) -> None:
-    """Compare two runs row by row: the change of each figure, its 95 % interval, and a permutation test.
+    """Compare two runs: each change with an interval and a test.
+
+    Rows are compared figure by figure. With several runs on a side, on different days, the days are compared.
 
     \b
-    splitsecond compare runs/monday runs/tuesday
+    splitsecond compare runs/monday runs/tuesday --html changes.html
     splitsecond compare runs/main runs/branch --fail-if 'ttft_ms.p95 > +10%' --fail-if 'errors > 0'
+    splitsecond compare runs/vllm runs/sglang --equivalent 'ttft_ms.p50 ±5%'
     """
-    from rich.console import Console
-
-    from splitsecond.analysis.compare import RunData
+    from splitsecond.analysis.compare import RunData, parse_match
     from splitsecond.analysis.compare import compare as compare_runs
-    from splitsecond.analysis.gate import parse_gate
-    from splitsecond.cli.measuring import recompute
-    from splitsecond.cli.results import check_json, write_json
+    from splitsecond.analysis.gate import check_changes, parse_equivalence, parse_gate
+    from splitsecond.cli.gates import concluded
+    from splitsecond.cli.results import Output, check_file, write_file
+    from splitsecond.report.exports import change_records
     from splitsecond.report.terminal import comparison_table
+    from splitsecond.runs.concluding import recompute
 
-    check_json(json)
+    output = Output(json=json, csv=csv, markdown=markdown)
+    output.check()
+    check_file(html, "--html")
     gates = [parse_gate(text) for text in fail_if or ()]
-    old, new = (RunData(*recompute(path)) for path in (before, after))
-    comparison = compare_runs(old, new, seed=seed)
-    write_json(comparison, json)
-    console = Console(stderr=json == "-")
+    equivalences = [parse_equivalence(text) for text in equivalent or ()]
+    old = [RunData(*recompute(path), name=str(path)) for path in (before, *(more_before or ()))]
+    new = [RunData(*recompute(path), name=str(path)) for path in (after, *(more_after or ()))]
+    judged = {gate.figure for gate in gates} | {each.figure for each in equivalences}
+    comparison = compare_runs(old, new, match=parse_match(match or (), old, new), figures=judged)
+    output.write(comparison, lambda: change_records(comparison), lambda screen: comparison_table(comparison, screen))
+    if html:
+        from splitsecond.report.compare_page import render_comparison
+
+        write_file(render_comparison(comparison).encode(), html, "--html")
+    console = output.screen()
     comparison_table(comparison, console)
-    breaches = [breach for gate in gates for breach in gate.check(new.run.conditions, old.run.conditions)]
-    for breach in breaches:
-        console.print(f"FAILED: {breach}", style="bold red", markup=False)
-    if gates and not breaches:
-        console.print(f"Passed: none of {', '.join(gate.text for gate in gates)}.", style="green", markup=False)
-    raise typer.Exit(1 if breaches else 0)
+    breaches = [b for gate in gates if not gate.relative for data in new for b in gate.check(data.run.conditions)]
+    breaches += check_changes([gate for gate in gates if gate.relative], comparison)
+    breaches += [breach for each in equivalences for breach in each.check(comparison)]
+    raise typer.Exit(0 if concluded(breaches, gates, equivalences, console) else 1)

@@ -1,69 +1,112 @@
-"""`splitsecond cost`: where the gateway's money went."""
+"""`splitsecond cost`: the cost of the gateway's calls."""
 
 from typing import Annotated
 
 import typer
 
-from splitsecond.cli.options import Days, Log, LogConfig, LogJson
-from splitsecond.cli.traffic import DAYS
+from splitsecond.cli.log_source import DAYS
+from splitsecond.cli.options import Config, Csv, Days, Json, Log, Markdown
 
 DAY_S = 86_400.0
 LEAST_S = 3_600.0
-"""Of less than an hour nothing is said of a month."""
+"""Least time that the cost of 30 days is estimated from."""
 
 
 def cost(
     log: Log = "",
-    config: LogConfig = None,
+    config: Config = None,
     days: Days = DAYS,
-    by: Annotated[str, typer.Option(help="One row for each target, model, provider, route, client or day.")] = "target",
-    json: LogJson = "",
+    by: Annotated[
+        str, typer.Option(metavar="COLUMN", help="One row per target, model, provider, route, client or day.")
+    ] = "target",
+    html: Annotated[
+        str, typer.Option(metavar="FILE", help="Write a page with all figures and speed against price.")
+    ] = "",
+    png: Annotated[str, typer.Option(metavar="FILE", help="Write speed against price as a PNG file.")] = "",
+    json: Json = "",
+    csv: Csv = "",
+    markdown: Markdown = "",
 ) -> None:
-    """Show what calls cost, losers of races and broken answers included, by the prices of today.
+    """Show what calls cost, losers of races included.
 
     \b
     splitsecond cost
     splitsecond cost --by route --days 1
     splitsecond cost --log sqlite:///splitsecond.db --by client --json cost.json
+    splitsecond cost --html cost.html --png speed-and-price.png
 
-    The log holds counts and no prices, so what it says follows the price list. Attempts that did not say their counts
-    are estimated by their prompt and the tokens that came; what has no known price is counted apart.
+    The log holds token counts and no prices, so costs follow the price list. Attempts without token counts are
+    estimated by their prompt and the tokens that arrived. Attempts without a known price are counted separately.
+    Cost-adjusted TPS is the median TPS divided by the cost of a million tokens.
     """
     from typing import cast
 
     from rich.console import Console
 
     from splitsecond.analysis.cost import usd
-    from splitsecond.analysis.spending import SCHEMA, By, Ledger, per_month
-    from splitsecond.cli.asking import one_of
-    from splitsecond.cli.results import check_json, write_json
-    from splitsecond.cli.traffic import Logged
-    from splitsecond.report.spending import spending_table
+    from splitsecond.analysis.speed_and_price import logged_speed_and_price, speed_and_price_statements
+    from splitsecond.analysis.spending import SCHEMA, By, SpendingLedger, UsualLengths, per_month
+    from splitsecond.cli.log_source import LoggedTraffic, speeds
+    from splitsecond.cli.results import Output, check_file, write_file
+    from splitsecond.errors import CallerFault
+    from splitsecond.report.production import spending_table
+    from splitsecond.report.terminal import print_item
+    from splitsecond.validation import one_of
 
-    one_of(by, "--by", ("target", "model", "provider", "route", "client", "day"))
-    check_json(json)
-    logged = Logged(log, config, days)
-    ledger = Ledger(logged.price(logged.targets()), cast(By, by))
-    first = None
-    for moment, call in logged.calls():
-        first = first or moment
-        ledger.add(moment, call.attempts, route=call.route, client=call.client)
-    if first is None:
-        raise logged.nothing()
-    span_s = max((logged.until - first).total_seconds(), 1.0)  # a log that is younger tells of less
+    one_of("--by", by, ("target", "model", "provider", "route", "client", "day"))
+    output = Output(json=json, csv=csv, markdown=markdown)
+    output.check()
+    check_file(html, "--html")
+    check_file(png, "--png")
+    if png and by != "target":
+        raise CallerFault(f"--png compares targets, not each {by}", kind="bad_option", hint="Leave out --by.")
+    logged = LoggedTraffic(log, config, days)
+    prices, usual = logged.price(logged.targets()), UsualLengths()
+    span_s = max((logged.until - logged.first()).total_seconds(), 1.0)  # the log may begin later
+    measured = None
+    if by == "target":
+        measured, _ = speeds(logged, least=1, also=usual.add)
+    else:
+        for columns in logged.attempts():
+            usual.add(columns)
+    ledger = SpendingLedger(prices, usual, cast(By, by), stops_billing=logged.stops_billing)
+    for columns in logged.attempts():
+        ledger.add(columns)
     rows, total = ledger.rows(span_s), ledger.total(span_s)
     monthly = per_month(total.usd + total.rented_usd, span_s)
-    write_json(
+    found = None
+    if measured is not None:
+        per_million = {row.name: row.usd_per_million for row in rows}
+        found = logged_speed_and_price(measured, per_million)
+    statements = speed_and_price_statements(found)
+    known = span_s >= LEAST_S and (monthly or not total.unpriced)
+    outlook = f"At the rate of these {span_s / DAY_S:.3g} days, 30 days cost {usd(monthly)}." if known else ""
+
+    def show(console: Console) -> None:
+        console.print(f"Cost of calls, {logged.words}", highlight=False)
+        spending_table(rows, total, by, console)
+        for statement in statements:
+            print_item(console, "• ", statement)
+        if total.unpriced and not logged.configured:
+            console.print("Prices from the gateway's configuration are missing: name it with --config.", style="dim")
+        console.print(outlook, style="dim", end="\n" if outlook else "")
+
+    output.write(
         {
             "schema": SCHEMA, "since": logged.since, "until": logged.until, "by": by, "total": total,
             "span_s": span_s, "usd_per_30_days": monthly, "rows": rows,
+            "speed_and_price": found, "statements": statements,
         },
-        json,
+        lambda: rows,
+        show,
     )  # fmt: skip
-    console = Console(stderr=json == "-")
-    console.print(f"What calls cost, {logged.words}", highlight=False)
-    spending_table(rows, total, by, console)
-    if total.unpriced and not logged.configured:
-        console.print("Prices of the gateway's configuration are not known here: name it with --config.", style="dim")
-    if span_s >= LEAST_S:
-        console.print(f"At the pace of {span_s / DAY_S:.3g} days, 30 days cost {usd(monthly)}.", style="dim")
+    show(output.screen())
+    if html:
+        from splitsecond.report.cost_page import render_cost
+
+        page = render_cost(rows, total, found, statements, by=by, period=logged.words, outlook=outlook)
+        write_file(page.encode(), html, "--html")
+    if png:
+        from splitsecond.report.cost_page import cost_png
+
+        write_file(cost_png(found), png, "--png")

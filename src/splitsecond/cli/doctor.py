@@ -1,15 +1,18 @@
-"""`splitsecond doctor`: can this machine measure, do the targets answer, does the decoder see what was sent?"""
+"""`splitsecond doctor`: checks of this machine's instrument, of targets, and of the decoder."""
 
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from splitsecond.cli.options import ApiKeyEnv, BaseUrl, Dialect, Json, Model, option
+
 if TYPE_CHECKING:
     from rich.console import Console
 
     from splitsecond.analysis.accuracy import Accuracy
-    from splitsecond.cli.targets import Endpoint
-    from splitsecond.timing.observation import Observation
+    from splitsecond.observation import ArrivalClock, Observation
+    from splitsecond.report.checkup import TargetCheck
+    from splitsecond.runs.settings import Server
     from splitsecond.upstream.spec import TargetSpec
 
 
@@ -17,120 +20,163 @@ def doctor(
     targets: Annotated[
         list[str] | None, typer.Argument(metavar="TARGET...", help="Targets to try, as for bench.", show_default=False)
     ] = None,
-    base_url: Annotated[str, typer.Option(metavar="URL", help="Any OpenAI-compatible endpoint.")] = "",
-    model: Annotated[str, typer.Option(metavar="NAME", help="Its model.")] = "",
-    api_key_env: Annotated[str, typer.Option(metavar="VAR", help="The variable that holds its key.")] = "",
-    dialect: Annotated[str, typer.Option(help="What it speaks: openai, anthropic, …", show_default="openai")] = "",
-    levels: Annotated[str, typer.Option(metavar="N,N", help="Streams at once to measure at.")] = "1,8,32,128,256",
+    base_url: BaseUrl = None,
+    model: Model = "",
+    api_key_env: ApiKeyEnv = "",
+    dialect: Dialect = "",
+    levels: Annotated[
+        str, typer.Option(metavar="N,N", help="Numbers of parallel streams to measure with.")
+    ] = "1,8,32,128,256",
+    clock: Annotated[
+        str,
+        option(
+            metavar="CLOCK",
+            help="What arrival times are taken from: packets, kernel or process.",
+            default="packets where allowed",
+        ),
+    ] = "",
     streams: Annotated[
-        bool, typer.Option("--streams", help="Time the corpus of adversarial streams and compare with its truth.")
+        bool, typer.Option("--streams", help="Time a corpus of adversarial streams and compare with its known times.")
     ] = False,
-    json: Annotated[str, typer.Option(metavar="FILE", help="The results as JSON; - for standard output.")] = "",
+    json: Json = "",
 ) -> None:
-    """Measure the instrument itself: its error of TTFT and TPOT, and the highest load to trust on this machine.
+    """Measure the instrument's own error on this machine.
 
-    With targets: where the time to each goes, and whether its key and model work. With --streams: the decoder. Each of
-    these alone leaves out the first; it takes about half a minute. Exit code 1 where something is not as it should be.
+    \b
+    splitsecond doctor
+    splitsecond doctor groq/openai/gpt-oss-120b
+    splitsecond doctor --base-url http://127.0.0.1:8000/v1 --model mine
+
+    The error is that of TTFT and TPOT, for each number of streams. This takes about half a minute. With targets:
+    test each key and model, show the phases of a request, and compare the clocks that arrival times can be taken
+    from. With --streams: test the decoder. With either, the instrument is not measured. Exit code 1 if a check
+    fails.
     """
     from rich.console import Console
 
-    from splitsecond.cli import asking
+    from splitsecond.cli import option_values
     from splitsecond.cli.results import check_json, write_json
-    from splitsecond.cli.targets import Endpoint
-    from splitsecond.report.checkup import accuracy_table, target_table
+    from splitsecond.report.checkup import accuracy_table, packet_clock_advice, target_table
+    from splitsecond.runs.settings import RunSettings
+    from splitsecond.transport.packets import packet_clock_refusal
 
     check_json(json)
-    endpoint = Endpoint.asked(base_url=base_url, model=model, api_key_env=api_key_env, dialect=dialect)
-    asked = sorted(int(n) for n in asking.numbers(levels, "--levels", whole=True))
+    settings = RunSettings(clock=clock)
+    settings.check()
+    names = [each for each in targets or [] if "://" not in each]
+    urls = [*(base_url or []), *(each for each in targets or [] if "://" in each)]
+    servers = option_values.servers(urls, model, api_key_env=api_key_env, dialect=dialect)
+    asked = sorted(int(n) for n in option_values.numbers(levels, "--levels", whole=True))
     console = Console(stderr=json == "-")
     result: dict[str, object] = {}
     healthy = True
-    if targets or endpoint:
-        checks = _try_targets(targets or [], endpoint)
+    if names or servers:
+        checks = _try_targets(names, servers)
         target_table(checks, console)
         result["targets"] = [
-            {"target": name, "works": not fault, "fault": fault, "observations": seen} for name, seen, fault in checks
+            {
+                "target": check.name,
+                "works": not check.fault,
+                "fault": check.fault,
+                "observations": check.observations,
+                "first_token": check.first_token,
+            }
+            for check in checks
         ]
-        healthy &= not any(fault for _, _, fault in checks)
+        healthy &= not any(check.fault for check in checks)
     if streams:
         wrong = _try_streams(console)
         result["streams"] = wrong
         healthy &= not any(wrong.values())
     if not result:
-        accuracy = _measure(asked)
+        accuracy = _measure(asked, settings.arrival_clock)
         accuracy_table(accuracy, console)
         result["instrument"] = accuracy
         healthy &= accuracy[0].trusted
+    refusal = packet_clock_refusal()
+    result["packet_clock"] = {"available": not refusal, "refusal": refusal}
+    console.print(packet_clock_advice(refusal), style="dim")
     write_json(result, json)
     raise typer.Exit(0 if healthy else 1)
 
 
-def _measure(levels: list[int]) -> "list[Accuracy]":
-    """Measures the instrument, saying on a terminal how far it is."""
+def _measure(levels: list[int], arrival_clock: "ArrivalClock") -> "list[Accuracy]":
+    """Measure the instrument, with the progress on a terminal."""
     from rich.console import Console
 
-    from splitsecond.cli.self_check import measure_instrument
+    from splitsecond.runs.self_check import measure_instrument
 
     progress = Console(stderr=True)
     with progress.status("Measuring the instrument") as status:
         return measure_instrument(
             levels,
+            arrival_clock=arrival_clock,
             progress=lambda level: status.update(f"Measuring the instrument with {level} of {levels[-1]} streams"),
         )
 
 
-def _try_targets(names: list[str], endpoint: "Endpoint | None") -> "list[tuple[str, list[Observation], str]]":
-    """Two small requests to each target: its name, what was observed, and the fault in words, "" if it works."""
+def _try_targets(names: list[str], servers: "list[Server]") -> "list[TargetCheck]":
+    """Send two small requests to each target."""
     import asyncio
     from contextlib import ExitStack
 
-    from splitsecond.cli.targets import resolve
     from splitsecond.errors import CallerFault
+    from splitsecond.report.checkup import TargetCheck
+    from splitsecond.runs.targets import resolve
 
-    found: list[tuple[str, list[Observation], str]] = []
-    wanted: list[tuple[list[str], Endpoint | None]] = [([name], None) for name in names]
-    if endpoint:
-        wanted.append(([], endpoint))
+    found: list[TargetCheck] = []
+    wanted: list[tuple[str, list[str], list[Server]]] = [(name, [name], []) for name in names]
+    wanted += [(server.name or server.base_url, [], [server]) for server in servers]
     with ExitStack() as started:
-        for listed, unlisted in wanted:
+        for name, listed, own in wanted:
             try:
-                specs = resolve(listed, unlisted, started)
+                specs = resolve(listed, own, started)
             except CallerFault as fault:  # the others may work
-                found.append((listed[0] if listed else fault.target, [], str(fault)))
+                found.append(TargetCheck(name, fault=str(fault)))
             else:
-                found += [(spec.name, *asyncio.run(_try(spec))) for spec in specs.values()]
+                found += [asyncio.run(_try(spec)) for spec in specs.values()]
     return found
 
 
-async def _try(spec: "TargetSpec") -> "tuple[list[Observation], str]":
-    """A cold request and a warm one, for eight tokens each."""
+async def _try(spec: "TargetSpec") -> "TargetCheck":
+    """Send a cold request and a warm one, for eight tokens each, timed by all clocks."""
     from contextlib import closing
 
+    import msgspec
+
     from splitsecond import clock
-    from splitsecond.cli.targets import advised
     from splitsecond.errors import Fault
+    from splitsecond.report.checkup import TargetCheck
+    from splitsecond.runs.self_check import ComparingClient
+    from splitsecond.runs.targets import advised
     from splitsecond.service import Call
+    from splitsecond.transport.kernel import stamping
     from splitsecond.upstream.target import connect
 
     seen: list[Observation] = []
+    client = ComparingClient()
     body = {"messages": [{"role": "user", "content": "Count from one to ten."}], "max_tokens": 8}
     try:
-        with closing(connect(spec, seen.append)) as target:
+        with stamping(), closing(client), closing(connect(spec, seen.append, client=client)) as target:
             for turn in ("cold", "warm"):
                 async with await target(Call(id=turn, body=body, start_ns=clock.now_ns())) as reply:
                     await reply.finished()
                 if not seen[-1].ok and seen[-1].fault is not None:
-                    return seen, f"{spec.name}: {seen[-1].fault.message}. {seen[-1].fault.hint}".rstrip()
+                    words = f"{spec.name}: {seen[-1].fault.message}. {seen[-1].fault.hint}".rstrip()
+                    return TargetCheck(spec.name, seen, fault=words)
     except Fault as fault:
-        return seen, str(advised(fault, spec))
-    return seen, ""
+        return TargetCheck(spec.name, seen, fault=str(advised(fault, spec)))
+    first, sent = client.times.get(seen[-1].first_token_ns or 0), seen[-1].sent_ns or 0
+    after = {name: at - sent for name, at in msgspec.structs.asdict(first).items() if at is not None} if first else {}
+    return TargetCheck(spec.name, seen, first_token=after)
 
 
 def _try_streams(console: "Console") -> dict[str, list[str]]:
-    """Serves the corpus on the loopback and times it; by stream, what was seen wrong."""
+    """Serve the corpus on the loopback and time it. Return the errors of each stream."""
     import numpy as np
     import uvloop
 
+    from splitsecond.analysis.wording import counted_as
     from splitsecond.clock import NS_PER_MS
     from splitsecond.testing.streams import load
     from splitsecond.testing.streams.sockets import check_over_sockets
@@ -141,10 +187,10 @@ def _try_streams(console: "Console") -> dict[str, list[str]]:
             console.print(f"  {check.stream.name}: {line}", style="red", markup=False)
     errors = np.concatenate([check.error_ns for check in checks]) / NS_PER_MS
     right = sum(not check.wrong for check in checks)
-    console.print(f"Streams: {right} of {len(checks)} seen for what they are.", style="bold")
+    console.print(f"Streams: {right} of {len(checks)} decoded correctly.", style="bold")
     console.print(
-        f"Their {len(errors)} tokens were stamped {np.percentile(errors, 50):.3f} ms (p50) and at most "
-        f"{errors.max():.3f} ms after the server began to write them.",
+        f"The timestamps of their {counted_as(len(errors), 'token')} are {np.percentile(errors, 50):.3f} ms (p50) and "
+        f"at most {errors.max():.3f} ms after the server began to write them.",
         style="dim",
     )
     return {check.stream.name: check.wrong for check in checks}

@@ -1,70 +1,78 @@
 """`splitsecond explain ROUTE`: where a route's calls would go now, and why.
 
-The running gateway is asked, because only it knows how its targets stand. Where none runs, the answer is what one would
-know that starts now: from its log and the runs of the bench.
+The running gateway answers, because only it knows the states of its targets. If none runs, the answer is that of a
+gateway that starts now, with what it learns from its log and from runs of the bench.
 """
 
 import os
-from pathlib import Path
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from splitsecond.cli.serve import DEFAULT
+from splitsecond.cli.options import Config, Json, Policies, config_file
 from splitsecond.clock import NS_PER_MS, NS_PER_S
 from splitsecond.errors import CallerFault
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from splitsecond.gateway.configuration.settings import Settings
-    from splitsecond.gateway.explain import Explained, TargetExplained
-    from splitsecond.policy.targets.facts import Facts
+    from splitsecond.gateway.configuration.settings import GatewaySettings
+    from splitsecond.policies.definition import Policy
+    from splitsecond.policies.targets.target_info import TargetInfo
+    from splitsecond.router.explain import Explained, TargetExplained
 
 WAIT_S = 5.0
 
 
 def explain(
     route: Annotated[str, typer.Argument(metavar="ROUTE", help="A route's name, or PROVIDER/MODEL.")],
-    config: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="The configuration; splitsecond.yaml where there is one.", show_default=False
-        ),
-    ] = None,
+    config: Config = None,
+    policies: Policies = None,
     prompt: Annotated[
-        str, typer.Option(metavar="TEXT", help="What a call would ask: its length and words may decide.")
+        str, typer.Option(metavar="TEXT", help="Prompt of the call: its length and words can decide.")
     ] = "",
     url: Annotated[
-        str, typer.Option(metavar="URL", help="The gateway's address, where it is not the configuration's.")
+        str, typer.Option(metavar="URL", help="The gateway's address; default: that of the configuration.")
     ] = "",
     api_key_env: Annotated[
-        str, typer.Option(metavar="NAME", help="The variable with a key for all routes, for a gateway elsewhere.")
+        str,
+        typer.Option(metavar="NAME", help="Variable with a client key for all routes, for a remote gateway."),
     ] = "",
-    json: Annotated[str, typer.Option(metavar="FILE", help="The same as JSON; - for standard output.")] = "",
+    json: Json = "",
 ) -> None:
-    """Explain where calls to ROUTE would go now, why, and how each of its targets stands. Nothing is sent to them."""
+    """Show where calls to a route would go now, and why.
+
+    \b
+    splitsecond explain default
+    splitsecond explain default --prompt "Translate this page"
+    splitsecond explain groq/openai/gpt-oss-120b --url http://127.0.0.1:4000
+
+    Also shows the state of each target. No request is sent to them.
+    """
     import asyncio
 
     from rich.console import Console
 
     from splitsecond.cli.results import check_json, write_json
-    from splitsecond.gateway.explain import PROMPT, by_history
-    from splitsecond.gateway.process.reload import Source, say
+    from splitsecond.gateway.process.reload import ConfigSource, say
+    from splitsecond.router.explain import PROMPT
+    from splitsecond.router.router import explained_by_history
 
     check_json(json)
-    settings = Source(config or (DEFAULT if DEFAULT.exists() else None), os.environ, {}).load()
+    settings = ConfigSource(config_file(config), os.environ, policies=policies).load()
     prompt = prompt or PROMPT
     found = _asked(_address(settings, url), route, prompt, api_key_env)
     if found is None and url:
         raise CallerFault(f"no gateway answers at {url}", kind="no_gateway")
     if found is None:
-        found = asyncio.run(by_history(settings, route, prompt, say))
-    _show(found, Console(stderr=json == "-"))
+        found = asyncio.run(explained_by_history(settings, route, prompt, say=say))
+    own = settings.policies.policies() if settings.policies else {}
+    _show(found, own, Console(stderr=json == "-"))
     write_json(found, json)
 
 
-def _address(settings: "Settings", url: str) -> str:
+def _address(settings: "GatewaySettings", url: str) -> str:
     if url:
         return url.rstrip("/").removesuffix("/v1")
     host = settings.listen.host
@@ -73,14 +81,14 @@ def _address(settings: "Settings", url: str) -> str:
 
 
 def _asked(address: str, route: str, prompt: str, key_env: str) -> "Explained | None":
-    """What the gateway at `address` says; None where none answers there. Raises `CallerFault` for its refusal."""
+    """Return the explanation of the gateway at `address`; None if none answers. Raises `CallerFault` if it refuses."""
     import urllib.error
     import urllib.parse
     import urllib.request
 
     import msgspec
 
-    from splitsecond.gateway.explain import Explained
+    from splitsecond.router.explain import Explained
 
     question = urllib.parse.urlencode({"route": route, "prompt": prompt})
     headers = {"authorization": f"Bearer {os.environ.get(key_env, '')}"} if key_env else {}
@@ -91,66 +99,74 @@ def _asked(address: str, route: str, prompt: str, key_env: str) -> "Explained | 
             return msgspec.json.decode(answer.read(), type=Explained)
     except urllib.error.HTTPError as error:
         with error:
-            said = error.read(4000).decode("utf-8", "replace")
+            body = error.read(4000).decode("utf-8", "replace")
         raise CallerFault(
-            f"the gateway at {address} says no ({error.code}): {_message(said)}", kind="refused"
+            f"the gateway at {address} refuses ({error.code}): {_message(body)}", kind="refused"
         ) from None
     except msgspec.DecodeError:
-        words = f"what answers at {address} is no gateway of this version"
+        words = f"the server at {address} is not a gateway of this version"
         raise CallerFault(words, kind="no_gateway", hint="Name another with --url.") from None
     except OSError:
         return None
 
 
-def _message(said: str) -> str:
+def _message(body: str) -> str:
     import msgspec
 
     try:
-        return str(msgspec.json.decode(said)["error"]["message"])
+        return str(msgspec.json.decode(body)["error"]["message"])
     except (msgspec.DecodeError, KeyError, TypeError):
-        return said[:200]
+        return body[:200]
 
 
-def _show(found: "Explained", console: "Console") -> None:
+def _show(found: "Explained", policies: "Mapping[str, Policy]", console: "Console") -> None:
     from splitsecond.gateway.configuration.checkup import tree
-    from splitsecond.policy.expression import parse
+    from splitsecond.policies.expression import parse
 
     def say(line: str = "", style: str = "") -> None:
         console.print(line, style=style, highlight=False, markup=False, soft_wrap=True)
 
     say(found.route, "bold")
-    for line in tree(parse(found.policy), 1):
+    try:
+        lines = tree(parse(found.policy, policies), 1)
+    except CallerFault:  # it names policies that only the gateway knows
+        lines = [f"  {found.policy}"]
+    for line in lines:
         say(line)
-    say(f"\nNow, as known to {found.source}:")
+    say(f"\nNow, according to {found.source}:")
     for choice in found.choices:
-        say(f"{choice.calls / found.calls:6.0%}  {' and '.join(choice.targets) or 'nobody'}", "bold")
+        say(f"{choice.calls / found.calls:6.0%}  {' and '.join(choice.targets) or 'no target'}", "bold")
         if why := choice.refused or choice.why:
             say(f"        {why}")
     say("\nTargets:")
     for each in found.targets:
-        say(f"  {each.stands.target}", "bold")
-        say(f"    {each.stands.reason or each.stands.state}", "" if each.stands.state == "up" else "red")
+        say(f"  {each.status.target}", "bold")
+        say(f"    {each.status.reason or each.status.state}", "" if each.status.state == "up" else "red")
         say(f"    {', '.join(_figures(each))}")
 
 
 def _figures(each: "TargetExplained") -> list[str]:
-    stands, facts = each.stands, each.facts
-    figures = [f"{stands.in_flight} under way"]
-    if stands.ttft_p50_ns is None:
+    from splitsecond.analysis.wording import counted_as
+
+    status, facts = each.status, each.facts
+    figures = [f"{status.in_flight} in flight"]
+    if status.ttft_p50_ns is None:
         figures.append("speed unknown")
     else:
-        figures.append(f"TTFT p50 {_ms(stands.ttft_p50_ns)}, p95 {_ms(stands.ttft_p95_ns)}")
-    if stands.tpot_ns:
-        figures.append(f"{NS_PER_S / stands.tpot_ns:.0f} tokens/s")
-    if stands.samples:
-        figures.append(f"known as by {stands.samples:.0f} fresh requests")
-    if stands.requests_left is not None:
-        figures.append(f"{stands.requests_left} requests left")
+        p50 = _ms(status.ttft_p50_ns, is_bound=status.ttft_p50_is_bound)
+        p95 = _ms(status.ttft_p95_ns, is_bound=status.ttft_p95_is_bound)
+        figures.append(f"TTFT p50 {p50}, p95 {p95}")
+    if status.tpot_ns:
+        figures.append(f"{NS_PER_S / status.tpot_ns:.0f} tokens/s")
+    if status.samples:
+        figures.append(f"weight of {status.samples:.0f} recent requests")
+    if status.requests_left is not None:
+        figures.append(f"{counted_as(status.requests_left, 'request')} left")
     figures.append(_price(facts))
     return figures
 
 
-def _price(facts: "Facts") -> str:
+def _price(facts: "TargetInfo") -> str:
     from splitsecond.analysis.cost import price_words
     from splitsecond.catalog.price import Price
 
@@ -167,5 +183,6 @@ def _price(facts: "Facts") -> str:
     return f"{price_words(price)}{blended}{day}"
 
 
-def _ms(ns: float | None) -> str:
-    return "–" if ns is None else f"{ns / NS_PER_MS:.0f} ms"
+def _ms(ns: float | None, *, is_bound: bool) -> str:
+    """Format a time; "> 213 ms" if the true time is greater."""
+    return "–" if ns is None else f"{'> ' if is_bound else ''}{ns / NS_PER_MS:.0f} ms"

@@ -1,41 +1,58 @@
-"""The list of models: what `splitsecond models` shows of each, for a person and as JSON."""
+"""The list of models of `splitsecond models`: search, table and JSON.
 
-from collections.abc import Iterator, Sequence
+Providers write the name of one model with different dashes, dots and capitals ("Llama-3.3-70B", "llama-v3p3-70b"), so
+a search ignores these.
+"""
+
+import difflib
+import re
+from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
 from rich import box
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from splitsecond import clock
+from splitsecond.catalog.model import PublishedSpeed
 from splitsecond.catalog.price import Price
-from splitsecond.catalog.prices import of_provider
-from splitsecond.catalog.provider import Provider
-from splitsecond.catalog.published import Speed
+from splitsecond.catalog.prices import provider_models
+from splitsecond.catalog.provider import Provider, names, provider
+from splitsecond.errors import CallerFault
+from splitsecond.report.terminal import SHORTEST_NAME, broken
 
-WIDE = 110
-"""Columns of a screen that has room for the day of each price."""
+FEWER = ("price of", "mix", "cached", "context")
+"""Columns that a narrow console leaves out, one after another."""
+LEAST_NAME = 32
+"""Width in columns that a target's name needs before it is broken; a name breaks after slashes and hyphens."""
+LIKE = 0.7
+"""Least similarity of a suggestion to a word of the search."""
+_ANY = "Unlisted models can be called too, as PROVIDER/MODEL."
+_MARKS = re.compile(r"[^a-z0-9]+")
 
 
 class ModelEntry(Struct, frozen=True, kw_only=True):
-    """One model as `--json` has it. `target` is how every command calls it. `price`: None where nobody states one;
-    `blended_usd` is that of a million tokens, three of input for each of output.
-    `retired`: the day on which its provider takes it down, gone by or to come; `replaced_by`: what it names instead.
+    """One model, as in `--json`.
+
+    `target` is its name in every command. `price` is None if it is unknown; `blended_usd` is the price of a million
+    tokens, three of input for each of output. `retired`: the day on which its provider shuts it down, past or future;
+    `replaced_by`: the provider's replacement. `tiers`: its speed tiers with a known price, as factors of `price`.
     """
 
     target: str
     context_tokens: int | None
     price: Price | None
     blended_usd: float | None
-    published: tuple[Speed, ...]
+    published: tuple[PublishedSpeed, ...]
     retired: str
     replaced_by: str
+    tiers: dict[str, float]
 
 
 def entries_of(of: Provider, *, everything: bool) -> list[ModelEntry]:
-    """A provider's models: `everything` that is known, or only those with a published speed."""
-    known = of_provider(of) if everything or any(model.speeds for model in of.models.values()) else {}
+    """Return a provider's models: `everything` that is known, or only those with a published speed."""
+    known = provider_models(of) if everything or any(model.speeds for model in of.models.values()) else {}
     return [
         ModelEntry(
             target=f"{of.name}/{name}",
@@ -45,6 +62,7 @@ def entries_of(of: Provider, *, everything: bool) -> list[ModelEntry]:
             published=of.model(name).speeds,
             retired=of.model(name).retired,
             replaced_by=of.model(name).replaced_by,
+            tiers={each: factor for each, tier in of.tiers.items() if (factor := tier.factor(name)) is not None},
         )
         for name, listed in known.items()
         if everything or of.model(name).speeds
@@ -52,12 +70,14 @@ def entries_of(of: Provider, *, everything: bool) -> list[ModelEntry]:
 
 
 def show(found: Sequence[ModelEntry], asked: str) -> None:
-    """Prints the list for a person. `asked`: whose models they are."""
+    """Print the list. `asked` is the provider or the words of the search."""
     console = Console()
     if not found:
-        console.print(f"The catalogue knows no model of {asked}; any can be called.", markup=False, highlight=False)
+        console.print(
+            f"The catalogue lists no model of {asked}, but every model can be called.", markup=False, highlight=False
+        )
         return
-    console.print(_table(found, wide=console.width >= WIDE))
+    console.print(_fitting(found, console))
     sources = list(dict.fromkeys(speed.source for entry in found for speed in entry.published))
     for line in _published(found, sources):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
@@ -68,44 +88,62 @@ def show(found: Sequence[ModelEntry], asked: str) -> None:
 def _published(found: Sequence[ModelEntry], sources: list[str]) -> Iterator[str]:
     for entry in found:
         if entry.published:
-            yield f"Published of {entry.target}:"
+            yield f"Published speed of {entry.target}:"
         for speed in entry.published:
             also = [
                 speed.setup,
                 f"context {_tokens(speed.context_tokens)}" if speed.context_tokens else "",
-                speed.cost.words if speed.cost else "",
+                speed.cost.summary if speed.cost else "",
             ]
-            said = "; ".join(filter(None, (speed.words, *also)))
-            yield f"  {said}, {speed.date} [{sources.index(speed.source) + 1}]"
+            text = "; ".join(filter(None, (speed.summary, *also)))
+            yield f"  {text}, {speed.date} [{sources.index(speed.source) + 1}]"
 
 
 def _notes(found: Sequence[ModelEntry], sources: list[str]) -> Iterator[str]:
     for number, source in enumerate(sources, 1):
         yield f"[{number}] {source}"
     if sources:
-        yield "What was published is somebody else's measurement; what it says of prices and contexts is of its day."
+        yield "Published speeds are measurements of others; their prices and context windows are those of their date."
     days = dict.fromkeys(f"{entry.price.source}, {entry.price.as_of}" for entry in found if entry.price)
     if days:
-        yield f"Prices, US dollars for a million tokens: {'; '.join(days)}."
-        yield "mix: three tokens of input for each of output. +: more for a long prompt."
+        yield f"Prices in US dollars per million tokens: {'; '.join(days)}."
+        yield "mix: three input tokens for each output token. +: more for long prompts."
+    if tiered := next((entry for entry in found if entry.tiers), None):
+        examples = ", ".join(f"{tiered.target}@{name}" for name in sorted(tiered.tiers))
+        yield f"Speed tiers are targets: {examples}. Their prices: splitsecond providers PROVIDER, or --json."
 
 
-def _table(found: Sequence[ModelEntry], *, wide: bool) -> Table:
+def _fitting(found: Sequence[ModelEntry], console: Console) -> Table:
+    """Return the table with as many columns as leave enough room for the names."""
+    longest = max(len(entry.target) for entry in found)
+    for left_out in range(len(FEWER) + 1):
+        others = console.measure(_table(found, FEWER[:left_out], 0)).maximum
+        if console.width - others >= min(longest, LEAST_NAME):
+            break
+    return _table(found, FEWER[:left_out], max(console.width - others, SHORTEST_NAME))
+
+
+def _table(found: Sequence[ModelEntry], left_out: Sequence[str], name_width: int) -> Table:
+    """Return the table without the columns `left_out`, with names of at most `name_width`; 0: without the names."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("target", overflow="fold", min_width=20)
-    for heading in ("context", "in $/M", "cached", "out $/M", "mix", *(["price of"] if wide else [])):
-        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("target" if name_width else "", overflow="fold", max_width=name_width)
     today = clock.wall_time().date().isoformat()
+    headings = ("context", "in $/M", "cached", "out $/M", "mix", "price of")
+    for heading in headings:
+        if heading not in left_out:
+            table.add_column(heading, justify="right", no_wrap=True)
     for entry in found:
-        end = _end(entry, today)
-        name = escape(entry.target) + (f"\n[dim]{escape(end)}[/]" if end else "")
-        day = [entry.price.as_of if entry.price else ""] if wide else []
-        table.add_row(name, _tokens(entry.context_tokens), *_rates(entry.price), *day)
+        name = Text(broken(entry.target, name_width) if name_width else "")
+        if name_width and (end := _end(entry, today)):
+            name.append(f"\n{end}", "dim")
+        cells = (_tokens(entry.context_tokens), *_rates(entry.price), entry.price.as_of if entry.price else "")
+        shown = (cell for heading, cell in zip(headings, cells, strict=True) if heading not in left_out)
+        table.add_row(name, *shown)
     return table
 
 
 def _end(entry: ModelEntry, today: str) -> str:
-    """When it is taken down, and what comes in its place: "until 2026-12-01, then gemini-3.5-flash-lite"."""
+    """Return the end of a model and its replacement: "until 2026-12-01, then gemini-3.5-flash-lite"."""
     if not entry.retired:
         return ""
     if entry.retired <= today:
@@ -114,7 +152,7 @@ def _end(entry: ModelEntry, today: str) -> str:
 
 
 def _rates(price: Price | None) -> tuple[str, str, str, str]:
-    """Input, cached input, output and a blend; of a machine by the hour, the hour."""
+    """Return the prices of input, cached input, output and the blend; for a machine by the hour, that of an hour."""
     if price is None:
         return "–", "", "–", ""
     if not price.by_token:
@@ -125,9 +163,66 @@ def _rates(price: Price | None) -> tuple[str, str, str, str]:
 
 
 def _tokens(count: int | None) -> str:
-    """A context window as people say it: "128K", "1M"."""
+    """Return a context window in short: "128K", "1M"."""
     if count is None:
         return "–"
     if count >= 1_000_000:
         return f"{count / 1_000_000:.2g}M"
     return f"{count / 1000:.0f}K"
+
+
+def search(words: Sequence[str]) -> list[ModelEntry]:
+    """Return the models with all of `words` in their names.
+
+    A provider's name alone returns all of its models, which can be an empty list. "PROVIDER/TEXT" searches its models,
+    and those of all providers if it has no such model. Raises `CallerFault` with suggestions if nothing is found.
+    """
+    first, slash, text = words[0].partition("/")
+    unknown: CallerFault | None = None
+    own: list[ModelEntry] = []
+    if slash or len(words) == 1:
+        try:
+            own = entries_of(provider(first), everything=True)
+        except CallerFault as fault:
+            if fault.kind != "unknown_provider":
+                raise
+            unknown = fault.without_traceback()
+        else:
+            if not slash:
+                return own
+    everything = [entry for name in names() for entry in entries_of(provider(name), everything=True)]
+    found = [entry for entry in own if _has(entry.target.partition("/")[2], [text, *words[1:]])]
+    if found := found or [entry for entry in everything if _has(entry.target, words)]:
+        return found
+    what = " and ".join(repr(word) for word in words)
+    raise CallerFault(
+        f"{unknown.message}, and no known model has it in its name"
+        if unknown and not slash
+        else f"no known model has {what} in its name",
+        kind="unknown_model",
+        hint=_meant(words, own or everything),
+    )
+
+
+def _has(name: str, words: Iterable[str]) -> bool:
+    plain = _plain(name)
+    return all(_plain(word) in plain for word in words)
+
+
+def _plain(name: str) -> str:
+    return _MARKS.sub("", name.lower())
+
+
+def _meant(words: Sequence[str], known: Sequence[ModelEntry]) -> str:
+    """Return a hint with the names of models and providers that are nearest to the words that no name has."""
+    asked = [part for word in words for part in word.lower().split("/") if part]
+    names_of = [entry.target.lower().partition("/")[2] for entry in known]
+    parts = {part for name in names_of for part in (name, *re.split(r"[/:@-]", name))}
+    parts |= {each for name in names() for each in (name, *(f"{name}-{region}" for region in provider(name).regions))}
+    near = [
+        found
+        for word in asked
+        if not any(_has(entry.target, [word]) for entry in known)
+        for found in difflib.get_close_matches(word, sorted(parts), n=3, cutoff=LIKE)
+    ]
+    return f"Did you mean {' or '.join(dict.fromkeys(near))}? {_ANY}" if near else _ANY

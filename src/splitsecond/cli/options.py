@@ -1,83 +1,307 @@
-"""Options that several commands take, so that what is called, sent and paid is asked for in the same words."""
+"""The options of commands, each declared once; and what bench, watch and capacity make of theirs.
 
+The options of a command are the fields of a dataclass. `with_options` makes a command of a function that takes one.
+"""
+
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import MISSING, Field, dataclass, fields
+from functools import partial, wraps
+from inspect import Parameter, Signature
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
-TARGETS = "What to run"
-LOAD = "How hard to press"
-REQUESTS = "What to send"
-MONEY = "What it may cost"
-RESULTS = "Where the results go"
+if TYPE_CHECKING:
+    from splitsecond.cli.results import Output
+    from splitsecond.runs.planning import Recorded
+    from splitsecond.runs.settings import RunSettings
 
-Targets = Annotated[
+PANELS = ("", "Targets", "Limits", "Load", "Requests", "Cost", "Results")
+"""The panels of help, in order; "" has the arguments."""
+
+
+def option(*names: str, default: str = "", **more: Any) -> Any:
+    """Return a `typer.Option`. `default` describes the default in words, where the value itself says nothing."""
+    if default:
+        more |= {"help": f"{more['help']} Default: {default}.", "show_default": False}
+    return typer.Option(*names, **more)
+
+
+of_targets, of_limits, of_load, of_requests, of_cost, of_results = (
+    partial(option, rich_help_panel=panel) for panel in PANELS[1:]
+)
+
+API_FORMATS = "openai, anthropic, gemini, ollama, cohere, responses or replicate"
+"""The keys of `upstream.target.DIALECTS`, whose import is slow."""
+USES = "edge, translation, voice, completion, chat, agent, long-form or batch"
+"""The keys of `timing.uses.USES`, whose import is slow."""
+
+CONFIG = Path("splitsecond.yaml")
+"""The gateway's configuration if a command names none."""
+
+Options = TypeVar("Options")
+Settings = TypeVar("Settings", bound="RunSettings")
+
+TargetNames = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="TARGET...",
-        help="provider/model, sim/PROFILE (simulated) or engine/small (llama.cpp, random weights).",
+        help="provider/model, sim/PROFILE (simulated), engine/small (llama.cpp, random weights), or the [NAME=]URL of "
+        "a server.",
         show_default=False,
     ),
 ]
-Policies = Annotated[
+BaseUrl = Annotated[
     list[str] | None,
-    typer.Option(
-        "--policy",
-        metavar="RULE",
-        help='A rule over targets, timed like one: \'race("a/x", "b/x")\'.',
-        rich_help_panel=TARGETS,
-    ),
+    of_targets("--base-url", metavar="[NAME=]URL", help="Any OpenAI-compatible server. Repeatable."),
 ]
-BaseUrl = Annotated[str, typer.Option(metavar="URL", help="Any OpenAI-compatible endpoint.", rich_help_panel=TARGETS)]
-Model = Annotated[str, typer.Option(metavar="NAME", help="Its model.", rich_help_panel=TARGETS)]
-ApiKeyEnv = Annotated[
-    str, typer.Option(metavar="VAR", help="The variable that holds its key.", rich_help_panel=TARGETS)
-]
+Model = Annotated[str, of_targets(metavar="NAME", help="The model of --base-url.", default="the only one it lists")]
+ApiKeyEnv = Annotated[str, of_targets(metavar="VAR", help="Environment variable with the key of --base-url.")]
 Dialect = Annotated[
-    str, typer.Option(help="What it speaks: openai, anthropic, …", show_default="openai", rich_help_panel=TARGETS)
+    str, of_targets(metavar="FORMAT", help=f"API format of --base-url: {API_FORMATS}.", default="openai")
 ]
-Name = Annotated[str, typer.Option(help="What reports call it.", rich_help_panel=TARGETS)]
-Headers = Annotated[
-    list[str] | None,
-    typer.Option("--header", metavar="'NAME: VALUE'", help="A header for every request.", rich_help_panel=TARGETS),
-]
-Warmup = Annotated[
-    int | None,
-    typer.Option(help="Warm-up requests for each block.", show_default="the concurrency", rich_help_panel=LOAD),
-]
-Seed = Annotated[int, typer.Option(help="Decides arrivals, order and prompts.", rich_help_panel=LOAD)]
-OutputTokens = Annotated[int, typer.Option(help="Length of the answers.", rich_help_panel=REQUESTS)]
-Prompts = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="Prompts from JSON lines with OpenAI messages.", rich_help_panel=REQUESTS),
-]
-IgnoreEos = Annotated[
-    bool, typer.Option("--ignore-eos", help="Full-length answers (vLLM, llama.cpp).", rich_help_panel=REQUESTS)
-]
-Body = Annotated[str, typer.Option(metavar="JSON", help="Further fields of every request.", rich_help_panel=REQUESTS)]
-Timeout = Annotated[float, typer.Option(metavar="S", help="Longest wait for a first token.", rich_help_panel=REQUESTS)]
-Prices = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--price",
-        metavar="[TARGET=]IN,OUT",
-        help="US dollars for a million tokens in and out, where nobody knows them or you pay others.",
-        rich_help_panel=MONEY,
-    ),
-]
-PricesPerHour = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--price-per-hour",
-        metavar="[TARGET=]USD",
-        help="What a machine of your own costs.",
-        rich_help_panel=MONEY,
-    ),
+OutputTokens = Annotated[int, of_requests(metavar="N", help="Length of the responses in tokens.")]
+Requests = Annotated[int, of_load("-n", "--requests", metavar="N", help="Measured requests per row.")]
+Concurrency = Annotated[
+    str, of_load("-c", "--concurrency", metavar="N,N", help="Requests in flight (closed loop).", default="1,8,32")
 ]
 
-Log = Annotated[str, typer.Option(metavar="URL", help="The gateway's log; that of splitsecond.yaml, if none is named.")]
-LogConfig = Annotated[
-    Path | None, typer.Option("--config", metavar="FILE", help="The gateway's configuration.", show_default=False)
+Log = Annotated[str, typer.Option(metavar="URL", help="The gateway's log; default: that of splitsecond.yaml.")]
+RunConfig = Annotated[
+    Path | None,
+    of_targets("--config", metavar="FILE", help="A gateway's configuration, whose providers targets may name."),
 ]
-Days = Annotated[float, typer.Option(help="How many days to look back.")]
-LogJson = Annotated[str, typer.Option("--json", metavar="FILE", help="The same as JSON; - for standard output.")]
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE", help="The gateway's configuration; default: splitsecond.yaml, if it exists.", show_default=False
+    ),
+]
+Policies = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="A Python file with policies of your own; default: that of the configuration.",
+        show_default=False,
+    ),
+]
+Days = Annotated[float, typer.Option(metavar="N", help="Days to look back.")]
+Json = Annotated[str, typer.Option("--json", metavar="FILE", help="Write the results as JSON; - is standard output.")]
+Csv = Annotated[str, typer.Option("--csv", metavar="FILE", help="Write the rows as CSV; - is standard output.")]
+Markdown = Annotated[
+    str, typer.Option("--markdown", metavar="FILE", help="Write the tables as Markdown; - is standard output.")
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """The options that bench, watch and capacity share."""
+
+    base_url: BaseUrl = None
+    model: Model = ""
+    name: Annotated[str, of_targets(metavar="NAME", help="Name of --base-url in reports.")] = ""
+    api_key_env: ApiKeyEnv = ""
+    dialect: Dialect = ""
+    config: RunConfig = None
+    header: Annotated[list[str] | None, of_targets(metavar="'NAME: VALUE'", help="HTTP header of every request.")] = (
+        None
+    )
+    warmup: Annotated[
+        int | None, of_load(metavar="N", help="Warm-up requests before each block.", default="the concurrency")
+    ] = None
+    on: Annotated[
+        str,
+        of_load(
+            metavar="CLUSTER",
+            help="Send the requests from the nodes of a Ray cluster: ray://HOST:PORT, or ray for this machine's own.",
+        ),
+    ] = ""
+    seed: Annotated[int, of_load(metavar="N", help="Seed of arrivals, order and prompts.")] = 0
+    clock: Annotated[
+        str,
+        of_load(
+            metavar="CLOCK",
+            help="What arrival times are taken from: packets, kernel or process.",
+            default="packets where allowed",
+        ),
+    ] = ""
+    itl: Annotated[
+        str,
+        of_load(
+            metavar="exact",
+            help="Read every token promptly, also without the packet clock: ITL at 100 streams and more.",
+        ),
+    ] = ""
+    input_tokens: Annotated[
+        int | None,
+        of_requests(metavar="N", help="Length of the prompts in tokens, by the server's count.", default="512"),
+    ] = None
+    prompts: Annotated[
+        Path | None,
+        of_requests(
+            metavar="FILE", help="Prompts from a file: JSON lines with messages or a prompt, ShareGPT, or plain text."
+        ),
+    ] = None
+    ignore_eos: Annotated[
+        bool, of_requests("--ignore-eos", help="Request full-length responses (vLLM, llama.cpp).")
+    ] = False
+    body: Annotated[str, of_requests(metavar="JSON", help="Further fields of every request.")] = ""
+    timeout: Annotated[float, of_requests(metavar="S", help="Longest wait for the first token.")] = 120.0
+    price: Annotated[
+        list[str] | None,
+        of_cost(
+            metavar="[TARGET=]IN,OUT", help="US dollars per million tokens in and out, if unknown or different for you."
+        ),
+    ] = None
+    price_per_hour: Annotated[
+        list[str] | None, of_cost(metavar="[TARGET=]USD", help="US dollars per hour of a rented machine.")
+    ] = None
+    owned: Annotated[
+        list[str] | None,
+        of_cost(
+            metavar="[TARGET=]USD,YEARS,WATTS,USD/KWH",
+            help="Your own machine: price, life, power, price of electricity. Or a known one: rtx-4090,YEARS,USD/KWH.",
+        ),
+    ] = None
+    max_cost: Annotated[float | None, of_cost(metavar="USD", help="Stop at this cost and keep the results so far.")] = (
+        None
+    )
+    location: Annotated[
+        str,
+        of_results(
+            metavar="PLACE", help="Where this machine stands, for the report.", default="what the machine reports"
+        ),
+    ] = ""
+    json: Annotated[str, of_results(metavar="FILE", help="Write the results as JSON; - is standard output.")] = ""
+    html: Annotated[bool, of_results(help="Write report.html.")] = True
+
+    @property
+    def named_targets(self) -> list[str]:
+        """The arguments of the command: targets, and the addresses of servers."""
+        return vars(self).get("targets") or []
+
+    def settings(self, kind: type[Settings], **parsed: Any) -> Settings:
+        """Return the settings of a run: `parsed` ones, and each other option under its own name.
+
+        Raises `CallerFault` for an option that cannot be read.
+        """
+        from splitsecond.cli import option_values
+
+        named = self.named_targets
+        urls = [*(self.base_url or []), *(each for each in named if "://" in each)]
+        found = {name: value for name, value in vars(self).items() if name in kind.__struct_fields__}
+        found |= {
+            "targets": [each for each in named if "://" not in each],
+            "policies": vars(self).get("policy") or [],
+            "servers": option_values.servers(urls, self.model, self.name, self.api_key_env, self.dialect),
+            "headers": option_values.headers(self.header or []),
+            "body": option_values.json_object(self.body, "--body"),
+            "prices": option_values.prices(self.price or [], self.price_per_hour or [], self.owned or []),
+        }
+        return kind(**(found | parsed))
+
+    def recorded(self, *, input_tokens: int | str | None = None) -> "Recorded":
+        """Return what `run.json` records: the command line, and the options by name.
+
+        `input_tokens` is the length of a prompt; None: that of the option, or 512.
+        """
+        from splitsecond.runs.planning import Recorded
+
+        given = {name: str(value) if isinstance(value, Path) else value for name, value in vars(self).items()}
+        given["input_tokens"] = input_tokens or self.input_tokens or 512
+        return Recorded(
+            command=["splitsecond", *sys.argv[1:]],
+            settings={name: value for name, value in given.items() if isinstance(value, str | int | float | list)},
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TargetOptions(RunOptions):
+    """The options of commands that measure several targets and policies."""
+
+    targets: TargetNames = None
+    policy: Annotated[
+        list[str] | None,
+        of_targets(metavar="POLICY", help='A policy over targets, measured like a target: \'race("a/x", "b/x")\'.'),
+    ] = None
+    policy_file: Annotated[
+        Path | None, of_targets("--policies", metavar="FILE", help="A Python file with policies of your own.")
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOutputOptions(RunOptions):
+    """The options of commands that measure one run."""
+
+    out: Annotated[Path | None, of_results(metavar="FOLDER", help="The run's folder.", default="runs/ID")] = None
+    processes: Annotated[
+        int | None,
+        of_load(
+            metavar="N",
+            help="Maximum client processes per row; with --on, nodes.",
+            default="number of cores; all nodes",
+        ),
+    ] = None
+    png: Annotated[bool, of_results("--png", help="Also write the plots as PNG files.")] = False
+    csv: Annotated[str, of_results("--csv", metavar="FILE", help="Write the rows as CSV; - is standard output.")] = ""
+    markdown: Annotated[
+        str, of_results("--markdown", metavar="FILE", help="Write the tables as Markdown; - is standard output.")
+    ] = ""
+
+    @property
+    def output(self) -> "Output":
+        """Where the results go."""
+        from splitsecond.cli.results import Output
+
+        return Output(
+            folder=self.out, json=self.json, html=self.html, png=self.png, csv=self.csv, markdown=self.markdown
+        )
+
+
+def config_file(named: Path | None) -> Path | None:
+    """Return the gateway's configuration: `named`, or the default file if it exists; None: there is none."""
+    return named or (CONFIG if CONFIG.exists() else None)
+
+
+def with_options(kind: type[Options]) -> Callable[[Callable[[Options], None]], Callable[..., None]]:
+    """Make a command of a function that takes a `kind`: a dataclass whose fields are the options.
+
+    Within a panel of help, the fields of a subclass stand before those of its bases.
+    """
+
+    def decorate(function: Callable[[Options], None]) -> Callable[..., None]:
+        @wraps(function)
+        def command(**values: Any) -> None:
+            function(kind(**values))
+
+        hints = get_type_hints(kind, include_extras=True)
+        parameters = [
+            Parameter(
+                field.name,
+                Parameter.KEYWORD_ONLY,
+                default=Parameter.empty if field.default is MISSING else field.default,
+                annotation=hints[field.name],
+            )
+            for field in sorted(_own_first(kind), key=lambda field: PANELS.index(_panel(hints[field.name])))
+        ]
+        command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        command.__signature__ = Signature(parameters)  # type: ignore[attr-defined] # what `inspect.signature` reads
+        return command
+
+    return decorate
+
+
+def _own_first(kind: type) -> Iterator["Field[Any]"]:
+    """Yield the fields of a dataclass, those of a subclass before those of its bases."""
+    known = {field.name: field for field in fields(kind)}
+    for each in kind.__mro__:
+        for name in getattr(each, "__annotations__", {}):
+            if name in known:
+                yield known.pop(name)
+
+
+def _panel(annotation: Any) -> str:
+    """Return the help panel of an option; "" for an argument."""
+    return next((option.rich_help_panel or "" for option in annotation.__metadata__), "")

@@ -1,4 +1,4 @@
-"""The list of providers: what `splitsecond providers` shows of each, for a person and as JSON."""
+"""The list of providers of `splitsecond providers`: table, details and JSON."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from splitsecond.catalog.model import Prefill
+from splitsecond.catalog.model import Prefill, PublishedDistance
 from splitsecond.catalog.provider import Provider, fill_base_url
-from splitsecond.catalog.published import Distance
+from splitsecond.catalog.speed_tier import SpeedTier
 from splitsecond.errors import CallerFault
 from splitsecond.upstream.target import DIALECTS
 from splitsecond.wire.dialect import USAGE_WORDS, Quirks
@@ -20,7 +20,7 @@ from splitsecond.wire.dialect import USAGE_WORDS, Quirks
 _SAYS: Mapping[bool | str | None, str] = {
     True: "yes",
     False: "no",
-    None: "not known",
+    None: "unknown",
     "plain": "yes",
     "prefix": 'yes, marked with "prefix": true',
     "partial": 'yes, marked with "partial": true',
@@ -28,11 +28,11 @@ _SAYS: Mapping[bool | str | None, str] = {
 _QUIRKS: Mapping[str, tuple[str, Mapping[Any, str]]] = {
     "usage": ("token counts", USAGE_WORDS),
     "reasoning_field": (
-        "thoughts",
+        "reasoning",
         {
             "reasoning": "in the field reasoning",
             "reasoning_content": "in the field reasoning_content",
-            "content": "in the answer's own text",
+            "content": "in the visible text",
         },
     ),
     "rate_limits": (
@@ -40,29 +40,31 @@ _QUIRKS: Mapping[str, tuple[str, Mapping[Any, str]]] = {
         {
             "x-ratelimit": "in headers x-ratelimit-...",
             "anthropic-ratelimit": "in headers anthropic-ratelimit-...",
-            "none": "no headers tell of them",
+            "none": "not in headers",
         },
     ),
     "max_tokens_field": ("limit on output", {}),
     "stream_options": ("stream_options", {False: "refused"}),
     "done_marker": ("end of a stream", {False: "without [DONE]"}),
-    "takes_thoughts": ("thoughts of before", {True: "taken back, as reasoning_content"}),
-    "takes": ("fields that few take", {}),
-    "on_vertex": ("messages", {True: "as Vertex has them"}),
+    "takes_thoughts": ("earlier reasoning", {True: "accepted, as reasoning_content"}),
+    "takes": ("rarely supported fields", {}),
+    "drop_tools": ("tools left out", {}),
+    "threads": ("conversations", {True: "kept, continued by thread"}),
+    "on_vertex": ("messages", {True: "in the form of Vertex AI"}),
 }
-"""What each quirk is called for a person, and what its values mean; a value that is not here speaks for itself."""
+"""Label of each quirk, and the meaning of its values; other values are shown as they are."""
 _SHORT: Mapping[bool | str | None, str] = {True: "yes", False: "no", None: "", "plain": "yes"}
 _COUNTS = {"own_chunk": "own chunk", "last_chunk": "last chunk", "every_chunk": "every chunk"}
 WIDE = 115
-"""Columns of a screen that shows how each provider differs too."""
+"""Least width in columns for the differences between providers."""
 WIDEST = 190
-"""Columns of a screen that shows regions and a model of each provider too."""
+"""Least width in columns for the regions and an example model of each provider."""
 
 
 class ProviderEntry(Struct, frozen=True, kw_only=True):
-    """One provider as `--json` has it. `key`: the variable that holds its key, "" where none of `key_names` is set.
+    """One provider, as in `--json`. `key`: the variable that holds its key, "" if none of `key_names` is set.
 
-    `ready`: it can be called as things are: its key is set or it takes none, and so are the parts of its address.
+    `ready`: it can be called now, because its key is set or not needed, and its address is complete.
     """
 
     name: str
@@ -81,15 +83,16 @@ class ProviderEntry(Struct, frozen=True, kw_only=True):
     billed_by_hour: bool
     closing_stops_billing: bool | None
     prefill: Prefill | None
+    tiers: dict[str, SpeedTier]
     error_in_200: bool
-    distances: list[Distance]
+    distances: list[PublishedDistance]
     notes: list[str]
     source: str
     checked: str
 
 
 def entry_of(found: Provider, environment: Mapping[str, str]) -> ProviderEntry:
-    """A provider as it can be called from this environment."""
+    """Return the entry of a provider in this environment."""
     key = found.key_variable(environment)
     why_not = "" if key or not found.api_key_env else f"{' or '.join(found.api_key_env)} is not set"
     try:
@@ -97,35 +100,26 @@ def entry_of(found: Provider, environment: Mapping[str, str]) -> ProviderEntry:
         check_spoken(found)
     except CallerFault as fault:
         why_not = fault.message
-    return ProviderEntry(
-        name=found.name,
-        title=found.title,
-        dialect=found.dialect,
-        base_url=found.base_url,
-        regions=sorted(found.regions),
-        region_urls={name: region.base_url for name, region in sorted(found.regions.items())},
-        auth=found.auth,
-        key_names=list(found.api_key_env),
-        key=key,
-        ready=not why_not,
-        why_not=why_not,
-        default_model=found.default_model,
-        quirks=found.quirks,
-        billed_by_hour=found.billed_by_hour,
-        closing_stops_billing=found.closing_stops_billing,
-        prefill=found.prefill,
-        error_in_200=found.error_in_200,
-        distances=list(found.distances),
-        notes=list(found.notes),
-        source=found.source,
-        checked=found.checked,
-    )
+    same = {name: getattr(found, name) for name in ProviderEntry.__struct_fields__ if hasattr(found, name)}
+    entry = {
+        "regions": sorted(found.regions),
+        "region_urls": {name: region.base_url for name, region in sorted(found.regions.items())},
+        "key_names": list(found.api_key_env),
+        "key": key,
+        "ready": not why_not,
+        "why_not": why_not,
+        "distances": list(found.distances),
+        "notes": list(found.notes),
+    }
+    return ProviderEntry(**(same | entry))
 
 
 def check_spoken(found: Provider) -> None:
-    """Raises `CallerFault` where this version does not speak the provider's dialect, or knows one of its quirks not."""
+    """Raise `CallerFault` if this version does not know the provider's API format or one of its quirks."""
     if found.dialect not in DIALECTS:
-        raise CallerFault(f"its dialect {found.dialect!r} is none of {', '.join(DIALECTS)}", kind="bad_catalogue")
+        raise CallerFault(
+            f"unknown API format {found.dialect!r}, expected one of {', '.join(DIALECTS)}", kind="bad_catalogue"
+        )
     try:
         msgspec.convert(found.quirks, Quirks)
     except msgspec.ValidationError as error:
@@ -133,20 +127,20 @@ def check_spoken(found: Provider) -> None:
 
 
 def show(found: Sequence[ProviderEntry]) -> None:
-    """Prints the list for a person."""
+    """Print the list."""
     console = Console()
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    widths = {  # these words are to be copied, so they stay whole
+    widths = {  # users copy these words, so they are not wrapped
         "provider": max(len(entry.name) for entry in found),
-        "key": max(len(name) for entry in found for name in ("takes none", *entry.key_names)),
-        "dialect": max(len(entry.dialect) for entry in found),
+        "key": max(len(name) for entry in found for name in ("not needed", *entry.key_names)),
+        "format": max(len("anthropic"), *(len(entry.dialect) for entry in found)),
     }
     table.add_column("", width=1)
     for heading, width in widths.items():
         table.add_column(heading, no_wrap=True, min_width=width)
     more = _columns(console.width)
     for heading in more:
-        table.add_column(heading, overflow="fold", no_wrap=heading == "a model")
+        table.add_column(heading, overflow="fold", no_wrap=heading == "example model")
     for entry in found:
         here = Text("✓", "green") if entry.key and entry.ready else ""
         table.add_row(here, entry.name, _key(entry), entry.dialect, *(tell(entry) for tell in more.values()))
@@ -156,7 +150,7 @@ def show(found: Sequence[ProviderEntry]) -> None:
 
 
 def _columns(width: int) -> dict[str, Callable[[ProviderEntry], str]]:
-    """What there is room for beside name, key and dialect."""
+    """Return the further columns that fit on a screen of this width."""
     columns: dict[str, Callable[[ProviderEntry], str]] = {}
     if width >= WIDE:
         columns |= {
@@ -166,27 +160,31 @@ def _columns(width: int) -> dict[str, Callable[[ProviderEntry], str]]:
             "200": lambda entry: "error" if entry.error_in_200 else "",
         }
     if width >= WIDEST:
-        columns |= {"regions": lambda entry: ", ".join(entry.regions), "a model": lambda entry: entry.default_model}
+        columns |= {
+            "regions": lambda entry: ", ".join(entry.regions),
+            "example model": lambda entry: entry.default_model,
+        }
     return columns
 
 
 def show_one(entry: ProviderEntry) -> None:
-    """Prints all that the catalogue says of a provider."""
+    """Print everything that the catalogue has about a provider."""
     facts = [
         ("name", f"{entry.name}, {entry.title}"),
         ("address", entry.base_url),
         *((f"address of {entry.name}-{region}", url) for region, url in entry.region_urls.items()),
-        ("dialect", entry.dialect),
-        ("key", " or ".join(entry.key_names) or "takes none"),
+        ("API format", entry.dialect),
+        ("key", " or ".join(entry.key_names) or "not needed"),
         ("sent as", entry.auth if entry.key_names else ""),
         ("can be called", "yes" if entry.ready else f"no: {entry.why_not}"),
-        ("a model", entry.default_model),
+        ("example model", entry.default_model),
         *(_quirk(name, value) for name, value in entry.quirks.items()),
         ("billed by the hour", "yes" if entry.billed_by_hour else ""),
         ("closing stops billing", _SAYS[entry.closing_stops_billing]),
-        ("goes on from a beginning", _SAYS[entry.prefill]),
+        ("continues a beginning", _SAYS[entry.prefill]),
+        *((f"speed tier {name}", _tier(name, tier)) for name, tier in sorted(entry.tiers.items())),
         ("errors in a 200", "possible" if entry.error_in_200 else ""),
-        *((f"way to it, {each.date}", f"{each.words} ({each.source})") for each in entry.distances),
+        *((f"distance, {each.date}", f"{each.summary} ({each.source})") for each in entry.distances),
         *(("note", note) for note in entry.notes),
         ("source", entry.source + (f", checked {entry.checked}" if entry.checked else "")),
     ]
@@ -198,42 +196,49 @@ def show_one(entry: ProviderEntry) -> None:
 
 
 def _quirk(name: str, value: Any) -> tuple[str, str]:
-    """How it departs from its dialect: what is different, and how it is."""
+    """Return the label and the meaning of a quirk."""
     if name == "thinking":
-        return "how far to think", "; ".join(map(_way, value)) or "nothing is known of how it is told"
+        return "reasoning effort", "; ".join(map(_way, value)) or "unknown"
     if isinstance(value, list):
-        return _QUIRKS[name][0], ", ".join(value) or "none of those that few take"
+        return _QUIRKS[name][0], ", ".join(value) or "none"
     called, meanings = _QUIRKS.get(name, (name, {}))
     return called, meanings.get(value, str(value))
 
 
+def _tier(name: str, tier: SpeedTier) -> str:
+    """Return how a speed tier is requested, and its price."""
+    prices = ", ".join(f"{price.factor:g} times for {' '.join(price.models)}" for price in tier.prices)
+    price = f"; price {prices}" if prices else "; price unknown"
+    return f"MODEL@{name}, sent as {tier.field}: {tier.value}{price} ({tier.source}, checked {tier.checked})"
+
+
 def _way(way: Mapping[str, Any]) -> str:
-    """How some models are told how far to think: "gpt-5*: reasoning_effort, low to high"."""
+    """Return how some models take their reasoning effort: "gpt-5*: reasoning_effort, low to high"."""
     efforts = way.get("efforts")
-    said = f"{way.get('field', 'reasoning_effort')}{f', {efforts[0]} to {efforts[-1]}' if efforts else ''}"
-    return f"{' '.join(way['models'])}: {said}" if "models" in way else said
+    text = f"{way.get('field', 'reasoning_effort')}{f', {efforts[0]} to {efforts[-1]}' if efforts else ''}"
+    return f"{' '.join(way['models'])}: {text}" if "models" in way else text
 
 
 def _notes(found: Sequence[ProviderEntry], width: int) -> Iterator[str]:
     ready = [entry.name for entry in found if entry.key and entry.ready]
-    yield f"Keys are here for: {', '.join(ready) or 'none of them'}."
+    yield f"Keys are set for: {', '.join(ready) or 'no provider'}."
     for entry in found:
         if entry.key and not entry.ready:
             yield f"{entry.name}: {entry.key} is set, but {entry.why_not}."
     if width >= WIDE:
         yield (
-            "Closed early: whether that stops the bill. Prefill: whether it goes on from the beginning of an answer, "
-            "and how that is marked. 200: errors may come with this status. Empty: not known."
+            "Closed early: whether closing a response stops its bill. Prefill: whether a model continues the beginning "
+            "of a response, and how it is marked. 200: errors may come with this status. Empty: unknown."
         )
     regions = [f"{entry.name}-{'|'.join(entry.regions)}" for entry in found if entry.regions]
-    yield f"A target is PROVIDER/MODEL. Those with regions of their own: {', '.join(regions)}."
-    yield "All of one: splitsecond providers PROVIDER. Its models and prices: splitsecond models PROVIDER"
+    yield f"A target is PROVIDER/MODEL. Providers with regions: {', '.join(regions)}."
+    yield "Details: splitsecond providers PROVIDER. Models and prices: splitsecond models PROVIDER"
 
 
 def _key(entry: ProviderEntry) -> Text:
-    """The variable that holds the key, or those that could."""
+    """Return the variable that holds the key, or the variables that could."""
     if not entry.key_names and entry.ready:
-        return Text("takes none", "dim")
+        return Text("not needed", "dim")
     if entry.key:
         return Text(entry.key, "green" if entry.ready else "yellow")
     return Text("\n".join(entry.key_names), "dim")

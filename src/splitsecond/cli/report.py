@@ -1,34 +1,65 @@
-"""`splitsecond report`: the findings of a run again, from its observations."""
+"""`splitsecond report`: the findings of a run, computed again from its observations."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from splitsecond.cli.options import Csv, Json, Markdown
+
 
 def report(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs.")],
-    slo: Annotated[
-        str, typer.Option(metavar="LIMITS", help="Goodput under other limits than the run was asked for.")
-    ] = "",
-    json: Annotated[str, typer.Option(metavar="FILE", help="The findings as JSON; - for standard output.")] = "",
-    png: Annotated[bool, typer.Option("--png", help="The plots as pictures too.")] = False,
+    slo: Annotated[str, typer.Option(metavar="LIMITS", help="Limits for goodput, instead of those of the run.")] = "",
+    forecast: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="POLICY",
+            help="What this policy would have given: race, fallback or hedge over targets of the run. Repeatable.",
+            show_default=False,
+        ),
+    ] = None,
+    json: Json = "",
+    csv: Csv = "",
+    markdown: Markdown = "",
+    png: Annotated[bool, typer.Option("--png", help="Also write the plots as PNG files.")] = False,
     html: Annotated[bool, typer.Option(help="Write report.html.")] = True,
 ) -> None:
-    """Recompute the findings of runs from their observations, and show them.
+    """Recompute the findings of runs from their observations.
 
-    Writes run.json and report.html in the run's folder anew. With --json and several runs: a list.
+    \b
+    splitsecond report runs/monday --slo voice
+    splitsecond report runs/monday --forecast 'race("groq/openai/gpt-oss-120b", "cerebras/gpt-oss-120b")'
+
+    Replaces run.json and report.html in each run's folder. With several runs, --json writes a list.
     """
-    from splitsecond.cli.measuring import recompute, run_folder
-    from splitsecond.cli.results import Output, check_json, show, write_json
+    from rich.console import Console
+
+    from splitsecond.cli.results import Output, show
+    from splitsecond.report.exports import run_records
+    from splitsecond.report.terminal import run_table
+    from splitsecond.runs.concluding import recompute, run_folder
+    from splitsecond.runs.forecasting import forecast_policies
     from splitsecond.store.folder import RunFolder
 
-    check_json(json)
+    output = Output(json=json, csv=csv, markdown=markdown)
+    output.check()
     found = [recompute(path, slo=slo) for path in runs]
+    for run, observations in found:
+        forecast_policies(run, observations, forecast or ())
     written = True
     for path, (run, observations) in zip(runs, found, strict=True):
         with RunFolder.open(run_folder(path)) as folder:
-            written &= show(run, observations, folder, Output(html=html, png=png), quiet_output=json == "-")
+            written &= show(run, observations, folder, Output(html=html, png=png), screen=output.screen())
     shown = [run for run, _ in found]
-    write_json(shown[0] if len(shown) == 1 else shown, json)
+
+    def tables(console: Console) -> None:
+        for run in shown:
+            run_table(run, console)
+
+    output.write(
+        shown[0] if len(shown) == 1 else shown,
+        lambda: [record for run in shown for record in run_records(run)],
+        tables,
+    )
     raise typer.Exit(0 if written else 1)

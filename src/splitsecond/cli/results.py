@@ -1,11 +1,11 @@
-"""Where results go: into the run's folder, to a file of JSON, to the screen.
+"""Output of results: into the run's folder, to a JSON file, to the screen.
 
-Whatever cannot be written is said, and costs nothing of the rest.
+A file that cannot be written is reported, and everything else is still written.
 """
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,53 +13,99 @@ import msgspec
 from rich.console import Console
 
 from splitsecond.analysis.findings import Run
+from splitsecond.cli.interruption import discard_output
 from splitsecond.errors import CallerFault
+from splitsecond.observation import Observation
 from splitsecond.store.folder import RUN, RunFolder
-from splitsecond.timing.observation import Observation
 
 REPORT = "report.html"
 
 
 class Output(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the results go: a folder (None: `runs/ID`), a JSON file besides ("-": standard output), pictures or not."""
+    """The outputs of a run: a folder (None: `runs/ID`), files ("-": standard output), a page, and PNG files."""
 
     folder: Path | None = None
     json: str = ""
+    csv: str = ""
+    markdown: str = ""
     html: bool = True
     png: bool = False
 
+    def check(self) -> None:
+        """Raise `CallerFault` if a file cannot be written, or if two go to standard output."""
+        files = {"--json": self.json, "--csv": self.csv, "--markdown": self.markdown}
+        if [*files.values()].count("-") > 1:
+            names = " and ".join(option for option, where in files.items() if where == "-")
+            raise CallerFault(f"{names} cannot both go to standard output", kind="bad_option", hint="Name a file.")
+        for option, where in files.items():
+            if where != "-":
+                check_file(where, option)
+
+    def screen(self) -> Console:
+        """Return the console for tables: standard error if standard output has a file."""
+        return Console(stderr="-" in (self.json, self.csv, self.markdown))
+
+    def write(self, result: object, records: Callable[[], Iterable[object]], tables: Callable[[Console], None]) -> None:
+        """Write the files that are asked for: `result` as JSON, `records` as CSV, and as Markdown what `tables` prints.
+
+        Raises `CallerFault` if one cannot be written.
+        """
+        from splitsecond.report.exports import csv_text, markdown_text
+
+        write_json(result, self.json)
+        if self.csv:
+            _write(csv_text(records()).encode(), self.csv, "--csv")
+        if self.markdown:
+            _write(markdown_text(tables).encode(), self.markdown, "--markdown")
+
 
 def check_json(where: str) -> None:
-    """Raises `CallerFault` where `write_json` could not write: before the work, not after it."""
-    if where in ("", "-"):
+    """Raise `CallerFault` if `write_json` cannot write there. Called before the work, not after it."""
+    Output(json=where).check()
+
+
+def check_file(where: str, option: str) -> None:
+    """Raise `CallerFault` if the file that `option` names cannot be written. "" is no file."""
+    if not where:
         return
     path = Path(where)
     if path.is_dir():
-        raise _unwritable(where, "it is a folder")
+        raise _unwritable(where, "it is a folder", option)
     if not path.parent.is_dir():
-        raise _unwritable(where, f"there is no folder {path.parent}")
+        raise _unwritable(where, f"there is no folder {path.parent}", option)
     if not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise _unwritable(where, "permission denied")
+        raise _unwritable(where, "permission denied", option)
+
+
+def write_file(data: bytes, where: str, option: str) -> None:
+    """Write a file that `option` names. Raises `CallerFault` if it cannot be written."""
+    try:
+        Path(where).write_bytes(data)
+    except OSError as error:
+        raise _unwritable(where, error.strerror or str(error), option) from None
 
 
 def write_json(result: object, where: str) -> None:
-    """Writes structs, or lists or dicts of them, as JSON: to a file, for "-" to standard output, for "" nowhere.
+    """Write structs, or lists or dicts of them, as JSON: to a file, for "-" to standard output, for "" nowhere.
 
-    Raises `CallerFault` where the file cannot be written.
+    Raises `CallerFault` if the file cannot be written.
     """
-    if not where:
+    if where:
+        _write(msgspec.json.format(msgspec.json.encode(result), indent=1) + b"\n", where, "--json")
+
+
+def _write(data: bytes, where: str, option: str) -> None:
+    """Write `data` to the file `where`, for "-" to standard output."""
+    if where != "-":
+        write_file(data, where, option)
         return
-    data = msgspec.json.format(msgspec.json.encode(result), indent=1) + b"\n"
     try:
-        if where == "-":
-            sys.stdout.buffer.write(data)
-            sys.stdout.buffer.flush()
-        else:
-            Path(where).write_bytes(data)
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise _unwritable(where, error.strerror or str(error)) from None
+        raise _unwritable(where, error.strerror or str(error), option) from None
 
 
 def show(
@@ -68,12 +114,13 @@ def show(
     folder: RunFolder,
     output: Output,
     *,
-    quiet_output: bool = False,
+    screen: Console | None = None,
 ) -> bool:
-    """Writes `run.json`, the report and what else was asked for, prints the tables; returns whether all was written.
+    """Write `run.json`, the report and the other outputs, and print the tables. Return whether all was written.
 
-    Where JSON goes to standard output, or `quiet_output` says so, the tables go to standard error.
+    The tables go to `screen`; None: to that of `output`.
     """
+    from splitsecond.report.exports import run_records
     from splitsecond.report.terminal import run_table
 
     files: list[Path] = []
@@ -81,27 +128,26 @@ def show(
     with _noting(failed, folder.path / RUN):
         folder.write_run(run)
     with _noting(failed, output.json):
-        write_json(run, output.json)
+        output.write(run, lambda: run_records(run), lambda console: run_table(run, console))
+        files += [Path(where) for where in (output.json, output.csv, output.markdown) if where not in ("", "-")]
     if output.html:
-        from splitsecond.report.html import render
+        from splitsecond.report.run_page import render_run
 
         with _noting(failed, folder.path / REPORT):
-            files.append(folder.write(REPORT, render(run, observations).encode()))
+            files.append(folder.write(REPORT, render_run(run, observations).encode()))
     if output.png:
-        from splitsecond.report.pictures import save_png
+        from splitsecond.report.plot_frame import legends
+        from splitsecond.report.plots import plots_of
+        from splitsecond.report.png import save_png
 
         with _noting(failed, folder.path):
-            files += save_png(run, observations, folder.path)
-    console = Console(stderr=quiet_output or output.json == "-")
-    run_table(run, console, files)
+            files += save_png(plots_of(run, observations), legends(run), folder.path)
+    console = screen or output.screen()
+    with _noting(failed, "the terminal"):
+        run_table(run, console, files)
     for line in failed:
         console.print(line, style="red", markup=False, highlight=False, soft_wrap=True)
     return not failed
-
-
-def cannot_write(where: Path | str, error: OSError) -> str:
-    """What to say of a file or folder that could not be written."""
-    return f"cannot write to {where}: {error.strerror or error}"
 
 
 @contextmanager
@@ -109,12 +155,16 @@ def _noting(failed: list[str], where: Path | str) -> Iterator[None]:
     try:
         yield
     except BrokenPipeError:
-        raise
+        discard_output()
     except OSError as error:
+        from splitsecond.runs.measuring import cannot_write  # imports the load generator: not for each command
+
         failed.append(cannot_write(where, error))
     except CallerFault as fault:
         failed.append(fault.message)
 
 
-def _unwritable(where: str, why: str) -> CallerFault:
-    return CallerFault(f"cannot write to {where}: {why}", kind="unwritable_file", hint="Name another file with --json.")
+def _unwritable(where: str, why: str, option: str) -> CallerFault:
+    return CallerFault(
+        f"cannot write to {where}: {why}", kind="unwritable_file", hint=f"Name another file with {option}."
+    )

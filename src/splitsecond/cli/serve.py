@@ -2,65 +2,136 @@
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-DEFAULT = Path("splitsecond.yaml")
+from splitsecond.cli.options import Policies, config_file
+
+if TYPE_CHECKING:
+    from socket import socket
+
+    from splitsecond.gateway.configuration.settings import GatewaySettings
+    from splitsecond.gateway.process.reload import ConfigSource
 
 
 def serve(
     file: Annotated[
         Path | None,
         typer.Argument(
-            metavar="FILE", help="The configuration; splitsecond.yaml where there is one.", show_default=False
+            metavar="FILE", help="The configuration; default: splitsecond.yaml, if it exists.", show_default=False
         ),
     ] = None,
-    host: Annotated[str | None, typer.Option(help="The address to listen on.", show_default=False)] = None,
+    host: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="The address to listen on.", show_default=False)
+    ] = None,
     port: Annotated[
-        int | None, typer.Option(min=0, max=65535, help="The port. 0: a free one.", show_default=False)
+        int | None, typer.Option(min=0, max=65535, metavar="N", help="The port; 0: any free port.", show_default=False)
     ] = None,
     workers: Annotated[
-        int | None, typer.Option(min=1, max=256, help="Processes that share the port.", show_default=False)
+        int | None, typer.Option(min=1, max=256, metavar="N", help="Processes that share the port.", show_default=False)
     ] = None,
-    check: Annotated[
-        bool, typer.Option("--check", help="Check the configuration, say what is in it, and end.")
-    ] = False,
+    policies: Policies = None,
+    check: Annotated[bool, typer.Option("--check", help="Check the configuration, summarise it, and exit.")] = False,
     schema: Annotated[
-        bool, typer.Option("--schema", help="Print the JSON schema of the configuration, for editors, and end.")
+        bool, typer.Option("--schema", help="Print the JSON schema of the configuration, for editors, and exit.")
     ] = False,
 ) -> None:
-    """Serve an OpenAI-compatible gateway: a request's model is a route of the configuration, or PROVIDER/MODEL.
+    """Run the gateway: routes over your providers and servers.
 
-    Without a configuration the route "default" tries one model of each provider whose key is in the environment. Prints
-    "READY url" when it answers. Without keys for clients it listens only on this machine. A configuration that changes
-    is put in force while it runs.
+    \b
+    splitsecond serve
+    splitsecond serve gateway.yaml --check
+    splitsecond serve gateway.yaml --port 9000 --workers 4
+
+    A request's model is a route of the configuration, or PROVIDER/MODEL. Without a configuration, the route
+    "default" tries one model of each provider whose key is in the environment. The gateway prints "READY url" when
+    it accepts requests. Without client keys it listens only on this machine. A changed configuration is applied
+    without a restart.
     """
     if schema:
-        from splitsecond.gateway.configuration.schema import schema_text
+        from splitsecond.gateway.configuration.file_schema import schema_text
 
         typer.echo(schema_text())
         return
-    from splitsecond.gateway.configuration.defaults import found
-    from splitsecond.gateway.configuration.problems import problems
-    from splitsecond.gateway.process import server, supervisor
-    from splitsecond.gateway.process.reload import Source, say
+    from msgspec import structs
+
+    from splitsecond.gateway.process.reload import ConfigSource
+    from splitsecond.gateway.process.simulation import bind_simulator, simulator_url
 
     asked = {"host": host, "port": port, "workers": workers}
-    path = file or (DEFAULT if DEFAULT.exists() else None)
-    source = Source(path, os.environ, {name: value for name, value in asked.items() if value is not None})
-    settings = source.load()
+    path = config_file(file)
+    listen = {name: value for name, value in asked.items() if value is not None}
+    source = ConfigSource(path, os.environ, listen, policies)
     if check:
-        from splitsecond.gateway.configuration.checkup import checkup
-
-        server.tried(settings)
-        typer.echo("\n".join(checkup(settings)))
+        _check(source)
         return
+    with bind_simulator() as simulated:
+        source = structs.replace(source, simulator=simulator_url(simulated))
+        settings = source.load()
+        check_profiles(settings)
+        _serve(source, settings, simulated)
+
+
+def _check(source: "ConfigSource") -> None:
+    """Print the summary of the configuration, or all of its mistakes. Raises `CallerFault` if there is one mistake."""
+    from splitsecond.analysis.wording import counted_as
+    from splitsecond.gateway.configuration.checkup import checkup
+    from splitsecond.gateway.configuration.error_messages import Mistakes, SeveralMistakes
+    from splitsecond.router.router import check_settings
+
+    lines: list[str] = []
+    try:
+        settings = source.load()
+        mistakes = Mistakes()
+        for each in (check_settings, check_profiles):
+            with mistakes:
+                each(settings)
+        mistakes.check()
+        lines = checkup(settings)
+    except SeveralMistakes as several:
+        for fault in several.mistakes:
+            typer.echo(f"splitsecond: {fault}", err=True)
+        typer.echo(counted_as(len(several.mistakes), "mistake"), err=True)
+        raise typer.Exit(2) from None
+    typer.echo("\n".join(lines))
+
+
+def _serve(source: "ConfigSource", settings: "GatewaySettings", simulated: "socket") -> None:
+    from splitsecond.gateway.configuration.defaults import found
+    from splitsecond.gateway.configuration.warnings import problems
+    from splitsecond.gateway.process import server, supervisor
+    from splitsecond.gateway.process.reload import say
+
+    path = source.path
     if path is None:
         say(found(settings))
     for words in problems(settings) if path is not None else ():
         say(f"{path}: {words}")
-    if settings.listen.workers == 1:
-        server.serve(source, settings)
+    if settings.listen.workers == 1 and settings.shared is None:
+        server.serve(source, settings, simulated)
     else:
-        supervisor.serve(source, settings)
+        supervisor.serve(source, settings, simulated)
+
+
+def check_profiles(settings: "GatewaySettings") -> None:
+    """Raise `CallerFault` if routes name simulated targets that are no shipped profiles: one fault, or several."""
+    from splitsecond.errors import CallerFault
+    from splitsecond.gateway.configuration.error_messages import Mistakes
+    from splitsecond.router.settings import SIMULATED, simulated_profiles
+    from splitsecond.simulator import profile
+    from splitsecond.validation import nearest
+
+    mistakes, shipped = Mistakes(), [*profile.names(), *profile.aliases()]
+    place = f"{settings.source}: " if settings.source else ""
+    for name, route in simulated_profiles(settings).items():
+        if name in shipped:
+            continue
+        what, hint = "is not a profile of the simulator", nearest(name, shipped)
+        if name.endswith(".toml"):
+            what = "is a file, and the gateway simulates only shipped profiles"
+            hint = "Start your own with `splitsecond simulate`, and name its address under providers."
+        message = f"{place}routes.{route}: {SIMULATED}/{name} {what}"
+        with mistakes:
+            raise CallerFault(message, kind="unknown_profile", hint=hint or "`splitsecond simulate --list` shows all.")
+    mistakes.check()

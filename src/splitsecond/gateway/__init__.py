@@ -1,6 +1,6 @@
-"""The gateway: an OpenAI-compatible front door whose routes are policies over targets.
+"""The gateway: an OpenAI-compatible HTTP server whose routes are policies over targets.
 
-A request goes through these files in order: `connection` hears of it and makes a `visit`, `app` takes that, `asked`
-reads the body, `routes` finds its service, then `relay` passes a stream on as it came, or `assemble` makes one answer
-of it; `refusal` says what went wrong.
+A request passes through these modules in order: `app` receives it from `serving` as a `RequestCycle`, `parsed_request`
+reads its body, and the `router` finds the service of its model. The API format of the client (`wire.client_format`)
+then relays a stream or assembles a whole response. `error_response` reports errors.
 """

@@ -1,53 +1,67 @@
-"""`python -m splitsecond.gateway FD SEAT`: one worker of several, for `supervisor`, which tells it its settings."""
+"""`python -m splitsecond.gateway FD SLOT`: one of several workers, started by `supervisor`.
+
+The supervisor writes settings to standard input, one JSON line each; the worker answers each with a line on standard
+output: ``READY`` when it serves by them, or ``REFUSED why``. The end of standard input ends the worker.
+"""
 
 import asyncio
+import contextlib
 import os
 import signal
 import socket
 import sys
+from collections.abc import Iterator
 
 import msgspec
 import uvloop
 
 from splitsecond.errors import CallerFault
-from splitsecond.gateway.configuration.settings import Settings
-from splitsecond.gateway.process.server import Seat, Server, Worker, served
-from splitsecond.gateway.process.supervisor import framed
+from splitsecond.gateway.configuration.settings import GatewaySettings, decode
+from splitsecond.gateway.process.server import run_worker, worker_server
+from splitsecond.gateway.process.worker import GatewayWorker, WorkerSlot
+from splitsecond.serving.server import Server
 
 _STDIN = 0
 _CHUNK = 65536
 
 
-class Told:
-    """What the parent says on standard input: settings, one after another, and by its end that it is gone."""
+class SettingsReader:
+    """Reads settings from standard input."""
 
     def __init__(self) -> None:
         self._data = bytearray()
 
-    def wait(self) -> Settings | None:
-        """The first settings; None where the parent has gone before it said any."""
-        while (found := framed(self._data)) is None:
-            if not self._read():
-                return None
-        return found
+    def first(self) -> GatewaySettings | None:
+        """Wait for the first settings. Return None if the supervisor ends before it sends any. Raises as `decode`."""
+        while self._read():
+            for line in self._complete():
+                return decode(line)
+        return None
 
-    def follow(self, worker: Worker, server: Server) -> None:
-        """From here on whatever the running loop hears."""
+    def follow(self, worker: GatewayWorker, server: Server) -> None:
+        """Apply further settings to `worker` in the running loop, and stop `server` at the end of the input."""
         loop = asyncio.get_running_loop()
 
-        def heard() -> None:
+        def read() -> None:
             if not self._read():
                 loop.remove_reader(_STDIN)
                 server.end()
-            while (found := framed(self._data)) is not None:
+            for line in self._complete():
                 try:
-                    worker.take(found)
+                    worker.renew(decode(line))
                 except CallerFault as fault:
-                    refused(fault)
+                    refuse(fault)
                 else:
-                    print("READY", flush=True)
+                    answer("READY")
 
-        loop.add_reader(_STDIN, heard)
+        loop.add_reader(_STDIN, read)
+
+    def _complete(self) -> Iterator[bytes]:
+        """Take the complete lines off the data."""
+        while (end := self._data.find(b"\n")) >= 0:
+            line = bytes(self._data[:end])
+            del self._data[: end + 1]
+            yield line
 
     def _read(self) -> bool:
         data = os.read(_STDIN, _CHUNK)
@@ -55,33 +69,39 @@ class Told:
         return bool(data)
 
 
-def refused(fault: CallerFault) -> None:
-    """Tells the parent why not."""
-    print(f"REFUSED {' '.join(str(fault).split())}", flush=True)
+def refuse(fault: CallerFault) -> None:
+    """Report to the supervisor why settings cannot be used."""
+    answer(f"REFUSED {' '.join(str(fault).split())}")
 
 
-async def _serve(told: Told, settings: Settings, listening: socket.socket, seat: Seat) -> None:
-    worker = Worker(settings, seat)
-    server = Server(worker.gateway, lambda: print("READY", flush=True))
-    told.follow(worker, server)
-    await served(worker, listening, server)
+def answer(line: str) -> None:
+    """Write a line to the supervisor. If it has died, the input has ended too, which ends the worker."""
+    with contextlib.suppress(BrokenPipeError):
+        os.write(1, line.encode() + b"\n")
+
+
+async def _serve(reader: SettingsReader, settings: GatewaySettings, listening: socket.socket, slot: WorkerSlot) -> None:
+    worker = GatewayWorker(settings, slot)
+    server = worker_server(worker, listening, settings.listen.drain_s)
+    reader.follow(worker, server)
+    await run_worker(worker, server, lambda: answer("READY"))
 
 
 def main() -> int:
-    """Serves until it is told to end. Gives the exit code."""
-    for each in (signal.SIGINT, signal.SIGHUP):  # they are for the parent
+    """Serve until stopped. Return the exit code."""
+    for each in (signal.SIGINT, signal.SIGHUP):  # the supervisor handles them
         signal.signal(each, signal.SIG_IGN)
     listening = socket.socket(fileno=int(sys.argv[1]))
-    seat = msgspec.json.decode(sys.argv[2], type=Seat)
-    told = Told()
-    settings = told.wait()
-    if settings is None:
-        return 0
+    slot = msgspec.json.decode(sys.argv[2], type=WorkerSlot)
+    reader = SettingsReader()
     try:
+        settings = reader.first()
+        if settings is None:
+            return 0
         with listening, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_serve(told, settings, listening, seat))
+            runner.run(_serve(reader, settings, listening, slot))
     except CallerFault as fault:
-        refused(fault)
+        refuse(fault)
         return 2
     return 0
 

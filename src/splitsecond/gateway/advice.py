@@ -1,68 +1,75 @@
-"""What to do about a refusal that only whoever runs the gateway can mend: a key that a provider refuses, an account
-without credit, a model that is not served.
+"""Advice about rejections that only the operator can fix: a rejected key, no credit, a model that is not served.
 
-Clients are told the nearest name, and that a refused key is none of theirs. Whoever runs the gateway is told which
-variable and which file to change; a provider's own words are not in that, as they may repeat a prompt. Looked into only
-when such a refusal has come.
+Clients get the nearest model name, or learn that the rejected key is not theirs. The operator reads on standard error
+which variable and which file to change, once when it begins and once when it is over; a provider's own message is not
+in it, because it may quote a prompt. If several workers share a folder, the first to notice reports it: it creates a
+file there, which is deleted when the problem is over.
 """
 
+import hashlib
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
 from splitsecond.analysis.wording import listed
-from splitsecond.catalog.prices import words_of
+from splitsecond.catalog.prices import replacement_hint
 from splitsecond.catalog.provider import split_target
 from splitsecond.errors import AllFailed, CallerFault, Fault, Overloaded
 from splitsecond.gateway.configuration.secrets import is_reference
-from splitsecond.gateway.configuration.settings import Settings
-from splitsecond.gateway.facts import TargetFacts
-from splitsecond.gateway.refusal import BAD_GATEWAY
-from splitsecond.policy.expression import targets
-from splitsecond.policy.remedy import BAD_KEY
-from splitsecond.policy.targets.verdict import Verdict, of_fault
-from splitsecond.timing.observation import FaultRecord
+from splitsecond.gateway.configuration.settings import GatewaySettings
+from splitsecond.gateway.error_response import BAD_GATEWAY
+from splitsecond.observation import FaultRecord, Observation
+from splitsecond.policies.expression import targets
+from splitsecond.policies.fault_handling import BAD_KEY
+from splitsecond.policies.targets.target_states import TargetStates
+from splitsecond.policies.targets.verdict import AttemptVerdict, of_fault
+from splitsecond.policies.targets.verdict import verdict as attempt_verdict
+from splitsecond.router.target_directory import TargetDirectory
 from splitsecond.timing.timeline import record_fault
 
-NOT_YOURS = "That is the gateway's own key, which only whoever runs it can change."
+NOT_YOURS = "This is the gateway's own key, which only its operator can change."
 _REFUSED = frozenset({"locked", "unpaid"})
 
 
 class Advice:
-    """By one configuration, and what is known of its targets."""
+    """Advice by one configuration and what is known about its targets."""
 
-    def __init__(self, settings: Settings, facts: TargetFacts) -> None:
+    def __init__(self, settings: GatewaySettings, directory: TargetDirectory) -> None:
         self._settings = settings
-        self._facts = facts
+        self._directory = directory
 
     def for_client(self, fault: Fault) -> Fault:
-        """`fault`, with a hint that helps who asked."""
+        """Return `fault` with a hint for the client."""
         if isinstance(fault, AllFailed):
             return AllFailed([self.for_client(cause) for cause in fault.causes], target=fault.target)
         locked = isinstance(fault, Overloaded) and fault.status == BAD_GATEWAY
         if locked or of_fault(record_fault(fault)) in _REFUSED:
             fault.hint = NOT_YOURS
         elif _of_the_model(fault):
-            fault.hint = words_of(*self._facts.instead_of(fault.target)) or fault.hint
+            fault.hint = replacement_hint(*self._directory.instead_of(fault.target)) or fault.hint
         return fault
 
-    def of_key(self, target: str, fault: FaultRecord, says: Verdict) -> str:
-        """That the provider of `target` refused its key with `fault`, for whoever runs the gateway."""
+    def of_key(self, target: str, fault: FaultRecord, says: AttemptVerdict) -> str:
+        """Return the message for the operator: the provider of `target` rejected its key with `fault`."""
         owner, spec = split_target(target)[0], self._settings.spec(target)
         held = next((name for name in spec.api_key_env if self._settings.environment.get(name)), "")
-        key = f"the key in {held}" if held else "to answer without a key"
+        key = f"the key in {held}" if held else "requests without a key"
         if is_reference(held):
             key = f"its key, {held} at providers.{owner}.api_key of {self._settings.source or 'the configuration'}"
-        what = "has no credit left for" if says == "unpaid" else "refuses"
+        what = "has no credit left for" if says == "unpaid" else "rejects"
         used = [name for name, asked in self._routed() if any(target.startswith(f"{owner}/") for target in asked)]
         return f"{owner} {what} {key} ({_how(fault)}).{self._place(used)}"
 
     def of_model(self, target: str, fault: FaultRecord) -> str:
-        """That `target` is not served; "" where no route names it: then it is a client's mistake."""
+        """Return the message that `target` is not served; "" if no route names it: then the client made a mistake."""
         used = [name for name, asked in self._routed() if target in asked]
         if not used:
             return ""
-        near = words_of(*self._facts.instead_of(target))
+        near = replacement_hint(*self._directory.instead_of(target))
         return f"{target} is not served ({_how(fault)}).{self._place(used)} {near}".rstrip()
 
     def _routed(self) -> list[tuple[str, list[str]]]:
-        """Every route with its targets."""
+        """Return every route with its targets."""
         return [(name, targets(policy)) for name, policy in self._settings.routes.items()]
 
     def _place(self, routes: list[str]) -> str:
@@ -71,11 +78,96 @@ class Advice:
 
 
 def _of_the_model(fault: Fault) -> bool:
-    """Whether a provider may have refused the model's name."""
-    if fault.kind == "http_404":
-        return True
-    return isinstance(fault, CallerFault) and fault.kind == "http_400" and "model" in fault.message.lower()
+    """Return whether a provider may have rejected the model's name."""
+    if isinstance(fault, CallerFault):
+        return fault.kind == "http_400" and "model" in fault.message.lower()
+    return fault.kind == "http_404"
 
 
 def _how(fault: FaultRecord) -> str:
-    return fault.message if fault.kind == BAD_KEY else f"HTTP {fault.status}"  # the former is in our own words
+    return fault.message if fault.kind == BAD_KEY else f"HTTP {fault.status}"  # the message for `BAD_KEY` is ours
+
+
+MOST_NOTICES = 256
+"""Open notices. Each is about an account, or a target that a route names."""
+
+
+class OperatorNotices:
+    """Notices for the operator.
+
+    It must observe every failed attempt, and all attempts while there are `open` notices, after `states` observed them.
+    """
+
+    def __init__(self, states: TargetStates, say: Callable[[str], None], folder: Path | None = None) -> None:
+        self.open: dict[str, str] = {}
+        """Messages that end the open notices, by account or target."""
+        self._states = states
+        self._say = say
+        self._folder = folder
+
+    def observe(self, attempt: Observation, advice: Advice) -> None:
+        """Open or close a notice by an attempt that has ended."""
+        if attempt.outcome == "ok":
+            self._over(attempt.target)
+        elif attempt.fault is not None and len(self.open) < MOST_NOTICES:
+            with suppress(CallerFault):  # its provider has left the configuration
+                self._failed(attempt.target, attempt.fault, attempt_verdict(attempt), advice)
+
+    def renew(self) -> None:
+        """Close all notices, because the settings have changed: a problem that remains is reported again."""
+        for name in [*self.open]:
+            del self.open[name]
+            self._unmark(name)
+
+    def _failed(self, target: str, fault: FaultRecord, verdict: AttemptVerdict, advice: Advice) -> None:
+        status = self._states.status(target)
+        if verdict in ("locked", "unpaid") or fault.kind == BAD_KEY:
+            name, end = self._account(target), f"{target.partition('/')[0]} accepts its key again"
+        elif verdict == "unserved" and status.state == "down":  # otherwise the request was at fault
+            name, end = target, f"{target} is served again"
+        else:
+            return
+        if name in self.open:
+            return
+        message = advice.of_model(target, fault) if name == target else advice.of_key(target, fault, verdict)
+        if status.state == "locked" and status.until_ns is None:
+            message += " It gets no requests until that changes."
+        if message:
+            self.open[name] = end
+            if self._mark(name):
+                self._say(message)
+
+    def _over(self, target: str) -> None:
+        for name in (target, self._account(target)):
+            end = self.open.pop(name, None)
+            if end is not None and self._unmark(name):
+                self._say(f"{end}.")
+
+    def _account(self, target: str) -> str:
+        """Return the name of the account, whose key all of its targets use."""
+        return f"key {self._states.info(target).account}"
+
+    def _mark(self, name: str) -> bool:
+        """Return whether this worker is the first to report it."""
+        if self._folder is None:
+            return True
+        try:
+            self._file(self._folder, name).touch(exist_ok=False)
+        except FileExistsError:
+            return False
+        except OSError:  # a full disk must not suppress the notice
+            return True
+        return True
+
+    def _unmark(self, name: str) -> bool:
+        if self._folder is None:
+            return True
+        try:
+            self._file(self._folder, name).unlink()
+        except OSError:
+            return False
+        return True
+
+    @staticmethod
+    def _file(folder: Path, name: str) -> Path:
+        return folder / f"{hashlib.sha256(name.encode()).hexdigest()[:32]}.said"

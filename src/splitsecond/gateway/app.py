@@ -1,77 +1,77 @@
-"""The front door: who asks, for what, and how the answer goes back.
+"""The front endpoint: it authenticates clients, reads their requests and sends the responses.
 
-Nothing is sent before the first token, so a policy may change its mind and a failure still has its own status. After it
-a failure ends the stream with an error event, never with an end that looks whole; so it does where token and failure
-came in one read, and nothing but the failure is left to send. Of the client's headers none goes to a provider (but
-``anthropic-beta`` to Anthropic), and of the provider's none to the client. When a client leaves, whatever is done for
-it is cancelled, and its upstream connections are closed as that unwinds.
+Nothing is sent before the first token, so a policy can still choose another target and a failure has its own status.
+After it, a failure ends the stream with an error event, so that a broken stream never looks complete. That also holds
+if the first token and the failure arrive in one read. No header of the client goes to a provider (except
+``anthropic-beta`` and ``anthropic-version`` to targets with Anthropic's format), and no header of the provider to the
+client. When a client leaves, its call is cancelled, and that closes its connections to providers.
 
-Who may do what is decided by the path as it was routed, and inside what is routed to: neither the Host that the client
-names nor another spelling of a path leads past a key. The few headers that say something to us are `_HINTS`.
+Access is decided by the path as it was routed, in the handler of that path: neither the client's Host header nor
+another spelling of a path gets around a key. `headers.HINTS` lists the few headers that policies see.
 """
 
-import asyncio
-import contextlib
 import hashlib
 import hmac
-import ipaddress
 from collections.abc import Awaitable, Callable, Mapping
-from functools import lru_cache
+from functools import partial
 from random import Random
-from typing import Literal
-from urllib.parse import parse_qsl
 
 import msgspec
+from msgspec import structs
 
 from splitsecond import clock
+from splitsecond.analysis.closed_early import BillingRule
 from splitsecond.errors import CallerFault, Fault
-from splitsecond.gateway import asked
-from splitsecond.gateway.asked import Asked
-from splitsecond.gateway.configuration.settings import ClientKey
+from splitsecond.gateway import parsed_request
 from splitsecond.gateway.counting import count_tokens
-from splitsecond.gateway.dashboard.page import GUARDED, HTML, dashboard_page
-from splitsecond.gateway.doors import DOORS, Door, Way, assembly, dialect_at, way
-from splitsecond.gateway.explain import PROMPT
-from splitsecond.gateway.origins import Origins, addressed, stranger
-from splitsecond.gateway.records.allowance import Allowance
-from splitsecond.gateway.records.books import Books, Page, call_usd
-from splitsecond.gateway.records.exposition import CONTENT_TYPE, exposed
+from splitsecond.gateway.endpoints import ENDPOINTS, Endpoint, endpoint_at, format_at
+from splitsecond.gateway.error_response import error_response
+from splitsecond.gateway.headers import (
+    HINT_HEADERS,
+    LONGEST_HINT,
+    call_headers,
+    hints,
+    id_headers,
+)
+from splitsecond.gateway.operator_pages import MetricsFor, OperatorPages, not_found
+from splitsecond.gateway.origins import Origins, stranger
+from splitsecond.gateway.parsed_request import ParsedRequest
+from splitsecond.gateway.records.access_log import AccessLog
+from splitsecond.gateway.records.key_limits import KeyLimits
 from splitsecond.gateway.records.metrics import Metrics
-from splitsecond.gateway.refusal import Headers, refusal
-from splitsecond.gateway.routes import Model, Routes
-from splitsecond.gateway.visit import Visit
-from splitsecond.service import Call, Reply, Service
-from splitsecond.timing.observation import Observation
-
-MetricsFor = Literal["loopback", "key", "off"]
+from splitsecond.gateway.records.response_owners import ResponseOwners
+from splitsecond.gateway.response_sending import send_stream, send_whole
+from splitsecond.gateway.responses_socket import Conversations, Turn, serve_socket
+from splitsecond.gateway.wrong_keys import WrongKey, WrongKeys
+from splitsecond.observation import Observation
+from splitsecond.policies.expression import targets
+from splitsecond.router.call_tracker import CallTracker, OpenCall
+from splitsecond.router.routes import Routes
+from splitsecond.router.settings import ClientKey
+from splitsecond.service import WHOLE_OPERATIONS, Call, Service
+from splitsecond.serving.request_cycle import RequestCycle
+from splitsecond.wire.client_format import ClientFormat, listing_at
+from splitsecond.wire.translation import nested_too_deeply
 
 MAX_BODY_BYTES = 32 << 20
-LONGEST_HINT = 1024
-LONGEST_SAID = 1024
-ENDS_WITHIN_NS = 20 * clock.NS_PER_MS
-"""Within which the body of an answer ends that has said everything, where its provider does not leave it open."""
-MOST_KNOWN = 4096
-"""Headers with a key that was right, and whose key that is: looked up there it costs no hash."""
-_HINTS = (
-    (b"x-splitsecond-complexity", "complexity"),
-    (b"x-splitsecond-task", "task"),
-    (b"x-splitsecond-region", "region"),
-    (b"cache-control", "cache"),
-    (b"anthropic-beta", "betas"),
-)
-"""Headers by which a client says more than its request does, and what policies call it."""
-_HINTING = frozenset(name for name, _ in _HINTS)
-_FORWARDED = frozenset({b"forwarded", b"via", b"x-forwarded-for", b"x-real-ip"})
-"""Headers with which a proxy says that it asks for another."""
+MOST_CACHED_KEYS = 4096
+"""Authorization headers that were valid, cached with their keys to save a hash for each request."""
+LONGEST_CACHED_KEY = 1024
+"""Longer headers are not cached: any number of spaces may precede a key."""
+_KEY_HEADERS = frozenset({b"authorization", b"x-api-key", b"x-goog-api-key"})
+_TURN = structs.replace(ENDPOINTS["/v1/responses"], stream=True)
+"""What a message of a WebSocket requests."""
 
 
 class Gateway:
-    """Called with each visit. `draining`: it is about to go down, and says so to those who ask whether it is ready.
+    """Serves requests. `draining`: it is about to stop, and reports that it is not ready.
 
-    `books` keep what becomes of each call, and must be told of each attempt; `allowance`: what keys may use. `cors`:
-    the origins whose pages may ask. `metrics_for`: who may read ``/metrics`` and ``/explain``: "loopback" is whoever
-    comes from this machine or has a key for all routes, "key" the latter only. A proxy on this machine that does not
-    say for whom it asks makes all its clients look as if they came from here. `overview`: the dashboard's data.
+    `tracker` records each call. `limits`: the limits of keys. `cors`: the origins whose pages may send requests.
+    `metrics_for`: who may read ``/metrics``, ``/explain`` and the dashboard: "loopback" admits clients on this machine
+    and keys for all routes, "key" only the latter, "off" nobody. A proxy on this machine that sends no header about its
+    own clients makes them look local. `overview`: returns the dashboard's data, `history` that of the log, `speeds` the
+    page of speed grades.
+    `owners`: the targets that have stored responses. `access_log`: gets the requests that are refused.
     """
 
     def __init__(
@@ -80,28 +80,32 @@ class Gateway:
         keys: tuple[ClientKey, ...] = (),
         *,
         max_body_bytes: int = MAX_BODY_BYTES,
-        books: Books | None = None,
-        allowance: Allowance | None = None,
+        tracker: CallTracker | None = None,
+        limits: KeyLimits | None = None,
         metrics: Metrics | None = None,
         metrics_for: MetricsFor = "loopback",
         cors: tuple[str, ...] = (),
         overview: Callable[[], Awaitable[bytes]] | None = None,
+        history: Callable[[int], Awaitable[bytes | None]] | None = None,
+        speeds: Callable[[], Awaitable[bytes | None]] | None = None,
+        owners: ResponseOwners | None = None,
+        access_log: AccessLog | None = None,
     ) -> None:
         self.draining = False
         self._chance = Random()
-        self._books = books or Books()
+        self._tracker = tracker or CallTracker()
         self._metrics = metrics or Metrics()
-        self._overview = overview
-        self._pages: Mapping[str, Callable[[Visit], Awaitable[None]]] = {
+        self._pages = OperatorPages(self._key, self._metrics, overview, history, speeds)
+        self._owners = owners or ResponseOwners()
+        self._access_log = access_log
+        self._wrong_keys = WrongKeys()
+        self._conversations = Conversations()
+        self._handlers: Mapping[str, Callable[[RequestCycle], Awaitable[None]]] = {
             "/health/live": self._live,
             "/health/ready": self._ready,
-            "/v1/models": self._models,
-            "/metrics": self._expose,
-            "/explain": self._explain,
-            "/dashboard": self._dashboard,
-            "/dashboard/data": self._dashboard_data,
+            **self._pages.handlers,
         }
-        self.use(routes, keys, max_body_bytes=max_body_bytes, allowance=allowance, metrics_for=metrics_for, cors=cors)
+        self.use(routes, keys, max_body_bytes=max_body_bytes, limits=limits, metrics_for=metrics_for, cors=cors)
 
     def use(
         self,
@@ -109,308 +113,260 @@ class Gateway:
         keys: tuple[ClientKey, ...] = (),
         *,
         max_body_bytes: int = MAX_BODY_BYTES,
-        allowance: Allowance | None = None,
+        limits: KeyLimits | None = None,
         metrics_for: MetricsFor = "loopback",
         cors: tuple[str, ...] = (),
         advise: Callable[[Fault], Fault] | None = None,
         cost: Callable[[Observation], float | None] | None = None,
+        stops_billing: BillingRule = lambda target: None,
     ) -> None:
-        """Serves by these from the next request on; those under way end as they began.
+        """Serve by these settings from the next request on. Requests in flight end with the old ones.
 
-        `advise`: adds to what a client is told of a failure what may help. `cost`: what an attempt cost in US dollars,
-        None where that is not known.
+        `advise` adds hints to the failures that clients receive. `cost` returns the cost of an attempt in US dollars,
+        None if it is not known; `stops_billing` the rule for attempts that are closed early.
         """
         self._routes = routes
         self._keys = {key.digest: key for key in keys}
-        self._known: dict[bytes, ClientKey] = {}
+        self._cached_keys: dict[bytes, ClientKey] = {}
         self._limited = {key.name for key in keys if (key.requests_per_minute, key.usd_per_day) != (None, None)}
         self._max_body_bytes = max_body_bytes
-        self._allowance = allowance
-        self._metrics_for: MetricsFor = metrics_for
+        self._limits = limits
+        self._pages.use(routes, metrics_for)
         self._origins = Origins(cors)
         self._advise = advise
         self._cost = cost
+        self._stops_billing = stops_billing
 
-    async def __call__(self, visit: Visit) -> None:
+    async def __call__(self, cycle: RequestCycle) -> None:
         try:
-            door = DOORS.get(visit.path)
-            if b"origin" in visit.headers:
-                self._check_origin(visit)
-            if door is not None and visit.method == "POST":
-                await self._complete(visit, door)
+            endpoint = endpoint_at(cycle.path)
+            if b"origin" in cycle.headers:
+                self._check_origin(cycle)
+            if endpoint is not None and cycle.method == "POST":
+                await self._complete(cycle, endpoint)
             else:
-                await self._tell(visit, door)
+                await self._serve_other(cycle, endpoint)
         except Fault as fault:
-            no = refusal(self._advised(fault), dialect_at(visit.path))
-            self._metrics.refused(no.status, visit.client)
-            await visit.refuse(no)
+            await self._refuse(cycle, fault)
 
-    def _check_origin(self, visit: Visit) -> None:
-        origin = visit.header(b"origin")
+    async def _turn(self, turn: Turn) -> None:
+        """Serve a message of a WebSocket as a request."""
+        try:
+            if turn.check():
+                await self._complete(turn, _TURN)
+        except Fault as fault:
+            await self._refuse(turn, fault)
+
+    async def _refuse(self, cycle: RequestCycle, fault: Fault) -> None:
+        """Answer a request that is no call with its error."""
+        if isinstance(fault, WrongKey):
+            fault = await self._paused(cycle, fault)
+        form = format_at(cycle.path, cycle.headers)
+        response = error_response(self._advised(fault), form)
+        identity = self._new_id()
+        self._metrics.refused(response.status, cycle.client)
+        if self._access_log is not None:
+            self._access_log.refused(
+                call=identity,
+                client=cycle.client,
+                method=cycle.method,
+                path=cycle.path[:LONGEST_HINT],
+                status=response.status,
+                fault=fault.kind,
+            )
+        await cycle.refuse(response, id_headers(identity.encode(), form))
+
+    async def _paused(self, cycle: RequestCycle, fault: WrongKey) -> CallerFault:
+        """Wait before a wrong key is answered. Return the fault for the client."""
+        if await self._wrong_keys.pause(cycle.peer):
+            return fault
+        cycle.keep_alive = False
+        message = "too many wrong keys from this address"
+        return CallerFault(message, kind="too_many_wrong_keys", status=429, hint="Send a valid key.")
+
+    def _check_origin(self, cycle: RequestCycle) -> None:
+        origin = cycle.header(b"origin")
         if not origin:
             return
-        visit.extra = self._origins.headers(origin)
+        cycle.extra = self._origins.headers(origin)
         if not self._keys and not self._origins.allow(origin):
             raise stranger(origin)
 
-    async def _tell(self, visit: Visit, door: Door | None) -> None:
-        """Whatever is no call: a page of ours, or the word that there is none."""
-        page, origin = self._pages.get(visit.path), visit.header(b"origin")
-        if door is None and page is None:
-            raise _nothing(visit)
-        expected = "POST" if door else "GET"
-        if origin and visit.method == "OPTIONS" and self._origins.allow(origin):
-            asked_for = visit.header(b"access-control-request-headers")
-            await visit.answer(204, b"", self._origins.preflight(expected, asked_for))
-        elif page is not None and visit.method in ("GET", "HEAD"):  # whose body our connection leaves out
-            await page(visit)
+    async def _serve_other(self, cycle: RequestCycle, endpoint: Endpoint | None) -> None:
+        """Serve a request that is no call: one of our pages, a preflight request, or an error."""
+        handler, origin = self._handlers.get(cycle.path), cycle.header(b"origin")
+        if handler is None and listing_at(cycle.path, cycle.headers) is not None:
+            handler = self._models
+        if endpoint is None and handler is None:
+            raise not_found(cycle)
+        if endpoint is not None and cycle.header(b"upgrade").lower() == b"websocket":
+            await self._socket(cycle, endpoint)
+            return
+        expected = "POST" if endpoint else "GET"
+        if origin and cycle.method == "OPTIONS" and self._origins.allow(origin):
+            wanted = cycle.header(b"access-control-request-headers")
+            await cycle.answer(204, b"", self._origins.preflight(expected, wanted))
+        elif handler is not None and cycle.method in ("GET", "HEAD"):  # the connection leaves out the body for HEAD
+            await handler(cycle)
         else:
-            words = f"{visit.path} takes {expected}, got {visit.method}"
-            raise CallerFault(words, kind="method_not_allowed", status=405)
+            message = f"{cycle.path} takes {expected}, got {cycle.method}"
+            raise CallerFault(message, kind="method_not_allowed", status=405)
 
-    async def _live(self, visit: Visit) -> None:
-        await visit.answer(200, b'{"status":"live"}')
+    async def _socket(self, cycle: RequestCycle, endpoint: Endpoint) -> None:
+        """Serve a WebSocket, at the path of Responses."""
+        if endpoint.format is not _TURN.format or endpoint.counts:
+            hint = "Send POST requests."  # clients do so at once after this status, and some only after it
+            raise CallerFault(f"{cycle.path} has no WebSocket", kind="websocket_unsupported", status=426, hint=hint)
+        self._key(cycle)
+        await serve_socket(cycle, self._conversations, self._max_body_bytes, self._turn)
 
-    async def _ready(self, visit: Visit) -> None:
+    async def _live(self, cycle: RequestCycle) -> None:
+        await cycle.answer(200, b'{"status":"live"}')
+
+    async def _ready(self, cycle: RequestCycle) -> None:
         if self.draining:
-            await visit.answer(503, b'{"status":"draining"}')
+            await cycle.answer(503, b'{"status":"draining"}')
         else:
-            await visit.answer(200, b'{"status":"ready"}')
+            await cycle.answer(200, b'{"status":"ready"}')
 
-    async def _models(self, visit: Visit) -> None:
-        models = [Model(name) for name in self._routes.names(self._key(visit))]
-        await visit.answer(200, msgspec.json.encode({"object": "list", "data": models}))
+    async def _models(self, cycle: RequestCycle) -> None:
+        """Answer with the list of models, or with one model: a route, or a target."""
+        found, key = listing_at(cycle.path, cycle.headers), self._key(cycle)
+        if found is None:
+            raise not_found(cycle)
+        listing, name = found
+        if name and listing.entry is not None:
+            self._routes.service(name, key)  # raises if there is none
+            await cycle.answer(200, listing.entry(name))
+        else:
+            await cycle.answer(200, listing.whole(self._routes.names(key)))
 
-    async def _expose(self, visit: Visit) -> None:
-        self._check_operator(visit)
-        await visit.answer(200, exposed(self._metrics), kind=CONTENT_TYPE)
+    def _key(self, cycle: RequestCycle) -> ClientKey | None:
+        """Return the key of a request; None if no keys are configured.
 
-    async def _explain(self, visit: Visit) -> None:
-        self._check_operator(visit)
-        asked_for = dict(parse_qsl(visit.query.decode("latin-1")))
-        found = await self._routes.explained(asked_for.get("route", ""), asked_for.get("prompt", PROMPT))
-        await visit.answer(200, msgspec.json.encode(found))
-
-    async def _dashboard(self, visit: Visit) -> None:
-        if self._metrics_for == "off":
-            raise _nothing(visit)
-        await visit.answer(200, *dashboard_page(), kind=HTML)
-
-    async def _dashboard_data(self, visit: Visit) -> None:
-        self._check_operator(visit)
-        if self._overview is None:
-            raise _nothing(visit)
-        await visit.answer(200, await self._overview(), GUARDED)
-
-    def _check_operator(self, visit: Visit) -> None:
-        """Raises `CallerFault` where this is none of the client's business. A page whose own name was made to point
-        here comes from this machine, too, so the client must have asked for an address."""
-        if self._metrics_for == "off":
-            raise _nothing(visit)
-        here = _is_loopback(visit.peer) and _FORWARDED.isdisjoint(visit.headers)
-        here = here and addressed(visit.header(b"host"))
-        if self._metrics_for == "key" or not here:
-            key = self._key(visit)
-            if key is None or "*" not in key.routes:
-                words = "this takes a key for all routes"
-                raise CallerFault(words, kind="not_allowed", status=403)
-
-    def _key(self, visit: Visit) -> ClientKey | None:
-        """Whose request it is; None where there are no keys.
-
-        What was right once is found in a table of its own, whose hashes nobody outside this process can reckon: two
-        values are compared only where these are equal, so that how long it takes says nothing of a key here either.
+        Valid headers are cached in a dictionary, whose hashes are not known outside this process. Two values are
+        compared only if their hashes are equal, so the time this takes reveals nothing about a key.
         """
         if not self._keys:
             return None
-        said = visit.header(b"authorization")
-        found = self._known.get(said) or self._holder(visit, said)
+        authorization = cycle.headers.get(b"authorization", b"")
+        found = self._cached_keys.get(authorization) or self._presented(cycle, authorization)
         if found is None:
             hint = "Send it as Authorization: Bearer KEY, or as x-api-key: KEY."
-            raise CallerFault("no valid key", kind="invalid_api_key", status=401, hint=hint)
-        visit.client = found.name
+            kind = CallerFault if _KEY_HEADERS.isdisjoint(cycle.headers) else WrongKey
+            raise kind("no valid key", kind="invalid_api_key", status=401, hint=hint)
+        cycle.client = found.name
         return found
 
-    def _holder(self, visit: Visit, said: bytes) -> ClientKey | None:
-        """Whose key a request has, in its header of authorization (`said`) or in its other one."""
-        scheme, _, presented = said.partition(b" ")
-        found = self._named(presented) if scheme.lower() == b"bearer" else None
+    def _presented(self, cycle: RequestCycle, authorization: bytes) -> ClientKey | None:
+        """Return the key in the `authorization` header, or in another of `_KEY_HEADERS`; None if it is not valid."""
+        scheme, _, presented = authorization.partition(b" ")
+        found = self._find_key(presented) if scheme.lower() == b"bearer" else None
         if found is None:
-            return self._named(visit.header(b"x-api-key"))
-        if len(self._known) < MOST_KNOWN:
-            self._known[said] = found
+            return self._find_key(cycle.header(b"x-api-key") or cycle.header(b"x-goog-api-key"))
+        if len(self._cached_keys) < MOST_CACHED_KEYS and len(authorization) <= LONGEST_CACHED_KEY:
+            self._cached_keys[authorization] = found
         return found
 
-    def _named(self, presented: bytes) -> ClientKey | None:
-        """Whose key that is. It is looked up by its hash and compared in constant time, so that how long it takes says
-        nothing of a key to who does not know it."""
+    def _find_key(self, presented: bytes) -> ClientKey | None:
+        """Return the client key for a secret, looked up by its hash and compared in constant time, so that the time
+        this takes reveals nothing about a key."""
         digest = hashlib.sha256(presented.strip()).digest()
         found = self._keys.get(digest)
         return found if found is not None and hmac.compare_digest(found.digest, digest) else None
 
-    async def _complete(self, visit: Visit, door: Door) -> None:
-        key = self._key(visit)
-        if not visit.header(b"content-type").lower().startswith(b"application/json"):
-            hint = "Send Content-Type: application/json."  # a browser's page of another origin cannot without asking
+    async def _complete(self, cycle: RequestCycle, endpoint: Endpoint) -> None:
+        key = self._key(cycle)
+        if not cycle.headers.get(b"content-type", b"").lower().startswith(b"application/json"):
+            hint = "Send Content-Type: application/json."  # pages of other origins cannot send it without a preflight
             raise CallerFault("the request's body is not JSON", kind="unsupported_media_type", status=415, hint=hint)
-        request = asked.read(await visit.body(self._max_body_bytes))
-        service = self._routes.service(request.model, key, request.wishes)
-        limited = visit.client in self._limited
-        if limited and key is not None and self._allowance is not None:
-            visit.extra = [*visit.extra, *self._allowance.admit(key)]
+        form = endpoint.format
+        body = await cycle.body(self._max_body_bytes)
+        request = parsed_request.read(body, endpoint.model, endpoint.stream, streams=form.streams)
+        service = self._routes.service(request.model, key, request.routing_preferences)
+        if form.continues in request.body:
+            service = self._continued(request, cycle.client, form.continues) or service
+        if isinstance(cycle, Turn) and not await cycle.prepared(request):
+            return
+        limited = cycle.client in self._limited
+        if limited and key is not None and self._limits is not None:
+            cycle.extra = [*cycle.extra, *self._limits.admit(key)]
         call = Call(
-            id=f"req-{self._chance.getrandbits(128):032x}",
-            operation=door.operation,
+            id=self._new_id(),
+            operation=endpoint.operation,
             body=request.body,
-            dialect=door.dialect,
-            start_ns=visit.start_ns,
-            stream=request.stream and door.operation != "embeddings",
-            client=visit.client,
-            hints={} if _HINTING.isdisjoint(visit.headers) else _hints(visit.headers),
+            dialect=form.name,
+            start_ns=cycle.start_ns,
+            stream=request.stream and endpoint.operation not in WHOLE_OPERATIONS,
+            allow_whole=not (limited and self._limits is not None and self._limits.counts(cycle.client)),
+            client=cycle.client,
+            hints={} if HINT_HEADERS.isdisjoint(cycle.headers) else hints(cycle.headers),
         )
         if request.dropped:
             call.notes.dropped.extend(request.dropped)
-        if door.counts:
-            body, headers = await count_tokens(self._routes.counting(request.model), call)
-            await visit.answer(200, body, [*_said(visit, call), *headers])
+        if form.incoming is not None:
+            call = _rewritten(form.incoming, call)
+        if endpoint.counts:
+            target = None if form.incoming is not None else self._routes.counting(request.model, call.dialect)
+            body, headers = await count_tokens(target, call, form)
+            await cycle.answer(200, body, [*call_headers(cycle, call), *headers])
             return
         release = self._reserve(call, request.model) if limited else None
-        page = self._books.open(call, request.model, release, charged=limited)
+        open_call = self._tracker.open(call, request.model, release, charged=limited)
         self._metrics.in_flight += 1
         try:
-            await self._serve(visit, request, page, service)
+            await self._serve(cycle, request, open_call, service, form)
         finally:
             self._metrics.in_flight -= 1
-            self._books.close(page, visit.status, complete=visit.complete)
+            self._tracker.close(open_call, cycle.status, complete=cycle.complete)
+
+    def _continued(self, request: ParsedRequest, client: str, field: str) -> Service | None:
+        """Return the target that has stored the response which `field` names; None if it is not known."""
+        try:
+            response_id = msgspec.json.decode(request.body[field], type=str)
+        except msgspec.DecodeError:  # the target reports it
+            return None
+        target = self._owners.owner(client, response_id, targets(self._routes.expression(request.model)))
+        return None if target is None else self._routes.service(target)
+
+    def _new_id(self) -> str:
+        return f"req-{self._chance.getrandbits(128):032x}"
 
     def _advised(self, fault: Fault) -> Fault:
         return fault if self._advise is None else self._advise(fault)
 
     def _reserve(self, call: Call, model: str) -> Callable[[], None] | None:
-        """Sets money aside, where the client may not spend more than so much."""
-        if self._allowance is None or not self._allowance.counts(call.client):
+        """Reserve what `call` may cost, if the client's key has a spending limit."""
+        if self._limits is None or not self._limits.counts(call.client):
             return None
-        return self._allowance.reserve(call, self._routes.asked_for(model))
+        return self._limits.reserve(call, model, self._routes.expression(model))
 
-    async def _serve(self, visit: Visit, request: Asked, page: Page, service: Service) -> None:
-        call = page.call
+    async def _serve(
+        self, cycle: RequestCycle, request: ParsedRequest, open_call: OpenCall, service: Service, form: ClientFormat
+    ) -> None:
+        call = open_call.call
         try:
             reply = await service(call)
         except Fault as fault:
-            page.fault = fault.kept()
-            await visit.refuse(refusal(self._advised(fault), call.dialect), _said(visit, call))
+            open_call.fault = fault.without_traceback()
+            await cycle.refuse(error_response(self._advised(fault), form), call_headers(cycle, call))
             return
         try:
-            page.target = reply.target
+            open_call.target = reply.target
             if not reply.empty:
-                page.first_token_ns = clock.now_ns()
+                open_call.first_token_ns = clock.now_ns()
+            note = partial(self._owners.note, call.client) if form.continues else None
             if call.stream:
-                await _stream(visit, page, reply, way(call, page.target, usage=request.usage))
+                await send_stream(cycle, open_call, reply, form, note, usage=request.usage)
             else:
-                await _whole(visit, page, reply, self._cost)
+                await send_whole(cycle, open_call, reply, form, note, self._cost, self._stops_billing)
         finally:
             await reply.aclose()
 
 
-def _nothing(visit: Visit) -> CallerFault:
-    return CallerFault(f"there is no {visit.path[:200]!r} here", kind="not_found", status=404)
-
-
-async def _stream(visit: Visit, page: Page, reply: Reply, relay: Way) -> None:
-    """The head with the first bytes, then whatever comes as it comes."""
-    visit.begin_stream(_head(visit, page))
+def _rewritten(rewrite: Callable[[Call], Call], call: Call) -> Call:
+    """Return `call` as `rewrite` returns it. Raises `CallerFault` for a request that is nested too deeply."""
     try:
-        while data := await reply.read():
-            if (whole := relay.feed(data)) and not visit.complete:
-                await visit.send(whole, last=relay.done)  # one write the less than with an end of its own
-        last = relay.rest()
-    except Fault as fault:
-        page.fault = fault.kept()
-        last = relay.broken(refusal(fault, page.call.dialect))
-    if not visit.complete:
-        await visit.send(last, last=True)
-
-
-async def _whole(visit: Visit, page: Page, reply: Reply, cost: Callable[[Observation], float | None] | None) -> None:
-    """One answer, when all of it has come. By then another target may have answered, where the first broke off."""
-    whole, body = assembly(page.call), b""
-    try:
-        while data := await reply.read():
-            whole.feed(data)
-        body = whole.answer()
-    except Fault as fault:
-        page.fault = fault.kept()
-    page.target = reply.target
-    if page.fault is None and len(page.attempts) < page.call.notes.attempts:
-        await _accounted(reply)
-    headers = _head(visit, page)
-    if page.fault is not None:
-        await visit.refuse(refusal(page.fault, page.call.dialect), headers)
-        return
-    if page.attempts:
-        headers.append((b"server-timing", _timed(page.attempts[-1])))
-    if cost is not None and (usd := call_usd(page, cost)) is not None:
-        headers.append((b"x-splitsecond-cost-usd", f"{usd:.9f}".rstrip("0").rstrip(".").encode()))
-    await visit.answer(200, body, headers)
-
-
-async def _accounted(reply: Reply) -> None:
-    """Waits a little for the end of the body: an attempt that has said everything is over, and its cost known, then."""
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(ENDS_WITHIN_NS / clock.NS_PER_S):
-            await reply.finished()
-
-
-def _head(visit: Visit, page: Page) -> Headers:
-    """What the head of an answer says: of its call so far, and who answers."""
-    headers = _said(visit, page.call, page.first_token_ns, page.target)
-    headers.append((b"x-splitsecond-target", _header_value(page.target)))
-    return headers
-
-
-def _timed(attempt: Observation) -> bytes:
-    """Where the time of the attempt that has answered went: before its request left, and from there to its end."""
-    sent_ns = attempt.sent_ns or attempt.start_ns
-    connect_ms = (attempt.dns_ns + attempt.tcp_ns + attempt.tls_ns) / clock.NS_PER_MS
-    return b"connect;dur=%.3f, upstream;dur=%.3f" % (connect_ms, (attempt.end_ns - sent_ns) / clock.NS_PER_MS)
-
-
-def _said(visit: Visit, call: Call, token_ns: int | None = None, target: str = "") -> Headers:
-    """What the head says of how the call went so far. `token_ns`: when its first token came, where one did; `target`:
-    who answers."""
-    notes, identity = call.notes, call.id.encode()
-    waited_ms = ((token_ns or clock.now_ns()) - visit.start_ns) / clock.NS_PER_MS
-    headers = [
-        (b"x-request-id", identity),
-        (b"x-splitsecond-attempts", b"%d" % notes.attempts),
-        (b"server-timing", b"ttft;dur=%.3f" % waited_ms),
-    ]
-    if call.dialect == "anthropic":
-        headers.append((b"request-id", identity))
-    if notes.cache:
-        headers.append((b"x-splitsecond-cache", _header_value(notes.cache)))
-    if notes.chosen:
-        headers.append((b"x-splitsecond-chosen", _header_value(notes.chosen)))
-    if notes.dropped or target in notes.left_out:
-        dropped = ", ".join([*notes.dropped, *notes.left_out.get(target, ())])
-        headers.append((b"x-splitsecond-dropped", _header_value(dropped)))
-    return headers
-
-
-def _hints(headers: Mapping[bytes, bytes]) -> dict[str, str]:
-    """What the client's headers say to policies. What is longer than a hint is cut."""
-    return {hint: headers[name][:LONGEST_HINT].decode("latin-1").strip() for name, hint in _HINTS if name in headers}
-
-
-def _is_loopback(peer: str) -> bool:
-    try:
-        return ipaddress.ip_address(peer).is_loopback
-    except ValueError:
-        return False
-
-
-@lru_cache(maxsize=1024)
-def _header_value(text: str) -> bytes:
-    if text.isascii() and text.isprintable() and len(text) <= LONGEST_SAID:
-        return text.encode()
-    return "".join(c if " " <= c <= "~" else "?" for c in text[:LONGEST_SAID]).encode()
+        return rewrite(call)
+    except RecursionError:
+        raise nested_too_deeply() from None

@@ -1,36 +1,41 @@
-"""How many tokens a request has, for clients that ask before they send it, as those of Anthropic's do.
+"""Token counts of requests, for clients that ask for the count before they send a request, such as Anthropic's.
 
-Only Anthropic counts them for others. Where no target of the model speaks its dialect, or the one that does cannot be
-asked, the number is a guess by the request's length, and a header says so: who asks wants to know when a conversation
-becomes too long, and a fifth more or less is of more use there than no answer.
+A target counts the tokens of requests in its own API format. If no target of the model has the client's format, or the
+count fails, the number is estimated from the length of the request, and a header marks it as an estimate: for a client
+that watches the length of a conversation, an estimate that is 20% off is better than an error.
 """
-
-import msgspec
 
 from splitsecond import clock
 from splitsecond.errors import CallerFault, Fault
-from splitsecond.gateway.refusal import Headers
-from splitsecond.policy.choosing.prompt_size import input_tokens
+from splitsecond.gateway.error_response import Headers
+from splitsecond.policies.choosing.prompt_size import input_tokens
 from splitsecond.service import Call
 from splitsecond.upstream.target import Target
+from splitsecond.wire.client_format import ClientFormat
 
-PATIENCE_NS = 10 * clock.NS_PER_S
-"""How long the count is waited for."""
-_GUESSED: Headers = [(b"x-splitsecond-estimated", b"input_tokens")]
+TIMEOUT_NS = 10 * clock.NS_PER_S
+"""Timeout of the count."""
+_NO_COUNTS = (404, 405)
+"""Statuses of servers that have the API format, but do not count tokens."""
+_ESTIMATED: Headers = [(b"x-splitsecond-estimated", b"input_tokens")]
 
 
-async def count_tokens(target: Target | None, call: Call) -> tuple[bytes, Headers]:
-    """The answer that says how many, by `target` where there is one, and the headers that go with it.
+async def count_tokens(target: Target | None, call: Call, form: ClientFormat) -> tuple[bytes, Headers]:
+    """Return the JSON with the number of tokens, counted by `target` if there is one, and the headers to send with it.
+    `form`: the client's API format.
 
-    Raises `CallerFault` where the request is wrong.
+    Raises `CallerFault` if the request is invalid.
     """
     if target is not None:
         try:
-            return await target.count_tokens(call, clock.now_ns() + PATIENCE_NS), []
-        except CallerFault:
-            raise
+            return await target.count_tokens(call, clock.now_ns() + TIMEOUT_NS), []
+        except CallerFault as fault:
+            if fault.status not in _NO_COUNTS:
+                raise
         except Fault:
-            pass  # the header tells
-    if "messages" not in call.body:
-        raise CallerFault("the request has no messages")
-    return msgspec.json.encode({"input_tokens": input_tokens(call)}), _GUESSED
+            pass  # the header marks the number as an estimate
+    if form.counting is None:
+        raise CallerFault("clients of this API format do not count tokens")
+    if form.messages_field not in call.body:
+        raise CallerFault(f"the request has no {form.messages_field}")
+    return form.counting.answer(input_tokens(call)), _ESTIMATED

@@ -1,10 +1,10 @@
-"""Pages in a browser: which may ask, and how they are told.
+"""Cross-origin requests (CORS): which pages in a browser may use the gateway.
 
-A browser asks first (``OPTIONS``) before a page of another origin may send JSON or a key, and shows it the answer only
-with our word for it. Nobody may unless the operator names the origin. Where there are no keys, that only this machine
-can reach the gateway protects it, and a browser on this machine could be made to reach it by any page (whose name is
-made to point here, so that the browser takes us for the page's own server); so a request of a page that is not named is
-refused.
+A browser sends a preflight request (``OPTIONS``) before a page of another origin may send JSON or a key, and shows the
+response to the page only with our permission. Only origins that the operator names have it. Without client keys, the
+gateway is protected because only this machine can reach it, but any page could make a browser on this machine send
+requests (a host name that resolves to this machine makes the browser treat us as the page's own server). So requests
+from pages of other origins are then refused.
 """
 
 import ipaddress
@@ -12,31 +12,28 @@ import re
 from collections.abc import Collection
 
 from splitsecond.errors import CallerFault
-from splitsecond.gateway.refusal import Headers
+from splitsecond.gateway.error_response import Headers
+from splitsecond.gateway.headers import RESPONSE_HEADERS
 
 _MOST_S = b"7200"
-"""How long a browser may remember the answer; Chromium's own bound."""
+"""How long a browser may cache the preflight response; Chromium's limit."""
 _HOST = re.compile(r"(\[[^\]]*\]|[^:]*)(?::\d+)?")
-_SHOWN = (
-    b"x-request-id, x-splitsecond-target, x-splitsecond-attempts, x-splitsecond-cache, x-splitsecond-chosen, "
-    b"x-splitsecond-dropped, x-splitsecond-estimated, x-splitsecond-cost-usd, retry-after, server-timing, "
-    b"x-ratelimit-limit-requests, x-ratelimit-remaining-requests, x-ratelimit-reset-requests"
-)
+_SHOWN = ", ".join(RESPONSE_HEADERS).encode()
 
 
 class Origins:
-    """Those that may ask from a page: "https://app.example", or "*" for all."""
+    """The allowed origins: "https://app.example", or "*" for all."""
 
     def __init__(self, allowed: Collection[str] = ()) -> None:
         self._all = "*" in allowed
         self._allowed = frozenset(origin.rstrip("/").lower().encode() for origin in allowed)
 
     def allow(self, origin: bytes) -> bool:
-        """Whether a page of `origin` may ask."""
+        """Return whether pages of `origin` may send requests."""
         return self._all or origin.lower() in self._allowed
 
     def headers(self, origin: bytes) -> Headers:
-        """What goes with every answer to a page of `origin`."""
+        """Return the headers of every response to a page of `origin`."""
         if not self.allow(origin):
             return []
         return [
@@ -46,17 +43,17 @@ class Origins:
             (b"vary", b"origin"),
         ]
 
-    def preflight(self, method: str, asked: bytes) -> Headers:
-        """The rest of what a browser wants to know first; `asked`: the headers that the page would send."""
+    def preflight(self, method: str, wanted: bytes) -> Headers:
+        """Return the headers of a preflight response. `wanted`: the request headers that the page wants to send."""
         return [
             (b"access-control-allow-methods", method.encode()),
-            (b"access-control-allow-headers", asked or b"authorization, content-type"),
+            (b"access-control-allow-headers", wanted or b"authorization, content-type"),
             (b"access-control-max-age", _MOST_S),
         ]
 
 
 def addressed(host: bytes) -> bool:
-    """Whether a Host names us by an address, or as localhost. A page whose own name was made to point here cannot."""
+    """Return whether a Host header is an IP address or localhost, which a page's own host name cannot be."""
     parts = _HOST.fullmatch(host.decode("latin-1"))
     if parts is None:
         return False
@@ -69,11 +66,11 @@ def addressed(host: bytes) -> bool:
 
 
 def stranger(origin: bytes) -> CallerFault:
-    """The refusal of a page that nobody named."""
+    """Return the fault for a page of an origin that is not allowed."""
     shown = origin[:200].decode("ascii", "replace")
     return CallerFault(
-        f"pages of {shown!r} may not ask here",
+        f"pages of {shown!r} may not send requests to this gateway",
         kind="origin_not_allowed",
         status=403,
-        hint="The operator allows it with listen.cors in the configuration.",
+        hint="The operator can allow them with listen.cors in the configuration.",
     )

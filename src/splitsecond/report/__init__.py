@@ -1,7 +1,8 @@
-"""Findings for the eye: on a terminal (`terminal`, `live`), as one HTML file (`html`), as PNG files (`pictures`).
+"""Findings as people read them: on a terminal (`terminal`, `live`), as one HTML file (`run_page`, `watch_page`), and as
+PNG files (`plots`).
 
-Every view is made from the same two inputs, `analysis.findings.Run` and the observations behind it, and prints the
-same rows: `rows` decides what stands in a table and in which words, the views only how it looks. Nothing here computes
-a figure that `run.json` holds. Strings that a provider or a user chose are escaped where they enter a page
-(`markup.tag`) and stripped of control characters where they enter a terminal (`rows.printable`).
+Every view is made from the same two inputs, `analysis.findings.Run` and its observations. `rows` decides which figures
+a table shows and in which words; the views decide only how it looks. Nothing here computes a figure of `run.json`.
+Texts from providers and users are escaped by the templates of a page (`html`), and lose their control characters on a
+terminal (`rows.printable`).
 """

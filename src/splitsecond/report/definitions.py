@@ -1,75 +1,85 @@
-"""What each figure means, in the words of the report: for a reader who wants to compare it with another tool's."""
+"""Definitions of metrics and terms, for the report and for docs/figures.md."""
 
-DEFINITIONS = {
+from collections.abc import Iterable
+
+from splitsecond.analysis.figures import FIGURES, TOTALS, Figure, Total
+
+CONCEPTS = {
     "First token": (
-        "The first event that carries content: visible text, reasoning, a refusal, an argument of a tool call, "
-        "audio. Never headers, an event that only names the role, an empty event, a ping or a comment."
-    ),
-    "TTFT": (
-        "Time to first token: from the first byte of the request on a ready connection to the arrival of the "
-        "first token. Cold TTFT adds the time for DNS, TCP and TLS. TTFT from due counts from the moment when the "
-        "schedule wanted the request to leave, so a request that had to wait is not flattered."
-    ),
-    "First answer": ("From the first byte of the request to the first token that is not reasoning."),
-    "TPS": (
-        "Tokens per second of one request after its first token: (N − n1) / (last token − first token), with N "
-        "the output tokens and n1 those in the first event. There is none below two tokens, or when all arrived "
-        "at once."
-    ),
-    "TPOT, ITL": (
-        "TPOT is the time per output token, 1/TPS. ITL are the gaps between events that carry content. ITL per token "
-        "shares each gap out over the tokens of the event that ended it: k tokens count as k gaps, each a k-th as "
-        "long. k is told by the provider's running count, else by the event's share of the characters, else it is 1."
-    ),
-    "E2E, response": (
-        "E2E is from the first byte of the request to the last token; response is the same from the moment the "
-        "request was due."
-    ),
-    "Total TPS": (
-        "Output tokens divided by everything from the moment the call came in until its end, connection and wait "
-        "included; of requests that succeeded."
-    ),
-    "The server's own times": (
-        "What a provider itself says of where a request's time went, by its own names: queue, prompt and completion "
-        "(Groq, Cerebras), load, prompt eval and eval (Ollama), prompt and predicted (llama.cpp), processing (OpenAI, "
-        "until its answer began). What lies between them and ours is the network and the way to the model."
-    ),
-    "System tokens/s": (
-        "Output tokens of all requests together that arrived in the steady window (while the asked number of "
-        "requests was under way), divided by its length."
-    ),
-    "Batching efficiency": ("System tokens/s at this concurrency divided by that at concurrency 1."),
-    "Goodput": ("Requests that met every limit, of all requests sent; an error misses."),
-    "Cost": (
-        "Every kind of token at its own price: input, input from the provider's prompt cache, output with its "
-        "reasoning. A row's cost is of all that was sent for it, warm-ups, failures and the losers of a race included; "
-        "“≥” says that some attempts were closed before the provider counted their tokens. A million tokens cost what "
-        "the row cost divided by all tokens of its answers, so they are in the row's own mix of input and output. A "
-        "machine paid by the hour: the hour, divided by the tokens of an hour at the row's system tokens/s."
-    ),
-    "Cache reuse": (
-        "Of a run that asked in two ways: prompts that share all but their last words, so that the provider's prompt "
-        "cache can have them. The other way, with as many tokens, begins each prompt differently. Both take turns, and "
-        "the cache is filled by warm-ups; “cached” is what the provider says came from it."
+        "The first event that carries content: visible text, reasoning, a refusal, an argument of a tool call, audio. "
+        "Never headers, an event that only names the role, an empty event, a ping or a comment."
     ),
     "N": (
-        "The provider's own count of tokens (usage); else a tokenizer's; else the number of events. Which one it "
-        "was stands under “counted by”."
+        "The provider's own count of tokens (usage); otherwise a tokenizer's; otherwise the number of events. "
+        "“Counted by” shows which one it is."
     ),
     "p50, p95, p99": (
-        "Exact percentiles with linear interpolation, never beyond the largest value. For times p95 is what 95 % "
-        "of requests stayed below; for TPS, what 95 % of requests reached or exceeded."
+        "Exact percentiles with linear interpolation, never beyond the largest value. For times, 95% of requests "
+        "stayed below p95; for speeds, 95% of requests reached or exceeded it."
     ),
-    "95 % interval": (
-        "From order statistics: it assumes nothing about the shape of the distribution. “?” is a bound that this "
-        "number of requests cannot give. p50 needs 6 requests, p95 needs 72 and p99 needs 368."
+    "95% interval": (
+        "A confidence interval from order statistics: it assumes nothing about the shape of the distribution. “?” is a "
+        "bound that this number of requests cannot give. p50 needs 6 requests, p95 needs 72 and p99 needs 368."
+    ),
+    "Cost": (
+        "Every kind of token at its own price: input, input from the provider's prompt cache, output with its "
+        "reasoning. “≥” means that some attempts were closed before the provider counted their tokens. On a machine "
+        "paid by the hour, a million tokens cost the hourly price divided by the tokens of an hour at the row's speed."
+    ),
+    "Cache reuse": (
+        "A run can send two kinds of prompts in turn. With cache reuse, prompts share all but their last words, so the "
+        "provider's prompt cache can hold them, and warm-ups fill it. Fresh prompts have the same length, and each "
+        "begins differently. “Cached” is the input that the provider reports as cached."
+    ),
+    "The server's own times": (
+        "Durations that a provider reports, by its own names: queue, prompt and completion (Groq, Cerebras), load, "
+        "prompt eval and eval (Ollama), prompt and predicted (llama.cpp), processing (OpenAI, until its response "
+        "began). The difference to our times is the network and the way to the model."
     ),
     "INVALID": (
-        "A row whose figures may say more about this machine, or about a proxy, than about the target; the reason "
-        "stands with it. Comparisons leave it out."
+        "A row whose figures may say more about this machine, or about a proxy, than about the target. The report "
+        "gives the reason, and comparisons leave the row out."
     ),
     "Read lag": (
-        "How long arrived bytes waited until this program read them. Where arrival times are the kernel's, it is "
-        "not part of any figure; where they are taken at the read, it is."
+        "How long arrived bytes waited until this program read them. It is part of a figure only where arrival times "
+        "are taken at the read, not where they are the kernel's."
     ),
 }
+"""Terms that are not metrics."""
+
+METRICS: tuple[Figure | Total, ...] = (*FIGURES.values(), *TOTALS.values())
+DEFINITIONS = {metric.label[:1].upper() + metric.label[1:]: metric.definition for metric in METRICS} | CONCEPTS
+"""By label: what each metric and term means."""
+
+
+_OPENING = """\
+# Figures
+
+Every metric, by its name in `run.json`, `--fail-if` and the data frame. This page is generated from the table in
+`src/splitsecond/analysis/figures.py`: change the table, then run
+`pytest tests/report/test_definitions.py --update-golden`.
+
+## Per request
+
+A row of `run.json` has the distribution of each: `p50`, `p95`, `p99`, `mean`, `min`, `max`, with 95% intervals in
+`ci95`. A gate names one of these: `ttft_ms.p95 > +10%`.
+"""
+_TOTALS = """
+## Per row
+
+One number for each target and load. A gate names it alone: `errors > 0`.
+"""
+
+
+def figures_page() -> str:
+    """Return docs/figures.md."""
+    terms = "".join(f"\n**{term}.** {text}\n" for term, text in CONCEPTS.items())
+    return f"{_OPENING}{_table(FIGURES.values())}{_TOTALS}{_table(TOTALS.values())}\n## Terms\n{terms}"
+
+
+def _table(metrics: Iterable[Figure | Total]) -> str:
+    better = {True: "higher", False: "lower", None: ""}
+    rows = "".join(
+        f"| `{m.name}` | {m.label} | {m.unit} | {better[m.higher_is_better]} | {m.definition} |\n" for m in metrics
+    )
+    return f"\n| name | label | unit | better | definition |\n|---|---|---|---|---|\n{rows}"

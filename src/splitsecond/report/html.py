@@ -1,86 +1,169 @@
-"""The report of a run as one HTML file that needs no network, no server and no other file.
+"""Rendering of a report as one HTML file that needs no network, no server and no other file.
 
-`render` puts together: the page's own template, style sheet and script (`page/`), the sections (`sections`), the
-pictures as data, and the JavaScript of Vega, which draws them. A content security policy forbids the page to load
-anything, so an offline copy shows what the online one showed, and text from a provider cannot call out.
+`render` fills a template of `templates/` with plain data: texts, tables and plots. All pages share `base.html`, with
+its headline, its style sheet and its script. A content security policy lets the page run its own script and load
+nothing, so an offline copy is complete, and text from a provider cannot call out. Templates escape every text; without
+JavaScript, the page lacks only its buttons.
+
+This module imports Jinja2: import it inside the function that writes a report, so that `--help` stays fast.
 """
 
-from collections.abc import Iterable, Mapping
+import re
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
 from functools import cache
-from importlib.resources import files
-from string import Template
-from typing import Any
+from hashlib import sha256
 
+import jinja2
 import msgspec
+from msgspec import Struct
 
-from splitsecond.analysis.findings import Run
-from splitsecond.report import sections
-from splitsecond.report.markup import Markup, raw
-from splitsecond.report.picture import Picture
-from splitsecond.report.pictures import charts
-from splitsecond.report.theme import DARK, LIGHT, THEMES, Theme, vega_config
-from splitsecond.timing.observation import Observation
+from splitsecond.analysis.wording import counted_as
+from splitsecond.report.chart import Legends, Plot
+from splitsecond.report.theme import page_colours
 
 
-def render(run: Run, observations: Iterable[Observation]) -> str:
-    """The whole page. Takes some seconds, most of them for the JavaScript of the pictures."""
-    pictures = charts(run, observations)
-    return page(sections.title(run), sections.body(run, pictures), pictures)
+class TableCell(Struct, frozen=True, kw_only=True):
+    """A table cell that is more than plain text.
+
+    Attributes:
+        text: Its text.
+        notes: Lines of small print below the text.
+        look: "weak" for a figure from too few requests, "bad" for a failure, "strong" for bold.
+        target: Whether the text is the name of a target, which gets its mark.
+        invalid: Whether the row is INVALID.
+    """
+
+    text: str
+    notes: Sequence[str] = ()
+    look: str = ""
+    target: bool = False
+    invalid: bool = False
 
 
-def page(title: Markup, body: Markup, pictures: Mapping[str, Picture]) -> str:
-    """A page of its own around `body`, which has a place for each of the pictures."""
-    data = {
-        "specs": {name: {k: v for k, v in p.spec.items() if k != "title"} for name, p in pictures.items()},
-        "themes": {theme.name: _config(theme) for theme in THEMES},
-    }
-    return Template(_file("page.html")).substitute(
-        title=title,
-        style=raw(_colours() + _file("page.css")),
-        body=body,
-        data=_script_data(data),
-        bundle=raw(_bundle() if pictures else ""),
-        script=raw(_file("page.js")),
+Row = Sequence[str | TableCell]
+
+FILTERED = """\
+filterRows(document.getElementById("filters"), JSON.parse(document.getElementById("data").textContent).rows,
+  [...document.querySelectorAll(".chart .row")], [...document.querySelectorAll("#rows tbody tr")]);
+"""
+"""The call of `filterRows` on a page."""
+
+
+class HtmlTable(Struct, frozen=True, kw_only=True):
+    """A table. The first cell of a row is its heading; with `prose`, the last column holds sentences.
+
+    `export`: whether it has buttons for CSV and Markdown.
+    """
+
+    caption: str
+    head: Sequence[str]
+    body: Sequence[Row]
+    prose: bool = False
+    export: bool = False
+
+
+class Tile(Struct, frozen=True, kw_only=True):
+    """One number of a headline. `target`: the name of the target that it belongs to, or ""; `note`: small print."""
+
+    label: str
+    value: str
+    unit: str = ""
+    target: str = ""
+    note: str = ""
+
+
+class Badge(Struct, frozen=True, kw_only=True):
+    """Judgement on a whole page in a few words. `look`: "good", "warn" or "bad"."""
+
+    text: str
+    look: str
+
+
+class Headline(Struct, frozen=True, kw_only=True):
+    """Top of a page: a sentence with the main finding, up to three numbers, and whether to rely on them."""
+
+    sentence: str = ""
+    tiles: Sequence[Tile] = ()
+    badge: Badge | None = None
+
+
+def render(
+    template: str,
+    plots: Sequence[Plot],
+    legends: Legends,
+    *,
+    headline: Headline | None = None,
+    filtered: Sequence[Mapping[str, str]] = (),
+    **context: object,
+) -> str:
+    """Render a page.
+
+    `legends` has the entries of each kind of legend that the plots name. `filtered` has the properties of each row of a
+    table that the page can filter (`templates/filters.js`). `context` is what the template uses.
+    """
+    by_section: dict[str, list[Plot]] = {}
+    for plot in plots:
+        by_section.setdefault(plot.section, []).append(plot)
+    style = page_style()
+    script = _source("page.js") + (_source("filters.js") + FILTERED if filtered else "")
+    return (
+        _environment()
+        .get_template(template)
+        .render(
+            plots=by_section,
+            legends={kind: list(entries.values()) for kind, entries in legends.items()},
+            marks=legends.get("targets", {}),
+            headline=headline or Headline(),
+            style=style,
+            script=script,
+            policy=f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'",
+            # Without "<", nothing in the data can end the script element.
+            data=msgspec.json.encode({"rows": filtered}).decode().replace("<", "\\u003c"),
+            **context,
+        )
     )
 
 
-def _config(theme: Theme) -> dict[str, Any]:
-    """As for a picture alone, but what colours stand for is said by the page; a legend of sizes stays."""
-    config = vega_config(theme)
-    return config | {"legend": config["legend"] | {"disable": True}}
+def page_style() -> str:
+    """Return the style sheet of all pages."""
+    return page_colours() + "".join(map(_source, ("chart.css", "filters.css", "page.css")))
 
 
-def _script_data(data: object) -> Markup:
-    """JSON for a script element: with no "<" in it, nothing in the data can end the element."""
-    return raw(msgspec.json.encode(data).decode().replace("<", "\\u003c"))
+def contents(body: str) -> list[tuple[str, str]]:
+    """Return the id and the heading of each section of a page, as they stand in its markup."""
+    return re.findall(r'<section id="([\w-]+)"[^>]*><h2>(.*?)</h2>', body, re.DOTALL)
+
+
+def _by_legend(plots: Sequence[Plot]) -> list[tuple[str, list[Plot]]]:
+    """Return the plots of each legend, in order."""
+    found: dict[str, list[Plot]] = {}
+    for plot in plots:
+        found.setdefault(plot.legend, []).append(plot)
+    return list(found.items())
+
+
+def _hash(text: str) -> str:
+    return f"sha256-{b64encode(sha256(text.encode()).digest()).decode()}"
 
 
 @cache
-def _bundle() -> str:
-    """Vega, Vega-Lite and Vega-Embed in one, of the version that the specifications are written for."""
-    import vl_convert
-    from altair import SCHEMA_VERSION
-
-    wanted = ".".join(SCHEMA_VERSION.lstrip("v").split(".")[:2])
-    bundle: str = vl_convert.javascript_bundle(vl_version=wanted)  # type: ignore[call-arg]  # its stub asks for a snippet, it does not
-    return bundle.replace("</script", "<\\/script")
-
-
-def _colours() -> str:
-    """The themes as custom properties of the style sheet."""
-    pairs = {
-        "ground": (LIGHT.ground, DARK.ground),
-        "ink": (LIGHT.ink, DARK.ink),
-        "faint": (LIGHT.faint, DARK.faint),
-        "line": (LIGHT.line, DARK.line),
-    }
-    for kind, light, dark in (("target", LIGHT.targets, DARK.targets), ("stage", LIGHT.stages, DARK.stages)):
-        pairs |= {f"{kind}-{i}": pair for i, pair in enumerate(zip(light, dark, strict=True))}
-    said = "".join(f"--{name}:light-dark({light},{dark});" for name, (light, dark) in pairs.items())
-    marks = "".join(f".target-{i}{{fill:var(--target-{i})}}" for i in range(len(LIGHT.targets)))
-    boxes = "".join(f".stage-{i}{{background:var(--stage-{i})}}" for i in range(len(LIGHT.stages)))
-    return f":root{{{said}}}\n{marks}\n{boxes}\n"
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("splitsecond.report"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals["counted_as"] = counted_as
+    environment.filters["contents"] = contents
+    environment.filters["by_legend"] = _by_legend
+    return environment
 
 
-def _file(name: str) -> str:
-    return files("splitsecond.report").joinpath("page", name).read_text(encoding="utf-8")
+def _source(name: str) -> str:
+    """Return a file of `templates/` as it is."""
+    environment = _environment()
+    assert environment.loader is not None
+    return environment.loader.get_source(environment, name)[0]

@@ -1,6 +1,8 @@
-"""Production speeds and recommendations on a terminal."""
+"""Production speeds and spending on a terminal."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import product
 
 from rich import box
 from rich.console import Console
@@ -8,32 +10,32 @@ from rich.table import Table
 from rich.text import Text
 
 from splitsecond.analysis.cost import usd
-from splitsecond.analysis.findings import Spread
-from splitsecond.analysis.production import Speed
-from splitsecond.analysis.recommendation import BATCH, Candidate, Keeps, Recommendation
+from splitsecond.analysis.production import ProductionSpeed
+from splitsecond.analysis.spending import Spending
+from splitsecond.analysis.summary import Summary
 from splitsecond.report.rows import MISSING, cell, number, printable, share
 from splitsecond.report.terminal import MORE_THAN_ANY_CONSOLE, SHORTEST_NAME, broken
 
 GRADE_LOOKS = {1: "bold green", 2: "green", 3: "", 4: "yellow", 5: "red"}
-_KEEPS: dict[Keeps, tuple[str, str]] = {"yes": ("yes", "green"), "unsure": ("perhaps", "yellow"), "no": ("no", "red")}
-_FEWER = ("", "TPS p50", "total TPS\np95", "TTFT p50\nms")
-"""Columns that a narrow console does without, in this order, each with those before it."""
+_FEWER = ("TPS p50", "total TPS\np95", "TTFT p50\nms", "TTFT p95\nms", "$/M\ntokens", "failed", "requests")
+_FEWER_OF_SPENDING = ("cost-adj.\nTPS", "tokens\nper $", "$/M\ntokens", "a call", "calls", "share", "of it\nlost")
+"""Columns that a narrow console leaves out, one after another."""
+
+DrawTable = Callable[[frozenset[str], bool, int], Table]
+"""Returns a table without some columns; the second argument: intervals stand beside their figures, otherwise below; the
+third: the width at which names are broken, 0 for whole names."""
 
 
-def speed_table(speeds: Sequence[Speed], console: Console) -> None:
-    """Print one row for each name, with its grade; dim what was not asked often enough for one."""
-    tables = [
-        _speeds(speeds, frozenset(_FEWER[: left_out + 1]), beside=beside)
-        for left_out in range(len(_FEWER))
-        for beside in (True, False)
-    ]
-    console.print(_fitting(console, tables))
-    for line in _remarks(speeds):
+def speed_table(speeds: Sequence[ProductionSpeed], console: Console, by: str = "target") -> None:
+    """Print one row for each name (of a `by`), with its grade; rows with too few requests for one are dim."""
+    console.print(fitting(console, partial(_speeds, speeds, by), _FEWER))
+    for line in speed_remarks(speeds):
         console.print(Text(line, "dim"))
 
 
-def _speeds(speeds: Sequence[Speed], left_out: frozenset[str], *, beside: bool) -> Table:
-    """`beside`: intervals stand beside their figures, else beneath them."""
+def _speeds(
+    speeds: Sequence[ProductionSpeed], by: str, left_out: frozenset[str], beside: bool, name_width: int
+) -> Table:
     columns: dict[str, list[Text]] = {
         "grade": [_grade(speed) for speed in speeds],
         "total TPS\np50": [_figure(speed.total_tps, "p50", beside=beside) for speed in speeds],
@@ -46,94 +48,137 @@ def _speeds(speeds: Sequence[Speed], left_out: frozenset[str], *, beside: bool) 
         "$/M\ntokens": [Text(usd(speed.usd_per_million)) for speed in speeds],
     }
     shown = {heading: texts for heading, texts in columns.items() if heading not in left_out}
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    narrow = len(left_out) == len(_FEWER)
-    table.add_column("target", overflow="fold", no_wrap=not narrow)
+    table = table_of_names(by, name_width)
     for heading in shown:
         table.add_column(heading, justify="right", no_wrap=True)
     for speed, *row in zip(speeds, *shown.values(), strict=True):
-        table.add_row(_name(speed.name, narrow=narrow), *row, style="" if speed.grade is not None else "dim")
+        table.add_row(name_text(speed.name, name_width), *row, style="" if speed.grade is not None else "dim")
     return table
 
 
-def _name(name: str, *, narrow: bool) -> Text:
-    return Text(broken(printable(name), SHORTEST_NAME) if narrow else printable(name))
+def table_of_names(heading: str, name_width: int) -> Table:
+    """Return a table with one column, of names."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column(heading, overflow="fold", no_wrap=not name_width)
+    return table
 
 
-def _figure(spread: Spread, percentile: str, *, beside: bool) -> Text:
+def name_text(name: str, name_width: int) -> Text:
+    """Return the cell of a name."""
+    return Text(broken(printable(name), name_width) if name_width else printable(name))
+
+
+def _figure(spread: Summary, percentile: str, *, beside: bool) -> Text:
     found = cell(spread, percentile)
     text = Text(found.figure, "dim" if found.needs else "")
     return text.append(("  " if beside else "\n") + found.interval, "dim") if found.interval else text
 
 
-def recommendation_table(found: Recommendation, console: Console) -> None:
-    """Print what to take for one use, who else there is, and the policy that chooses among them."""
-    bears = f"TTFT p95 within {number(found.limit_ms)} ms"
-    bears += "" if found.good_ms is None else f", good below {number(found.good_ms)}"
-    if found.use == BATCH:
-        bears = "nobody waits: the price decides"
-    console.print(Text.assemble((found.use, "bold"), (f"   {bears}", "dim")))
-    if not found.fastest:
-        console.print(Text("  Nothing that was measured can be recommended for it.", "yellow"))
-    elif found.cheapest in ("", found.fastest):
-        also = " It is the cheapest, too." if found.cheapest and _several(found.candidates) else ""
-        console.print(Text(f"  Take {printable(found.fastest)}.{also}"))
-    else:
-        console.print(Text(f"  Fastest: {printable(found.fastest)}. Cheapest: {printable(found.cheapest)}."))
-    if found.policy:
-        console.print(Text(f"  policy: {printable(found.policy)}", "cyan"), soft_wrap=True)
-    if found.candidates:
-        console.print(_fitting(console, [_candidates(found.candidates, beside=beside) for beside in (True, False)]))
+def fitting(console: Console, table: DrawTable, fewer: Sequence[str]) -> Table:
+    """Return the first table that fits the console, with as many columns as possible.
 
-
-def _candidates(candidates: Sequence[Candidate], *, beside: bool) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("target", overflow="fold", no_wrap=beside)
-    for heading in ("keeps\nto it", "TTFT p95\nms", "total TPS\np50", "$/M\ntokens", "requests"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    explained = any(c.why for c in candidates)
-    if explained:
-        table.add_column("why not" if beside else "", overflow="fold", no_wrap=beside, max_width=None if beside else 16)
-    for c in candidates:
-        word, look = _KEEPS[c.keeps]
-        bounds = "" if c.ci95 == (None, None) else "–".join("?" if b is None else number(b) for b in c.ci95)
-        wait = Text(number(c.ttft_p95_ms))
-        table.add_row(
-            _name(c.target, narrow=not beside),
-            Text(word, look),
-            wait.append(("  " if beside else "\n") + bounds, "dim") if bounds else wait,
-            Text(number(c.total_tps)),
-            Text(usd(c.usd_per_million)),
-            Text(f"{c.requests:,}"),
-            *([Text(printable(c.why), "dim")] if explained else []),
-        )
-    return table
-
-
-def _fitting(console: Console, tables: Sequence[Table]) -> Table:
-    """The first of the tables that the console has room for, else the last."""
+    `fewer`: the headings that can be left out, in this order. Names are broken only if they do not fit otherwise.
+    """
     unlimited = console.options.update(max_width=MORE_THAN_ANY_CONSOLE)
-    fitting = (table for table in tables if console.measure(table, options=unlimited).maximum <= console.width)
-    return next(fitting, tables[-1])
+    for name_width, left_out, beside in product((0, SHORTEST_NAME), range(len(fewer) + 1), (True, False)):
+        found = table(frozenset(fewer[:left_out]), beside, name_width)
+        room = console.width - console.measure(found, options=unlimited).maximum
+        if room >= 0:
+            break
+    if name_width and room > 0:
+        widest = max(console.measure(cell).maximum for cell in found.columns[0].cells)
+        found = table(frozenset(fewer[:left_out]), beside, max(widest, SHORTEST_NAME) + room)
+    return found
 
 
-def _several(candidates: Sequence[Candidate]) -> bool:
-    return sum(c.keeps == candidates[0].keeps for c in candidates) > 1
-
-
-def _grade(speed: Speed) -> Text:
+def _grade(speed: ProductionSpeed) -> Text:
     if speed.grade is None:
         return Text(MISSING)
     between = "–".join(map(str, sorted({speed.grades[0], speed.grades[-1]}))) if len(speed.grades) > 1 else ""
     return Text.assemble((str(speed.grade), GRADE_LOOKS[speed.grade]), (f" ({between})" if between else "", "dim"))
 
 
-def _remarks(speeds: Sequence[Speed]) -> list[str]:
+def speed_remarks(speeds: Sequence[ProductionSpeed]) -> list[str]:
+    """Return what limits the figures: grades that are missing, waits cut short, counts by events."""
     few = [speed for speed in speeds if speed.needs]
-    said = [f"No grade below {few[0].needs:,} answers: {len(few)} of {len(speeds)}."] if few else []
+    said = (
+        [f"Without a grade: {len(few):,} of {len(speeds):,}. A grade needs {few[0].needs:,} successful requests."]
+        if few
+        else []
+    )
     if any(speed.ttft_closed for speed in speeds):
-        said.append("Requests closed before their first token count in TTFT as longer than they were waited for.")
+        said.append("Requests closed before their first token count in TTFT as longer than their wait.")
     events = [speed.name for speed in speeds if speed.token_source.get("events")]
     if events:
-        said.append(f"Tokens counted by events where the provider says none: {', '.join(events)}.")
+        said.append(f"Tokens counted by events, because the provider reports none: {', '.join(events)}.")
+    return said
+
+
+def spending_table(rows: Sequence[Spending], total: Spending, by: str, console: Console) -> None:
+    """Print the spending by name, the total, and what the sums leave out. `by`: what a row is."""
+    console.print(fitting(console, partial(_spending, rows, total, by), _FEWER_OF_SPENDING))
+    for line in spending_remarks(total):
+        console.print(Text(line, "dim"))
+
+
+def _spending(
+    rows: Sequence[Spending], total: Spending, by: str, left_out: frozenset[str], _beside: bool, name_width: int
+) -> Table:
+    every = [*rows, *([total] if len(rows) > 1 else [])]
+    shown = {heading: texts for heading, texts in spending_columns(every, total).items() if heading not in left_out}
+    table = table_of_names(by, name_width)
+    for heading in shown:
+        table.add_column(heading, justify="right", no_wrap=True)
+    for place, (row, *cells) in enumerate(zip(every, *shown.values(), strict=True)):
+        last = place == len(rows)
+        if last:
+            table.add_section()
+        table.add_row(name_text(row.name or "(no name)", name_width), *cells, style="bold" if last else "")
+    return table
+
+
+def spending_columns(every: Sequence[Spending], total: Spending) -> dict[str, list[str]]:
+    """Return the columns of a table of spending by their headings: the cell of each row."""
+    whole = total.usd + total.rented_usd
+    columns = {
+        "cost": [MISSING if row.unpriced == row.attempts else usd(row.usd) for row in every],
+        "by the\nhour": [usd(row.rented_usd) if row.rented_usd else "" for row in every],
+        "share": [share((row.usd + row.rented_usd) / whole if whole else None) for row in every],
+        "of it\nlost": [share(row.lost_usd / row.usd) if row.usd else MISSING for row in every],
+        "calls": [f"{row.calls:,}" for row in every],
+        "a call": [usd(row.usd_per_call) for row in every],
+        "$/M\ntokens": [usd(row.usd_per_million) for row in every],
+        "tokens\nper $": [number(row.tokens_per_usd) for row in every],
+        "cost-adj.\nTPS": [number(row.cost_adjusted_tps) for row in every],
+    }
+    if not total.rented_usd:
+        del columns["by the\nhour"]
+    return columns
+
+
+def spending_remarks(total: Spending) -> list[str]:
+    """Return what the sums contain and leave out, as sentences."""
+    said: list[str] = []
+    if total.lost_usd:
+        said.append(
+            f"Lost: {usd(total.lost_usd)} went to attempts whose response was not used "
+            "(races, hedges, deadlines, failures)."
+        )
+    if total.high_usd > total.low_usd:
+        bounds = f"{usd(total.low_usd)} to {usd(total.high_usd)}"
+        said.append(f"The whole cost is {bounds}: providers bill requests that we closed early in different ways.")
+    if total.cache_saved_usd:
+        moved = "saved" if total.cache_saved_usd > 0 else "cost more than they saved:"
+        said.append(f"The providers' prompt caches {moved} {usd(abs(total.cache_saved_usd))}.")
+    if total.rented_usd:
+        said.append("By the hour: the cost of these machines if they ran all of the time.")
+    if total.estimated:
+        said.append(f"Estimated, without token counts: {total.estimated:,} of {total.attempts:,} attempts.")
+    if total.other_tier:
+        said.append(
+            f"Served by another speed tier than the target's name says, at its price: {total.other_tier:,} of "
+            f"{total.attempts:,} attempts."
+        )
+    if total.unpriced:
+        said.append(f"In no sum, without a known price or counts: {total.unpriced:,} of {total.attempts:,} attempts.")
     return said

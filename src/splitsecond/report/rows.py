@@ -1,44 +1,44 @@
-"""What every view shows, before it is decided how it looks: levels, cells, and the instrument's error in words.
+"""Content of reports, independent of its looks: load levels, columns, cells, remarks and sentences.
 
-A level is one concurrency or one request rate; a table is printed for each. A cell is one figure with its 95 %
-interval. What holds for several rows of a table is a remark beneath it, said once. Figures have three significant
-digits, because no interval of a benchmark of this size supports a fourth.
+A level is one concurrency or one request rate, with a table of its own. A cell is one figure with its 95% interval. A
+remark below a table applies to some of its rows, or all, and is printed once.
 """
 
 import shlex
 from collections.abc import Callable, Sequence
-from math import floor, log10
 
 from msgspec import Struct
 
+from splitsecond.analysis import wording
 from splitsecond.analysis.cost import price_words, usd
-from splitsecond.analysis.findings import ConditionFindings, Instrument, Run, Spread
-from splitsecond.analysis.wording import ENGINE, SIMULATED, Loaded, listed
+from splitsecond.analysis.figures import FIGURES, TOTALS, Figure, Total, main_figures, main_totals, ttft_figure
+from splitsecond.analysis.findings import ConditionFindings, Instrument, NodeFindings, Run
+from splitsecond.analysis.summary import Interval, Summary
+from splitsecond.analysis.wording import ENGINE, SIMULATED, Loaded, counted_as, listed
+from splitsecond.analysis.wording import MISSING as MISSING
 
-MISSING = "–"
+MAIN_PERCENTILES = ("p50", "p95")
+NODES_SHOWN = 8
+"""Most nodes with a sentence of their own; a table of the page has all."""
 
 
 def printable(text: str) -> str:
-    """`text` without control characters: what a provider says must not steer the reader's terminal."""
+    """Replace control characters by spaces: text from a provider must not control the terminal."""
     return "".join(c if c.isprintable() else " " for c in text)
 
 
 def number(value: float | None) -> str:
-    """Three significant digits and thousands separators; a dash where there is no figure."""
-    if value is None:
-        return MISSING
-    rounded = abs(float(f"{value:.3g}"))
-    decimals = 2 - floor(log10(rounded)) if rounded else 0
-    return f"{value:,.{min(max(decimals, 0), 3)}f}"
+    """Format a number for a table: three significant digits; a dash for None."""
+    return wording.number(value, zeros=True)
 
 
 def share(value: float | None) -> str:
-    """A fraction as a percentage; a dash where there is none."""
-    return MISSING if value is None else f"{number(100 * value)} %"
+    """Format a share for a table, as a percentage; a dash for None."""
+    return wording.percent(value, zeros=True)
 
 
-class Cell(Struct, frozen=True, kw_only=True):
-    """One figure for a table, with its interval or, in `needs`, the n that its percentile needs and did not have."""
+class FigureCell(Struct, frozen=True, kw_only=True):
+    """One figure in a table, with its interval, or with `needs`: the n that its percentile needs and lacks."""
 
     figure: str
     interval: str = ""
@@ -46,10 +46,10 @@ class Cell(Struct, frozen=True, kw_only=True):
 
 
 class Remark(Struct, frozen=True, kw_only=True):
-    """What stands beneath a table about some of its rows: once, whatever the number of rows that it is true of.
+    """Remark below a table on some of its rows.
 
-    `kind` is "invalid", "error", "note" or "server" (its own account of its time). `who` names the rows; "" stands for
-    every row of the table.
+    `kind` is "invalid", "error", "note" or "server" (the server's own times). `who` names the rows; "" stands for every
+    row of the table.
     """
 
     kind: str
@@ -57,60 +57,83 @@ class Remark(Struct, frozen=True, kw_only=True):
     text: str
 
 
-def cell(spread: Spread, percentile: str) -> Cell:
-    """The figure of `percentile` ("p50", "p95", "p99") with its interval; a bound that n cannot give is "?"."""
+def cell(spread: Summary, percentile: str) -> FigureCell:
+    """Return the cell of `percentile` ("p50", "p95", "p99") with its interval; a bound that n cannot give is "?"."""
     value: float | None = getattr(spread, percentile)
     if value is None:
-        return Cell(figure=MISSING)
+        return FigureCell(figure=MISSING)
     needs = spread.needs.get(percentile, 0)
-    low, high = (None, None) if needs else spread.ci95.get(percentile, (None, None))
-    bounds = [number(bound) if bound is not None else "?" for bound in (low, high)]
-    return Cell(
-        figure=number(value),
-        interval="" if low is None and high is None else "–".join(bounds),
-        needs=needs,
-    )
+    interval = (None, None) if needs else spread.ci95.get(percentile, (None, None))
+    return FigureCell(figure=number(value), interval=_between(interval, number), needs=needs)
 
 
-class Level(Struct, frozen=True, kw_only=True):
-    """The rows that were measured under the same load: a concurrency, or requests/s (None: those of a trace).
+def _between(interval: Interval, formatted: Callable[[float | None], str]) -> str:
+    if interval == (None, None):
+        return ""
+    return "–".join("?" if bound is None else formatted(bound) for bound in interval)
 
-    `cache_reuse`: by prompts that begin alike. These are never in one table with the others.
+
+class LoadLevel(Struct, frozen=True, kw_only=True):
+    """Rows that were measured under the same load: a concurrency, or requests/s (None: arrivals of a trace).
+
+    `cache_reuse`: with prompts that share a beginning. These rows have tables of their own. `searched`: they are of a
+    capacity search, which decides on its own how many requests they need.
     """
 
     open_loop: bool
     load: float | None
     cache_reuse: bool
+    workload: str
     conditions: list[ConditionFindings]
+    searched: bool
 
     @property
     def title(self) -> str:
-        """For a heading: "Concurrency 8", "2.5 requests/s"."""
+        """Heading of the level: "Concurrency 8", "2.5 requests/s"."""
         return level_title(self.conditions[0])
 
     @property
     def heading(self) -> str:
-        """The title of a table, which says where TTFT counts from another moment."""
+        """Title of the table, with a note if TTFT counts from due."""
         return self.title + (", TTFT from when a request was due" if self.open_loop else "")
 
 
-def levels(run: Run) -> list[Level]:
-    """The conditions of a run by load, lightest first; concurrencies before rates, fresh prompts before cache reuse."""
-    found: dict[tuple[bool, float, bool], list[ConditionFindings]] = {}
+def levels(run: Run) -> list[LoadLevel]:
+    """Return the conditions by load: lightest first, concurrencies before rates, fresh prompts before reuse.
+
+    Each workload has levels of its own.
+    """
+    order = list(dict.fromkeys(condition.workload for condition in run.conditions))
+    found: dict[tuple[bool, float, bool, int], list[ConditionFindings]] = {}
     for condition in run.conditions:
-        place = open_loop(condition), load(condition) or 0.0, condition.cache_reuse
-        found.setdefault(place, []).append(condition)
+        at = order.index(condition.workload)
+        found.setdefault((open_loop(condition), load(condition) or 0.0, condition.cache_reuse, at), []).append(
+            condition
+        )
     return [
-        Level(open_loop=is_open, load=under or None, cache_reuse=reuse, conditions=found[is_open, under, reuse])
-        for is_open, under, reuse in sorted(found)
+        LoadLevel(
+            open_loop=is_open,
+            load=under or None,
+            cache_reuse=reuse,
+            workload=order[at],
+            conditions=found[is_open, under, reuse, at],
+            searched=run.capacity is not None,
+        )
+        for is_open, under, reuse, at in sorted(found)
     ]
 
 
-def remarks(level: Level) -> list[Remark]:
-    """What a reader of this table should know: what is INVALID first, then errors, then notes."""
+def kinds(run: Run) -> list[tuple[bool, str]]:
+    """Return the kinds of requests of a run: with cache reuse or not, and the workload. Each has plots of its own."""
+    found = dict.fromkeys((condition.cache_reuse, condition.workload) for condition in run.conditions)
+    return sorted(found, key=lambda kind: kind[0])
+
+
+def remarks(level: LoadLevel) -> list[Remark]:
+    """Return the remarks of a table: INVALID rows first, then errors, then notes."""
     said = [("invalid", reason, c) for c in level.conditions for reason in c.invalid]
     said += [("error", _errors_of(c, kind), c) for c in level.conditions for kind in c.error_kinds]
-    said += [("note", note, c) for c in level.conditions for note in (*c.notes, *_too_few(c))]
+    said += [("note", note, c) for c in level.conditions for note in (*c.notes, *_too_few(c, searched=level.searched))]
     said += [("server", server_words(c), c) for c in level.conditions if c.server_ms]
     found: dict[tuple[str, str], list[str]] = {}
     for kind, text, c in said:
@@ -127,85 +150,146 @@ def _errors_of(condition: ConditionFindings, kind: str) -> str:
     return f"{condition.error_kinds[kind]} × {kind}{f': {example}' if example else ''}"
 
 
-def _too_few(condition: ConditionFindings) -> list[str]:
-    """Which figures of a row in the table rest on too few requests."""
+def _too_few(condition: ConditionFindings, *, searched: bool) -> list[str]:
+    """Return a note on the percentiles of the main figures that need more requests than the row has.
+
+    A row that was `searched` has as many requests as its verdict needed, so there is no advice to send more.
+    """
     needed: dict[str, int] = {}
-    for spread in (ttft(condition), condition.tps):
-        needed |= spread.needs if spread.n else {}
-    said = [f"{name} (needs {needed[name]})" for name in ("p50", "p95") if name in needed]
-    return [f"too few requests for {listed(said)}."] if said else []
+    for figure in main_figures():
+        summary = figure.under(open_loop=open_loop(condition)).summary(condition)
+        needed |= summary.needs if summary.n else {}
+    main = {name: needed[name] for name in MAIN_PERCENTILES if name in needed}
+    if not main:
+        return []
+    needs = listed([f"{name} needs {n:,}" for name, n in main.items()])
+    advice = "" if searched else f"; use -n {max(main.values())}"
+    return [f"{needs} requests per row{advice}."]
 
 
 def server_words(condition: ConditionFindings) -> str:
-    """What a server says of its own time, beside what was seen here."""
+    """Return the server's own times next to ours, as a sentence."""
     theirs = ", ".join(f"{server_step(name)} {number(ms)}" for name, ms in condition.server_ms.items())
     ours = f"TTFT {number(condition.ttft_ms.p50)}, E2E {number(condition.e2e_ms.p50)}"
-    return f"the server's own times, p50 in ms: {theirs}; seen from here: {ours}."
+    return f"the server's own times, p50 in ms: {theirs}; measured here: {ours}."
 
 
 def server_step(name: str) -> str:
-    """A server's name for one of its times, for a person: "prompt_eval" becomes "prompt eval"."""
+    """Format a server's name for one of its times: "prompt_eval" becomes "prompt eval"."""
     return printable(name.replace("_", " "))
 
 
 def open_loop(condition: Loaded) -> bool:
-    """Whether requests left on a schedule, whatever the target did."""
+    """Return whether requests were sent on a schedule, independent of the target."""
     return condition.concurrency is None
 
 
 def load(condition: Loaded) -> float | None:
-    """The concurrency, or in an open loop the rate in requests/s; None for a trace."""
+    """Return the concurrency, or in an open loop the rate in requests/s; None for a trace."""
     return condition.rate if condition.concurrency is None else condition.concurrency
 
 
 def level_title(condition: Loaded) -> str:
-    """The load as a heading."""
-    way = ", cache reuse" if condition.cache_reuse else ""
+    """Format the load as a heading."""
+    way = kind_title(cache_reuse=condition.cache_reuse, workload=condition.workload)
     if condition.concurrency is not None:
         return f"Concurrency {condition.concurrency}{way}"
     return ("Arrivals from a trace" if condition.rate is None else f"{condition.rate:g} requests/s") + way
 
 
+def kind_title(*, cache_reuse: bool, workload: str) -> str:
+    """Format a kind of requests as the end of a heading: ", cache reuse", ", workload 8k"; "" for the usual kind."""
+    return (", cache reuse" if cache_reuse else "") + (f", workload {workload}" if workload else "")
+
+
 def load_words(condition: Loaded) -> str:
-    """The load in a narrow column: "c=8", "2.5/s", "trace"; "c=8 reuse" where prompts begin alike."""
-    way = " reuse" if condition.cache_reuse else ""
+    """Format the load for a narrow column: "c=8", "2.5/s", "trace", "c=8 reuse"."""
+    way = (" reuse" if condition.cache_reuse else "") + (f" {condition.workload}" if condition.workload else "")
     if condition.concurrency is not None:
         return f"c={condition.concurrency}{way}"
     return ("trace" if condition.rate is None else f"{condition.rate:g}/s") + way
 
 
 def targets(run: Run) -> list[str]:
-    """Every target once, in the order of the run: the order that colours go by."""
+    """Return every target once, in the order of the run, which decides their colours."""
     return list(dict.fromkeys(condition.target for condition in run.conditions))
 
 
-def ttft(condition: ConditionFindings) -> Spread:
-    """The TTFT to show first: in an open loop it counts from when the request was due, else from when it was sent."""
-    return condition.ttft_due_ms if open_loop(condition) else condition.ttft_ms
+def ttft(condition: ConditionFindings) -> Summary:
+    """Return the TTFT to show first: in an open loop from when the request was due, otherwise from when it was sent."""
+    return ttft_figure(open_loop=open_loop(condition)).summary(condition)
 
 
-def tps(condition: ConditionFindings) -> Spread:
-    """The tokens per second of a request."""
-    return condition.tps
+class MetricColumn(Struct, frozen=True, kw_only=True):
+    """Column of a table of metrics: one percentile of a figure, or a total (`percentile` ""), of each row.
+
+    `label` replaces the metric's own.
+    """
+
+    metric: Figure | Total
+    percentile: str = ""
+    label: str = ""
+
+    @property
+    def name(self) -> str:
+        """Heading without the unit: "TTFT p50", "system tokens/s"."""
+        return f"{self.label or self.metric.label} {self.percentile}".rstrip()
+
+    @property
+    def heading(self) -> str:
+        """Heading on one line: "TTFT p50, ms"; the label of a speed or a total contains its unit."""
+        return f"{self.name}, {self.metric.unit}" if self.percentile and self.metric.unit == "ms" else self.name
+
+    def cell(self, condition: ConditionFindings) -> FigureCell:
+        """Return the cell of one row."""
+        if isinstance(self.metric, Total):
+            value = self.metric.value(condition)
+            formatted = {"share": share, "USD": usd}.get(self.metric.unit, number)
+            return FigureCell(figure=formatted(value), interval=_between(self.metric.ci95_of(condition), formatted))
+        if not self.metric.applies(condition):
+            return FigureCell(figure=MISSING)
+        return cell(self.metric.summary(condition), self.percentile)
+
+
+def main_columns(
+    *, open_loop: bool, percentiles: Sequence[str] = MAIN_PERCENTILES, more: Sequence[Figure] = ()
+) -> list[MetricColumn]:
+    """Return the columns of the first table: figures at p50, then at p95, then totals.
+
+    In an open loop the figures count from due, under the label of the plain ones. `more` stands after the main figures.
+    """
+    columns = [
+        MetricColumn(metric=figure.under(open_loop=open_loop), percentile=p, label=figure.label)
+        for p in percentiles
+        for figure in (*main_figures(), *more)
+    ]
+    return columns + [MetricColumn(metric=total) for total in main_totals()]
+
+
+def listed_columns(group: str) -> list[MetricColumn]:
+    """Return the columns of one group of all metrics."""
+    figures = [figure for figure in FIGURES.values() if figure.group == group]
+    columns = [MetricColumn(metric=figure, percentile=p) for figure in figures for p in figure.listed]
+    return columns + [MetricColumn(metric=total) for total in TOTALS.values() if total.group == group]
 
 
 def errors(condition: ConditionFindings) -> str:
-    """ "0", or "3 of 50"."""
-    return f"{condition.errors} of {condition.requests}" if condition.errors else "0"
+    """Format the errors of a row: "0", or "3 of 50"."""
+    return f"{condition.errors:,} of {condition.requests:,}" if condition.errors else "0"
 
 
 def priced(run: Run) -> bool:
-    """Whether any row has a cost, so that there is something to show of money."""
+    """Return whether any row has a cost."""
     return any(condition.cost_usd is not None for condition in run.conditions)
 
 
 def cost(condition: ConditionFindings) -> str:
-    """The money for a row; "≥" where some of its attempts may have cost more than is known."""
+    """Format the cost of a row; "≥" if some of its attempts may have cost more."""
     return ("≥ " if condition.cost_estimated else "") + usd(condition.cost_usd)
 
 
 def price_sentences(run: Run) -> list[str]:
-    """By which prices the money was worked out: of what day, and whose; and what the whole run cost."""
+    """Return sentences on the prices, with their day and source, and on the cost of the whole run."""
     said: dict[str, list[str]] = {}
     for condition in run.conditions:
         if (price := condition.price) is not None:
@@ -218,20 +302,43 @@ def price_sentences(run: Run) -> list[str]:
         return prices
     unknown = [c.target for c in run.conditions if c.cost_usd is None and c.requests]
     paid = dict.fromkeys(target for target in unknown if not target.startswith((SIMULATED, ENGINE)))
-    but = f" Without {listed(list(paid))}: the price, or the count of the tokens, is not known." if paid else ""
-    return [*prices, f"The whole run cost {usd(run.cost_usd)}, finding the prompts' length included.{but}"]
+    but = f" Without {listed(list(paid))}: the price or the token count is unknown." if paid else ""
+    return [*prices, f"The whole run cost {usd(run.cost_usd)}, calibration included.{but}"]
+
+
+def regional(run: Run) -> bool:
+    """Return whether the name of any target has a region."""
+    return any(condition.region for condition in run.conditions)
+
+
+def location_sentence(run: Run) -> str:
+    """Return where the measuring machine stood; "" if unknown."""
+    place = run.environment.get("location", "")
+    return f"Measured from: {place}." if place else ""
+
+
+def server_sentence(run: Run) -> str:
+    """Return what the servers run and the GPUs of this machine; "" if neither is known."""
+    servers, devices = run.environment.get("servers") or {}, run.environment.get("gpus") or []
+    known = [f"{target}: {software}" for target, software in servers.items()]
+    known += [f"GPU of this machine: {listed(list(dict.fromkeys(devices)))}"] if devices else []
+    return f"Server software: {'; '.join(known)}." if servers else "".join(f"{words}." for words in known)
 
 
 def caveats(run: Run) -> list[str]:
-    """What a reader must know of targets that are not what their names suggest."""
+    """Return what the servers are, and warnings about targets that are not real providers."""
+    return [*filter(None, [server_sentence(run)]), *_unreal(run)]
+
+
+def _unreal(run: Run) -> list[str]:
     return [
         sentence
         for beginning, sentence in (
-            (SIMULATED, "sim/… are simulated after published figures: no provider was measured."),
+            (SIMULATED, "sim/… targets are simulated from published figures: no provider was measured."),
             (
                 ENGINE,
-                "engine/… is llama.cpp on this machine with a toy model of random weights: its streams are real, its "
-                "speed is comparable with no provider's, so it is ranked apart.",
+                "engine/… is llama.cpp on this machine with a toy model of random weights. Its streams are real, but "
+                "its speed is not comparable with a provider's, so it is ranked separately.",
             ),
         )
         if any(target.startswith(beginning) for target in targets(run))
@@ -239,21 +346,23 @@ def caveats(run: Run) -> list[str]:
 
 
 def asked_command(run: Run) -> str:
-    """The command line of the run, "" where it was not kept."""
+    """Return the command line of the run, "" if unknown."""
     command = run.asked.get("command", "")
     return command if isinstance(command, str) else shlex.join(map(str, command))
 
 
 def flat(settings: object, prefix: str = "") -> list[tuple[str, str]]:
-    """Nested settings as rows of a table: {"slo": {"ttft": 300}} becomes [("slo.ttft", "300")].
+    """Flatten nested settings to rows of a table: {"slo": {"ttft": 300}} becomes [("slo.ttft", "300")].
 
-    Of a list of records each is one row, named by its "name". What is empty is left out.
+    Each record of a list is one row, named by its "name". Empty values are left out.
     """
     if isinstance(settings, dict):
         nested = [flat(value, f"{prefix}.{key}" if prefix else str(key)) for key, value in settings.items()]
         return [row for group in nested for row in group]
     if isinstance(settings, list | tuple) and settings and all(isinstance(record, dict) for record in settings):
         return [_record(record, f"{prefix}.{record.get('name', i)}") for i, record in enumerate(settings, 1)]
+    if isinstance(settings, bool):
+        return [(prefix, "yes" if settings else "no")]
     said = ", ".join(map(str, settings)) if isinstance(settings, list | tuple) else str(settings)
     return [] if settings is None or not said else [(prefix, said)]
 
@@ -263,49 +372,96 @@ def _record(record: dict[str, object], name: str) -> tuple[str, str]:
 
 
 def instrument_sentences(run: Run) -> list[str]:
-    """The instrument's own error over the whole run, each figure from the condition where it was worst."""
+    """Return the instrument's own error over the whole run, each figure from the condition where it was worst."""
     readings = [condition.instrument for condition in run.conditions]
     if not readings:
         return []
     sentences = _clock_sentences([reading for reading in readings if reading.lag_p50_ms is not None])
     for text, values in (
         (
-            "Bytes that had arrived waited up to {0} ms (p50), {1} ms (p99), {2} ms (most).",
+            "Arrived bytes waited up to {0} ms (p50), {1} ms (p99), {2} ms (max) to be read.",
             [worst(readings, of) for of in (lambda i: i.lag_p50_ms, lambda i: i.lag_p99_ms, lambda i: i.lag_max_ms)],
         ),
         (
-            "Requests left up to {0} ms (p50), {1} ms (p99) after they were due.",
+            "Requests were sent up to {0} ms (p50), {1} ms (p99) after they were due.",
             [worst(readings, of) for of in (lambda i: i.late_p50_ms, lambda i: i.late_p99_ms)],
         ),
         (
-            "Measuring cost up to {0} ms of processor time per 1,000 tokens.",
+            "Measuring took up to {0} ms of processor time per 1,000 tokens.",
             [worst(readings, lambda i: i.cpu_ms_per_1000_tokens)],
         ),
     ):
         if any(value is not None for value in values):
             sentences.append(text.format(*map(number, values)))
+    used = worst(readings, lambda i: i.cpu_share)
+    if used is not None and all(reading.cpu_ms_per_1000_tokens is None for reading in readings):
+        sentences.append(f"Each measuring process used up to {share(used)} of a core.")
+    sentences += _node_sentences(run)
     waited = worst(readings, lambda i: i.runqueue_wait_share)
     if waited is not None:
         sentences.append(f"Our own process waited for a processor up to {share(waited)} of the time.")
+    if priorities := dict.fromkeys(reading.priority for reading in readings if reading.priority):
+        sentences.append(f"Our process ran at priority: {', '.join(priorities)}.")
     if collections := sum(reading.collections for reading in readings):
-        sentences.append(f"Garbage collection ran {collections} times inside a measurement; it must not.")
+        times = counted_as(collections, "time")
+        sentences.append(f"Garbage collection ran {times} during a measurement; it must not.")
+    return sentences
+
+
+def _node_sentences(run: Run) -> list[str]:
+    """Return the error of each node's instrument, from the condition where it was worst; nothing without nodes."""
+    parts: dict[str, list[NodeFindings]] = {}
+    for part in (part for condition in run.conditions for part in condition.nodes):
+        parts.setdefault(part.node, []).append(part)
+    if not parts:
+        return []
+    error = max((part.clock_error_ms for own in parts.values() for part in own if part.clock_error_ms), default=None)
+    sentences = [
+        f"{counted_as(len(parts), 'node', 'nodes')} sent the requests. Their clocks are known to ±{number(error)} ms, "
+        "which matters for throughput only: each latency is measured by one clock."
+    ]
+    for name, own in list(parts.items())[:NODES_SHOWN]:
+        readings = [part.instrument for part in own]
+        lag, late = worst(readings, lambda i: i.lag_p99_ms), worst(readings, lambda i: i.late_p99_ms)
+        sentences.append(
+            f"Node {name}: arrived bytes waited up to {number(lag)} ms (p99), requests were sent up to {number(late)} "
+            f"ms (p99) late{', INVALID' if any(part.invalid for part in own) else ''}."
+        )
+    if len(parts) > NODES_SHOWN:
+        sentences.append(f"report.html has all {len(parts):,} nodes.")
     return sentences
 
 
 def worst(readings: Sequence[Instrument], of: Callable[[Instrument], float | None]) -> float | None:
-    """The largest of one figure over all conditions, None where no condition has it."""
+    """Return the largest value of one figure over all conditions, None if no condition has it."""
     return max((value for reading in readings if (value := of(reading)) is not None), default=None)
 
 
 def _clock_sentences(readings: Sequence[Instrument]) -> list[str]:
-    """Whose clock the arrivals are of; `readings` are of conditions in which something arrived."""
+    """Return which clock the arrival times come from; `readings` are of conditions in which something arrived."""
     if not readings:
         return []
     by_kernel = sum(reading.kernel_time for reading in readings)
+    packets = [reading.packets for reading in readings if reading.packets is not None]
+    if all(reading.packet_time for reading in readings):
+        reordered, repeated = sum(each.reordered for each in packets), sum(each.repeated for each in packets)
+        return [
+            "Arrival times are those of the packets: how long bytes waited for us is not part of the figures. Of "
+            f"{counted_as(sum(each.packets for each in packets), 'packet')}, {reordered:,} came out of order and "
+            f"{counted_as(repeated, 'was', 'were')} repeated."
+        ]
+    if packets:
+        lost, missed = sum(each.lost for each in packets), sum(each.missed for each in packets)
+        return [
+            f"Arrival times are those of the packets, but {counted_as(missed, 'read has', 'reads have')} the time "
+            f"of the last packet. The ring had no room for {counted_as(lost, 'packet')}, or connections were opened "
+            "unseen by it."
+        ]
     if by_kernel == len(readings):
-        return ["Arrival times are the kernel's: how long bytes waited for us is not in the figures."]
-    where = "No condition has" if not by_kernel else f"Only {by_kernel} of {len(readings)} conditions have"
+        return ["Arrival times are the kernel's: how long bytes waited for us is not part of the figures."]
+    has = "has" if by_kernel < 2 else "have"
+    where = "No condition has" if not by_kernel else f"Only {by_kernel} of {len(readings)} conditions {has}"
     return [
-        f"{where} arrival times from the kernel; elsewhere they are the moment we read, "
-        "so the time that bytes waited for us is in the figures."
+        f"{where} arrival times from the kernel. Elsewhere they are the moment of our read, "
+        "so the time that bytes waited for us is part of the figures."
     ]

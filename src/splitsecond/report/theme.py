@@ -1,32 +1,36 @@
-"""The colours and type of every picture, in light and in dark.
+"""Colours, shapes and fonts of all pages and plots, in a light and a dark theme.
 
-Targets take the palette of Okabe and Ito, which stays apart for colour-blind eyes, in an order that keeps neighbours
-far apart; each colour is darkened or lightened until it has a contrast of 3:1 against its ground (WCAG 1.4.11). A
-target also has a shape of its own, so colour is never the only sign. What a request spends its time on (`STAGES`) has
-a palette of its own, so that a stage is never taken for a target; it runs from the end of a request to its beginning.
-
-A specification names no colour: it says "category" for targets and "ordinal" for stages, and these configurations
-say what that is. So one specification is drawn in both themes.
+Targets have eight colours. Each has a contrast of at least 3:1 with the background (WCAG 1.4.11), and any two stay
+apart for readers with each kind of colour blindness (`tests/report/test_theme.py` measures it). A target also has a
+shape, so colour is never the only sign. Stages of a request have a palette of their own, so that a stage is never
+mistaken for a target.
 """
 
-from typing import Any
+import re
 
 from msgspec import Struct
 
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
-SHAPES = ["circle", "square", "triangle-up", "diamond", "cross", "triangle-down"]
+SHAPES = ("circle", "square", "triangle", "diamond", "cross", "inverted")
 
 
 class Theme(Struct, frozen=True, kw_only=True):
-    """The colours of one theme, as the page's style sheet and the plots take them."""
+    """The colours of one theme, for the style sheet and for the plots."""
 
     name: str
     ground: str
     ink: str
     faint: str
     line: str
+    panel: str
+    accent: str
+    good: str
+    warn: str
+    bad: str
     targets: list[str]
     stages: list[str]
+    grades: list[str]
+    states: list[str]
 
 
 LIGHT = Theme(
@@ -35,8 +39,15 @@ LIGHT = Theme(
     ink="#1a1d21",
     faint="#5b636d",
     line="#dfe3e8",
-    targets=["#0072b2", "#d55e00", "#009270", "#b5578f", "#a87400", "#2e8fc6", "#6b7078", "#7d7a00"],
-    stages=["#5b8fc7", "#b4472f", "#c98500", "#4d6480", "#7c8ea6", "#8f857a"],
+    panel="#f6f7f9",
+    accent="#0b5cad",
+    good="#00795a",
+    warn="#8f6200",
+    bad="#b3261e",
+    targets=["#0072b2", "#d55e00", "#00916e", "#8b1a4a", "#3d8bff", "#5c4400", "#aa4499", "#2a1a6e"],
+    stages=["#5b8fc7", "#b4472f", "#c98500", "#602c7a", "#183620", "#8c8b7e"],
+    grades=["#1a7f37", "#5f9410", "#a87400", "#d55e00", "#b3261e", "#868e98"],
+    states=["#0072b2", "#a87400", "#d55e00", "#6b7078", "#b3261e"],
 )
 DARK = Theme(
     name="dark",
@@ -44,40 +55,46 @@ DARK = Theme(
     ink="#e7eaee",
     faint="#a3abb5",
     line="#2d333b",
-    targets=["#4c9be8", "#f07f3c", "#2fc49a", "#e39ac6", "#f2b134", "#8fd0f5", "#a8adb4", "#e3da54"],
-    stages=["#6ea3dc", "#e07a62", "#e3a63a", "#7f93b3", "#b3bfd1", "#bdb3a6"],
+    panel="#1b1f25",
+    accent="#6db3f2",
+    good="#2fc49a",
+    warn="#f2b134",
+    bad="#ff8a80",
+    targets=["#4c9be8", "#f07f3c", "#2fc49a", "#f5d060", "#8e5fd0", "#b5ecfe", "#c94128", "#ffffff"],
+    stages=["#6ea3dc", "#e07a62", "#f0c04f", "#b232d7", "#a7f1ec", "#686667"],
+    grades=["#3fb950", "#9bc53d", "#e3b341", "#f07f3c", "#ff6b61", "#7d8590"],
+    states=["#4c9be8", "#e3b341", "#f07f3c", "#a8adb4", "#ff8a80"],
 )
 THEMES = (LIGHT, DARK)
+PALETTES = ("target", "stage", "grade", "state")
+"""Each is a list of colours of a theme, named in the plural, and a class of marks: `target-0`, `target-1`, …"""
+NAMED = ("ground", "ink", "faint", "line", "panel", "accent", "good", "warn", "bad")
 
 
-def vega_config(theme: Theme) -> dict[str, Any]:
-    """The Vega-Lite configuration that draws a specification in `theme`."""
-    words = {"labelColor": theme.faint, "titleColor": theme.ink, "labelFontSize": 11, "titleFontSize": 12}
-    return {
-        "background": theme.ground,
-        "font": FONT,
-        "view": {"stroke": None},
-        "range": {"category": theme.targets, "ordinal": theme.stages, "symbol": SHAPES},
-        "axis": {
-            **words,
-            "titleFontWeight": "normal",
-            "gridColor": theme.line,
-            "domainColor": theme.line,
-            "tickColor": theme.line,
-            "labelLimit": 150,
-            "labelOverlap": "greedy",
-        },
-        "legend": {
-            **words,
-            "orient": "bottom",
-            "columns": 3,
-            "labelLimit": 240,
-            "title": None,
-            "symbolFillColor": theme.faint,
-        },
-        "title": {"color": theme.ink, "fontSize": 14, "anchor": "start", "offset": 12},
-        "text": {"color": theme.faint, "fontSize": 11},
-        "rule": {"color": theme.faint},
-        "line": {"strokeWidth": 2},
-        "point": {"size": 45, "filled": True, "opacity": 1},
-    }
+def variables(theme: Theme) -> dict[str, str]:
+    """Return the colours of a theme by the names of their custom properties, without "--"."""
+    found = {name: getattr(theme, name) for name in NAMED}
+    for palette in PALETTES:
+        found |= {f"{palette}-{i}": colour for i, colour in enumerate(getattr(theme, f"{palette}s"))}
+    return found
+
+
+def page_colours() -> str:
+    """Return the style sheet of the colours: custom properties for both themes, and a class for each colour."""
+    dark = variables(DARK)
+    properties = "".join(f"--{name}:light-dark({light},{dark[name]});" for name, light in variables(LIGHT).items())
+    return f":root{{{properties}}}\n{_classes()}\n"
+
+
+def fixed(style: str, theme: Theme) -> str:
+    """Return a style sheet with the colours of one theme in the place of custom properties."""
+    colours = variables(theme)
+    return re.sub(r"var\(--([a-z0-9-]+)\)", lambda found: colours[found[1]], style + _classes())
+
+
+def _classes() -> str:
+    return "".join(
+        f".{palette}-{i}{{color:var(--{palette}-{i})}}"
+        for palette in PALETTES
+        for i in range(len(getattr(LIGHT, f"{palette}s")))
+    )

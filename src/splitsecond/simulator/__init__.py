@@ -1,8 +1,8 @@
-"""Providers whose truth is known: servers of every dialect that send each token at a time planned in advance.
+"""Providers whose truth is known: servers of every API format that send each token at a planned time.
 
-`profile` says what a provider is like (data files), `table` and `engine` turn that into times, purely; `prompt_cache`
-remembers prompts, `allowance` limits what is asked for, `faults` says what goes wrong on demand; `truth` keeps what was
-planned and what was sent. `endpoints` and `counting` say what is asked where, `asked` understands one request; `answer`
-produces one answer, `delivery` sends it, `app` speaks HTTP (with `asgi`), `server` is the process, `process` starts one
-from another program.
+`profile` describes a provider (data files). `table` and `engine` turn the description into times, without a clock;
+`producers` hand the tokens over at these times and `sender` sends them. `prompt_cache`, `rate_limit` and `faults`
+simulate what their names say; `truth` records what was planned and what was sent. `endpoints` lists the paths,
+`request` parses a request, `response` writes the response. `app` answers requests, `server` is the process, and
+`process` starts one from another program.
 """

@@ -1,274 +1,362 @@
-"""The HTTP side: what the `endpoints` are asked, models, health and the truth, as raw ASGI.
+"""The application of a simulated provider: serves the `endpoints`, the list of models, health and the truth.
 
-One `SimulatedProvider` for each profile, with its own requests in flight, draws and faults; `Simulator` hands each
-request to the one whose port it came in by. Faults of the head are acted out here, those between tokens in `answer`.
+Each profile has its own `SimulatedProvider` at its own port, with its own requests in flight, draws and faults. Faults
+before the first byte are acted out here, the others in `sender`.
 """
 
 from array import array
+from collections import Counter
 from collections.abc import Mapping
+from types import MappingProxyType
+from urllib.parse import parse_qs
 
 import msgspec
 
 from splitsecond import clock
-from splitsecond.errors import Overloaded
+from splitsecond.errors import CallerFault, Overloaded
 from splitsecond.pacing import Pacer
+from splitsecond.serving.connection import ServerConnection
+from splitsecond.serving.request_cycle import RequestCycle
 from splitsecond.simulator import faults
-from splitsecond.simulator.allowance import Allowance
-from splitsecond.simulator.answer import Answer
-from splitsecond.simulator.asgi import Receive, Scope, Send, read, refuse, respond
-from splitsecond.simulator.asked import Asked, Refusal, counted, understand
-from splitsecond.simulator.connection import EXTENSION, Connection
-from splitsecond.simulator.content import renderer
-from splitsecond.simulator.counting import Counting, counting_at
-from splitsecond.simulator.delivery import IN_STREAM_ERROR, stream, whole
-from splitsecond.simulator.endpoints import Created, Endpoint, endpoint_at
-from splitsecond.simulator.feeds import feed_of
-from splitsecond.simulator.profile import Profile
-from splitsecond.simulator.prompt_cache import PromptCache, Recalled
-from splitsecond.simulator.truth import Record, Truth
+from splitsecond.simulator.continued import whole_body
+from splitsecond.simulator.endpoints import (
+    ApiEndpoint,
+    StreamUrlWriter,
+    TokenCountEndpoint,
+    endpoint_at,
+    token_count_at,
+)
+from splitsecond.simulator.journal import Journal, JournalEntry
+from splitsecond.simulator.producers import producer_for
+from splitsecond.simulator.profile import ANY_MODEL, Profile
+from splitsecond.simulator.prompt_cache import CacheLookup, PromptCache
+from splitsecond.simulator.rate_limit import SimulatedRateLimit
+from splitsecond.simulator.replies import ReplyRules, parse_rules
+from splitsecond.simulator.request import (
+    RejectedRequest,
+    SimulatedRequest,
+    check_model,
+    count_request_tokens,
+    read_request,
+)
+from splitsecond.simulator.response import IN_STREAM_ERROR, renderer, send_error, send_stream, send_whole
+from splitsecond.simulator.sender import ResponseSender
+from splitsecond.simulator.truth import TruthLog, TruthRecord
+from splitsecond.wire import anthropic
+from splitsecond.wire.client_format import listing_at
 
+MAX_BODY_BYTES = 32 << 20
 MAX_WAITING = 1024
-"""How many streams may wait to be read; the oldest are forgotten."""
+"""Maximum number of created streams that wait to be read; the oldest ones are dropped."""
 
 _STREAMS = "/v1/streams/"
-_AT_THE_HEAD = ("http", "reset", "refused")
-
-
-class Simulator:
-    """The application: several providers, each at its own port."""
-
-    def __init__(self, providers: "Mapping[int, SimulatedProvider]") -> None:
-        self._providers = providers
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._providers[scope["server"][1]](scope, receive, send)
-
-    def refuses_connection(self, port: int) -> bool:
-        """Whether the next connection to `port` is to be reset at once."""
-        return self._providers[port].refuses_connection()
-
-    def abandon(self) -> None:
-        """Break every answer off: the server is going down."""
-        for provider in self._providers.values():
-            provider.abandon()
+_BEFORE_HEADERS = ("http", "reset", "refused")
 
 
 class SimulatedProvider:
-    """One provider. `seed` decides its draws."""
+    """One provider.
 
-    def __init__(self, profile: Profile, *, seed: int, pacer: Pacer, truth: Truth) -> None:
+    `seed` determines its draws. `received_ns` maps the file descriptor of a connection to when the kernel received the
+    bytes of its last read.
+    """
+
+    def __init__(
+        self,
+        profile: Profile,
+        *,
+        seed: int,
+        pacer: Pacer,
+        truth: TruthLog,
+        received_ns: Mapping[int, int] = MappingProxyType({}),
+    ) -> None:
         refused = tuple(fault for fault in profile.faults if fault.kind == "refused")
         later = tuple(fault for fault in profile.faults if fault.kind != "refused")
         self.profile = msgspec.structs.replace(profile, faults=later)
         self._refused = refused
         self._pacer = pacer
         self._truth = truth
-        self._feed = feed_of(profile, pacer, seed)
-        self._prompts = None if profile.prompt_cache is None else PromptCache(profile.prompt_cache)
-        self._allowance = None if profile.rate_limits is None else Allowance(profile.rate_limits)
+        self._received_ns = received_ns
+        self._producer = producer_for(profile, pacer, seed)
+        self._prompt_cache = None if profile.prompt_cache is None else PromptCache(profile.prompt_cache)
+        self._rate_limit = None if profile.rate_limits is None else SimulatedRateLimit(profile.rate_limits)
         self._in_flight = 0
-        self._answers: set[Answer] = set()
+        self._senders: set[ResponseSender] = set()
         self._connections = 0
-        self._requests = 0
-        self._waiting: dict[str, Asked] = {}  # streams that were asked for, and are to be read with another request
+        self._counts: Counter[str] = Counter()
+        self._rules = ReplyRules(profile.replies)
+        self._journal = Journal()
+        self._waiting: dict[str, SimulatedRequest] = {}  # created streams, each read by a second request
 
-    def refuses_connection(self) -> bool:
-        """Whether the next connection is to be reset at once."""
+    def on_connect(self, connection: ServerConnection) -> None:
+        """Reset a new connection if a fault `refused` strikes it."""
         self._connections += 1
-        return faults.first_striking(self._refused, self._connections) is not None
+        if faults.first_striking(self._refused, self._connections) is not None:
+            connection.reset()
 
     def abandon(self) -> None:
-        """Break every answer off."""
-        for answer in self._answers:
-            answer.end("abandoned")
+        """Abort every response."""
+        for sender in self._senders:
+            sender.end("abandoned")
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        method, path = scope["method"], scope["path"]
-        counting = counting_at(path)
-        endpoint = endpoint_at(path) if counting is None else counting.endpoint
+    async def __call__(self, cycle: RequestCycle) -> None:
+        method, path = cycle.method, cycle.path
+        token_count = token_count_at(path)
+        endpoint = endpoint_at(path) if token_count is None else token_count.endpoint
+        entry = None
         try:
-            if counting is not None and method == "POST":
-                await self._count(counting, scope, receive, send)
+            if endpoint is None and (page := await self._own_page(cycle)) is not None:
+                await cycle.answer(200, page)
+                return
+            api_format = endpoint.api_format if endpoint is not None else ""
+            entry = self._journal.add(method, path, cycle.query.decode("latin-1"), cycle.headers, api_format)
+            self._check_key(cycle)
+            if token_count is not None and method == "POST":
+                await self._count_tokens(token_count, cycle, entry)
             elif endpoint is not None and method == "POST":
-                await self._complete(endpoint, scope, receive, send)
-            elif method == "GET" and (asked := self._waiting.pop(path.removeprefix(_STREAMS), None)) is not None:
-                endpoint = asked.endpoint
-                await self._serve(asked, scope, receive, send)
+                await self._complete(endpoint, cycle, entry)
+            elif method == "GET" and (request := self._waiting.pop(path.removeprefix(_STREAMS), None)) is not None:
+                endpoint = request.endpoint
+                await self._serve(request, cycle)
             else:
-                await respond(send, 200, self._page(method, path))
-        except Refusal as refusal:
-            await refuse(send, refusal, endpoint)
+                await cycle.answer(200, self._models(cycle))
+        except RejectedRequest as rejected:
+            await send_error(cycle, rejected, endpoint)
+        finally:
+            if entry is not None:
+                entry.status = cycle.status
 
-    def _page(self, method: str, path: str) -> bytes:
-        match method, path:
-            case "GET", "/v1/models":
-                model = {"id": self.profile.model, "object": "model", "created": 0, "owned_by": "splitsecond"}
-                return msgspec.json.encode({"object": "list", "data": [model]})
+    async def _own_page(self, cycle: RequestCycle) -> bytes | None:
+        """Return a page of the simulator itself; None for any other path. Changes the replies and the journal."""
+        match cycle.method, cycle.path:
             case "GET", "/health":
                 return msgspec.json.encode({"status": "ok", "profile": self.profile.name, "in_flight": self._in_flight})
             case "GET", "/truth":
                 return self._truth.as_json(self.profile.name)
             case "DELETE", "/truth":
                 self._truth.clear(self.profile.name)
-                return b"[]"
+            case "GET", "/_splitsecond/requests":
+                return self._journal.as_json()
+            case "DELETE", "/_splitsecond/requests":
+                self._journal.clear()
+            case "POST", "/_splitsecond/replies":
+                try:
+                    self._rules.add(parse_rules(await _read_body(cycle), "replies"))
+                except CallerFault as fault:
+                    raise RejectedRequest(400, str(fault), code=fault.kind) from fault
+            case "DELETE", "/_splitsecond":
+                self._rules.reset()
+                self._counts.clear()
+                self._journal.clear()
+                self._truth.clear(self.profile.name)
             case _:
-                raise Refusal(404, f"there is no {method} {path} here", code="unknown_url")
+                return None
+        return b"[]"
 
-    async def _count(self, counting: Counting, scope: Scope, receive: Receive, send: Send) -> None:
-        body = await read(receive)
-        if body is not None:
-            await respond(send, 200, counted(self.profile, counting, _full_path(scope), body))
+    def _check_key(self, cycle: RequestCycle) -> None:
+        """Raise `RejectedRequest` if the request has none of the profile's keys."""
+        if self.profile.keys and presented_key(cycle) not in self.profile.keys:
+            raise RejectedRequest(401, "Incorrect API key provided", code="invalid_api_key")
 
-    async def _complete(self, endpoint: Endpoint, scope: Scope, receive: Receive, send: Send) -> None:
-        body = await read(receive)
-        if body is None:
-            return
-        self._requests += 1
-        asked = understand(
+    def _models(self, cycle: RequestCycle) -> bytes:
+        """Return the list of models, or one model."""
+        found = listing_at(cycle.path, cycle.headers) if cycle.method == "GET" else None
+        if found is None:
+            raise RejectedRequest(404, f"unknown URL: {cycle.method} {cycle.path}", code="unknown_url")
+        listing, name = found
+        if name and listing.entry is not None:
+            check_model(self.profile, name)
+            return listing.entry(name)
+        return listing.whole([self.profile.name if self.profile.model == ANY_MODEL else self.profile.model])
+
+    async def _count_tokens(self, endpoint: TokenCountEndpoint, cycle: RequestCycle, entry: JournalEntry) -> None:
+        body = await _read_body(cycle)
+        self._journal.set_body(entry, body)
+        await cycle.answer(200, count_request_tokens(self.profile, endpoint, _full_path(cycle), body))
+
+    async def _complete(self, endpoint: ApiEndpoint, cycle: RequestCycle, entry: JournalEntry) -> None:
+        body = await _read_body(cycle)
+        self._journal.set_body(entry, body)
+        try:
+            body = whole_body(body, self._journal)
+        except CallerFault as fault:
+            raise RejectedRequest(400, fault.message, code=fault.kind) from fault
+        request = read_request(
             self.profile,
+            self._rules,
             endpoint,
-            _full_path(scope),
-            dict(scope["headers"]),
+            _full_path(cycle),
+            cycle.headers,
             body,
-            number=self._requests,
-            arrived_ns=scope["extensions"][EXTENSION]["arrived_ns"],
+            count=self._count,
+            received_ns=self._received_ns.get(cycle.descriptor, 0),
+            arrived_ns=cycle.arrived_ns,
         )
-        asked = self._admit(asked)
-        if endpoint.created is not None and asked.request.stream and asked.fault_kind not in _AT_THE_HEAD:
-            await respond(send, 201, self._create(asked, endpoint.created, scope))
+        entry.model, entry.stream = request.parsed.model, request.parsed.stream
+        entry.response_id, entry.script = request.response_id, request.script
+        request = self._admit(request)
+        if endpoint.created is not None and request.parsed.stream and request.fault_kind not in _BEFORE_HEADERS:
+            await cycle.answer(201, self._create(request, endpoint.created, cycle))
         else:
-            await self._serve(asked, scope, receive, send)
+            await self._serve(request, cycle)
 
-    def _create(self, asked: Asked, created: Created, scope: Scope) -> bytes:
-        """The stream that was asked for will be read later; where."""
-        self._waiting[asked.answer_id] = asked
+    def _count(self, what: str) -> int:
+        """Count one more of the requests of a kind; return their number."""
+        self._counts[what] += 1
+        return self._counts[what]
+
+    def _create(self, request: SimulatedRequest, created: StreamUrlWriter, cycle: RequestCycle) -> bytes:
+        """Keep the request until its stream is read, and return the response with the stream's URL."""
+        self._waiting[request.response_id] = request
         if len(self._waiting) > MAX_WAITING:
             del self._waiting[next(iter(self._waiting))]
-        host = dict(scope["headers"]).get(b"host", b"localhost").decode("latin-1")
-        url = f"http://{host}{_STREAMS}{asked.answer_id}"
-        return created(asked.request.model, id=asked.answer_id, created=asked.created, stream=url)
+        host = (cycle.header(b"host") or b"localhost").decode("latin-1")
+        url = f"http://{host}{_STREAMS}{request.response_id}"
+        return created(request.parsed.model, id=request.response_id, created=request.created, stream=url)
 
-    def _admit(self, asked: Asked) -> Asked:
-        """The same request, with how the rate limits stand after it. Raises `Refusal` where they do not let it in."""
-        if self._allowance is None:
-            return asked
-        short = self._allowance.take(asked.prompt_tokens + asked.output_tokens, clock.now_ns())
-        asked = msgspec.structs.replace(asked, limits=self._allowance.state())
-        if short is None:
-            return asked
-        self._note(asked, "rate_limited")
-        wait_s = short.wait_ns / clock.NS_PER_S
-        raise Refusal(
+    def _admit(self, request: SimulatedRequest) -> SimulatedRequest:
+        """Return the request with the state of the rate limits. Raises `RejectedRequest` if it exceeds one."""
+        if self._rate_limit is None:
+            return request
+        exceeded = self._rate_limit.take(request.prompt_tokens + request.output_tokens, clock.now_ns())
+        request = msgspec.structs.replace(request, limits=self._rate_limit.state())
+        if exceeded is None:
+            return request
+        self._record(request, "rate_limited")
+        unit, wait_s = exceeded.unit, exceeded.wait_ns / clock.NS_PER_S
+        raise RejectedRequest(
             429,
-            f"Rate limit reached for {short.unit} per minute: limit {short.limit}. Please try again in {wait_s:.3f}s.",
+            f"Rate limit reached for {unit} per minute: limit {exceeded.limit}. Please try again in {wait_s:.3f}s.",
             code="rate_limit_exceeded",
-            type=short.unit,
+            type=unit,
             retry_after=wait_s,
-            headers=asked.limit_headers,
+            headers=request.limit_headers,
         )
 
-    async def _serve(self, asked: Asked, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _serve(self, request: SimulatedRequest, cycle: RequestCycle) -> None:
         self._in_flight += 1
         try:
-            asked = msgspec.structs.replace(asked, recalled=self._recall(asked))
-            await self._act(asked, scope["extensions"][EXTENSION]["connection"], receive, send)
+            request = msgspec.structs.replace(request, cached=self._look_up(request))
+            await self._act(request, cycle)
         finally:
             self._in_flight -= 1
 
-    def _recall(self, asked: Asked) -> Recalled | None:
-        if self._prompts is None:
+    def _look_up(self, request: SimulatedRequest) -> CacheLookup | None:
+        if self._prompt_cache is None:
             return None
-        text = asked.request.prompt_text
-        if asked.endpoint.marked_cache:
-            return self._prompts.recall_marked(text, asked.request.cache_marks, clock.now_ns())
-        return self._prompts.recall(text, clock.now_ns())
+        text = request.parsed.prompt_text
+        if request.endpoint.marked_cache:
+            return self._prompt_cache.look_up_marked(text, request.parsed.cache_marks, clock.now_ns())
+        return self._prompt_cache.look_up(text, clock.now_ns())
 
-    def _keep(self, asked: Asked) -> None:
-        """The prompt has been worked off: from now on its beginnings are known."""
-        if self._prompts is not None and asked.recalled is not None:
-            self._prompts.keep(asked.recalled.beginnings, clock.now_ns())
+    def _store_prompt(self, request: SimulatedRequest) -> None:
+        """Put the prefixes of the prompt into the cache, now that it was processed."""
+        if self._prompt_cache is not None and request.cached is not None:
+            self._prompt_cache.store(request.cached.prefixes, clock.now_ns())
 
-    async def _act(self, asked: Asked, connection: Connection, receive: Receive, send: Send) -> None:
-        fault = asked.fault
+    async def _act(self, request: SimulatedRequest, cycle: RequestCycle) -> None:
+        """Act out a fault before the headers, or respond."""
+        fault = request.fault
         if fault is not None and fault.kind == "http":
-            self._note(asked, asked.fault_kind)
+            self._record(request, fault.kind)
             status = fault.status or 500
-            raise Refusal(
-                status, f"a {status}, as was asked for (simulated)", code="simulated", retry_after=fault.retry_after
-            )
+            message = f"a simulated error {status}"
+            raise RejectedRequest(status, message, code="simulated", retry_after=fault.retry_after)
         if fault is not None and fault.kind in ("reset", "refused"):
-            self._note(asked, asked.fault_kind)
-            connection.reset()
+            self._record(request, fault.kind)
+            cycle.reset()
         else:
-            await self._answer(asked, connection, send)
-        if connection.transport.is_closing():
-            while (await receive())["type"] != "http.disconnect":  # uvicorn has to see it before we return
-                pass
+            await self._respond(request, cycle)
 
-    async def _answer(self, asked: Asked, connection: Connection, send: Send) -> None:
+    async def _respond(self, request: SimulatedRequest, cycle: RequestCycle) -> None:
         in_flight = self._in_flight
-        writer = asked.endpoint.dialect.StreamWriter(
-            asked.endpoint.operation, asked.request.model, id=asked.answer_id, created=asked.created
+        endpoint, parsed = request.endpoint, request.parsed
+        writer = endpoint.dialect.StreamWriter(
+            endpoint.operation, parsed.model, id=request.response_id, created=request.created
         )
-        answer = Answer(
-            tokens=asked.output_tokens,
+        if isinstance(writer, anthropic.StreamWriter) and request.script is not None:
+            writer.stop_sequence = request.script.stop_sequence
+        sender = ResponseSender(
+            tokens=request.output_tokens,
             pacer=self._pacer,
-            fault=asked.fault,
-            render=renderer(asked, writer),
-            write=connection.write_chunk,
+            fault=request.fault,
+            render=renderer(request, writer),
+            write=cycle.send_now,
             error=writer.error(*IN_STREAM_ERROR),
-            malformed=asked.endpoint.malformed,
-            held=not asked.request.stream,
-            begun=lambda: self._keep(asked),
+            malformed=endpoint.malformed,
+            buffered=not parsed.stream,
+            on_first_token=lambda: self._store_prompt(request),
         )
         try:
-            stop = self._feed.start(
-                answer,
-                arrived_ns=asked.arrived_ns,
+            stop = self._producer.start(
+                sender,
+                arrived_ns=request.arrived_ns,
                 in_flight=in_flight,
-                prompt_tokens=asked.prompt_tokens,
-                cached_tokens=asked.cached_tokens,
+                prompt_tokens=request.prompt_tokens,
+                cached_tokens=request.cached_tokens,
             )
         except Overloaded as error:
-            self._note(asked, "full")
+            self._record(request, "full")
             status = self.profile.engine.full_status if self.profile.engine else 503
-            raise Refusal(status, error.message, code="overloaded", retry_after=1) from error
-        connection.on_lost = answer.closed_by_client
-        self._answers.add(answer)
+            raise RejectedRequest(status, error.message, code="overloaded", retry_after=1) from error
+        cycle.on_lost = sender.closed_by_client
+        self._senders.add(sender)
         try:
-            await answer.head_due(asked.arrived_ns)
-            if asked.request.stream:
-                await stream(asked, answer, writer, connection, send)
+            await sender.head_due(request.arrived_ns)
+            if parsed.stream:
+                await send_stream(request, sender, writer, cycle)
             else:
-                await whole(asked, answer, connection, send)
+                await send_whole(request, sender, writer, cycle)
         finally:
-            connection.on_lost = None
-            self._answers.discard(answer)
-            answer.end("abandoned")
+            cycle.on_lost = None
+            self._senders.discard(sender)
+            sender.end("abandoned")
             stop()
-            self._note(asked, asked.fault_kind, in_flight, answer)
+            self._record(request, request.fault_kind, in_flight, sender)
 
-    def _note(self, asked: Asked, fault: str, in_flight: int = 0, answer: Answer | None = None) -> None:
-        self._truth.keep(
-            Record(
-                request_id=asked.request_id,
+    def _record(
+        self, request: SimulatedRequest, fault: str, in_flight: int = 0, sender: ResponseSender | None = None
+    ) -> None:
+        self._truth.add(
+            TruthRecord(
+                request_id=request.request_id,
                 profile=self.profile.name,
                 in_flight=in_flight or self._in_flight,
-                arrived_ns=asked.arrived_ns,
-                began_ns=answer.began_ns if answer else 0,
-                planned_ns=answer.planned_ns if answer else array("q"),
-                actual_ns=answer.actual_ns if answer else array("q"),
-                prompt_tokens=asked.prompt_tokens,
-                cached_tokens=asked.cached_tokens,
-                cache_write_tokens=(asked.recalled.written_tokens if asked.recalled else None) or 0,
-                output_tokens=asked.output_tokens,
+                received_ns=request.received_ns,
+                arrived_ns=request.arrived_ns,
+                began_ns=sender.began_ns if sender else 0,
+                planned_ns=sender.planned_ns if sender else array("q"),
+                actual_ns=sender.actual_ns if sender else array("q"),
+                first_written_ns=sender.first_written_ns if sender else 0,
+                prompt_tokens=request.prompt_tokens,
+                cached_tokens=request.cached_tokens,
+                cache_write_tokens=(request.cached.written_tokens if request.cached else None) or 0,
+                output_tokens=request.output_tokens,
                 fault=fault,
                 ended_ns=clock.now_ns(),
-                closed_by_client=answer is not None and answer.outcome == "closed_by_client",
+                closed_by_client=sender is not None and sender.outcome == "closed_by_client",
             )
         )
 
 
-def _full_path(scope: Scope) -> str:
-    """With the query."""
-    return f"{scope['path']}?{scope.get('query_string', b'').decode('latin-1')}"
+def presented_key(cycle: RequestCycle) -> str:
+    """Return the API key of a request, wherever its API format has it; "" if it has none."""
+    authorization = cycle.header(b"authorization").decode("latin-1")
+    scheme, _, bearer = authorization.partition(" ")
+    if scheme.lower() == "bearer":
+        return bearer.strip()
+    found = next((key for name in (b"x-api-key", b"x-goog-api-key", b"api-key") if (key := cycle.header(name))), b"")
+    return found.decode("latin-1") or parse_qs(cycle.query.decode("latin-1")).get("key", [""])[0]
+
+
+async def _read_body(cycle: RequestCycle) -> bytes:
+    """Read the body of a request. Raises `RejectedRequest` if it is too long or arrives too slowly."""
+    try:
+        return await cycle.body(MAX_BODY_BYTES)
+    except CallerFault as fault:
+        code = "body_too_long" if fault.status == 413 else fault.kind
+        raise RejectedRequest(fault.status or 400, fault.message, code=code) from fault
+
+
+def _full_path(cycle: RequestCycle) -> str:
+    """Return the path with its query."""
+    return f"{cycle.path}?{cycle.query.decode('latin-1')}"

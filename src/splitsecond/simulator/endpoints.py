@@ -1,163 +1,219 @@
-"""The paths that a simulated provider answers at: what is asked there, and in which dialect.
+"""The endpoints of a simulated provider: which path serves which operation in which API format.
 
-Each dialect has the path of its makers, so that their own client libraries can be pointed here. Gemini's path holds the
-model, and whether to stream. Replicate's holds the model as "owner/name"; a model without an owner is "simulated/name",
-and a stream is asked for there with one request and read with another.
+Each API format is served at its vendor's path, so the vendor's client library can be pointed here. Gemini's path
+contains the model and whether to stream, as does that of Claude at Google's Vertex AI. Replicate's contains the model
+as "owner/name" ("simulated/name" for a model without an owner), and a stream there takes one request to create it and
+another to read it. Anthropic, Gemini and OpenAI's Responses also have endpoints that only count the tokens of a
+request.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Protocol
+from urllib.parse import unquote
 
 import msgspec
 
 from splitsecond.errors import CallerFault
-from splitsecond.events import RateLimits, Usage
+from splitsecond.events import RateLimits
 from splitsecond.service import Operation
+from splitsecond.simulator.embeddings import EmbeddingFormat
 from splitsecond.wire import anthropic, cohere, gemini, ollama, openai, replicate, responses
-from splitsecond.wire.dialect import Answer, ServerRequest, Writer
-from splitsecond.wire.limit_headers import Headers, anthropic_limits, openai_limits
+from splitsecond.wire.dialect import AnswerWriter, ServerRequest
+from splitsecond.wire.rate_limits import Headers, anthropic_limits, openai_limits
 
 
-class Dialect(Protocol):
-    """What a dialect of `wire` offers in the server role, as far as it is played here."""
+class ServerFormat(Protocol):
+    """The server side of an API format in `wire`, as far as the simulator uses it."""
 
-    def StreamWriter(self, operation: Operation, model: str, *, id: str, created: int) -> Writer: ...  # noqa: A002
+    def StreamWriter(self, operation: Operation, model: str, *, id: str, created: int) -> AnswerWriter: ...
 
-    def whole(
-        self,
-        operation: Operation,
-        model: str,
-        answers: Sequence[Answer],
-        usage: Usage,
-        *,
-        id: str,  # noqa: A002
-        created: int,
-    ) -> bytes: ...
+    def parse_request(self, operation: Operation, body: bytes, path: str) -> ServerRequest: ...
 
-    def error_body(self, status: int, message: str, type: str, code: str | None = None) -> bytes: ...  # noqa: A002
+    def error_body(self, status: int, message: str, type: str, code: str | None = None) -> bytes: ...
 
 
-class Created(Protocol):
-    """Writes the answer that says where a stream will be."""
+class StreamUrlWriter(Protocol):
+    """Writes the response that contains the URL of a stream."""
 
-    def __call__(self, model: str, *, id: str, created: int, stream: str) -> bytes: ...  # noqa: A002
+    def __call__(self, model: str, *, id: str, created: int, stream: str) -> bytes: ...
 
 
-class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """What is answered at one path, or at many of one form.
+class ApiEndpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """One operation in one API format.
 
-    `parse` reads a request out of its body and its path with the query. `id_prefix` begins the ids of its answers, and
-    `id_header` names the header with the request's. `malformed` is an event as it is sent there, with data that breaks
-    off. `content_type` is a stream's. `marked_cache`: of a prompt only what the client marks is cached. `created`
-    writes the answer that only says at which URL a stream will be; None: the answer is the stream. `limit_headers`
-    writes the rate limits (None: the dialect has no headers for them); `retry_in_body`: how long to wait stands in the
-    body of an error.
+    Response ids begin with `id_prefix`; the header `id_header` has the request's id. `malformed` is an event of this
+    format whose data is cut off. `content_type` is that of a stream. With `marked_cache` only the parts of a prompt
+    that the client marks are cached. `created` writes the response with the URL of a stream; None: the response is the
+    stream. `limit_headers` writes the rate limits; None: the format has no headers for them. With `retry_in_body` the
+    retry delay is in the body of an error. The query of a stream contains `stream_query`; `model_prefix` is left out of
+    the model's name. `complete` adds what only the path says to a body.
     """
 
-    operation: Operation
-    dialect: Dialect
-    parse: Callable[[bytes, str], ServerRequest]
+    operation: Operation = "chat"
+    dialect: ServerFormat
     id_prefix: str
     id_header: bytes = b"x-request-id"
     malformed: bytes
     content_type: bytes = b"text/event-stream; charset=utf-8"
     marked_cache: bool = False
-    created: Created | None = None
+    created: StreamUrlWriter | None = None
     limit_headers: Callable[[RateLimits, datetime], Headers] | None = None
     retry_in_body: bool = False
+    stream_query: str = ""
+    model_prefix: str = ""
+    complete: Callable[[bytes, str], bytes] | None = None
+    stop_reason: str = "stop"
+
+    @property
+    def api_format(self) -> str:
+        """The name of the API format."""
+        return self.dialect.error_body.__module__.split(".")[2]
+
+    def parse(self, body: bytes, path: str) -> ServerRequest:
+        """Read a request from its body and its path with the query. Raises `CallerFault`."""
+        whole = body if self.complete is None else self.complete(body, path)
+        request = self.dialect.parse_request(self.operation, whole, path)
+        if request.stream and self.stream_query not in path:
+            raise CallerFault("streams as a JSON list are not simulated", hint=f"Add ?{self.stream_query} to the URL.")
+        return msgspec.structs.replace(request, model=request.model.removeprefix(self.model_prefix))
 
 
-def _gemini_request(body: bytes, path: str) -> ServerRequest:
-    request = gemini.parse_request("chat", body, path)
-    if request.stream and "alt=sse" not in path:
-        raise CallerFault("a stream is a list in JSON here, which is not simulated", hint="Ask with ?alt=sse.")
-    return request
+class TokenCountEndpoint(msgspec.Struct, frozen=True):
+    """An endpoint that only counts the tokens of a request.
+
+    `parse` reads a request from its body and its path; `write` encodes the count. Errors have the form of `endpoint`.
+    """
+
+    endpoint: ApiEndpoint
+    parse: Callable[[bytes, str], ServerRequest]
+    write: Callable[[int], bytes]
 
 
-def _replicate_request(body: bytes, path: str) -> ServerRequest:
-    request = replicate.parse_request("chat", body, path)
-    return msgspec.structs.replace(request, model=request.model.removeprefix("simulated/"))
+_AT_GOOGLE = r"/v1(?:beta)?(?:/projects/[^/]+/locations/[^/]+/publishers/[^/]+)?"
+_VERTEX_PATH = re.compile(_AT_GOOGLE + r"/models/([^/?]+):(streamRawPredict|rawPredict)")
 
 
-_CHAT = Endpoint(
-    operation="chat",
+def _with_model(body: bytes, path: str) -> bytes:
+    """Return the body of a request to Claude at Vertex AI, with the model and whether to stream, as Anthropic's has."""
+    found = _VERTEX_PATH.search(path)
+    try:
+        fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+    except msgspec.MsgspecError:
+        return body  # its fault is found when it is parsed
+    named = {"model": unquote(found[1]), "stream": found[2] == "streamRawPredict"} if found is not None else {}
+    return msgspec.json.encode({**fields, **named})
+
+
+_CHAT = ApiEndpoint(
     dialect=openai,
-    parse=lambda body, _path: openai.parse_request("chat", body),
     id_prefix="chatcmpl-",
     malformed=b'data: {"id":"chatcmpl-malformed","choices":[{"index":0,"del\n\n',
     limit_headers=openai_limits,
 )
-_COMPLETIONS = msgspec.structs.replace(
-    _CHAT, operation="completions", parse=lambda body, _path: openai.parse_request("completions", body)
-)
-RESPONSES = Endpoint(
-    operation="chat",
+_COMPLETIONS = msgspec.structs.replace(_CHAT, operation="completions")
+_RESPONSES = ApiEndpoint(
     dialect=responses,
-    parse=lambda body, _path: responses.parse_request("chat", body),
     id_prefix="resp_",
     malformed=b'event: response.output_text.delta\ndata: {"type":"response.output_text.del\n\n',
     limit_headers=openai_limits,
 )
-MESSAGES = Endpoint(
-    operation="chat",
+_MESSAGES = ApiEndpoint(
     dialect=anthropic,
-    parse=lambda body, _path: anthropic.parse_request("chat", body),
     id_prefix="msg_",
     id_header=b"request-id",
     malformed=b'event: content_block_delta\ndata: {"type":"content_block_delta","index":0,"del\n\n',
     marked_cache=True,
     limit_headers=anthropic_limits,
+    stop_reason="stop_sequence",
 )
-GEMINI = Endpoint(
-    operation="chat",
+_VERTEX = msgspec.structs.replace(_MESSAGES, complete=_with_model)
+_GEMINI = ApiEndpoint(
     dialect=gemini,
-    parse=_gemini_request,
     id_prefix="gemini-",
     malformed=b'data: {"candidates":[{"content":{"par\r\n\r\n',
     content_type=b"text/event-stream",
     retry_in_body=True,
+    stream_query="alt=sse",
 )
-_COHERE = Endpoint(
-    operation="chat",
+_COHERE = ApiEndpoint(
     dialect=cohere,
-    parse=lambda body, _path: cohere.parse_request("chat", body),
     id_prefix="cohere-",
     malformed=b'event: content-delta\ndata: {"type":"content-delta","index":0,"del\n\n',
+    stop_reason="STOP_SEQUENCE",
 )
-_OLLAMA = Endpoint(
-    operation="chat",
+_OLLAMA = ApiEndpoint(
     dialect=ollama,
-    parse=lambda body, _path: ollama.parse_request("chat", body),
     id_prefix="ollama-",
     malformed=b'{"model":"malformed","message":{"role":"assis\n',
     content_type=b"application/x-ndjson",
 )
-_REPLICATE = Endpoint(
-    operation="chat",
+
+
+class _OllamaGenerate:
+    """The server side of ``/api/generate``."""
+
+    StreamWriter = ollama.GenerateWriter
+    parse_request = staticmethod(ollama.parse_generate)
+    error_body = staticmethod(ollama.error_body)
+
+
+_REPLICATE = ApiEndpoint(
     dialect=replicate,
-    parse=_replicate_request,
     id_prefix="replicate-",
     malformed=b"event: done\ndata: {\n\n",
     created=replicate.created,
+    model_prefix="simulated/",
 )
 
-_ENDPOINTS: Mapping[str, Endpoint] = {
+
+def _embeddings(chat: ApiEndpoint, form: str) -> ApiEndpoint:
+    return msgspec.structs.replace(
+        chat, operation="embeddings", dialect=EmbeddingFormat(chat.dialect, form), marked_cache=False, stream_query=""
+    )
+
+
+_EMBEDDINGS = _embeddings(_CHAT, "openai")
+_ENDPOINTS: Mapping[str, ApiEndpoint] = {
     "/v1/chat/completions": _CHAT,
     "/v1/completions": _COMPLETIONS,
-    "/v1/responses": RESPONSES,
-    "/v1/messages": MESSAGES,
+    "/v1/responses": _RESPONSES,
+    "/openai/v1/chat/completions": _CHAT,  # Azure
+    "/openai/v1/responses": _RESPONSES,
+    "/v1/messages": _MESSAGES,
     "/v2/chat": _COHERE,
     "/api/chat": _OLLAMA,
+    "/api/generate": msgspec.structs.replace(_OLLAMA, dialect=_OllamaGenerate()),
+    "/v1/embeddings": _EMBEDDINGS,
+    "/openai/v1/embeddings": _EMBEDDINGS,
+    "/v2/embed": _embeddings(_COHERE, "cohere"),
+    "/api/embed": _embeddings(_OLLAMA, "ollama"),
+    "/api/embeddings": _embeddings(_OLLAMA, "ollama one"),
 }
 _WITH_MODEL = {
-    re.compile(r"/v1(?:beta)?/models/[^/]+:(?:g|streamG)enerateContent"): GEMINI,
+    re.compile(_AT_GOOGLE + r"/models/[^/]+:(?:g|streamG)enerateContent"): _GEMINI,
+    re.compile(_AT_GOOGLE + r"/models/[^/]+:embedContent"): _embeddings(_GEMINI, "gemini"),
+    re.compile(_AT_GOOGLE + r"/models/[^/]+:batchEmbedContents"): _embeddings(_GEMINI, "gemini batch"),
+    _VERTEX_PATH: _VERTEX,
     re.compile(r"/v1/models/[^/]+/[^/]+/predictions"): _REPLICATE,
 }
 
 
-def endpoint_at(path: str) -> Endpoint | None:
-    """The endpoint at `path`, without its query; None: there is none."""
+def endpoint_at(path: str) -> ApiEndpoint | None:
+    """Return the endpoint at `path` (without its query), or None."""
     found = _ENDPOINTS.get(path)
     return found or next((endpoint for form, endpoint in _WITH_MODEL.items() if form.fullmatch(path)), None)
+
+
+_COUNTS: Mapping[str, TokenCountEndpoint] = {
+    "/v1/messages/count_tokens": TokenCountEndpoint(_MESSAGES, anthropic.parse_count, anthropic.token_count),
+    "/v1/responses/input_tokens": TokenCountEndpoint(_RESPONSES, _RESPONSES.parse, responses.token_count),
+}
+_GEMINI_COUNT_PATH = re.compile(r"/v1(?:beta)?/models/[^/]+:countTokens")
+_GEMINI_COUNT = TokenCountEndpoint(_GEMINI, gemini.parse_count, gemini.token_count)
+
+
+def token_count_at(path: str) -> TokenCountEndpoint | None:
+    """Return the endpoint that counts tokens at `path` (without its query), or None."""
+    return _COUNTS.get(path) or (_GEMINI_COUNT if _GEMINI_COUNT_PATH.fullmatch(path) else None)

@@ -1,14 +1,13 @@
-"""A continuous-batching inference server as a pure model: no clock, no sockets; time is given, and answered.
+"""A model of a continuous-batching inference server, without a clock or sockets: the caller passes the time.
 
-The server works in steps. In each, every sequence that is past its prompt gets one token, and up to
-`prefill_chunk_tokens` of waiting prompts are worked off, in order of arrival (chunked prefill, as in vLLM and
-Sarathi-Serve). A prompt that is finished in a step gives its first token at the end of it. A step lasts
+The server works in steps. In each step every sequence that is past its prompt gets one token, and up to
+`prefill_chunk_tokens` of waiting prompts are processed, in order of arrival (chunked prefill, as in vLLM and
+Sarathi-Serve). A prompt that is finished in a step gives its first token at the end of that step. A step lasts
 
     step_base_ms + step_per_sequence_ms × batch + prompt tokens / prefill_tokens_per_s
 
-so more sequences raise throughput and slow each one down, until the slots are full; then requests queue, and time to
-first token grows with the queue. Steps follow each other at absolute times without a gap, so a late reader does not
-slow the server down.
+so more sequences raise throughput and slow each one down, until the slots are full. Then requests queue, and TTFT grows
+with the queue. Steps follow each other at absolute times without a gap, so a late caller does not slow the server down.
 """
 
 from collections import deque
@@ -21,13 +20,13 @@ from splitsecond.errors import Overloaded
 from splitsecond.simulator.profile import EngineSpec
 
 Key = TypeVar("Key")
-"""What the caller knows a request by. Hashable."""
+"""The caller's hashable key of a request."""
 
 
 class Emission(msgspec.Struct, Generic[Key], frozen=True):
     """Token `index` (from 0) of request `key`, produced at the end of a step, at `at_ns`.
 
-    `began_ns`: when the step began that was the first to work on the request's prompt.
+    `began_ns` is the begin of the first step that worked on the request's prompt.
     """
 
     key: Key
@@ -46,7 +45,7 @@ class _Sequence(msgspec.Struct, Generic[Key]):
 
 
 class Engine(Generic[Key]):
-    """The server. `submit` and `cancel` requests, then `advance` whenever `next_ns` is reached."""
+    """The server: `submit` and `cancel` requests, and `advance` whenever `next_ns` is reached."""
 
     def __init__(self, spec: EngineSpec) -> None:
         self._spec = spec
@@ -57,15 +56,15 @@ class Engine(Generic[Key]):
 
     @property
     def next_ns(self) -> int | None:
-        """When the current step ends; None while there is nothing to do."""
+        """The end of the current step; None while the server is idle."""
         return self._ends_ns
 
     def submit(self, key: Key, *, prompt_tokens: int, output_tokens: int, now_ns: int) -> None:
-        """Take a request. Raises `Overloaded` when slots and queue are full."""
+        """Add a request. Raises `Overloaded` if slots and queue are full."""
         limit, held = self._spec.queue_limit, len(self._running) + len(self._waiting)
         if limit is not None and held >= self._spec.slots + limit:
             raise Overloaded(
-                f"{held} requests run or wait, in {self._spec.slots} slots and a queue of {limit}",
+                f"{held:,} requests fill {self._spec.slots:,} slots and a queue of {limit:,}",
                 hint="Try again later.",
             )
         self._waiting.append(_Sequence(key, max(prompt_tokens, 1), max(output_tokens, 1)))
@@ -73,12 +72,12 @@ class Engine(Generic[Key]):
             self._begin_step(max(now_ns, self._ended_ns))
 
     def cancel(self, key: Key) -> None:
-        """Forget a request, wherever it is; its slot is free from the next step on. Unknown keys are ignored."""
+        """Remove a request, running or waiting; its slot is free from the next step on. Unknown keys are ignored."""
         if self._running.pop(key, None) is None:
             self._waiting = deque(sequence for sequence in self._waiting if sequence.key != key)
 
     def advance(self) -> list[Emission[Key]]:
-        """End the current step and begin the next one, at once. Gives the tokens of the step that ended."""
+        """End the current step and begin the next one. Returns the tokens of the step that ended."""
         ended_ns = self._ends_ns
         if ended_ns is None:
             return []

@@ -1,8 +1,8 @@
-"""Simulated providers in a process of their own, for another program: a demo, a self-check, a test.
+"""Runs the simulator in a separate process for another program: a demo, a self-check, a test.
 
-The simulator must not share a process with what measures it: both would wait for the same interpreter. It must not
-outlive us, however we end: it leaves when its standard input closes, whose other end only we hold. It runs in a session
-of its own, so Ctrl-C at the terminal reaches us alone, and we decide what is finished before it is stopped.
+The simulator must not share a process with its client, because both would wait for the same interpreter. It must not
+outlive the program, however that ends: it exits when its standard input closes, whose other end only the program holds.
+It runs in its own session, so Ctrl-C at the terminal reaches only the program, which decides when to stop it.
 """
 
 import os
@@ -12,19 +12,45 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from splitsecond import clock
-from splitsecond.errors import NetworkFault
+from splitsecond.errors import CallerFault, NetworkFault
 
-START_NS = 30 * clock.NS_PER_S
+CONTROL_S = 60.0
+"""How long a request to the simulator itself may take, on a machine that is busy with other tests."""
+START_NS = 120 * clock.NS_PER_S
 STOP_S = 5.0
 
 
-class Running(msgspec.Struct, frozen=True):
-    """A simulated provider that answers. `origin` is its address without ``/v1``: where ``/truth`` is."""
+class ReceivedRequest(msgspec.Struct, frozen=True):
+    """A request that a simulated provider has received.
+
+    `api_format` is that of its path, "" for an unknown path. `body` is the value of its JSON, or text, or None.
+    `status` is that of the response: 0 before it, and after a reset. `response_id` is "" if the request was rejected.
+    Values of headers that hold keys are replaced.
+    """
+
+    number: int
+    at: datetime
+    method: str
+    path: str
+    query: str
+    headers: dict[str, str]
+    api_format: str
+    body: Any
+    model: str
+    stream: bool
+    status: int
+    response_id: str
+
+
+class RunningProvider(msgspec.Struct, frozen=True):
+    """A simulated provider that is ready for requests, and the handle by which a test sets its replies."""
 
     name: str
     base_url: str
@@ -32,28 +58,60 @@ class Running(msgspec.Struct, frozen=True):
 
     @property
     def origin(self) -> str:
-        """The base URL without its path."""
+        """The base URL without ``/v1``; the truth is at ``/truth`` below it."""
         return self.base_url.removesuffix("/v1")
+
+    def requests(self) -> list[ReceivedRequest]:
+        """Return the requests since the start or the last `reset`, oldest first, at most 1,000."""
+        return msgspec.json.decode(self._control("GET", "requests"), type=list[ReceivedRequest])
+
+    def reply(self, text: str | None = None, **rule: Any) -> None:
+        """Add a rule for replies, with the keys of ``[[replies]]``. The first that fits a request is used.
+
+        Raises `CallerFault` for a rule that is wrong.
+        """
+        given = {"text": text, **rule} if text is not None else rule
+        self._control("POST", "replies", msgspec.json.encode(given))
+
+    def fail(self, status: int, *, times: int | None = None, **rule: Any) -> None:
+        """Answer requests with an error in their API format: the next `times`, or all that fit the `rule`.
+
+        `message`, `code`, `type` and `retry_after` belong to the error, all other keys to the rule.
+        """
+        details = {name: rule.pop(name) for name in ("message", "code", "type", "retry_after") if name in rule}
+        if times is not None:
+            rule["times"] = times
+        self.reply(error={"status": status, **details}, **rule)
+
+    def reset(self) -> None:
+        """Forget all requests and all added rules, and count from the beginning again."""
+        self._control("DELETE", "")
+
+    def _control(self, method: str, path: str, body: bytes | None = None) -> bytes:
+        import urllib.error  # slow to import, and only tests need it
+        import urllib.request
+
+        request = urllib.request.Request(f"{self.origin}/_splitsecond/{path}".rstrip("/"), body, method=method)
+        direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        try:
+            with direct.open(request, timeout=CONTROL_S) as response:
+                found: bytes = response.read()
+        except urllib.error.HTTPError as error:
+            with error:
+                message = msgspec.json.decode(error.read())["error"]["message"]
+            raise CallerFault(message, kind="bad_reply") from None
+        return found
 
 
 @contextmanager
-def running(*profiles: str, seed: int = 0, log: Path | None = None) -> Iterator[list[Running]]:
-    """Start a process that serves `profiles` on free ports of this machine; stop it at the end.
+def run_simulator(*profiles: str, seed: int = 0, log: Path | None = None) -> Iterator[list[RunningProvider]]:
+    """Serve `profiles` on free ports of this machine, in a process that runs while the context is open.
 
-    Gives one `Running` for each, in order, as soon as all answer. Raises `NetworkFault` with what the process said,
-    if they do not.
+    Yields a `RunningProvider` for each profile, in order, when all are ready. Raises `NetworkFault` with the process's
+    error output if they do not become ready.
     """
-    command = [
-        sys.executable,
-        "-m",
-        "splitsecond.simulator",
-        *profiles,
-        "--port",
-        "0",
-        "--seed",
-        str(seed),
-        "--until-eof",
-    ]
+    command = [sys.executable, "-m", "splitsecond.simulator", *profiles, "--port", "0", "--seed", str(seed)]
+    command.append("--until-eof")
     if log is not None:
         command += ["--log", str(log)]
     with (
@@ -66,9 +124,9 @@ def running(*profiles: str, seed: int = 0, log: Path | None = None) -> Iterator[
             lines = _first_lines(process, len(profiles))
             if len(lines) < len(profiles):
                 errors.seek(0)
-                said = errors.read().decode("utf-8", "replace").strip()
+                output = errors.read().decode("utf-8", "replace").strip()
                 raise NetworkFault(
-                    f"the simulator did not start ({len(lines)} of {len(profiles)} answer): {said or 'not a word'}",
+                    f"the simulator did not start ({len(lines)} of {len(profiles)} ready): {output or 'no output'}",
                     kind="simulator_failed",
                     phase="connect",
                 )
@@ -82,23 +140,23 @@ def running(*profiles: str, seed: int = 0, log: Path | None = None) -> Iterator[
 
 
 def _first_lines(process: "subprocess.Popen[bytes]", count: int) -> Sequence[str]:
-    """The first `count` lines that the process prints; fewer, if it ends or takes too long."""
+    """Return the first `count` lines that the process prints; fewer if it ends or takes too long."""
     if process.stdout is None:
         raise ValueError("the process has no pipe")
     pipe = process.stdout.fileno()
     deadline_ns = clock.now_ns() + START_NS
-    said = b""
-    while said.count(b"\n") < count:
+    output = b""
+    while output.count(b"\n") < count:
         left_ns = deadline_ns - clock.now_ns()
         if left_ns <= 0 or not select.select([pipe], [], [], left_ns / clock.NS_PER_S)[0]:
             break
         data = os.read(pipe, 65536)
         if not data:
             break
-        said += data
-    return [line.decode() for line in said.split(b"\n")[:-1]][:count]
+        output += data
+    return [line.decode() for line in output.split(b"\n")[:-1]][:count]
 
 
-def _read_ready(line: str) -> Running:
+def _read_ready(line: str) -> RunningProvider:
     _, name, url, model = line.split(" ", 3)
-    return Running(name, url, model.removeprefix("model="))
+    return RunningProvider(name, url, model.removeprefix("model="))

@@ -1,11 +1,11 @@
-"""What a simulated provider is like: one TOML file each, shipped in `profiles/` or a file of the user's own.
+"""Profiles of simulated providers: one TOML file each, shipped in `profiles/` or written by the user.
 
-A profile is of one of two kinds. A `table` gives measured times per concurrency, for a provider known only from
-outside; an `engine` gives the parameters of a continuous-batching server, whose times follow from its load. A file
-says which by holding `[[table]]` rows or an `[engine]`.
+There are two kinds of profiles. A file with `[[table]]` rows has measured times per concurrency, for a provider whose
+inside is unknown. A file with an `[engine]` has the parameters of a continuous-batching server, whose times follow from
+its load.
 
-Shipped profiles are named `provider-model`; an alias is a short name for one of them. A name that fits nothing gets a
-`CallerFault` with the nearest names, a file that is wrong one with the path of what is wrong in it.
+Shipped profiles are named `provider-model`; an alias is a short name of one. An unknown name raises a `CallerFault`
+with similar names, an invalid file one with the path of the invalid value.
 """
 
 import difflib
@@ -13,34 +13,41 @@ import tomllib
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
 from splitsecond.errors import CallerFault
-from splitsecond.simulator.faults import PlannedFault
-from splitsecond.wire.openai.server_times import TimesForm
+from splitsecond.simulator.faults import InjectedFault
+from splitsecond.simulator.replies import ReplyRule, load_rules
+from splitsecond.validation import converted
+from splitsecond.wire.server_times import TimesForm
 
 TimingsForm = Literal["", "openai"] | TimesForm
+_AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
+_NotNegative = Annotated[int, msgspec.Meta(ge=0)]
+_Above0 = Annotated[float, msgspec.Meta(gt=0)]
+
+
+ANY_MODEL = "*"
+"""The model of a provider that serves every name."""
 
 
 class Quantiles(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A figure's middle and its slow tail: 95 % of requests were at least as good as `p95`."""
+    """The median of a figure and its slow tail: 95% of the requests were at least as good as `p95`."""
 
     p50: float
     p95: float
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What was measured with `concurrency` requests in flight. `tps.p95` is the slow tail, so below its p50."""
+class TableRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The times measured with `concurrency` requests in flight. `tps.p95` is the slow tail, so it is below the p50."""
 
-    concurrency: int
+    concurrency: _AtLeastOne
     ttft_ms: Quantiles
     tps: Quantiles
 
     def __post_init__(self) -> None:
-        if self.concurrency < 1:
-            raise ValueError(f"concurrency must be at least 1, not {self.concurrency}")
         if not 0 < self.ttft_ms.p50 <= self.ttft_ms.p95:
             raise ValueError(f"ttft_ms must have 0 < p50 <= p95, not {self.ttft_ms.p50} and {self.ttft_ms.p95}")
         if not 0 < self.tps.p95 <= self.tps.p50:
@@ -53,83 +60,72 @@ class EngineSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """A continuous-batching server.
 
     A step takes `step_base_ms`, `step_per_sequence_ms` for each sequence in the batch, and the time of the prompt
-    tokens worked off in it (`prefill_tokens_per_s`, at most `prefill_chunk_tokens` in one step). `slots` sequences
-    run at a time; `queue_limit` more may wait (None: any number); beyond that a request gets `full_status`.
+    tokens processed in it (`prefill_tokens_per_s`, at most `prefill_chunk_tokens` in one step). `slots` sequences
+    run at a time and `queue_limit` more can wait (None: any number); further requests get `full_status`.
     """
 
-    slots: int
-    prefill_tokens_per_s: float
-    prefill_chunk_tokens: int
-    step_base_ms: float
-    step_per_sequence_ms: float
-    queue_limit: int | None = None
-    full_status: int = 429
-
-    def __post_init__(self) -> None:
-        for name in ("slots", "prefill_tokens_per_s", "prefill_chunk_tokens", "step_base_ms"):
-            if getattr(self, name) <= 0:
-                raise ValueError(f"{name} must be above 0, not {getattr(self, name)}")
-        if self.step_per_sequence_ms < 0:
-            raise ValueError(f"step_per_sequence_ms must not be negative, but is {self.step_per_sequence_ms}")
-        if self.queue_limit is not None and self.queue_limit < 0:
-            raise ValueError(f"queue_limit must not be negative, but is {self.queue_limit}")
-        if self.full_status not in (429, 503):
-            raise ValueError(f"full_status must be 429 or 503, not {self.full_status}")
+    slots: _AtLeastOne
+    prefill_tokens_per_s: _Above0
+    prefill_chunk_tokens: _AtLeastOne
+    step_base_ms: _Above0
+    step_per_sequence_ms: Annotated[float, msgspec.Meta(ge=0)]
+    queue_limit: _NotNegative | None = None
+    full_status: Literal[429, 503] = 429
 
 
 class PromptCacheSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A provider that remembers how prompts began: a table ``[prompt_cache]``, which may be empty.
+    """The prompt cache of a provider: a table ``[prompt_cache]``, which may be empty.
 
-    A beginning that has `from_tokens` or more is remembered, in whole blocks of `block_tokens`, from the first token of
-    its answer on until nobody has sent it for `ttl_s`. In Anthropic's dialect only what the client marked is, up to the
-    very mark. An answer to such a prompt says so in its usage, and comes sooner: an engine does not work off again what
-    is cached; a table, measured without a cache, saves the share `saves` of the time to first token where all of the
-    prompt is cached, and less in proportion. `saves` is a table's only, 0.8 where none is given.
+    Prefixes of at least `from_tokens` are stored, in whole blocks of `block_tokens`, from the first token of the
+    response until they were not sent for `ttl_s`. In Anthropic's format only the parts that the client marks are
+    stored, exactly up to the mark. The usage of a response reports cached tokens, and its first token comes earlier: an
+    engine does not process them again; a table, measured without a cache, saves the share `saves` of TTFT for a fully
+    cached prompt, and proportionally less for a part. `saves` is for tables only; the default is 0.8.
     """
 
-    from_tokens: int = 1024
-    block_tokens: int = 128
-    ttl_s: float = 300.0
+    from_tokens: _AtLeastOne = 1024
+    block_tokens: _AtLeastOne = 128
+    ttl_s: _Above0 = 300.0
     saves: float | None = None
 
     def __post_init__(self) -> None:
-        for name in ("from_tokens", "block_tokens", "ttl_s"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} must be above 0, not {getattr(self, name)}")
         if self.saves is not None and not 0 <= self.saves < 1:
             raise ValueError(f"saves must be from 0 to below 1, not {self.saves}")
 
 
 class RateLimitSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A provider that limits what it is asked for: ``[rate_limits]``, with one of the two or both.
+    """The rate limits of a provider: a table ``[rate_limits]``, with one of the two or both.
 
-    It says in each answer how much is left, where its dialect has headers for that; beyond it a request gets a 429 that
-    says how long to wait.
+    Each response reports the remaining amounts, if its API format has headers for them. A request beyond a limit gets a
+    429 with the time to wait.
     """
 
-    requests_per_minute: int | None = None
-    tokens_per_minute: int | None = None
+    requests_per_minute: _AtLeastOne | None = None
+    tokens_per_minute: _AtLeastOne | None = None
 
     def __post_init__(self) -> None:
         if self.requests_per_minute is None and self.tokens_per_minute is None:
             raise ValueError("rate_limits need requests_per_minute, tokens_per_minute or both")
-        for name in ("requests_per_minute", "tokens_per_minute"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"{name} must be at least 1, not {value}")
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One simulated provider. `source` and `measured` say where its numbers come from, `note` what was assumed.
+    """One simulated provider. `source` and `measured` give the origin of its numbers, `note` the assumptions.
 
-    `output_tokens` is what a request gets that names no limit; `natural_tokens`, where given, is where an answer ends
-    by itself although its limit is higher. `reasoning_tokens` of each answer, or all but its last token, are thoughts.
-    `engine` is None for the `table` kind, `table` empty for the other. `prompt_cache` None: nothing is remembered, and
-    nothing said of it; `rate_limits` None: there are none.
+    A request without a limit gets `output_tokens`. `natural_tokens`, if given, is the length at which a response ends
+    by itself below its limit. The first `reasoning_tokens` of each response, at most all but its last token, are
+    reasoning. `engine` is None for a table, and `table` is empty for an engine. Without `prompt_cache` nothing is
+    cached or reported; without `rate_limits` there are no limits.
 
-    `server_timings`: in whose form it says at the end of an answer where its own time went, "groq", "cerebras" or
-    "llama.cpp", all of them in OpenAI's dialect; or "openai", with a header that says how long the head took.
-    Ollama's dialect has durations whatever stands here.
+    `server_timings` is the form in which the end of a response reports the provider's own timings, in OpenAI's format:
+    "groq", "cerebras" or "llama.cpp"; "openai" is a header with the time to the response headers. Ollama's format
+    always has durations.
+
+    `usage`: whether a stream in OpenAI's format ends with the token counts only if the request asks for them, or always
+    (as at Mistral, which rejects that field).
+
+    `model` is "*" for a provider that serves every name. With `keys`, requests need one of these API keys. `replies`
+    are the rules for the contents of responses, and those in the JSONL file `replies_file`, relative to the profile,
+    follow them. `embedding_dimensions` is the length of an embedding if the request gives none.
     """
 
     name: str = ""
@@ -139,44 +135,45 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     source: str = ""
     measured: str = ""
     note: str = ""
-    output_tokens: int = 256
-    natural_tokens: int | None = None
-    reasoning_tokens: int = 0
-    table: tuple[Row, ...] = ()
+    output_tokens: _AtLeastOne = 256
+    natural_tokens: _AtLeastOne | None = None
+    reasoning_tokens: _NotNegative = 0
+    table: tuple[TableRow, ...] = ()
     engine: EngineSpec | None = None
     prompt_cache: PromptCacheSpec | None = None
     rate_limits: RateLimitSpec | None = None
     server_timings: TimingsForm = ""
-    faults: tuple[PlannedFault, ...] = ()
+    usage: Literal["requested", "always"] = "requested"
+    faults: tuple[InjectedFault, ...] = ()
+    keys: tuple[str, ...] = ()
+    replies: tuple[ReplyRule, ...] = ()
+    replies_file: str = ""
+    embedding_dimensions: Annotated[int, msgspec.Meta(ge=1, le=16_384)] = 1536
 
     def __post_init__(self) -> None:
         if bool(self.table) == (self.engine is not None):
             raise ValueError("a profile has either [[table]] rows or an [engine], and not both")
         if self.engine is not None and self.prompt_cache is not None and self.prompt_cache.saves is not None:
-            raise ValueError("what a prompt_cache saves is said of a table only; with an [engine] it follows")
+            raise ValueError("prompt_cache.saves is for tables only; an [engine] computes its savings")
         levels = [row.concurrency for row in self.table]
         if levels != sorted(set(levels)):
-            raise ValueError(f"the rows of the table must have rising concurrency, not {levels}")
-        if self.output_tokens < 1 or (self.natural_tokens is not None and self.natural_tokens < 1):
-            raise ValueError("output_tokens and natural_tokens must be at least 1")
-        if self.reasoning_tokens < 0:
-            raise ValueError(f"reasoning_tokens must not be negative, but is {self.reasoning_tokens}")
+            raise ValueError(f"the rows of the table must have increasing concurrency, not {levels}")
 
 
 def names() -> list[str]:
-    """Every shipped profile, sorted, without the aliases."""
+    """Return the names of the shipped profiles, sorted, without aliases."""
     return sorted(entry.name.removesuffix(".toml") for entry in _folder().iterdir() if entry.name.endswith(".toml"))
 
 
 def aliases() -> dict[str, str]:
-    """The short names of shipped profiles, and what each stands for."""
+    """Return the aliases of shipped profiles, with the names they stand for."""
     return {alias: name for name in names() for alias in _shipped(name).aliases}
 
 
 def load(name_or_path: str) -> Profile:
-    """The shipped profile of that name or alias, or the one in that `.toml` file.
+    """Load the shipped profile with this name or alias, or the profile in this `.toml` file.
 
-    Raises `CallerFault`: the name is unknown, the file is not there, or something in it is wrong.
+    Raises `CallerFault` for an unknown name, and for a missing or invalid file.
     """
     if name_or_path.endswith(".toml"):
         return _from_file(Path(name_or_path))
@@ -189,12 +186,21 @@ def load(name_or_path: str) -> Profile:
 
 
 def parse(text: str, *, name: str, where: str) -> Profile:
-    """The profile that `text`, in TOML, says. `where` names it in messages. Raises `CallerFault`."""
+    """Parse a profile from TOML; `where` names it in messages. Raises `CallerFault`."""
     try:
-        found = msgspec.convert(tomllib.loads(text), Profile)
-    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
-        raise CallerFault(f"{where}: {error}", kind="bad_profile", hint="Compare it with a shipped profile.") from error
+        fields = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise _bad(where, str(error)) from error
+    found = converted("", fields, Profile, lambda *parts: _bad(where, *_placed(*parts)))
     return found if found.name else msgspec.structs.replace(found, name=name)
+
+
+def _placed(place: str, message: str, hint: str) -> tuple[str, str]:
+    return f"{place}: {message}" if place else message, hint
+
+
+def _bad(where: str, message: str, hint: str = "") -> CallerFault:
+    return CallerFault(f"{where}: {message}", kind="bad_profile", hint=hint or "Compare it with a shipped profile.")
 
 
 def _folder() -> Traversable:
@@ -211,7 +217,13 @@ def _from_file(path: Path) -> Profile:
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else error
         raise CallerFault(f"cannot read the profile {path}: {why}", kind="unreadable_profile") from error
-    return parse(text, name=path.stem, where=str(path))
+    found = parse(text, name=path.stem, where=str(path))
+    return with_replies(found, path.parent / found.replies_file) if found.replies_file else found
+
+
+def with_replies(profile: Profile, path: Path) -> Profile:
+    """Return the profile with the rules of a JSONL file after its own. Raises `CallerFault`."""
+    return msgspec.structs.replace(profile, replies=(*profile.replies, *load_rules(path)))
 
 
 def _unknown(name: str, known: list[str]) -> CallerFault:
@@ -221,5 +233,5 @@ def _unknown(name: str, known: list[str]) -> CallerFault:
     return CallerFault(
         f"unknown profile {name!r}",
         kind="unknown_profile",
-        hint=f"{choice} A profile of your own is a path that ends in .toml.",
+        hint=f"{choice} For your own profile give a path that ends in .toml.",
     )

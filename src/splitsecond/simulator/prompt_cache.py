@@ -1,9 +1,9 @@
-"""What a provider remembers of prompts: their beginnings, so that one that begins the same is answered sooner.
+"""A simulated prompt cache: it stores prefixes of prompts, so that a prompt with a known prefix is processed faster.
 
-A beginning is known by the hash of all its text. Where the cache works unasked, those of whole blocks are remembered
-(OpenAI, DeepSeek, Gemini, vLLM). Where the client has to mark what is worth it (Anthropic), those that end at a mark
-are, and one of an earlier request is found wherever a text of the prompt ends, not too far before a mark: so a
-conversation that grows is found again although its mark moves.
+A prefix is identified by the hash of its text. An automatic cache (OpenAI, DeepSeek, Gemini, vLLM) stores prefixes of
+whole blocks. A cache with marks (Anthropic) stores the prefixes that end at a mark of the client. There an earlier
+prefix is found at each end of a text block that is not too far before a mark, so a growing conversation is found again
+although its mark moves.
 """
 
 from collections.abc import Sequence
@@ -13,66 +13,66 @@ import msgspec
 
 from splitsecond.clock import NS_PER_S
 from splitsecond.simulator.profile import PromptCacheSpec
-from splitsecond.simulator.words import CHARACTERS_PER_TOKEN
+from splitsecond.simulator.tokens import CHARACTERS_PER_TOKEN
 
-MAX_BEGINNINGS = 100_000
-"""How many are remembered; those that were not asked for longest are forgotten."""
+MAX_PREFIXES = 100_000
+"""Maximum number of stored prefixes; the least recently used are dropped."""
 LOOK_BACK = 20
-"""How many ends of texts before the last mark are looked at; Anthropic's own number, of blocks."""
+"""How many ends of text blocks before the last mark are looked up, as at Anthropic."""
 
 
-class Recalled(msgspec.Struct, frozen=True):
-    """What a cache knows of one prompt.
+class CacheLookup(msgspec.Struct, frozen=True):
+    """The result of a lookup of one prompt.
 
-    `read_tokens` of its beginning were there; `written_tokens`, which follow them, are kept because the client marked
-    them (None: the cache works unasked, and does not count them). `beginnings` are to be kept.
+    The first `read_tokens` of the prompt are in the cache. The `written_tokens` after them are stored because the
+    client marked them; None in an automatic cache, which does not count them. `prefixes` are to be stored.
     """
 
     read_tokens: int
     written_tokens: int | None
-    beginnings: tuple[bytes, ...]
+    prefixes: tuple[bytes, ...]
 
 
 class PromptCache:
-    """The memory of one provider. Times are the caller's, in monotonic nanoseconds, and never go back."""
+    """The prompt cache of one provider. The caller passes the monotonic time in ns, which must not go back."""
 
-    def __init__(self, spec: PromptCacheSpec, most: int = MAX_BEGINNINGS) -> None:
+    def __init__(self, spec: PromptCacheSpec, most: int = MAX_PREFIXES) -> None:
         self._spec = spec
         self._ttl_ns = round(spec.ttl_s * NS_PER_S)
         self._most = most
-        self._used_ns: dict[bytes, int] = {}  # by beginning, when it was last asked for; the oldest come first
+        self._used_ns: dict[bytes, int] = {}  # last use by prefix, oldest first
 
-    def recall(self, text: str, now_ns: int) -> Recalled:
-        """What is known of a prompt, where the cache works unasked."""
+    def look_up(self, text: str, now_ns: int) -> CacheLookup:
+        """Look up a prompt in an automatic cache."""
         block = self._spec.block_tokens * CHARACTERS_PER_TOKEN
         first = -(-self._spec.from_tokens * CHARACTERS_PER_TOKEN // block) * block
         ends = list(range(first, len(text) + 1, block))
-        beginnings = _hashes(text, ends)
-        known = self._known(beginnings, now_ns)
-        return Recalled(_tokens(ends[known]) if known >= 0 else 0, None, tuple(beginnings))
+        prefixes = _hashes(text, ends)
+        known = self._known(prefixes, now_ns)
+        return CacheLookup(_tokens(ends[known]) if known >= 0 else 0, None, tuple(prefixes))
 
-    def recall_marked(self, text: str, marks: tuple[int, ...], now_ns: int) -> Recalled:
-        """What is known of a prompt of which only what comes before `marks` (in characters) is to be kept."""
+    def look_up_marked(self, text: str, marks: tuple[int, ...], now_ns: int) -> CacheLookup:
+        """Look up a prompt of which only the prefixes up to `marks` (in characters) are stored."""
         marks = tuple(mark for mark in marks if _tokens(mark) >= self._spec.from_tokens)
         if not marks:
-            return Recalled(0, 0, ())
+            return CacheLookup(0, 0, ())
         ends = sorted({*marks, *self._ends_before(text, marks[-1])})
-        beginnings = _hashes(text, ends)
-        known = self._known(beginnings, now_ns)
+        prefixes = _hashes(text, ends)
+        known = self._known(prefixes, now_ns)
         read = _tokens(ends[known]) if known >= 0 else 0
-        kept = tuple(beginnings[number] for number, end in enumerate(ends) if end in marks or number == known)
-        return Recalled(read, max(_tokens(marks[-1]) - read, 0), kept)
+        kept = tuple(prefixes[number] for number, end in enumerate(ends) if end in marks or number == known)
+        return CacheLookup(read, max(_tokens(marks[-1]) - read, 0), kept)
 
-    def keep(self, beginnings: Sequence[bytes], now_ns: int) -> None:
-        """Remember these, of which each is longer than the one before, from now on."""
-        for beginning in reversed(beginnings):  # the longest are the first to be forgotten
-            self._used_ns.pop(beginning, None)
-            self._used_ns[beginning] = now_ns
+    def store(self, prefixes: Sequence[bytes], now_ns: int) -> None:
+        """Store these prefixes, which grow in length."""
+        for prefix in reversed(prefixes):  # the longest ones are dropped first
+            self._used_ns.pop(prefix, None)
+            self._used_ns[prefix] = now_ns
         while len(self._used_ns) > self._most:
             del self._used_ns[next(iter(self._used_ns))]
 
     def _ends_before(self, text: str, mark: int) -> list[int]:
-        """Where the last few texts before `mark` end, of those that are long enough; texts are joined by line feeds."""
+        """Return the ends of the last text blocks before `mark` that are long enough; line feeds join the blocks."""
         ends: list[int] = []
         end = text.rfind("\n", 0, mark)
         while end >= 0 and len(ends) < LOOK_BACK and _tokens(end) >= self._spec.from_tokens:
@@ -80,17 +80,17 @@ class PromptCache:
             end = text.rfind("\n", 0, end)
         return ends
 
-    def _known(self, beginnings: list[bytes], now_ns: int) -> int:
-        """The number of the longest one that is remembered, which has been asked for with this; -1: none is."""
-        for number in range(len(beginnings) - 1, -1, -1):
-            used_ns = self._used_ns.get(beginnings[number])
+    def _known(self, prefixes: list[bytes], now_ns: int) -> int:
+        """Return the number of the longest stored prefix that has not expired, or -1."""
+        for number in range(len(prefixes) - 1, -1, -1):
+            used_ns = self._used_ns.get(prefixes[number])
             if used_ns is not None and now_ns - used_ns <= self._ttl_ns:
                 return number
         return -1
 
 
 def _hashes(text: str, ends: list[int]) -> list[bytes]:
-    """One for each beginning of `text` that has one of these lengths, which rise."""
+    """Return the hashes of the prefixes of `text` with these lengths, which must rise."""
     running = blake2b(digest_size=16)
     hashes = []
     begin = 0

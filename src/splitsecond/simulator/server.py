@@ -1,33 +1,40 @@
-"""The process: binds the ports, serves several providers on one loop, says when each answers.
+"""The simulator's process: it binds the ports and serves several providers on one event loop.
 
-One uvicorn server listens on all the ports, on asyncio's own loop: its transport writes at once, so that a time stamp
-taken right before is the time of the write. uvloop's writes at the end of the loop's turn. Measured with 256 streams of
-100 tokens/s on a machine of two cores: 27 µs of CPU per token on asyncio, 24 on uvloop (made to write at once); on
-both 90 % of the tokens left within 50 µs of their time, and 99 % within 0.15 ms.
+One server listens on all ports, on asyncio's own loop. Its transport writes at once, so that a timestamp taken
+right before is the time of the write, while uvloop's transport writes at the end of a loop iteration. Measured with 256
+streams of 100 tokens/s on a machine with two cores: 27 µs of CPU per token on asyncio, 24 on uvloop (forced to write at
+once). On both, 90% of the tokens left within 50 µs of their time, and 99% within 0.15 ms.
 """
 
 import asyncio
-import gc
 import os
 import socket
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Protocol
 
-import uvicorn
 from msgspec import structs
 
 from splitsecond.errors import CallerFault
 from splitsecond.pacing import Pacer
-from splitsecond.simulator.app import SimulatedProvider, Simulator
-from splitsecond.simulator.connection import Connection
-from splitsecond.simulator.profile import Profile, load
-from splitsecond.simulator.truth import Truth
+from splitsecond.serving.connection import KEEP_ALIVE_S, ServerConnection
+from splitsecond.serving.listening import base_url, bind_range
+from splitsecond.serving.request_cycle import RequestCycle
+from splitsecond.serving.server import Listener, Server
+from splitsecond.simulator.app import SimulatedProvider
+from splitsecond.simulator.by_path import ProvidersByPath
+from splitsecond.simulator.profile import ANY_MODEL, Profile, load, with_replies
+from splitsecond.simulator.recording import RecordedExchange, RecordingProxy, load_recordings
+from splitsecond.simulator.replay import ReplayedProvider
+from splitsecond.simulator.stamped_socket import StampedSocket
+from splitsecond.simulator.truth import TruthLog
+from splitsecond.transport.kernel import stamping
 
-BACKLOG = 2048
-KEEP_ALIVE_S = 75
-"""As nginx: longer than a benchmark's pause between two conditions."""
+RECORDING = ".jsonl"
+DRAIN_S = 1.0
+"""How long the connections of aborted responses may take to close."""
 
 
 def serve(
@@ -37,109 +44,144 @@ def serve(
     port: int = 9001,
     seed: int = 0,
     log: Path | None = None,
+    replies: Path | None = None,
     until_eof: bool = False,
 ) -> None:
-    """Serve until SIGINT or SIGTERM; if `until_eof`, until standard input ends, too.
+    """Serve until SIGINT or SIGTERM, or with `until_eof` until standard input ends.
 
-    `profiles` are names, aliases or paths; ports count up from `port` (0: any free). Prints
-    ``READY name url model=…`` for each when they answer. Raises `CallerFault`: an unknown profile, a port that is
-    taken, a log that cannot be written.
+    `profiles` are names, aliases or paths of profiles, and paths of recordings that end in ``.jsonl``. Ports count up
+    from `port`; 0 takes free ones. All profiles use the rules in the file `replies` too. Prints
+    ``READY name url model=…`` for each when all are ready. Raises `CallerFault` for an unknown profile, a port in use,
+    or a log that cannot be written.
     """
-    loaded = told_apart([load(name) for name in profiles])
-    if not loaded:
+    if not profiles:
         raise CallerFault("no profile given", kind="no_profile", hint='For example "groq".')
-    truth = Truth(log)
+    recordings = {name: load_recordings(Path(name)) for name in profiles if name.endswith(RECORDING)}
+    loaded = with_unique_names([load(name) for name in profiles if name not in recordings])
+    if replies is not None:
+        loaded = [with_replies(profile, replies) for profile in loaded]
+    rest = iter(loaded)
+    served = [recordings[name] if name in recordings else next(rest) for name in profiles]
+    truth = TruthLog(log)
+
+    def create(pacer: Pacer, each: Profile | list[RecordedExchange]) -> ServedApplication:
+        if isinstance(each, list):
+            return ReplayedProvider(each, pacer)
+        return SimulatedProvider(each, seed=seed, pacer=pacer, truth=truth, received_ns=StampedSocket.received_ns)
+
+    def build(pacer: Pacer) -> list[ServedApplication]:
+        return [create(pacer, each) for each in served]
+
+    names = [
+        (Path(name).stem, ANY_MODEL) if isinstance(each, list) else (each.name, each.model)
+        for name, each in zip(profiles, served, strict=True)
+    ]
     try:
-        sockets = _bind(host, port, len(loaded))
-        with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
-            runner.run(_serve(dict(zip(sockets, loaded, strict=True)), seed, truth, until_eof))
-    except KeyboardInterrupt:
-        pass  # uvicorn has ended in good order, and passes the signal on
+        _serve_at_ports(build, names, host=host, port=port, until_eof=until_eof)
     finally:
         truth.close()
 
 
-def told_apart(profiles: Sequence[Profile]) -> list[Profile]:
-    """The same profiles; one that comes again is renamed `name#2`: it draws differently, and has its own truth."""
+def record(url: str, out: Path, *, host: str = "127.0.0.1", port: int = 9001, until_eof: bool = False) -> None:
+    """Forward requests to the provider at `url`, and append each with its response to the file `out`.
+
+    Raises `CallerFault` for an unusable URL, a port in use, or a file that cannot be written.
+    """
+    proxy = RecordingProxy(url, out)
+    try:
+        _serve_at_ports(lambda _: [proxy], [("recording", ANY_MODEL)], host=host, port=port, until_eof=until_eof)
+    finally:
+        proxy.close()
+
+
+def with_unique_names(profiles: Sequence[Profile]) -> list[Profile]:
+    """Return the profiles with unique names: a repeated one becomes `name#2`, with its own draws and truth."""
     seen: Counter[str] = Counter()
-    apart: list[Profile] = []
+    unique: list[Profile] = []
     for profile in profiles:
         seen[profile.name] += 1
         again = seen[profile.name]
-        apart.append(profile if again == 1 else structs.replace(profile, name=f"{profile.name}#{again}"))
-    return apart
+        unique.append(profile if again == 1 else structs.replace(profile, name=f"{profile.name}#{again}"))
+    return unique
 
 
-class _Server(uvicorn.Server):
-    """Tells when it answers, and breaks off what it is answering when it goes down."""
+def serve_by_path(listening: socket.socket) -> None:
+    """Serve every shipped profile below its own path at one socket, until standard input ends, SIGINT or SIGTERM.
 
-    def __init__(self, config: uvicorn.Config, simulator: Simulator, ready: Sequence[str]) -> None:
-        super().__init__(config)
-        self._simulator = simulator
-        self._ready = ready
+    Prints ``READY`` when requests are served.
+    """
+    truth = TruthLog(None)
 
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        gc.freeze()  # what start-up left behind need not be looked through again and again
-        print(*self._ready, sep="\n", flush=True)
+    def build(pacer: Pacer) -> tuple[list[Listener], Callable[[], None]]:
+        def create(profile: Profile) -> SimulatedProvider:
+            return SimulatedProvider(profile, seed=0, pacer=pacer, truth=truth, received_ns=StampedSocket.received_ns)
 
-    def heard_from_parent(self) -> None:
-        """Standard input has something, or has ended with the process that held its other end: then so do we."""
-        if not os.read(sys.stdin.fileno(), 4096):
-            asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
-            self.should_exit = True
+        providers = ProvidersByPath(create)
+        return [Listener(StampedSocket.of(listening), providers)], providers.abandon
 
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._simulator.abandon()
-        await super().shutdown(sockets)
+    _run(build, ["READY"], until_eof=True)
 
 
-async def _serve(profiles: Mapping[socket.socket, Profile], seed: int, truth: Truth, until_eof: bool) -> None:
+class ServedApplication(Protocol):
+    """Application at one port."""
+
+    async def __call__(self, cycle: RequestCycle) -> None: ...
+
+    def on_connect(self, connection: ServerConnection) -> None: ...
+
+    def abandon(self) -> None: ...
+
+
+def _serve_at_ports(
+    build: Callable[[Pacer], list[ServedApplication]],
+    names: Sequence[tuple[str, str]],
+    *,
+    host: str,
+    port: int,
+    until_eof: bool,
+) -> None:
+    """Serve the applications that `build` makes at ports of their own; `names` are their names and models."""
+    sockets = [StampedSocket.of(bound) for bound in bind_range(host, port, len(names))]
+    ready = [
+        f"READY {name} {base_url(bound)} model={model}" for bound, (name, model) in zip(sockets, names, strict=True)
+    ]
+
+    def listen(pacer: Pacer) -> tuple[list[Listener], Callable[[], None]]:
+        served = build(pacer)
+
+        def abandon() -> None:
+            for each in served:
+                each.abandon()
+
+        pairs = zip(sockets, served, strict=True)
+        return [Listener(bound, each, each.on_connect) for bound, each in pairs], abandon
+
+    _run(listen, ready, until_eof=until_eof)
+
+
+def _run(
+    build: Callable[[Pacer], tuple[list[Listener], Callable[[], None]]], ready: Sequence[str], *, until_eof: bool
+) -> None:
+    """Serve the listeners that `build` makes, on a loop of their own; its second result aborts their responses."""
+    with stamping(), asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
+        runner.run(_serve(build, ready, until_eof=until_eof))
+
+
+async def _serve(
+    build: Callable[[Pacer], tuple[list[Listener], Callable[[], None]]], ready: Sequence[str], *, until_eof: bool
+) -> None:
     loop = asyncio.get_running_loop()
     with Pacer(loop) as pacer:
-        providers = {
-            bound.getsockname()[1]: SimulatedProvider(profile, seed=seed, pacer=pacer, truth=truth)
-            for bound, profile in profiles.items()
-        }
-        simulator = Simulator(providers)
-        config = uvicorn.Config(
-            simulator,
-            http=Connection,
-            ws="none",
-            lifespan="off",
-            interface="asgi3",
-            proxy_headers=False,
-            server_header=False,
-            access_log=False,
-            log_level="warning",
-            backlog=BACKLOG,
-            timeout_keep_alive=KEEP_ALIVE_S,
-            timeout_graceful_shutdown=1,
-        )
-        server = _Server(config, simulator, [_ready_line(*item) for item in profiles.items()])
+
+        def read_stdin() -> None:
+            """Read standard input, and shut down at its end, which comes with the end of the parent process."""
+            if not os.read(sys.stdin.fileno(), 4096):
+                loop.remove_reader(sys.stdin.fileno())
+                server.end()
+
+        listeners, abandon = build(pacer)
+        # Benchmarks open connections some time before their first request.
+        server = Server(listeners, drain_s=DRAIN_S, on_end=abandon, first_request_s=KEEP_ALIVE_S)
         if until_eof:
-            loop.add_reader(sys.stdin.fileno(), server.heard_from_parent)
-        await server.serve(list(profiles))
-
-
-def _ready_line(bound: socket.socket, profile: Profile) -> str:
-    host, port = bound.getsockname()[:2]
-    return f"READY {profile.name} http://{f'[{host}]' if ':' in host else host}:{port}/v1 model={profile.model}"
-
-
-def _bind(host: str, port: int, count: int) -> list[socket.socket]:
-    bound: list[socket.socket] = []
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        for number in range(count):
-            wanted = port + number if port else 0
-            bound.append(socket.create_server((host, wanted), family=family, backlog=BACKLOG))
-    except (OSError, OverflowError) as error:
-        for one in bound:
-            one.close()
-        raise CallerFault(
-            f"cannot listen on {host}:{wanted}: {error}",
-            kind="cannot_listen",
-            hint="Choose another with --port; 0 takes a free one.",
-        ) from error
-    return bound
+            loop.add_reader(sys.stdin.fileno(), read_stdin)
+        await server.serve(lambda: print(*ready, sep="\n", flush=True))

@@ -1,7 +1,7 @@
-"""What each request was promised and what it got: the figures that an instrument is checked against.
+"""The truth log: the planned and the actual times of each request, against which an instrument is checked.
 
-A record is made when a request ends, kept in memory for ``GET /truth``, and written as a line of JSON where a log was
-asked for. Memory is bounded by the number of time stamps: the oldest records leave first.
+A record is made when a request ends, kept in memory for ``GET /truth``, and written as a line of JSON if there is a log
+file. Memory is bounded by the number of timestamps: the oldest records are dropped first.
 """
 
 import sys
@@ -15,27 +15,32 @@ import msgspec
 from splitsecond.errors import CallerFault
 
 MAX_STAMPS = 4_000_000
-"""Of 8 bytes each, so 32 MB: about 4,000 answers of 512 tokens."""
+"""8 bytes each, so 32 MB: about 4,000 responses of 512 tokens."""
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """One request. All times are monotonic nanoseconds.
+class TruthRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """The truth about one request. All times are monotonic nanoseconds.
 
-    `in_flight` counts the requests being answered when it arrived, itself included. `began_ns` is when the provider
-    began with its prompt, 0 where it never did. `planned_ns` holds when each
-    token was due, `actual_ns` when each was handed to the kernel, taken right before the write; tokens that left
-    together have the same. An answer that was cut short has fewer of both, one that was held back and never sent has
-    none in `actual_ns`. `fault` is the kind of fault that struck, or "". Of the `prompt_tokens`, `cached_tokens` were
-    in the provider's prompt cache, and `cache_write_tokens` were put there for a mark of the client's.
+    `received_ns` is when the kernel received the last bytes of the request (0: the system has no such timestamps), and
+    `arrived_ns` when the simulator began to read it.
+    `in_flight` counts the requests in flight at its arrival, including itself. `began_ns` is when the provider began
+    with the prompt, 0 if it never did. `planned_ns` holds when each token was due, `actual_ns` when each was handed to
+    the kernel, read right before the write; tokens of one write have the same time. `first_written_ns` is when the
+    write of the first one had returned (0: none was written). A response that was cut short has
+    fewer of both; one that was buffered and never sent has none in `actual_ns`. `fault` is the kind of the fault that
+    struck, or "". Of the `prompt_tokens`, `cached_tokens` were in the prompt cache, and `cache_write_tokens` were
+    stored there because the client marked them.
     """
 
     request_id: str
     profile: str
     in_flight: int
+    received_ns: int = 0
     arrived_ns: int
     began_ns: int
     planned_ns: "array[int]"
     actual_ns: "array[int]"
+    first_written_ns: int = 0
     prompt_tokens: int
     cached_tokens: int
     cache_write_tokens: int
@@ -45,11 +50,11 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     closed_by_client: bool
 
 
-class Truth:
-    """The records of one process. `log` is the file to append to, or None. Raises `CallerFault` if that fails."""
+class TruthLog:
+    """The records of one process, also appended to the file `log`. Raises `CallerFault` if it cannot be opened."""
 
     def __init__(self, log: Path | None = None, max_stamps: int = MAX_STAMPS) -> None:
-        self._kept: deque[Record] = deque()
+        self._records: deque[TruthRecord] = deque()
         self._stamps = 0
         self._max_stamps = max_stamps
         self._file: IO[bytes] | None = None
@@ -62,40 +67,40 @@ class Truth:
                     f"cannot write the log {log}: {error.strerror or error}", kind="unwritable_log"
                 ) from error
 
-    def keep(self, record: Record) -> None:
-        """File a record. A log that cannot be written any more is said so on stderr, once, and given up."""
-        self._kept.append(record)
+    def add(self, record: TruthRecord) -> None:
+        """Add a record. If the log file cannot be written any more, that is printed once and the file is closed."""
+        self._records.append(record)
         self._stamps += _size(record)
         while self._stamps > self._max_stamps:
-            self._stamps -= _size(self._kept.popleft())
+            self._stamps -= _size(self._records.popleft())
         if self._file is not None:
             try:
                 self._file.write(self._encoder.encode(record) + b"\n")
             except OSError as error:
-                print(f"splitsecond simulate: the log ends here: {error}", file=sys.stderr, flush=True)
+                print(f"splitsecond simulate: cannot write the log any more: {error}", file=sys.stderr, flush=True)
                 self.close()
 
-    def kept(self) -> list[Record]:
-        """The records that are still in memory, oldest first."""
-        return list(self._kept)
+    def records(self) -> list[TruthRecord]:
+        """Return the records in memory, oldest first."""
+        return list(self._records)
 
     def as_json(self, profile: str) -> bytes:
-        """Those of one profile, as a JSON list."""
-        return self._encoder.encode([record for record in self._kept if record.profile == profile])
+        """Return the records of one profile as a JSON list."""
+        return self._encoder.encode([record for record in self._records if record.profile == profile])
 
     def clear(self, profile: str) -> None:
-        """Forget the records of one profile. The log keeps them."""
-        self._kept = deque(record for record in self._kept if record.profile != profile)
-        self._stamps = sum(map(_size, self._kept))
+        """Remove the records of one profile from memory."""
+        self._records = deque(record for record in self._records if record.profile != profile)
+        self._stamps = sum(map(_size, self._records))
 
     def close(self) -> None:
-        """Close the log."""
+        """Close the log file."""
         if self._file is not None:
             self._file.close()
             self._file = None
 
 
-def _size(record: Record) -> int:
+def _size(record: TruthRecord) -> int:
     return 1 + len(record.planned_ns) + len(record.actual_ns)
 
 

@@ -1,1 +1,1 @@
-"""Observations at rest."""
+"""Stored data: a run as a folder, the gateway's log as a database."""

@@ -1,13 +1,18 @@
-"""Where the log is: a file of SQLite's, or a PostgreSQL server; named by a URL, opened, and checked.
+"""The database of the log: a SQLite file or a PostgreSQL server, named by a URL.
 
-A URL may hold a password, and so may what a driver says of it: no message shows the URL, and what a driver said is
-shown only without the password.
+A URL can contain a password, and so can the error message of a driver: no message shows the URL, and messages of
+drivers are shown without the password.
 """
 
+import contextlib
+import hashlib
 import importlib.util
+import logging
 import os
 import sqlite3
+import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,43 +24,57 @@ from splitsecond.errors import CallerFault, excerpt
 from splitsecond.store import tables
 
 BUSY_S = 2.0
-"""How long a write waits for another process that writes; theirs take milliseconds."""
+"""How long a write waits for another process that is writing, which takes milliseconds."""
 CONNECT_S = 5
+SILENT_S = 5
+"""Time without an acknowledgement of the server's kernel after which a new connection is tried. After a partition the
+old one would be used again only with TCP's next repetition, ten seconds later or more."""
+IDLE_S = 10
+"""Time after which an idle connection is checked, and a transaction that does nothing while it creates tables ends."""
+PREPARE_S = 10
+"""How long a process that need not wait for the tables waits for a migration, its own or that of another process."""
+MIGRATE_S = 100
+"""How long a process waits while another one migrates the file. A worker of the gateway has 120 s to start."""
 _WAL_TRIES = 100
 _WAL_PAUSE_S = 0.02
 _WAL_BYTES = 64 << 20
-"""What is kept of the write-ahead file once a long read no longer holds it."""
+"""The size of the write-ahead file after a long read that made it grow."""
 _LOCK = 0x5EC0_0DB5
-"""PostgreSQL's advisory lock that is held while tables are made: any number that others are unlikely to take."""
+"""PostgreSQL's advisory lock while tables are created: any number that other programs are unlikely to use."""
 _EXAMPLE = "Write sqlite:///splitsecond.db, or postgresql://USER@HOST/DATABASE."
 
 
 def check_url(url: str) -> None:
-    """Raises `CallerFault` where `url` cannot name a log: its form, its driver, its folder. Opens nothing."""
+    """Raise `CallerFault` if `url` cannot name a log: its form, its driver, its folder. Opens nothing."""
     _parsed(url)
 
 
 class Database:
-    """One log's database, open. Connections commit each statement by themselves; `begin` starts a transaction.
+    """The open database of one log. Connections commit each statement by themselves; `begin` starts a transaction.
 
-    What writing can raise: `hopeless` where it is the record's fault, `failures` for all else.
+    A write raises one of `record_errors` if the record is at fault, and one of `failures` for other causes.
     """
 
     def __init__(self, url: URL) -> None:
         self.where = _where(url)
+        self.unwritten = _unwritten(url)
         self._password = url.password or ""
         self._file = url.database or "" if url.drivername == "sqlite" else ""
         self._inode = 0
         if self._file:
-            self.begin = "BEGIN IMMEDIATE"  # waits for its turn here, where waiting is still possible
+            self.begin = "BEGIN IMMEDIATE"  # waits for other writers here, where waiting is still possible
             options: dict[str, Any] = {"connect_args": {"timeout": BUSY_S}}
         else:
             self.begin = "BEGIN"
-            options = {"connect_args": {"connect_timeout": CONNECT_S}, "paramstyle": "format"}
+            idle = {"keepalives_idle": IDLE_S, "keepalives_interval": SILENT_S}
+            limits = {"connect_timeout": CONNECT_S, "tcp_user_timeout": SILENT_S * 1000, **idle}
+            options = {"connect_args": limits, "paramstyle": "format"}
+            # It would print a traceback for each connection that broke, which the callers report in a line.
+            logging.getLogger("sqlalchemy.pool").setLevel(logging.CRITICAL)
         self._engine = create_engine(url, isolation_level="AUTOCOMMIT", poolclass=NullPool, **options)
         self.dialect = self._engine.dialect
         driver = self.dialect.loaded_dbapi
-        self.hopeless: tuple[type[Exception], ...] = (
+        self.record_errors: tuple[type[Exception], ...] = (
             driver.DataError,
             driver.IntegrityError,
             OverflowError,
@@ -64,16 +83,17 @@ class Database:
         self.failures: tuple[type[Exception], ...] = (SQLAlchemyError, driver.Error, CallerFault)
         if self._file:
             event.listen(self._engine, "connect", _tune)
-            # Without these the driver asks None and each flag whether it knows another form of itself, which takes
-            # longer than to bind and to store all values of a row.
+            # Without these the driver looks for an adapter of None and of each flag. That takes longer than to bind and
+            # store all values of a row.
             sqlite3.register_adapter(bool, int)
-            sqlite3.register_adapter(type(None), {}.get)  # type: ignore[arg-type] # of None it makes None
+            sqlite3.register_adapter(type(None), {}.get)  # type: ignore[arg-type] # returns None for None
 
     @classmethod
-    def open(cls, url: str, *, new: bool = True) -> "Database":
-        """Opens the log at `url` and makes its tables where there are none. Raises `CallerFault` where that fails.
+    def open(cls, url: str, *, new: bool = True, away: Callable[[str], None] | None = None) -> "Database":
+        """Open the log at `url` and create its tables if there are none. Raises `CallerFault` if that fails.
 
-        Unless it may be `new`, a file must be there.
+        `new`: a file that does not exist is created. With `away`, a server that does not answer, or that is migrating
+        the tables, is no failure: `away` gets the reason, and `prepare` must be called before the first write.
         """
         database = cls(_parsed(url))
         if not new and database._file and not os.path.exists(database._file):
@@ -82,55 +102,87 @@ class Database:
                 kind="no_log",
                 hint="A gateway writes one where its configuration says log: sqlite:///FILE.",
             )
+        if database._file:
+            _make_private(database._file)
         try:
-            database.prepare()
+            database.prepare(within_s=None if away is None else PREPARE_S)
         except SQLAlchemyError as error:
-            said = database.said(error)
-            foreign = "not a database" in said or "malformed" in said
+            text = database.error_text(error)
+            if away is not None and database.is_server:
+                away(text)
+                return database
+            foreign = "not a database" in text or "malformed" in text
             raise CallerFault(
-                f"cannot open the log {database.where}: {said}",
+                f"cannot open the log {database.where}: {text}",
                 kind="not_a_log" if foreign else "log_unavailable",
                 hint="Move the file away, or name another log." if foreign else "",
             ) from None
         return database
 
     def connect(self) -> Connection:
-        """A connection of its own. Raises `SQLAlchemyError`."""
+        """Return a new connection. Raises `SQLAlchemyError`."""
         return self._engine.connect()
 
     @property
-    def gone(self) -> bool:
-        """The file was removed or replaced: what is open would be written where nobody finds it."""
+    def is_server(self) -> bool:
+        """Whether the log is in PostgreSQL."""
+        return not self._file
+
+    @property
+    def file_replaced(self) -> bool:
+        """Whether the file was removed or replaced, so that an open connection writes to a file without a name."""
         return bool(self._file) and _inode(self._file) != self._inode
 
-    def said(self, error: Exception) -> str:
-        """What the driver said, in one line, without the password."""
+    def error_text(self, error: Exception) -> str:
+        """Return the driver's error message in one line, without the password."""
         text = str(getattr(error, "orig", None) or error)
         return excerpt(text.replace(self._password, "***") if self._password else text)
 
-    def prepare(self) -> None:
-        """Makes the tables where there are none. Raises `SQLAlchemyError`, or `CallerFault` where they are not ours."""
+    def prepare(self, *, within_s: int | None = None) -> None:
+        """Create the tables if there are none, or migrate them.
+
+        `within_s`: how long each statement may take in a server; None: as long as it needs. Raises
+        `SQLAlchemyError`, or `CallerFault` if it is not a log.
+        """
         with self.connect() as connection:
+            if self._file and tables.are_older(connection):
+                connection.exec_driver_sql(f"PRAGMA busy_timeout = {MIGRATE_S * 1000}")
             connection.exec_driver_sql(self.begin)
             if not self._file:
+                # A session whose process was cut off in here would keep the lock, and all others from writing.
+                connection.exec_driver_sql(f"SET LOCAL idle_in_transaction_session_timeout = {IDLE_S * 1000}")
+                if within_s is not None:
+                    connection.exec_driver_sql(f"SET LOCAL statement_timeout = {within_s * 1000}")
+                if tables.are_current(connection):
+                    connection.exec_driver_sql("COMMIT")
+                    return
                 connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
             tables.prepare(connection, self.where, shared=not self._file)
             connection.exec_driver_sql("COMMIT")
             if self._file:
-                _write_ahead(connection)  # last, as it changes the file: by here it is ours
+                _write_ahead(connection)  # last, because it changes the file, which is a log by now
                 self._inode = _inode(self._file)
 
 
 def _tune(connection: Any, _: object) -> None:
     cursor = connection.cursor()
-    # A power cut may cost the last moments, never the file (sqlite.org/pragma.html#pragma_synchronous, 2025-11).
+    # A power failure can cost the last moments, never the file (sqlite.org/pragma.html#pragma_synchronous, 2025-11).
     cursor.execute("PRAGMA synchronous=NORMAL")
     cursor.execute(f"PRAGMA journal_size_limit={_WAL_BYTES}")
     cursor.close()
 
 
+def _make_private(file: str) -> None:
+    """Create the file if there is none, readable by its owner only. SQLite gives its -wal and -shm files the same mode.
+
+    An existing file is not opened: closing it would release the locks that SQLite holds on it in this process.
+    """
+    with contextlib.suppress(OSError):  # it exists, or cannot be created, which SQLite will report
+        os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+
+
 def _write_ahead(connection: Connection) -> None:
-    """Readers and a writer at once. The change itself is refused while another has the file: it is tried again."""
+    """Allow readers beside a writer. The change fails while another process uses the file, so it is tried again."""
     for attempt in range(_WAL_TRIES):
         try:
             mode = connection.exec_driver_sql("PRAGMA journal_mode=WAL").scalar()
@@ -205,3 +257,25 @@ def _where(url: URL) -> str:
         return str(url.database)
     port = f":{url.port}" if url.port else ""
     return f"{url.database} at {url.host or 'the local PostgreSQL'}{port}"
+
+
+def unwritten_stem(url: str) -> Path:
+    """Return how the paths of files begin whose records wait for the log at `url` (`store/unwritten`).
+
+    Raises `CallerFault` if `url` cannot name a log.
+    """
+    return _unwritten(_parsed(url))
+
+
+def _unwritten(url: URL) -> Path:
+    if url.drivername == "sqlite":
+        return Path(f"{url.database}.unwritten-")
+    name = hashlib.sha256(url.render_as_string(hide_password=True).encode()).hexdigest()[:16]
+    return Path(tempfile.gettempdir()) / f"splitsecond-log-{name}.unwritten-"
+
+
+def sqlite_file(url: str) -> Path | None:
+    """Return the file of the log at `url`; None if it is not in SQLite, or only in memory."""
+    parsed = make_url(url)
+    is_file = parsed.get_backend_name() == "sqlite" and parsed.database not in (None, "", ":memory:")
+    return Path(str(parsed.database)) if is_file else None

@@ -1,10 +1,10 @@
-"""A run as a folder: `run.json`, `observations.jsonl`, `readings.jsonl`, and the reports made from them.
+"""The folder of a run: `run.json`, `observations.jsonl`, `readings.jsonl`, and the reports made from them.
 
-Strategy: what was measured is worth more than what is said about it. Each observation is appended as soon as it is
-known, one line in one write; `run.json` is replaced as a whole, by rename. A crash or a full disk can cost the line
-that was being written, never an earlier one, and a reader passes over a last line that was cut.
+Measurements are worth more than reports about them. Each observation is appended as soon as it is known, one line in
+one write; `run.json` is replaced as a whole, by rename. A crash or a full disk can cost the line that is being written,
+never an earlier one, and readers ignore an incomplete last line.
 
-`run.json` belongs to `analysis`; here it is any struct.
+The content of `run.json` is defined in `analysis`; here it is any struct.
 """
 
 import contextlib
@@ -17,60 +17,61 @@ import msgspec
 
 from splitsecond import clock
 from splitsecond.errors import CallerFault
+from splitsecond.observation import Observation
 from splitsecond.timing.instrument import InstrumentReading
-from splitsecond.timing.observation import Observation
 
 T = TypeVar("T")
 
 
-class _Begun(msgspec.Struct):
-    """One moment of a run on both clocks, so that what it measured can be dated."""
+class _Beginning(msgspec.Struct):
+    """The beginning of a run on both clocks, so that its measurements can be dated."""
 
     began: Annotated[datetime, msgspec.Meta(tz=True)]
     began_ns: int
 
 
-_TELLING = ("measured", "winner", "loser")
+_LIVE_ROLES = ("measured", "winner", "loser")
+"""Roles of attempts that show how fast a target is."""
 
 RUN = "run.json"
 OBSERVATIONS = "observations.jsonl"
 READINGS = "readings.jsonl"
+_PRIVATE = 0o600
+"""The mode of these files: they describe the machine and the command line, and quote providers. Reports are public."""
 
 
 class RunFolder:
-    """One run's folder, open for appending. Use as a context manager, or `close` it."""
+    """The folder of one run, open for appending. Use it as a context manager, or `close` it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._made = False
+        self._created = False
         self._encoder = msgspec.json.Encoder()
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-        self._observations = os.open(path / OBSERVATIONS, flags, 0o644)
-        self._readings = os.open(path / READINGS, flags, 0o644)
+        self._observations = os.open(path / OBSERVATIONS, flags, _PRIVATE)
+        self._readings = os.open(path / READINGS, flags, _PRIVATE)
 
     @classmethod
     def create(cls, path: Path) -> "RunFolder":
-        """Makes a new folder. Raises `CallerFault` where it cannot be written, or holds a run already."""
+        """Create a new folder. Raises `CallerFault` if it cannot be written, or already contains a run."""
         try:
-            made = not path.exists()
+            created = not path.exists()
             path.mkdir(parents=True, exist_ok=True)
             if (path / RUN).exists() or (path / OBSERVATIONS).exists():
-                raise CallerFault(
-                    f"{path} holds a run already", kind="folder_taken", hint="Name another folder with --out."
-                )
+                raise CallerFault(f"{path} already contains a run", kind="folder_taken", hint="Use another folder.")
             folder = cls(path)
         except OSError as error:
             raise CallerFault(
                 f"cannot write the run to {path}: {error.strerror or error}",
                 kind="unwritable_folder",
-                hint="Name another folder with --out.",
+                hint="Use another folder.",
             ) from None
-        folder._made = made
+        folder._created = created
         return folder
 
     @classmethod
     def open(cls, path: Path) -> "RunFolder":
-        """The folder of a run that is there, to report on it anew. Raises `CallerFault` where it cannot be written."""
+        """Open the folder of an existing run, to report on it again. Raises `CallerFault` if it cannot be written."""
         try:
             return cls(path)
         except OSError as error:
@@ -83,40 +84,43 @@ class RunFolder:
         self.close()
 
     def add(self, observation: Observation) -> None:
-        """Appends one observation. Raises `OSError` where the disk refuses it (full, gone)."""
+        """Append one observation. Raises `OSError` if the disk refuses it (full, removed)."""
         _append(self._observations, self._encoder.encode(observation))
 
     def add_reading(self, reading: InstrumentReading) -> None:
-        """Appends what the instrument said of itself in one block. Raises `OSError`."""
+        """Append a reading of the instrument for one block. Raises `OSError`."""
         _append(self._readings, self._encoder.encode(reading))
 
     def write_run(self, run: msgspec.Struct) -> None:
-        """Replaces `run.json`, whole or not at all. Raises `OSError`."""
+        """Replace `run.json` atomically. Raises `OSError`."""
         self.write(RUN, msgspec.json.format(self._encoder.encode(run), indent=1))
 
     def write(self, name: str, data: bytes) -> Path:
-        """Puts a file into the folder, whole or not at all; returns its path. Raises `OSError`."""
+        """Write a file of the folder atomically; return its path. Raises `OSError`."""
         target = self.path / name
         unfinished = self.path / f".{name}.part"
         try:
-            unfinished.write_bytes(data)
+            unfinished.unlink(missing_ok=True)  # a leftover file would keep its old mode
+            mode = _PRIVATE if name == RUN else 0o666
+            with open(unfinished, "xb", opener=lambda path, flags: os.open(path, flags, mode)) as file:
+                file.write(data)
             unfinished.replace(target)
         except OSError:
-            unfinished.unlink(missing_ok=True)  # a part of a file is of no use, and a full disk needs its room
+            unfinished.unlink(missing_ok=True)  # an incomplete file is useless, and a full disk needs the space
             raise
         return target
 
     def discard(self) -> None:
-        """Closes and removes what was written of the run, and its folder if `create` made it and it is empty."""
+        """Close and remove the files of the run, and its folder if `create` made it and it is empty."""
         self.close()
         for name in (RUN, OBSERVATIONS, READINGS):
             (self.path / name).unlink(missing_ok=True)
-        if self._made:
-            with contextlib.suppress(OSError):  # something of another's is in it
+        if self._created:
+            with contextlib.suppress(OSError):  # it contains other files
                 self.path.rmdir()
 
     def close(self) -> None:
-        """Closes the files. Calling it again does nothing."""
+        """Close the files. A second call does nothing."""
         for descriptor in (self._observations, self._readings):
             if descriptor >= 0:
                 os.close(descriptor)
@@ -125,12 +129,12 @@ class RunFolder:
 
 def _append(descriptor: int, line: bytes) -> None:
     data = memoryview(line + b"\n")
-    while data:  # a disk that is filling up takes a part of a line first, and refuses the rest in the next write
+    while data:  # a disk that fills up writes a part of the line first, and refuses the rest in the next write
         data = data[os.write(descriptor, data) :]
 
 
 def read_run(path: Path, kind: type[T]) -> T:
-    """`run.json` of a run, given its folder or the file itself. Raises `CallerFault` where it is not one."""
+    """Read `run.json`, given the folder of a run or the file itself. Raises `CallerFault` if it is not one."""
     file = path / RUN if path.is_dir() else path
     try:
         return msgspec.json.decode(file.read_bytes(), type=kind)
@@ -143,23 +147,23 @@ def read_run(path: Path, kind: type[T]) -> T:
 
 
 def read_observations(path: Path) -> list[Observation]:
-    """Every whole observation of a run's folder, in the order in which they ended."""
+    """Read every complete observation of a run's folder, in the order in which they ended."""
     return _read_lines(path / OBSERVATIONS, Observation)
 
 
 def read_readings(path: Path) -> list[InstrumentReading]:
-    """Every whole reading of a run's folder."""
+    """Read every complete reading of a run's folder."""
     return _read_lines(path / READINGS, InstrumentReading)
 
 
 def seeds(path: Path) -> list[tuple[Observation, float]]:
-    """What a run measured, for an estimate of each target's speed: with the age in seconds, the oldest first.
+    """Return the observations of a run that show how fast its targets are, with their age in seconds, oldest first.
 
-    Warm-up and calibration are left out. Raises `CallerFault` where `path` is no run.
+    Warm-up and calibration are left out. Raises `CallerFault` if `path` is not a run.
     """
-    run = read_run(path, _Begun)
+    run = read_run(path, _Beginning)
     since_s = (clock.wall_time() - run.began).total_seconds()
-    kept = [o for o in read_observations(path) if o.role in _TELLING]
+    kept = [o for o in read_observations(path) if o.role in _LIVE_ROLES]
     aged = [(o, max(0.0, since_s - (o.end_ns - run.began_ns) / clock.NS_PER_S)) for o in kept]
     return sorted(aged, key=lambda one: -one[1])
 

@@ -1,12 +1,12 @@
-"""The tables of the gateway's log, and what version of them a database holds.
+"""Tables of the gateway's log, and their version in a database.
 
-Strategy: two wide tables that SQL can be asked directly, `calls` and `attempts`. A call and its attempts are found
-together by `came_us` (the wall clock, UTC, microseconds) and `call`. Both are written in the order of time, so an
-index on a moment grows at its end, where one on a call's random id would touch a page of its own for each row.
+There are two wide tables that can be queried directly, `calls` and `attempts`. A call and its attempts are found
+together by `came_us` (wall clock, UTC, microseconds) and `call`. In PostgreSQL both have a partition for each day
+(`store/partitions`). Rows are written in the order of time, so an index on a time grows at its end, while an index on
+the random ids of calls would touch a page of its own for each row.
 
-Durations are nanoseconds. In `attempts` a name that an `Observation` has means what it means there, except that moments
-(`sent_ns` to `end_ns`) count from the call's arrival; so TTFT is first_token_ns − sent_ns, and the wait of the client
-first_token_ns alone. `server_*_ns` are the provider's own words of where its time went (`store/server_times`).
+The texts of the columns are the source of docs/log.md. A column of `attempts` without a text has the name and meaning
+of a field of `Observation`, except that times (`sent_ns` to `end_ns`) count from the arrival of the call.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,35 +18,40 @@ from sqlalchemy import (
     Connection,
     Index,
     Integer,
+    LargeBinary,
     MetaData,
     Table,
     Text,
+    func,
     inspect,
     select,
 )
 
 from splitsecond.errors import CallerFault
+from splitsecond.store import partitions
 
-VERSION = 2
+VERSION = 7
+MOST_INDEXED = 20_000_000
+"""Rows of the longest log that gets another index when it is opened: other processes wait for it."""
 
-_KEY = BigInteger().with_variant(Integer, "sqlite")  # SQLite numbers rows by itself only under this very name of a type
-
-
-def _text(*names: str) -> list[Column[str]]:
-    return [Column(name, Text, nullable=False) for name in names]
-
-
-def _flags(*names: str) -> list[Column[bool]]:
-    return [Column(name, Boolean, nullable=False) for name in names]
+_KEY = BigInteger().with_variant(Integer, "sqlite")  # SQLite numbers rows only for a column of exactly this type
 
 
-def _whole(*names: str) -> list[Column[int]]:
-    return [Column(name, BigInteger, nullable=False) for name in names]
+def _text(**columns: str) -> list[Column[str]]:
+    return [Column(name, Text, nullable=False, doc=doc) for name, doc in columns.items()]
 
 
-def _maybe(*names: str) -> list[Column[int]]:
-    """Null where it did not happen, or nobody said."""
-    return [Column(name, BigInteger) for name in names]
+def _flags(**columns: str) -> list[Column[bool]]:
+    return [Column(name, Boolean, nullable=False, doc=doc) for name, doc in columns.items()]
+
+
+def _whole(**columns: str) -> list[Column[int]]:
+    return [Column(name, BigInteger, nullable=False, doc=doc) for name, doc in columns.items()]
+
+
+def _maybe(**columns: str) -> list[Column[int]]:
+    """Return columns that are null if something did not happen or was not reported."""
+    return [Column(name, BigInteger, doc=doc) for name, doc in columns.items()]
 
 
 METADATA = MetaData()
@@ -54,41 +59,93 @@ METADATA = MetaData()
 CALLS = Table(
     "calls",
     METADATA,
-    Column("n", _KEY, primary_key=True),
-    *_whole("came_us"),
-    *_text("call", "route", "client", "operation"),
-    *_flags("stream"),
-    *_whole("status"),
-    *_text("cache", "target", "outcome", "fault"),
-    *_maybe("first_token_ns"),
-    *_whole("end_ns", "attempts"),
-    *_maybe("input_tokens", "cached_tokens", "cache_write_tokens", "output_tokens", "reasoning_tokens"),
-    *_text("token_source"),
+    Column("n", _KEY, primary_key=True, doc="Number of the row."),
+    *_whole(came_us="When the call came in: microseconds since 1970, UTC."),
+    *_text(
+        call="Id of the call.",
+        route="The route or target that the client named in `model`.",
+        client="Name of the client's key.",
+        operation="`chat`, `completions` or `embeddings`.",
+    ),
+    *_flags(stream="Whether the client asked for a stream."),
+    *_whole(status="HTTP status of the response; 499 if the client left before it."),
+    *_text(
+        cache="`hit`, `shared` (with an identical call in flight), `miss`, or empty without a cache.",
+        target="The target that answered, or empty.",
+        outcome="`ok`, `failed` or `cancelled`.",
+        fault="Kind of the fault that the client received, or empty.",
+    ),
+    *_maybe(first_token_ns="Time from the arrival of the call to the first token."),
+    *_whole(
+        end_ns="Time from the arrival of the call to the last byte of its response.",
+        attempts="Number of requests that were sent to targets.",
+    ),
+    *_maybe(
+        input_tokens="Input tokens of the attempt that answered, like the following counts.",
+        cached_tokens="Input tokens read from the provider's prompt cache.",
+        cache_write_tokens="Input tokens written to the provider's prompt cache.",
+        output_tokens="Output tokens, reasoning included.",
+        reasoning_tokens="Output tokens that were reasoning.",
+    ),
+    *_text(token_source="Where `output_tokens` comes from: `usage`, `tokenizer` or `events`."),
     Index("calls_by_time", "came_us"),
 )
 
 ATTEMPTS = Table(
     "attempts",
     METADATA,
-    Column("n", _KEY, primary_key=True),
-    *_whole("came_us"),
-    *_text("call", "id", "client", "target", "role", "outcome"),
-    *_flags("streamed"),
-    *_text("fault_type", "fault", "phase", "message"),
-    *_whole("fault_status", "status"),
-    *_text("finish_reason"),
-    *_whole("dns_ns", "tcp_ns", "tls_ns"),
-    *_flags("reused", "resent"),
-    *_maybe("rtt_ns", "sent_ns", "head_ns", "first_token_ns", "first_answer_ns", "last_token_ns"),
-    *_whole("end_ns"),
-    *_maybe(
-        "first_event_tokens", "input_tokens", "cached_tokens", "cache_write_tokens", "output_tokens", "reasoning_tokens"
+    Column("n", _KEY, primary_key=True, doc="Number of the row."),
+    *_whole(came_us="When the call came in: microseconds since 1970, UTC."),
+    *_text(
+        call="Id of the call.",
+        id="Id of the attempt: that of its call and a number.",
+        client="Name of the client's key.",
+        target="The target.",
+        role="`winner` or `loser`.",
+        outcome="`ok`, `failed` or `cancelled` (we closed it before its end).",
     ),
-    *_text("token_source"),
-    *_whole("lag_max_ns"),
-    *_flags("kernel_time"),
-    *_maybe("server_queue_ns", "server_prefill_ns", "server_decode_ns", "server_head_ns", "server_total_ns"),
-    Index("attempts_by_time", "came_us"),
+    *_flags(streamed=""),
+    *_text(
+        fault_type="Who is at fault, such as `ProviderFault`; empty without a fault.",
+        fault="Kind of the fault, a fixed word to count by.",
+        phase="How far the request had come when it failed.",
+        message="What happened, shortened.",
+    ),
+    *_whole(fault_status="HTTP status of the fault, 0 without one.", status=""),
+    *_text(finish_reason=""),
+    *_whole(dns_ns="", tcp_ns="", tls_ns=""),
+    *_flags(reused="", resent=""),
+    *_maybe(rtt_ns="", sent_ns="", head_ns="", first_token_ns="", first_answer_ns="", last_token_ns=""),
+    *_whole(end_ns=""),
+    *_maybe(
+        first_event_tokens="Tokens in the first content event.",
+        input_tokens="",
+        cached_tokens="",
+        cache_write_tokens="",
+        output_tokens="",
+        reasoning_tokens="",
+    ),
+    *_text(token_source=""),
+    *_whole(lag_max_ns=""),
+    *_flags(kernel_time=""),
+    *_maybe(
+        server_queue_ns="Time before any work, by the server's own report, like the following times.",
+        server_prefill_ns="Time to read the prompt.",
+        server_decode_ns="Time to write the answer.",
+        server_head_ns="Time from the arrival of the request to the head of the response.",
+        server_total_ns="Time from the arrival of the request to the end of the answer.",
+        unstreamed_tokens="",
+    ),
+    Column("tier", Text, doc="The speed tier that served the request, in the provider's word; null if unknown."),
+    Column(
+        "packed",
+        LargeBinary,
+        doc="The numbers of this row that `speed` and `cost` read, in the layout of "
+        "`splitsecond/timing/packed_attempt.py`; null in rows of older versions, and where a number is too large.",
+    ),
+    # In SQLite it contains `packed`, so `speed` reads it alone: in the table, 41 columns come before that one.
+    Index("attempts_by_time", "came_us", "packed").ddl_if(dialect="sqlite"),
+    Index("attempts_by_time", "came_us").ddl_if(dialect="postgresql"),
     Index("attempts_by_target", "target", "came_us"),
     Index("attempts_by_client", "client", "came_us"),
 )
@@ -101,25 +158,79 @@ def _add_server_times(connection: Connection) -> None:
         connection.exec_driver_sql(f"ALTER TABLE attempts ADD COLUMN server_{name}_ns BIGINT")
 
 
-MIGRATIONS: Mapping[int, Callable[[Connection], None]] = {1: _add_server_times}
-"""What makes a database of a version one of the next. A column that is added may be null: a process of the version
-before may still be writing."""
+def _add_unstreamed_tokens(connection: Connection) -> None:
+    connection.exec_driver_sql("ALTER TABLE attempts ADD COLUMN unstreamed_tokens BIGINT")
+
+
+def _add_tier(connection: Connection) -> None:
+    connection.exec_driver_sql("ALTER TABLE attempts ADD COLUMN tier TEXT")
+
+
+def _add_packed(connection: Connection) -> None:
+    kind = "BYTEA" if connection.dialect.name == "postgresql" else "BLOB"
+    connection.exec_driver_sql(f"ALTER TABLE attempts ADD COLUMN packed {kind}")
+
+
+def _cover_packed(connection: Connection) -> None:
+    """Replace the index in SQLite, which takes about a second for a million rows. A log of too many rows keeps its own.
+
+    In PostgreSQL, writers would wait meanwhile, and readers would gain a quarter of their time.
+    """
+    if connection.dialect.name == "sqlite":
+        last = connection.execute(select(func.max(ATTEMPTS.c.n))).scalar() or 0
+        if last <= MOST_INDEXED:
+            connection.exec_driver_sql("DROP INDEX attempts_by_time")
+            connection.exec_driver_sql("CREATE INDEX attempts_by_time ON attempts (came_us, packed)")
+
+
+def _divide(connection: Connection) -> None:
+    if connection.dialect.name == "postgresql":
+        partitions.divide(connection)
+
+
+MIGRATIONS: Mapping[int, Callable[[Connection], None]] = {
+    1: _add_server_times,
+    2: _add_unstreamed_tokens,
+    3: _add_tier,
+    4: _divide,
+    5: _add_packed,
+    6: _cover_packed,
+}
+"""Migrations from each version to the next. Added columns can be null, because a process of the older version may still
+be writing."""
+
+
+def are_current(connection: Connection) -> bool:
+    """Return whether the tables in PostgreSQL have this version. Needs no lock."""
+    if connection.execute(select(func.to_regclass(STAMP.name))).scalar() is None:
+        return False
+    return bool(connection.execute(select(STAMP.c.version)).scalar() == VERSION)
+
+
+def are_older(connection: Connection) -> bool:
+    """Return whether the tables in SQLite have an older version. Needs no lock."""
+    if not inspect(connection).has_table(STAMP.name):
+        return False
+    found = connection.execute(select(STAMP.c.version)).scalar()
+    return isinstance(found, int) and found < VERSION
 
 
 def prepare(connection: Connection, where: str, *, shared: bool) -> None:
-    """Makes the tables, or brings them up to this version. To be called in a transaction that keeps others out.
+    """Create the tables, or migrate them to this version. Call it in a transaction that excludes other writers.
 
-    `shared`: the database may hold tables of others. Raises `CallerFault` where it is of a newer version, or not ours.
+    `shared`: the database may contain other tables. Raises `CallerFault` if the log has a newer version, or the
+    database is not a log.
     """
     present = set(inspect(connection).get_table_names())
     if STAMP.name not in present:
         if present & {CALLS.name, ATTEMPTS.name} if shared else present:
             raise CallerFault(
-                f"the database {where} holds something else: there is a table {min(present)!r}, but none of ours",
+                f"the database {where} is not a log: it has a table {min(present)!r}, but none of a log",
                 kind="not_a_log",
                 hint="Give the log a database of its own.",
             )
         METADATA.create_all(connection)
+        _divide(connection)
         connection.execute(STAMP.insert().values(version=VERSION))
         return
     found = connection.execute(select(STAMP.c.version)).scalar()

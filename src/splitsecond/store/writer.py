@@ -1,20 +1,23 @@
 """The thread that writes the log, so that traffic never waits for a disk.
 
-Strategy: the event loop appends to a bounded queue and goes on. The thread takes what has gathered in a quarter of a
-second and writes it in one transaction. A few dozen rows go in with one statement, as the interpreter is free for the
-event loop while the database works on it; a statement for each row would make the two threads fight over the
-interpreter at every row.
+The event loop appends to a bounded queue. The thread takes what has gathered in a quarter of a second and writes it in
+one transaction. A few dozen rows are inserted with one statement, because the interpreter is free for the event loop
+while the database works on it; with a statement for each row, the two threads would compete for it at every row.
 
-What the database refuses is kept, as rows, and tried again with the next batch after a pause that doubles. All of it is
-bounded: where a queue is full, records are dropped and counted, and traffic goes on. A record that can never be written
-(a number too large) is found by halving its batch, and dropped alone. Where a server's answer to a commit is lost, the
-batch is written again: it may then stand there twice.
+Between statements the thread yields the processor. The scheduler lets a process finish its time slice, a millisecond or
+more, before another one that has just woken up: a request that waits for the same processor would be that late.
 
-Rows older than `keep_days` are deleted now and then, a few hundred at a time, so that no other process waits long.
+Rows that the database refuses are kept and tried again with the next batch, after a pause that doubles. All of this is
+bounded: if a queue is full, records are dropped and counted, and traffic continues. A record that can never be written
+(a number too large) is found by halving its batch, and dropped alone. If the confirmation of a commit is lost, the
+batch is written again, and may then be in the log twice.
+
+Rows older than `keep_days` are deleted from time to time, a few hundred at a time, so that no other process waits long.
 """
 
 import contextlib
 import itertools
+import os
 import sys
 import threading
 from collections import deque
@@ -25,62 +28,71 @@ from sqlalchemy import Connection, Table, delete, insert, select
 from sqlalchemy.engine.interfaces import DBAPICursor
 
 from splitsecond import clock
+from splitsecond.store.call_record import CallRecord
 from splitsecond.store.database import Database
+from splitsecond.store.partitions import maintain
 from splitsecond.store.rows import Rows, rows
-from splitsecond.store.served import Served
 from splitsecond.store.tables import ATTEMPTS, CALLS
 
 QUEUE = 4096
-"""Records that may wait for the thread; each still holds the times of its tokens."""
+"""Records that can wait for the thread; each still contains the times of its tokens."""
 PENDING = 8192
-"""Records that may wait for a database that refuses them; as rows, some 3 KiB each."""
+"""Records that can wait for a database that refuses them; as rows, about 3 KiB each."""
 BATCH = 1000
 GATHER_S = 0.25
-"""How long records gather, if there are not enough for a batch before."""
+"""How long records gather, unless there are enough for a batch earlier."""
 LONGEST_PAUSE = 40
 """The longest pause after failures, in quarters of a second."""
 CLOSE_S = 5.0
 CLOSE_TRIES = 2
-"""Failures after which what is left is given up at closing; each may take as long as a lock is waited for."""
+"""Failures after which closing gives up; each can take as long as the wait for a lock."""
 SWEEP_S = 600
 SWEEP_ROWS = 500
 SAY_NS = 60 * clock.NS_PER_S
 _IDLE_S = 60.0
 _AT_ONCE = (32, 8, 1)
-"""Rows of one statement. Few sizes, so that the database keeps each prepared."""
+"""Rows of one statement. Few sizes, so that the database keeps each statement prepared."""
 _US_PER_DAY = 86_400_000_000
+_yield_processor: Callable[[], None] | None = getattr(os, "sched_yield", None)
+"""None: the system has no such call."""
 
 
-def complain(words: str) -> None:
-    """Says it on standard error."""
+def print_problem(words: str) -> None:
+    """Print a problem to standard error."""
     print(f"splitsecond: {words}", file=sys.stderr, flush=True)
 
 
-class Writer:
-    """The queue and what empties it. `start` the thread, `put` from any other, `close`.
+class LogWriter:
+    """The queue and its thread. `start` the thread, `put` from any other thread, `close`.
 
-    `written`, `dropped` count records, `errors` batches that the database refused.
+    `written` and `dropped` count records, `errors` batches that the database refused. `failing`: the last batch was.
     """
 
     def __init__(
-        self, database: Database, *, keep_days: float = 30, say: Callable[[str], None] = complain, queue: int = QUEUE
+        self,
+        database: Database,
+        *,
+        keep_days: float = 30,
+        say: Callable[[str], None] = print_problem,
+        queue: int = QUEUE,
     ) -> None:
         self.written = 0
         self.errors = 0
-        self._refused = 0  # counted by whoever puts; what is lost, by the thread: neither may lose a count of the other
+        self.failing = False
+        self._refused = 0  # counted by callers of `put`, and `_lost` by the thread, so that no increment is lost
         self._lost = 0
         self._database = database
         self._keep_us = round(keep_days * _US_PER_DAY)
         self._say = say
-        self._said_ns: int | None = None
-        self._told = False  # that something is wrong, and not yet that it is well again
+        self._reported_ns: int | None = None
+        self._reported = False  # a problem was reported, and its end was not
         self._most = queue
-        self._queue: deque[Served] = deque()
+        self._queue: deque[CallRecord | Rows] = deque()
         self._pending: deque[Rows] = deque()
         self._connection: Connection | None = None
         self._inserts: dict[tuple[str, int], str] = {}
         self._pause = self._rounds_left = 0
-        self._sweep_ns = 0  # when old rows are looked for next
+        self._sweep_ns = 0  # when old rows are deleted next
         self._wake = threading.Event()
         self._asleep = False
         self._closing = False
@@ -93,27 +105,32 @@ class Writer:
     def dropped(self) -> int:
         return self._refused + self._lost
 
-    def put(self, served: Served) -> None:
-        """Never waits and never raises."""
+    @property
+    def waiting(self) -> int:
+        """Records that are not written yet."""
+        return len(self._queue) + len(self._pending)
+
+    def put(self, record: CallRecord | Rows) -> None:
+        """Queue a record, or its rows. Never waits and never raises."""
         waiting = len(self._queue)
         if waiting >= self._most:
             self._refused += 1
             return
-        self._queue.append(served)
+        self._queue.append(record)
         if self._asleep or waiting == BATCH:
             self._wake.set()
 
     def close(self) -> None:
-        """Writes what waits, for `CLOSE_S` at most. What is then left is counted as dropped."""
+        """Write what waits, for `CLOSE_S` at most. The rest is counted as dropped."""
         if self._closing:
             return
         self._closing = True
         self._wake.set()
         if self._thread.is_alive():
             self._thread.join(CLOSE_S)
-        if left := len(self._queue) + len(self._pending):
+        if left := self.waiting:
             self._lost += left
-            self._say(f"log {self._database.where}: closed with {left} records unwritten")
+            self._say(f"log {self._database.where}: closed; records not written: {left:,}")
 
     def _run(self) -> None:
         try:
@@ -121,7 +138,7 @@ class Writer:
                 self._gather()
                 if self._rounds_left and not self._closing:
                     self._rounds_left -= 1
-                    self._keep()
+                    self._hold_back()
                 else:
                     self.write()
             tries = CLOSE_TRIES
@@ -131,7 +148,7 @@ class Writer:
             self._disconnect()
 
     def _gather(self) -> None:
-        """Returns when there is something to write, and has been for a moment."""
+        """Return when there are records, and more have had time to gather."""
         if not self._pending and not self._sweeping:
             self._asleep = True
             if not self._queue and not self._closing:
@@ -143,8 +160,8 @@ class Writer:
             self._wake.clear()
 
     def write(self) -> bool:
-        """One transaction with what waits, a batch of the queue at most, then some sweeping. Returns whether it went
-        well. For the thread; for a test without one."""
+        """Write what waits in one transaction, at most a batch of the queue, then delete some old rows. Return whether
+        that succeeded. Called by the thread, and by tests that have none."""
         if not self._pending and not self._queue and not self._sweeping:
             return True
         try:
@@ -153,7 +170,7 @@ class Writer:
                 self._write_batch(connection)
             if self._sweeping:
                 self._sweep(connection)
-        except self._database.hopeless:
+        except self._database.record_errors:
             self._disconnect()
             return self._write_good_ones()
         except self._database.failures as error:
@@ -163,14 +180,14 @@ class Writer:
         return True
 
     def _write_batch(self, connection: Connection, *, alone: bool = False) -> None:
-        """What is pending and, unless `alone`, what is queued. Rows stay pending until all are in the database."""
-        cursor = connection.connection.cursor()  # the driver's own: SQLAlchemy's way costs more than the insert
+        """Write the pending rows and, unless `alone`, queued ones. Rows stay pending until all are in the database."""
+        cursor = connection.connection.cursor()  # the driver's: SQLAlchemy's execution costs more than the insert
         with contextlib.closing(cursor):  # left open, it would keep the lock of a transaction that failed
             cursor.execute(self._database.begin)
             waiting = list(self._pending)
             for i in range(0, len(waiting), _AT_ONCE[0]):
                 self._insert(cursor, waiting[i : i + _AT_ONCE[0]])
-            wall_us = _wall_us()
+            wall_us = clock.wall_offset_us()
             while self._queue and not alone and len(self._pending) < len(waiting) + BATCH:
                 self._insert(cursor, self._next_rows(wall_us))
             cursor.execute("COMMIT")
@@ -178,8 +195,10 @@ class Writer:
         self._pending.clear()
 
     def _next_rows(self, wall_us: int) -> list[Rows]:
-        """A few records more of the queue, as rows that are pending."""
-        made = [rows(self._queue.popleft(), wall_us) for _ in range(min(_AT_ONCE[0], len(self._queue)))]
+        """Move a few more records from the queue to the pending rows."""
+        self.yield_processor()
+        taken = [self._queue.popleft() for _ in range(min(_AT_ONCE[0], len(self._queue)))]
+        made = [rows(each, wall_us) if isinstance(each, CallRecord) else each for each in taken]
         self._pending.extend(made)
         return made
 
@@ -187,13 +206,30 @@ class Writer:
         self._insert_rows(cursor, CALLS, [record.call for record in records])
         self._insert_rows(cursor, ATTEMPTS, [row for record in records for row in record.attempts])
 
-    def _insert_rows(self, cursor: DBAPICursor, table: Table, given: Sequence[tuple[Any, ...]]) -> None:
+    def _insert_rows(self, cursor: Any, table: Table, given: Sequence[tuple[Any, ...]]) -> None:
+        if self._database.is_server:
+            self.yield_processor()
+            with cursor.copy(self._copy_statement(table)) as copy:
+                for row in given:
+                    copy.write_row(row)
+            return
         for chunk in _chunks(given):
+            self.yield_processor()
             values = tuple(itertools.chain.from_iterable(chunk))
             cursor.execute(self._statement(table, len(chunk)), values)
 
+    def yield_processor(self) -> None:
+        """Let another process run that waits for this processor, unless there is enough to write for a whole batch."""
+        if len(self._queue) < BATCH and _yield_processor is not None:
+            _yield_processor()
+
+    def _copy_statement(self, table: Table) -> str:
+        """Return the SQL that takes any number of rows from a stream: PostgreSQL reads no values as SQL then."""
+        names = ", ".join(column.name for column in table.columns if not column.primary_key)
+        return f"COPY {table.name} ({names}) FROM STDIN"
+
     def _statement(self, table: Table, count: int) -> str:
-        """The database's own words for inserting `count` rows, kept: composing them costs more than the insert."""
+        """Return the SQL that inserts `count` rows. It is cached, because composing it costs more than the insert."""
         statement = self._inserts.get((table.name, count))
         if statement is None:
             names = [column.name for column in table.columns if not column.primary_key]
@@ -203,8 +239,8 @@ class Writer:
         return statement
 
     def _write_good_ones(self) -> bool:
-        """Among what is pending is a record that no database takes: finds it by halving, and drops it."""
-        self._keep()
+        """Write the pending rows except for those of a bad record, which is found by halving and dropped."""
+        self._hold_back()
         waiting, self._pending = list(self._pending), deque()
         parts = [waiting]
         while parts:
@@ -212,26 +248,26 @@ class Writer:
             self._pending.extend(part)
             try:
                 self._write_batch(self._connected(), alone=True)
-            except self._database.hopeless as error:
+            except self._database.record_errors as error:
                 self._disconnect()
                 self._pending.clear()
                 if len(part) == 1:
                     self._lost += 1
-                    self._tell(f"a record cannot be written: {self._database.said(error)}")
+                    self._report(f"a record cannot be written: {self._database.error_text(error)}")
                 else:
                     parts += [part[len(part) // 2 :], part[: len(part) // 2]]
             except self._database.failures as error:
                 self._pending.extend(itertools.chain.from_iterable(reversed(parts)))
                 self._failed(error)
                 return False
-        self._pause, self._told = 0, False
+        self._pause, self._reported, self.failing = 0, False, False
         return True
 
     def _connected(self) -> Connection:
-        if self._connection is not None and self._database.gone:
+        if self._connection is not None and self._database.file_replaced:
             self._disconnect()
             self.errors += 1
-            self._tell(f"log {self._database.where}: the file was removed; a new one is made")
+            self._report(f"log {self._database.where}: the file was removed; a new one is created")
         if self._connection is None:
             self._database.prepare()
             self._connection = self._database.connect()
@@ -240,28 +276,29 @@ class Writer:
     def _disconnect(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
-            with contextlib.suppress(*self._database.failures):  # it is given up, whatever it says to that
+            with contextlib.suppress(*self._database.failures):  # it is discarded in any case
                 connection.invalidate()
                 connection.close()
 
     def _failed(self, error: Exception) -> None:
-        """Keeps what could not be written, for the next time; that is later each time."""
+        """Keep the rows for the next try, after a longer pause each time."""
         self._disconnect()
         self.errors += 1
-        self._tell(f"cannot write the log {self._database.where}: {self._database.said(error)}")
+        self.failing = True
+        self._report(f"cannot write the log {self._database.where}: {self._database.error_text(error)}")
         self._pause = min(max(1, self._pause * 2), LONGEST_PAUSE)
         self._rounds_left = self._pause
-        self._keep()
+        self._hold_back()
 
     def _recovered(self) -> None:
-        self._pause = 0
-        if self._told:
-            self._told = False
-            self._say(f"the log {self._database.where} is written again; {self.dropped} records were lost so far")
+        self._pause, self.failing = 0, False
+        if self._reported:
+            self._reported = False
+            self._say(f"the log {self._database.where} is written again; records lost so far: {self.dropped:,}")
 
-    def _keep(self) -> None:
-        """Makes rows of what is queued, which are smaller; beyond the bound the oldest are dropped."""
-        wall_us = _wall_us()
+    def _hold_back(self) -> None:
+        """Convert the queue to rows, which are smaller. Beyond the limit the oldest are dropped."""
+        wall_us = clock.wall_offset_us()
         while self._queue:
             self._next_rows(wall_us)
         lost = 0
@@ -270,14 +307,14 @@ class Writer:
             lost += 1
         if lost:
             self._lost += lost
-            self._tell(f"log {self._database.where}: {lost} records are lost, the queue is full")
+            self._report(f"log {self._database.where}: the queue is full; records lost: {lost:,}")
 
-    def _tell(self, words: str) -> None:
-        """Says it, but not more than once a minute."""
+    def _report(self, words: str) -> None:
+        """Report a problem, at most once a minute."""
         moment = clock.now_ns()
-        if self._said_ns is None or moment - self._said_ns >= SAY_NS:
-            self._said_ns = moment
-            self._told = True
+        if self._reported_ns is None or moment - self._reported_ns >= SAY_NS:
+            self._reported_ns = moment
+            self._reported = True
             self._say(words)
 
     @property
@@ -285,8 +322,12 @@ class Writer:
         return clock.now_ns() >= self._sweep_ns
 
     def _sweep(self, connection: Connection) -> None:
-        """Deletes a few rows that are too old; where there are no more, looks again some minutes later."""
-        cutoff_us = clock.now_ns() // 1000 + _wall_us() - self._keep_us
+        """Delete a few rows that are too old. If there are no more, look again some minutes later."""
+        now_us = clock.now_ns() // 1000 + clock.wall_offset_us()
+        cutoff_us = now_us - self._keep_us
+        if self._database.is_server:
+            for words in maintain(connection, now_us, cutoff_us):
+                self._report(f"log {self._database.where}: {words}")
         deleted = 0
         for table in (CALLS, ATTEMPTS):
             old = select(table.c.n).where(table.c.came_us < cutoff_us).order_by(table.c.came_us).limit(SWEEP_ROWS)
@@ -296,14 +337,9 @@ class Writer:
 
 
 def _chunks(given: Sequence[tuple[Any, ...]]) -> Iterator[Sequence[tuple[Any, ...]]]:
-    """All of `given` in order, in parts of the sizes that there are statements for."""
+    """Yield `given` in parts of the sizes that there are statements for."""
     begin = 0
     for size in _AT_ONCE:
         while len(given) - begin >= size:
             yield given[begin : begin + size]
             begin += size
-
-
-def _wall_us() -> int:
-    """What to add to monotonic microseconds to have those of the wall clock, as it stands now."""
-    return round(clock.wall_time().timestamp() * 1_000_000) - clock.now_ns() // 1000

@@ -1,4 +1,4 @@
-"""Does this service keep the contract? A kit of checks for targets, for policies, and for services of one's own.
+"""Conformance checks: they test whether a service, such as a target or a policy, keeps the service contract.
 
     def make(script: Script) -> Subject:
         fake = FakeService(script=lambda call: script)
@@ -6,8 +6,8 @@
 
     check_service(make)
 
-Each check makes the service anew, in virtual time, upon something that answers by the script; what the contract leaves
-open (whether an answer without a token is a reply or a `Fault`) stays open here.
+Each check makes a new service, in virtual time, over one that answers by the script. Both outcomes pass where the
+contract leaves a choice (an answer without a token can be a reply or a `Fault`).
 """
 
 import asyncio
@@ -25,10 +25,10 @@ from splitsecond.testing.virtual_time import run_virtual
 
 
 class Subject(Struct, frozen=True):
-    """What is checked, and how many requests beneath it are under way or were never closed.
+    """The service under test. `left_open` returns how many requests below it are in flight or were not closed.
 
-    `holds`: it may hold an answer back until it knows whether it will do, and then ask another target; so when its
-    reply comes is not checked, nor which way an answer that breaks is told.
+    A service that `holds` can delay a reply until it knows whether the answer is good, and then ask another target. So
+    the time of its reply is not checked, nor whether a broken answer is an event or a fault.
     """
 
     service: Service
@@ -45,7 +45,7 @@ _WITHIN_MS = 1000
 
 
 def check_service(make: Make) -> None:
-    """Every check. Raises `AssertionError` from the first that fails, with its name."""
+    """Run all checks. The first that fails raises `AssertionError` with its name."""
     for check in (
         _returns_at_the_first_token,
         _reads_to_the_end,
@@ -80,7 +80,7 @@ async def _events(reply: Reply) -> list[Event]:
 
 
 def _over(subject: Subject, began_ns: int, after_ms: int, *, exactly: bool = False) -> None:
-    """Nothing is under way any more, and the clock says so much."""
+    """Check that nothing is in flight any more, and that the time is `after_ms`."""
     assert subject.left_open() == 0, f"{subject.left_open()} requests were left open"
     elapsed_ms = (clock.now_ns() - began_ns) / NS_PER_MS
     timed = exactly or not subject.holds
@@ -164,9 +164,9 @@ async def _says_that_an_answer_is_empty(make: Make) -> None:
 async def _keeps_the_deadline_while_it_waits(make: Make) -> None:
     subject, began_ns = make(Script(hangs=True)), clock.now_ns()
     raised = await _fault(subject, _call(within_ms=_WITHIN_MS))
-    assert raised is not None, "a reply came out of nothing"
+    assert raised is not None, "it returned a reply without an answer"
     took_ms = (clock.now_ns() - began_ns) / NS_PER_MS
-    assert took_ms <= _WITHIN_MS + 0.001, f"it waited {took_ms} ms where the deadline was {_WITHIN_MS}"
+    assert took_ms <= _WITHIN_MS + 0.001, f"it waited {took_ms} ms, but the deadline was {_WITHIN_MS} ms"
     _over(subject, began_ns, round(took_ms))
 
 
@@ -205,7 +205,7 @@ async def _bytes(reply: Reply) -> bytes:
 
 
 async def _gives_events_and_bytes_of_a_watched_call(make: Make) -> None:
-    """In step, by two readers at once, and one after the other: always the same."""
+    """Read events and bytes in step, by two readers at once, and one after the other: the result must be the same."""
     subject = make(_ANSWER)
     async with await subject.service(_call(watched=True)) as reply:
         whole, events = b"", list[Event]()
@@ -218,11 +218,11 @@ async def _gives_events_and_bytes_of_a_watched_call(make: Make) -> None:
     assert whole, "there are no bytes"
     async with await subject.service(_call(2, watched=True)) as reply, asyncio.TaskGroup() as group:
         reading, watching = group.create_task(_bytes(reply)), group.create_task(_events(reply))
-    assert _same(reading.result(), watching.result(), whole, events), "two readers at once are given something else"
+    assert _same(reading.result(), watching.result(), whole, events), "two readers at once get something else"
     async with await subject.service(_call(3, watched=True)) as reply:
         watched = await _events(reply)
         read = await _bytes(reply)
-    assert _same(read, watched, whole, events), "who reads the bytes after the events is given something else"
+    assert _same(read, watched, whole, events), "a reader of the bytes after the events gets something else"
     assert subject.left_open() == 0
 
 
@@ -241,7 +241,7 @@ async def _tells_both_readers_of_a_break(make: Make) -> None:
         except Fault as broken:
             raised = broken
     assert isinstance(events[-1], Broken), f"the last event is {events[-1]}"
-    assert raised is not None, "the bytes of a broken answer ended like a whole one"
+    assert raised is not None, "the bytes of a broken answer ended like those of a complete one"
     assert subject.left_open() == 0
 
 
@@ -255,7 +255,7 @@ async def _fault(subject: Subject, call: Call) -> Fault | None:
 
 
 async def _closes_when_cancelled(make: Make, after_ms: int) -> None:
-    """Whenever the caller gives up: nothing is left, at once."""
+    """Cancel the call after `after_ms`: nothing may stay open, at once."""
     subject, began_ns = make(_ANSWER), clock.now_ns()
     waiting = asyncio.get_running_loop().create_task(_answer(subject, 1))
     await asyncio.sleep(after_ms / 1000)

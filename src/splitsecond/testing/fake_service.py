@@ -1,46 +1,46 @@
-"""A service that does what the test says: by hand, or by script.
+"""A fake service that a test controls, step by step or by a script.
 
-By hand, as in a conversation: the test waits for the call, then says what happens on its stream.
+Step by step, the test waits for the call and then decides what happens on its stream:
 
     fake = FakeService()
     reply = asyncio.create_task(fake(call))
-    told = await fake.expect()
-    told.first_token(after=0.2)
-    told.finish(tokens=9, tps=100)
+    pending = await fake.expect()
+    pending.first_token(after=0.2)
+    pending.finish(tokens=9, tps=100)
 
-By script, where there are many calls: `FakeService(script=lambda call: Script(ttft=0.2, tokens=10, tps=100))`.
+For many calls there is a script: `FakeService(script=lambda call: Script(ttft=0.2, tokens=10, tps=100))`.
 
-Steps follow one another: `after` counts seconds from the step before it (or from now, where that has passed). Every
-call keeps its deadline and its longest silence, and leaves exactly one observation, made by the same `Timeline` as a
-real one; and `closed_at` shows whether, and when, the caller was done with the reply.
+Steps follow one another: `after` counts seconds from the step before (or from now, if that has passed). Every call
+enforces its deadline, its stall timeout and its floor, counts itself in the call's notes, and leaves exactly one
+observation, made by the same `Timeline` as a real one. `closed_at` is the time at which the caller closed the reply.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from types import TracebackType
-from typing import Self
 
 from msgspec import Struct
 
 from splitsecond import clock
 from splitsecond.errors import Fault, TimedOut
 from splitsecond.events import Broken, Done, Event, Finish, Token, Usage
-from splitsecond.service import Call
-from splitsecond.timing.observation import Observation
+from splitsecond.observation import Observation
+from splitsecond.service import Call, RateFloor, ReplyBase
+from splitsecond.timing.rate_floor import RateCheck
 from splitsecond.timing.timeline import Sending, Timeline
-from splitsecond.upstream.interpreter import retelling
+from splitsecond.upstream.attempt import too_slow
+from splitsecond.upstream.transcoding import transcoder
 from splitsecond.wire.openai import StreamWriter
 
 Observer = Callable[[Observation], None]
 
 
 class Script(Struct, frozen=True, kw_only=True):
-    """What one call gets: the first of `tokens` tokens after `ttft` seconds, the others at `tps` a second.
+    """The answer to one call: the first of `tokens` tokens after `ttft` seconds, the others at `tps` a second.
 
-    With a `fault` the call fails instead, after `ttft`; or, with `breaks_after`, the stream breaks after that many
-    tokens. `input_tokens` None: the answer carries no usage at all. `hangs`: nothing happens, ever. `texts` is what
-    the first tokens say, as many as there are; `finish` why the answer ends.
+    With a `fault` the call fails after `ttft` instead, or, with `breaks_after`, the stream breaks after that many
+    tokens. Without `input_tokens` the answer has no usage. If it `hangs`, nothing ever happens. `texts` are the texts
+    of the first tokens; `finish` is the finish reason.
     """
 
     ttft: float = 0.2
@@ -55,7 +55,7 @@ class Script(Struct, frozen=True, kw_only=True):
 
 
 class FakeCall:
-    """One call as the service sees it: what was asked, and the means to answer it."""
+    """One call of a fake service, with the methods to answer it."""
 
     def __init__(self, call: Call, target: str, observer: Observer | None) -> None:
         self.call = call
@@ -65,9 +65,9 @@ class FakeCall:
         self.observation: Observation | None = None
         self._observer = observer
         self._events: deque[Event] = deque()
-        self._unread: deque[Event] = deque()  # of a watched call: read once as events, once as bytes
+        self._unread: deque[Event] = deque()  # of a watched call, which is read both as events and as bytes
         self._writer = StreamWriter(call.operation, target, id=call.id, created=0)
-        self._retelling = None if call.dialect == "openai" else retelling(call, target)
+        self._transcoder = None if call.dialect == "openai" else transcoder(call, target)
         self._changed = asyncio.Event()
         self._steps: deque[tuple[int, Callable[[int], None]]] = deque()
         self._timer: asyncio.TimerHandle | None = None
@@ -77,17 +77,20 @@ class FakeCall:
             attempt=f"{call.id}.1",
             call=call.id,
             target=target,
+            condition=call.notes.condition,
+            role=call.notes.role,
             due_ns=call.due_ns,
             start_ns=call.start_ns or self._sent_ns,
         )
         self._stall: asyncio.TimerHandle | None = None
+        self._rate: asyncio.TimerHandle | None = None
         self._deadline: asyncio.TimerHandle | None = None
         if call.deadline_ns is not None:
             loop = asyncio.get_running_loop()
             self._deadline = loop.call_at(call.deadline_ns / clock.NS_PER_S, self._overdue, call.deadline_ns)
 
     def first_token(self, after: float = 0.0, text: str = "word") -> None:
-        """A content-bearing event arrives (the first one, or another)."""
+        """Deliver a content-bearing event, the first one or a later one."""
         self._schedule(after, lambda at: self._take(Token(at, text)))
         self._tokens += 1
 
@@ -100,18 +103,18 @@ class FakeCall:
         input_tokens: int | None = None,
         reason: str = "stop",
     ) -> None:
-        """`tokens` more tokens at `tps` a second, then, `after` seconds later, the stream ends well."""
+        """Deliver `tokens` more tokens at `tps` a second, and end the stream well `after` seconds later."""
         for _ in range(tokens):
             self.first_token(1 / tps)
         output_tokens = self._tokens
         self._schedule(after, lambda at: self._end(at, input_tokens, output_tokens, reason))
 
     def fail(self, fault: Fault, after: float = 0.0) -> None:
-        """The call fails: the await raises `fault` before the first token, the stream breaks with it after that."""
+        """Fail the call: the await raises `fault` before the first token, the stream breaks with it afterwards."""
         self._schedule(after, lambda at: self._break(fault, at))
 
     def play(self, script: Script) -> None:
-        """Everything that `script` says."""
+        """Follow `script`."""
         if script.hangs:
             return
         if script.fault is not None and script.breaks_after == 0:
@@ -127,7 +130,7 @@ class FakeCall:
             self.finish(0.0 if tokens else script.ttft, input_tokens=script.input_tokens, reason=script.finish)
 
     def close(self) -> None:
-        """The caller is done with it; before its end this makes it a cancelled one."""
+        """Close the call. Before its end this makes it cancelled."""
         if self.closed_at is None:
             self.closed_at = clock.now_ns()
             self._settle(self.closed_at, cancelled=True)
@@ -139,22 +142,22 @@ class FakeCall:
 
     @property
     def token_ns(self) -> int:
-        """When its latest token came, 0 before the first."""
+        """The time of the latest token, 0 before the first."""
         return self._timeline.last_activity_ns
 
     async def answered(self) -> None:
-        """Returns when the first token has arrived or the stream ended well; raises the `Fault` otherwise."""
+        """Return when the first token has arrived or the stream ended well; raise the `Fault` otherwise."""
         while not self._timeline.has_token and self.observation is None:
             await self._wait()
         if self._timeline.broken is not None and not self._timeline.has_token:
             raise self._timeline.broken
 
     async def next_event(self) -> Event:
-        """The next event on the stream; raises StopAsyncIteration after the last."""
+        """Return the next event of the stream. Raises `StopAsyncIteration` after the last."""
         return await self._next(self._events)
 
     async def next_bytes(self) -> bytes:
-        """What the stream has brought since the last time; b"" after its end. Raises the `Fault` that broke it."""
+        """Return the bytes since the last call; b"" after the end. Raises the `Fault` that broke the stream."""
         unread = self._unread if self.call.watched else self._events
         while True:
             try:
@@ -162,13 +165,13 @@ class FakeCall:
             except StopAsyncIteration:
                 return b""
             if isinstance(event, Broken):
-                unread.appendleft(event)  # whoever reads again is told again
+                unread.appendleft(event)  # the next read raises it again
                 raise event.fault
             if data := self.encoded(event):
                 return data
 
     def arrived(self) -> list[Event]:
-        """The events that nobody has read yet."""
+        """Return the events that were not read yet."""
         events = list(self._events)
         self._events.clear()
         return events
@@ -181,23 +184,13 @@ class FakeCall:
         return events.popleft()
 
     def encoded(self, event: Event) -> bytes:
-        """`event` as a stream of the client's dialect has it; b"" where it has nothing."""
-        if self._retelling is not None:
-            return self._retelling.tell([event])
-        match event:
-            case Token():
-                return self._writer.token(event.text, event.kind, event.index)
-            case Finish():
-                return self._writer.finish(event.reason, event.index)
-            case Usage():
-                return self._writer.usage(event)
-            case Done(marker=True):
-                return self._writer.done()
-            case _:
-                return b""
+        """Encode `event` for a stream in the client's API format; b"" if the format has nothing for it."""
+        if self._transcoder is not None:
+            return self._transcoder.encode([event])
+        return self._writer.event(event)
 
     async def ended(self) -> None:
-        """Returns when the stream has ended, however it did."""
+        """Return when the stream has ended, well or not."""
         while self.observation is None:
             await self._wait()
 
@@ -213,7 +206,7 @@ class FakeCall:
             self._advance()
 
     def _advance(self) -> None:
-        """Take the steps that are due, in order, and sleep until the next one is."""
+        """Take the steps that are due, in order, and set a timer for the next one."""
         self._timer = None
         while self._steps and (ahead_ns := self._steps[0][0] - clock.now_ns()) <= 0:
             at, step = self._steps.popleft()
@@ -223,7 +216,7 @@ class FakeCall:
 
     def _take(self, *events: Event) -> None:
         if self.observation is None:
-            self._timeline.took(events)
+            self._timeline.record_events(events)
             self._events.extend(events)
             if self.call.watched:
                 self._unread.extend(events)
@@ -231,13 +224,25 @@ class FakeCall:
             self._watch(any(isinstance(event, Token) for event in events))
 
     def _watch(self, progress: bool) -> None:
-        """No further token for as long as the call allows breaks the answer off."""
+        """Restart the stall timeout of the call after a token, and check its rate from the first one on."""
+        if self.call.floor is not None and progress and self._rate is None:
+            self._check_rate(self._timeline.rate_check(self.call.floor), self.call.floor)
         stall_ns = self.call.stall_ns
         if stall_ns is None or not progress:
             return
         if self._stall is not None:
             self._stall.cancel()
         self._stall = asyncio.get_running_loop().call_later(stall_ns / clock.NS_PER_S, self._silent, stall_ns)
+
+    def _check_rate(self, check: RateCheck, floor: RateFloor) -> None:
+        """Break the stream if it is too slow, or set a timer for the next check."""
+        now_ns = clock.now_ns()
+        rate = check.rate(now_ns) if now_ns >= check.due_ns else None
+        if rate is not None:
+            self._break(too_slow(rate, floor), now_ns)
+        else:
+            loop = asyncio.get_running_loop()
+            self._rate = loop.call_at(check.due_ns / clock.NS_PER_S, self._check_rate, check, floor)
 
     def _silent(self, stall_ns: int) -> None:
         words = f"no further token for {stall_ns // clock.NS_PER_MS} ms"
@@ -260,7 +265,7 @@ class FakeCall:
         if self.observation is not None:
             return
         self._steps.clear()
-        for timer in (self._timer, self._stall, self._deadline):
+        for timer in (self._timer, self._stall, self._rate, self._deadline):
             if timer is not None:
                 timer.cancel()
         self.observation = self._timeline.observe(
@@ -268,18 +273,20 @@ class FakeCall:
         )
         if self._observer is not None:
             self._observer(self.observation)
+        if self.call.notes.observer is not None:
+            self.call.notes.observer(self.observation)
         self._changed.set()
 
 
-class FakeReply:
-    """The reply to a `FakeCall`, as the caller holds it."""
+class FakeReply(ReplyBase):
+    """The reply of a `FakeCall`, which the caller holds."""
 
     def __init__(self, fake: FakeCall) -> None:
         self._fake = fake
 
     @property
     def observation(self) -> Observation | None:
-        """What the attempt turned out to be, once it has ended."""
+        """The observation of the attempt, once it has ended."""
         return self._fake.observation
 
     @property
@@ -293,9 +300,6 @@ class FakeReply:
     @property
     def token_ns(self) -> int:
         return self._fake.token_ns
-
-    def __aiter__(self) -> Self:
-        return self
 
     async def __anext__(self) -> Event:
         return await self._fake.next_event()
@@ -312,20 +316,9 @@ class FakeReply:
     async def aclose(self) -> None:
         self._fake.close()
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
 
 class FakeService:
-    """A `Service` for tests. `calls` are all it ever got, in order.
-
-    `in_flight` says how many have not ended, `left_open` how many somebody must still close.
-    """
+    """A `Service` for tests. `calls` holds all of its calls, in order."""
 
     def __init__(
         self,
@@ -342,19 +335,20 @@ class FakeService:
 
     @property
     def in_flight(self) -> int:
-        """How many calls have begun and not ended."""
+        """The number of calls that have not ended."""
         return sum(fake.observation is None for fake in self.calls)
 
     @property
     def left_open(self) -> int:
-        """How many calls are under way, or gave a reply that nobody has closed."""
+        """The number of calls that are in flight or whose reply was not closed."""
         return sum(fake.observation is None or (fake.replied and fake.closed_at is None) for fake in self.calls)
 
     async def expect(self) -> FakeCall:
-        """The next call that nobody was told of yet; waits for it. Only without a script."""
+        """Wait for the next call and return it. Only without a script."""
         return await self._arrived.get()
 
     async def __call__(self, call: Call) -> FakeReply:
+        call.notes.attempts += 1
         fake = FakeCall(call, self._target, self._observer)
         self.calls.append(fake)
         if self._script is not None:

@@ -1,12 +1,12 @@
-"""Virtual time: a test that waits an hour takes a millisecond, and gives the same numbers each time.
+"""Virtual time: a test that waits an hour takes a millisecond and gives the same numbers each time.
 
-The loop is asyncio's own with one part replaced: the selector. When nothing is ready it does not sleep until the next
-timer, it moves the loop's clock there. `run_virtual` makes the same clock the program's (`clock.using`), so that
-stamps, timers and deadlines agree to the nanosecond.
+The event loop is asyncio's with a different selector. When nothing is ready, the selector does not sleep until the next
+timer but moves the loop's clock there. `run_virtual` makes this clock the program's clock (`clock.using`), so that
+timestamps, timers and deadlines agree to the nanosecond.
 
-Where a real loop would hang for ever (nothing is ready and no timer is set), this one raises `Deadlock` and says which
-tasks are waiting, and where. For the same reason a test in virtual time uses no threads: nobody would wait for them.
-Sockets work, as long as both ends live in the same loop.
+If nothing is ready and no timer is set, a real loop would hang; this one raises `Deadlock` with the waiting tasks and
+their positions. A test in virtual time must not use threads, because the selector would not wait for them. Sockets work
+if both ends are in the same loop.
 """
 
 import asyncio
@@ -19,15 +19,15 @@ from splitsecond import clock
 T = TypeVar("T")
 
 START_NS = 1_000 * clock.NS_PER_S
-"""When virtual time begins. Not 0, which means "none" in a call's `due_ns` and `start_ns`."""
+"""The start of virtual time. It is not 0, which means "not set" in a call's `due_ns` and `start_ns`."""
 
 
 class Deadlock(RuntimeError):
-    """Every task waits for another one: nothing is ready and no timer is set."""
+    """All tasks wait, nothing is ready, and no timer is set."""
 
 
 class _JumpingSelector(selectors.SelectSelector):
-    """A selector that never sleeps: it moves the clock on instead."""
+    """A selector that advances the clock instead of sleeping."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -38,13 +38,13 @@ class _JumpingSelector(selectors.SelectSelector):
         if ready or timeout == 0:
             return ready
         if timeout is None:
-            raise Deadlock("nothing is ready and no timer is set; waiting: " + _who_waits())
+            raise Deadlock("nothing is ready and no timer is set; waiting: " + _waiting_tasks())
         self.now_ns += max(1, round(timeout * clock.NS_PER_S))
         return []
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """An event loop whose time jumps to the next timer whenever nothing is ready."""
+    """An event loop whose time jumps to the next timer when nothing is ready."""
 
     def __init__(self) -> None:
         self._jumping = _JumpingSelector()
@@ -54,18 +54,18 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return self._jumping.now_ns / clock.NS_PER_S
 
     def now_ns(self) -> int:
-        """The loop's time in nanoseconds, exact where `time` is a float."""
+        """Return the loop's time in nanoseconds, exactly, while `time` is a float."""
         return self._jumping.now_ns
 
 
 def run_virtual(main: Coroutine[Any, Any, T]) -> T:
-    """Run `main` to its end in virtual time and return what it returns. Raises `Deadlock` where it would hang."""
+    """Run `main` in virtual time and return its result. Raises `Deadlock` if it would hang."""
     loop = VirtualLoop()
     with clock.using(loop.now_ns), asyncio.Runner(loop_factory=lambda: loop) as runner:
         return runner.run(main)
 
 
-def _who_waits() -> str:
+def _waiting_tasks() -> str:
     tasks = sorted(asyncio.all_tasks(), key=lambda task: task.get_name())
     return ", ".join(f"{task.get_name()} {_where(task)}" for task in tasks) or "no task at all"
 

@@ -1,1 +1,1 @@
-"""One stream in, one observation out. Knows events and moments; knows no bytes, no sockets and no provider."""
+"""From a stream of events to one observation. This room knows events and times, but no bytes, sockets or providers."""

@@ -1,22 +1,26 @@
-"""One stream in, one observation out.
+"""Timeline of one attempt: records events as they happen, and makes the observation at the end.
 
-`Timeline` is fed by whoever runs the attempt, in the order in which things happen, and gives its `Observation` once.
-It never reads the clock: each moment arrives with the event. `took` runs once for each socket read of a measurement,
-so it does little: it appends the arrival and the length of each content event and leaves all arithmetic to the end.
+It never reads the clock: each time arrives with its event. `record_events` runs once for each socket read of a
+measurement, so it does little: it appends the arrival and the length of each content event, and leaves all arithmetic
+to the end.
 """
 
 from collections.abc import Sequence
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from splitsecond.errors import Fault, ProviderFault
-from splitsecond.events import Broken, Done, Event, Finish, RateLimits, Token, TokenRun, Usage
-from splitsecond.timing.observation import FaultRecord, Observation, Outcome, TokenSource
+from splitsecond.events import Broken, Done, Event, Finish, RateLimits, Token, TokenRun, Usage, WholeText
+from splitsecond.observation import ArrivalClock, FaultRecord, Observation, Outcome, Role, TokenSource
+from splitsecond.service import RateFloor
+from splitsecond.timing.rate_floor import RateCheck
+from splitsecond.timing.unstreamed import unstreamed_tokens
 
 
 def record_fault(fault: Fault) -> FaultRecord:
-    """A fault as it is kept in an observation."""
+    """Return the record of a fault for an observation."""
     return FaultRecord(
         type=type(fault).__name__,
         kind=fault.kind,
@@ -28,8 +32,12 @@ def record_fault(fault: Fault) -> FaultRecord:
     )
 
 
+LONGEST_REASON = 100
+"""Longest finish reason in an observation, in characters: a provider can send any text there."""
+
+
 class Sending(Struct, frozen=True):
-    """How the request went out; `sent_ns` None: it did not. See `Observation` for the fields."""
+    """Times of sending a request, as in `Observation`; `sent_ns` None: it was not sent."""
 
     sent_ns: int | None = None
     dns_ns: int = 0
@@ -41,18 +49,22 @@ class Sending(Struct, frozen=True):
 
 
 _UNSAID = Usage(0)
+_PRECISION: dict[ArrivalClock, int] = {"process": 0, "kernel": 1, "packets": 2}
 
 
 class Timeline(Struct, kw_only=True):
-    """The moments of one attempt, while they happen. `observe` closes the book.
+    """The times of one attempt while it runs. `observe` makes its observation.
 
-    `attempt`, `call`, `target`, `due_ns`, `start_ns`, `streamed` are as in `Observation`. `has_token`: the first token
-    has arrived. `ended_well`, `broken`: what the stream said of its own end. `limits`: what its head said of those.
+    `call`, `target`, `condition`, `role`, `due_ns`, `start_ns`, `streamed` are as in `Observation`, `attempt` is its
+    id. `has_token`: the first token has arrived. `ended_well`, `broken`: how the stream ended. `limits`: the rate
+    limits in the headers.
     """
 
     attempt: str
     call: str
     target: str
+    condition: str = ""
+    role: Role = "measured"
     due_ns: int = 0
     start_ns: int = 0
     streamed: bool = True
@@ -75,31 +87,79 @@ class Timeline(Struct, kw_only=True):
     _reads: int = 0
     _lag_max_ns: int = 0
     _lag_sum_ns: int = 0
-    _kernel_time: bool = True
+    _clock: ArrivalClock = "packets"
     _max_read_tokens: int = 0
+    _first_read_tokens: int = 0
+    _first_read_packets: int = 1
+    _first_read_after_ns: int = 0
+    _sparse: bool = False
+    _last_merged_ns: int = 0
 
     @property
     def last_activity_ns(self) -> int:
-        """When the last content event arrived, 0 before the first. A ping does not count: it is not progress."""
+        """The arrival time of the last content event, 0 before the first. Pings do not count as progress."""
         return self._token_at[-1] if self._token_at else 0
 
-    def head(self, at: int, status: int) -> None:
-        """The status line and headers arrived."""
+    @property
+    def has_finish(self) -> bool:
+        """Whether a finish reason has arrived."""
+        return bool(self._finish_reason)
+
+    def rate_check(self, floor: RateFloor) -> RateCheck:
+        """Return the check of the tokens' rate, after the first token."""
+        return RateCheck(floor, self._token_at, self._lengths)
+
+    def record_head(self, at: int, status: int) -> None:
+        """Record the arrival of the status line and headers."""
         self._head_ns = at
         self._status = status
 
-    def read(self, lag: int, kernel_time: bool, size: int) -> None:
-        """One socket read that brought `size` bytes of the body, `lag` ns after they had reached this machine."""
+    def record_read(self, lag: int, clock: ArrivalClock, size: int) -> None:
+        """Record a socket read of `size` bytes of the body, `lag` ns after they had reached this machine."""
         self._reads += 1
         self._body_bytes += size
         self._lag_sum_ns += lag
         if lag > self._lag_max_ns:
             self._lag_max_ns = lag
-        if not kernel_time:
-            self._kernel_time = False
+        if clock != self._clock and _PRECISION[clock] < _PRECISION[self._clock]:
+            self._clock = clock
 
-    def took(self, events: Sequence[Event]) -> None:
-        """The events that one read completed."""
+    def record_packets(self, times: Sequence[int], read_ns: int, size: int) -> None:
+        """Record a read at `read_ns` of packets that arrived at `times`, with `size` bytes of the body."""
+        self._reads += len(times)
+        self._body_bytes += size
+        self._lag_sum_ns += len(times) * read_ns - sum(times)
+        self._lag_max_ns = max(self._lag_max_ns, read_ns - times[0])
+
+    def record_first_read(self, packets: int, after_ns: int) -> None:
+        """Record that the read with the first token, whose events were recorded, held `packets` packets.
+
+        All of them arrived after `after_ns`.
+        """
+        self._first_read_packets, self._first_read_after_ns = packets, after_ns
+        self._first_read_tokens = len(self._token_at)
+
+    def record_sparse_read(self, events: Sequence[Event], packets: int, after_ns: int) -> None:
+        """Record that `events`, which were recorded, were read together on purpose, in a read of `packets` packets.
+
+        All packets arrived after `after_ns`. If tokens are followed by other events, the last token came before the
+        time of the read; otherwise its packet was the last one.
+        """
+        self._sparse = True
+        last = events[-1]
+        if isinstance(last, Token | TokenRun):
+            self._last_merged_ns = 0
+        elif self._token_at and self._token_at[-1] == last.at:
+            self._last_merged_ns = last.at - after_ns if packets > 1 else 0
+
+    def tokens_after(self, length_ns: int) -> float:
+        """Return how many content events there will be `length_ns` after the last one, at the pace so far."""
+        token_at = self._token_at
+        span_ns = token_at[-1] - token_at[0] if token_at else 0
+        return len(token_at) + (len(token_at) - 1) * length_ns / span_ns if span_ns > 0 else len(token_at)
+
+    def record_events(self, events: Sequence[Event]) -> None:
+        """Record the events that one read completed."""
         number, tokens = len(events), 0
         for event in events:
             if isinstance(event, Token):
@@ -110,8 +170,17 @@ class Timeline(Struct, kw_only=True):
                     self._first_answer_ns = event.at
                 if event.tokens_so_far is not None:
                     self._so_far.append(event.tokens_so_far)
+            elif isinstance(event, WholeText):
+                number += 3
+                tokens = 1
+                self._token_at = [event.at]
+                self._lengths = [event.length]
+                self._first_answer_ns = event.at
+                self._finish_reason = event.reason[:LONGEST_REASON]
+                self._usage = event.usage
+                self.ended_well = True
             elif isinstance(event, Finish):
-                self._finish_reason = event.reason
+                self._finish_reason = event.reason[:LONGEST_REASON]
             elif isinstance(event, Usage):
                 self._usage = event
             elif isinstance(event, Done):
@@ -120,11 +189,11 @@ class Timeline(Struct, kw_only=True):
             elif isinstance(event, TokenRun):
                 run = len(event.lengths)
                 number += run - 1
-                tokens += run
-                self._token_at.extend([event.at] * run)
+                tokens += 1 if event.times else run
+                self._token_at.extend(event.times or [event.at] * run)
                 self._lengths.extend(event.lengths)
                 if self._first_answer_ns is None:
-                    self._first_answer_ns = event.at
+                    self._first_answer_ns = event.times[0] if event.times else event.at
             elif isinstance(event, Broken):
                 self.broken = event.fault
         if number and self._first_event_ns is None:
@@ -142,12 +211,13 @@ class Timeline(Struct, kw_only=True):
         cancelled: bool = False,
         sending: Sending,
         server_timings: dict[str, float] | None = None,
+        tier: str = "",
     ) -> Observation:
-        """The observation of this attempt, which ended at `end_ns`.
+        """Return the observation of this attempt, which ended at `end_ns`.
 
-        A fault given here or seen on the stream makes it "failed"; so does an answer that ended well without one
-        token (kind "empty_answer"), because nothing about its speed can be said. Otherwise `cancelled` says that we
-        closed it before its end.
+        It is "failed" if there is a `fault` or the stream reported one, or if the answer ended well without a token
+        (kind "empty_answer"), because then it has no speed. Otherwise `cancelled` means that we closed it before its
+        end. `tier`: the speed tier that served it.
         """
         fault, token_at, usage = fault or self.broken, self._token_at, self._usage
         if fault is None and not cancelled and not token_at:
@@ -160,13 +230,18 @@ class Timeline(Struct, kw_only=True):
         outcome: Outcome = "failed" if fault else "cancelled" if cancelled else "ok"
         output_tokens, source = self._count()
         first_ns = last_ns = None
+        merged_ns = self._date_back() if self._first_read_packets > 1 else 0
         if token_at:
             first_ns, last_ns = token_at[0], token_at[-1]
-        return Observation(
+        # In three parts: for more than 15 keyword arguments Python builds a dictionary, which takes far longer.
+        begun = Observation(
             id=self.attempt,
             call=self.call,
             target=self.target,
+            condition=self.condition,
+            role=self.role,
             outcome=outcome,
+            streamed=self.streamed,
             due_ns=self.due_ns,
             start_ns=self.start_ns,
             reused=sending.reused,
@@ -175,12 +250,14 @@ class Timeline(Struct, kw_only=True):
             head_ns=self._head_ns,
             first_event_ns=self._first_event_ns,
             first_token_ns=first_ns,
+        )
+        answered = replace(
+            begun,
             first_answer_ns=self._first_answer_ns,
             last_token_ns=last_ns,
             end_ns=end_ns,
             token_at=token_at,
             token_lengths=self._lengths,
-            streamed=self.streamed,
             status=self._status,
             finish_reason=self._finish_reason,
             done_marker=self._done_marker,
@@ -190,34 +267,86 @@ class Timeline(Struct, kw_only=True):
             cached_tokens=usage.cached_tokens,
             cache_write_tokens=usage.cache_write_tokens,
             token_source=source,
+        )
+        observation = replace(
+            answered,
             events=self._events,
             body_bytes=self._body_bytes,
             lag_max_ns=self._lag_max_ns,
             lag_sum_ns=self._lag_sum_ns,
             reads=self._reads,
-            kernel_time=self._kernel_time and self._reads > 0,
+            kernel_time=self._clock != "process" and self._reads > 0,
             max_read_tokens=self._max_read_tokens,
             server_timings=server_timings or {},
+            tier=tier,
             limits=self.limits,
-            **self._rare(fault, sending),
         )
+        rare = self._rare(fault, sending, merged_ns, output_tokens)
+        return replace(observation, **rare) if rare else observation
 
-    def _rare(self, fault: Fault | None, sending: Sending) -> dict[str, Any]:
-        """Fields that most observations leave as they are by themselves; each that is given costs a step or two."""
+    def _date_back(self) -> int:
+        """Date back the tokens of the read with the first one, if its packets were merged; return by how much.
+
+        The read has the time of its last packet. With several packets and tokens, the first token came earlier: by the
+        mean gap between the later tokens for each packet between them, but after the headers and after the socket was
+        last seen empty.
+        """
+        token_at, together = self._token_at, self._first_read_tokens
+        merged = min(together, self._first_read_packets) - 1
+        if merged < 1 or len(token_at) <= together:
+            return 0
+        at = token_at[0]
+        gap_ns = (token_at[-1] - at) / (len(token_at) - together)
+        head_ns = self._head_ns if self._head_ns is not None and self._head_ns < at else 0
+        first_ns = min(max(at - round(merged * gap_ns), head_ns, self._first_read_after_ns), at)
+        token_at[:together] = [at - (at - first_ns) * (together - 1 - i) // (together - 1) for i in range(together)]
+        if self._first_event_ns == at:
+            self._first_event_ns = first_ns
+        if self._head_ns == at:
+            self._head_ns = first_ns
+        if self._first_answer_ns == at:
+            self._first_answer_ns = first_ns
+        return at - first_ns
+
+    def _rare(self, fault: Fault | None, sending: Sending, merged_ns: int, output_tokens: int | None) -> dict[str, Any]:
+        """Return the fields that have their defaults in most observations. Passing all of them would cost time."""
         fields: dict[str, Any] = {}
         if fault is not None:
             fields["fault"] = record_fault(fault)
         if not sending.reused or sending.resent:
             fields |= {name: getattr(sending, name) for name in ("dns_ns", "tcp_ns", "tls_ns", "resent")}
-        if self._so_far and len(self._so_far) == len(self._token_at):
+        counted = bool(self._so_far) and len(self._so_far) == len(self._token_at)
+        if counted:
             fields["tokens_so_far"] = self._so_far
+        # Without reasoning, only the token that ends an answer has no content of its own.
+        if self._usage.reasoning_tokens or output_tokens == len(self._token_at) + 1:
+            unstreamed = unstreamed_tokens(
+                output_tokens,
+                self._usage.reasoning_tokens,
+                token_at=self._token_at,
+                lengths=self._lengths,
+                first_answer_ns=self._first_answer_ns,
+                finish_reason=self._finish_reason,
+                counted=counted,
+            )
+            if unstreamed:
+                fields["unstreamed_tokens"] = unstreamed
+        if self._clock == "packets" and self._reads > 0:
+            fields["packet_time"] = True
+        if merged_ns:
+            fields["first_merged_ns"] = merged_ns
+        if self._sparse:
+            fields |= {"sparse": True, "last_merged_ns": self._last_merged_ns}
         return fields
 
     def _count(self) -> tuple[int | None, TokenSource]:
-        """N and where it comes from: the provider's usage, its running count, else the number of content events."""
-        if self._usage.output_tokens is not None:
+        """Return N and its source: the provider's usage, its running count, or the number of content events.
+
+        A usage of 0 next to content is not a count.
+        """
+        if self._usage.output_tokens or (self._usage.output_tokens == 0 and not self._token_at):
             return self._usage.output_tokens, "usage"
-        if self._so_far:
+        if self._so_far and self._so_far[-1]:
             return self._so_far[-1], "usage"
         if self._token_at:
             return len(self._token_at), "events"

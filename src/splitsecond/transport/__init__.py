@@ -1,7 +1,7 @@
-"""Sockets to byte chunks with arrival times: connections, pools, TLS, proxies. Knows nothing of models.
+"""HTTP/1.1 client that reports byte chunks with their arrival times: connections, pools, TLS, proxies.
 
-Use: a `Client` sends a `Request` to an `Origin`, and a `Receiver` is told of the answer as it arrives, each piece
-with the time at which the kernel received it. `Exchange` is the handle on a request under way.
+A `Client` sends a `Request` to an `Origin` and calls a `Receiver` as the response arrives, with the time at which the
+kernel received each chunk. The `Exchange` is the handle on a request in flight. Nothing here knows about models.
 """
 
 from splitsecond.transport.client import Client

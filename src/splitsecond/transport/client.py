@@ -1,13 +1,14 @@
-"""The HTTP client: takes a ready connection or opens one, writes the request, and hands back the exchange.
+"""HTTP client: takes a ready connection or opens one, writes the request, and returns the exchange.
 
-`send` is the only thing that waits, and it waits only for a connection. The answer comes to the receiver by itself.
+Only `send` waits, and only for a connection. The response goes to the receiver from the read callback.
 
-A request that was lost on a connection from the pool is sent again from the read callback, long after `send` has
-returned, so that dialling runs in a task of the client's own: the one kind of task here that no TaskGroup holds. The
-client keeps each until it ends; closing its exchange, or the client, cancels it.
+A request that was lost on a pooled connection is sent again from the read callback, long after `send` has returned. So
+the reconnect runs in a task of the client: the only kind of task here that no TaskGroup holds. The client keeps each
+until it ends; closing its exchange, or the client, cancels it.
 """
 
 import asyncio
+import contextlib
 import itertools
 import ssl
 from collections.abc import Mapping
@@ -15,25 +16,29 @@ from functools import partial
 
 from splitsecond import clock
 from splitsecond.errors import CallerFault, Fault, NetworkFault
+from splitsecond.observation import ArrivalClock, PacketCounts
+from splitsecond.transport.connecting import open_socket
 from splitsecond.transport.connection import Connection, ReadBuffer
 from splitsecond.transport.exchange import Connected, Exchange, Origin, Receiver, Request
-from splitsecond.transport.opening import opened
+from splitsecond.transport.packets import PacketRing
+from splitsecond.transport.polling import SocketPoller, make_poller
 from splitsecond.transport.pool import Pool, PoolStatistics
 from splitsecond.transport.proxy import Proxies, proxies_of_environment
-from splitsecond.transport.rendering import rendered
-from splitsecond.transport.tls import prepared
-from splitsecond.transport.watching import Watching, watching
+from splitsecond.transport.request_bytes import render
+from splitsecond.transport.sparse_reads import SparseReads
+from splitsecond.transport.tls import prepare_context
 
 IDLE_S = 60.0
-"""How long an idle connection is kept where its server does not say. Shorter than the usual 75 s of nginx, and of
-the middleboxes that forget a silent connection; a server that closes earlier is noticed when it does."""
+"""How long an idle connection is kept if its server names no limit. Shorter than the usual 75 s of nginx, and of
+middleboxes that forget a silent connection; if a server closes earlier, the pool notices when it happens.
+"""
 
 OPEN_AT_ONCE = 32
-"""Most connections that `warm` opens side by side: a burst of hundreds overflows a server's accept queue."""
+"""Connections that `warm` opens at a time: a burst of hundreds overflows a server's accept queue."""
 
 
 class Client:
-    """One per event loop. Not for threads. Make it and use it within the same loop, and close it at the end."""
+    """HTTP client of one event loop. Not thread-safe. Create, use and close it within the same loop."""
 
     def __init__(
         self,
@@ -42,12 +47,17 @@ class Client:
         proxies: Mapping[str, str] | None = None,
         idle_s: float = IDLE_S,
         gather: bool = False,
+        arrival_clock: ArrivalClock = "kernel",
+        exact_itl: bool = False,
     ) -> None:
-        """`trust`: whom to believe, None: the system; its ALPN is set. `proxies`: see `Proxies`, None: environment.
+        """Create a client without connections.
 
-        `gather`: let arrivals on many connections gather before they are read, which is for measuring; see `watching`.
+        `trust`: TLS context, None for the system's certificates; its ALPN protocols are set here. `proxies`: as for
+        `Proxies`, None for the environment. `gather`: batch the reads of many connections, which is for measuring only.
+        `arrival_clock`: the best clock to take arrival times from. If "packets" is not available, it is the kernel.
+        `exact_itl`: a client that gathers reads no response sparsely, unless the packet clock gives the times.
 
-        Raises `CallerFault` where a proxy is not usable.
+        Raises `CallerFault` if a proxy setting is unusable.
         """
         self._trust = trust
         self._context: ssl.SSLContext | None = None
@@ -55,41 +65,48 @@ class Client:
         self._pool = Pool(idle_s)
         self._buffer = ReadBuffer()
         self._ids = itertools.count(1)
-        self._redials: dict[asyncio.Task[None], Exchange] = {}
+        self._reconnects: dict[asyncio.Task[None], Exchange] = {}
         self._gather = gather
-        self._watching: Watching | None = None
+        self._sparse = SparseReads(exact=exact_itl) if gather else None
+        self._poller: SocketPoller | None = None
+        self._arrival_clock = arrival_clock
+        self._ring: PacketRing | None = None
         self._closed = False
 
     def __repr__(self) -> str:
         return repr(self._pool)
 
     def statistics(self) -> PoolStatistics:
-        """How many connections there are now."""
+        """Return the number of connections."""
         return self._pool.statistics()
+
+    def packet_counts(self) -> PacketCounts | None:
+        """Return what the packet clock has seen; None without one."""
+        return None if self._ring is None else self._ring.counts()
 
     async def send(
         self, origin: Origin, request: Request, receiver: Receiver, *, connect_deadline_ns: int | None = None
     ) -> Exchange:
-        """Write `request` on a ready connection; return at its first bytes. The answer goes to `receiver`.
+        """Write `request` on a ready connection and return. The response goes to `receiver`.
 
-        Raises `NetworkFault` or `TimedOut` where no connection is had (the deadline is absolute), `CallerFault` for
-        a request that cannot be sent. Cancelling it closes what it opened.
+        Raises `NetworkFault` or `TimedOut` if no connection can be opened (`connect_deadline_ns` is absolute), and
+        `CallerFault` for a request that cannot be sent. Cancelling it closes what it opened.
         """
-        method, payload = request.method, self._rendered(origin, request)
+        method, payload = request.method, self._render(origin, request)
         connection = self._pool.take(origin)
         reused = connection is not None
         if connection is None:
-            connection = await self._opened(origin, connect_deadline_ns)
+            connection = await self._connect(origin, connect_deadline_ns)
             self._pool.add(connection)
-        again = partial(self._redial, origin, method, payload, connect_deadline_ns)
-        exchange = Exchange(receiver, connection.facts, again)
-        connection.carry(exchange, payload, method, reused=reused)
+        again = partial(self._reconnect, origin, method, payload, connect_deadline_ns)
+        exchange = Exchange(receiver, connection.info, again)
+        connection.start(exchange, payload, method, reused=reused)
         return exchange
 
     async def warm(self, origin: Origin, count: int, *, connect_deadline_ns: int | None = None) -> int:
         """Open connections until `count` are idle; return how many are.
 
-        Fewer is no failure, but none at all raises what the first attempt met.
+        Raises the first fault only if none could be opened.
         """
         turns = asyncio.Semaphore(OPEN_AT_ONCE)
         faults: list[Fault] = []
@@ -97,12 +114,12 @@ class Client:
         async def one() -> None:
             async with turns:
                 try:
-                    connection = await self._opened(origin, connect_deadline_ns)
+                    connection = await self._connect(origin, connect_deadline_ns)
                 except Fault as fault:
                     faults.append(fault)
                 else:
                     self._pool.add(connection)
-                    self._pool.came_free(connection)
+                    self._pool.released(connection)
 
         async with asyncio.TaskGroup() as openings:
             for _ in range(count - self._pool.idle(origin)):
@@ -113,66 +130,88 @@ class Client:
         return idle
 
     def close(self) -> None:
-        """Close every connection. Exchanges under way fail with kind "closed". Nothing can be sent afterwards."""
+        """Close every connection. Exchanges in flight fail with kind "closed". Nothing can be sent afterwards."""
         self._closed = True
-        under_way = [c.exchange for c in self._pool.active() if c.exchange] + list(self._redials.values())
-        for exchange in under_way:
-            exchange.abandon(clock.now_ns(), NetworkFault("the client was closed", kind="closed", phase="total"))
+        in_flight = [c.exchange for c in self._pool.active() if c.exchange] + list(self._reconnects.values())
+        for exchange in in_flight:
+            exchange.abort(clock.now_ns(), NetworkFault("the client was closed", kind="closed", phase="total"))
         self._pool.close()
-        if self._watching is not None:
-            self._watching.close()
+        if self._poller is not None:
+            self._poller.close()
+        if self._ring is not None:
+            self._ring.close()
 
-    def _rendered(self, origin: Origin, request: Request) -> bytes:
+    def _render(self, origin: Origin, request: Request) -> bytes:
         if self._closed:
             raise CallerFault("the client is closed", kind="client_closed")
-        proxy = self._proxies.between(origin) if origin.scheme == "http" else None
+        proxy = self._proxies.proxy_for(origin) if origin.scheme == "http" else None
         if proxy is None:
-            return rendered(request, origin)
-        return rendered(request, origin, via_proxy=True, extra=proxy.authorization)
+            return render(request, origin)
+        return render(request, origin, via_proxy=True, extra=proxy.authorization)
 
-    async def _opened(self, origin: Origin, deadline_ns: int | None) -> Connection:
-        ready = await opened(origin, self._proxies.between(origin), self._tls_context, deadline_ns)
+    async def _connect(self, origin: Origin, deadline_ns: int | None) -> Connection:
+        proxy = self._proxies.proxy_for(origin)
+        self._open_once()
+        if self._ring is not None:
+            self._ring.expect((origin if proxy is None else proxy.origin).port)
+        ready = await open_socket(origin, proxy, self._tls_context, deadline_ns)
         if self._closed:
             ready.sock.close()
             raise NetworkFault("the client was closed", kind="closed", phase="connect")
-        facts = Connected(next(self._ids), False, ready.dns_ns, ready.tcp_ns, ready.tls_ns, ready.peer)
-        loop = asyncio.get_running_loop()
-        if self._watching is None:
-            self._watching = watching(loop, gather=self._gather)
+        info = Connected(next(self._ids), False, ready.dns_ns, ready.tcp_ns, ready.tls_ns, ready.peer)
+        assert self._poller is not None  # opened before
         return Connection(
             ready.sock,
             ready.tls,
             origin=origin,
-            facts=facts,
-            home=self._pool,
+            info=info,
+            owner=self._pool,
             buffer=self._buffer,
-            loop=loop,
-            watching=self._watching,
+            loop=asyncio.get_running_loop(),
+            poller=self._poller,
+            arrival_clock=self._arrival_clock,
+            ring=self._ring,
+            sparse=self._sparse,
         )
 
+    def _open_once(self) -> None:
+        """Open what all connections share, within the event loop."""
+        if self._poller is not None:
+            return
+        loop = asyncio.get_running_loop()
+        if self._arrival_clock == "packets":
+            with contextlib.suppress(OSError):  # not allowed, or not on this system: observations say which clock
+                self._ring = PacketRing(loop)
+        self._poller = make_poller(loop, gather=self._gather)
+
     def _tls_context(self) -> ssl.SSLContext:
-        """Made at the first need, as most of its time goes into reading the system's certificates."""
+        """Create the TLS context at first use, as that reads all of the system's certificates."""
         if self._context is None:
-            self._context = prepared(self._trust)
+            self._context = prepare_context(self._trust)
         return self._context
 
-    def _redial(
+    def _reconnect(
         self, origin: Origin, method: str, payload: bytes, connect_deadline_ns: int | None, exchange: Exchange
     ) -> asyncio.Task[None]:
-        """Connecting may take as long as it might have before, when a connection was there."""
+        """Send the request of `exchange` on a new connection, with the same time for connecting as the first.
+
+        The other idle connections are closed: what has ended one of them, such as a restart of the server, has mostly
+        ended all of them, and each would cost another request that is sent twice.
+        """
+        self._pool.close_idle(origin)
         allowed_ns = None if connect_deadline_ns is None else connect_deadline_ns - exchange.sent_ns
 
-        async def redial() -> None:
+        async def reconnect() -> None:
             deadline_ns = None if allowed_ns is None else clock.now_ns() + allowed_ns
             try:
-                connection = await self._opened(origin, deadline_ns)
+                connection = await self._connect(origin, deadline_ns)
             except Fault as fault:
-                exchange.over(clock.now_ns(), fault, answered=False)
+                exchange.finish(clock.now_ns(), fault, answered=False)
             else:
                 self._pool.add(connection)
-                connection.carry(exchange, payload, method, reused=False)
+                connection.start(exchange, payload, method, reused=False)
 
-        task = asyncio.get_running_loop().create_task(redial())
-        self._redials[task] = exchange
-        task.add_done_callback(lambda done: self._redials.pop(done, None))
+        task = asyncio.get_running_loop().create_task(reconnect())
+        self._reconnects[task] = exchange
+        task.add_done_callback(lambda done: self._reconnects.pop(done, None))
         return task

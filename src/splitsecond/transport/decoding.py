@@ -1,16 +1,16 @@
-"""Undoes Content-Encoding as the bytes arrive. We ask for none, but some servers compress their error pages anyway.
+"""Decoding of Content-Encoding (gzip and deflate) in pieces.
 
-Only what zlib knows is undone. The output is bounded against what came in, so that a few kilobytes cannot become
-gigabytes here.
+We request no compression, but some servers compress their error pages anyway. The output is bounded relative to the
+input, so that a few kilobytes cannot become gigabytes.
 """
 
 import zlib
 
 MAX_RATIO = 200
-"""Most output bytes for one input byte, over a whole body. Real text stays under 30; deflate's own limit is 1032."""
+"""Most output bytes for each input byte, over a whole body. Real text stays under 30; deflate's own limit is 1032."""
 
 FREE_BYTES = 1 << 20
-"""Output that is allowed whatever its ratio, so that short repetitive bodies pass."""
+"""Output that is allowed at any ratio, so that short repetitive bodies pass."""
 
 _GZIP = zlib.MAX_WBITS | 16
 _ZLIB = zlib.MAX_WBITS
@@ -18,11 +18,11 @@ _RAW = -zlib.MAX_WBITS
 
 
 class BadEncoding(Exception):
-    """The body is not what its Content-Encoding says; the message says why."""
+    """A body that does not match its Content-Encoding; the message says why."""
 
 
 class Inflater:
-    """Decodes one gzip or deflate body, in pieces."""
+    """Incremental decoder of one gzip or deflate body."""
 
     def __init__(self) -> None:
         self._start = b""
@@ -30,7 +30,7 @@ class Inflater:
         self._taken = self._given = 0
 
     def feed(self, data: bytes) -> bytes:
-        """What `data` completes. Raises `BadEncoding` where it is no such stream or grows past the bound."""
+        """Return the decoded bytes of `data`. Raises `BadEncoding` if it is malformed or exceeds the bound."""
         self._taken += len(data)
         if self._inflate is None:
             data = self._start = self._start + data
@@ -51,14 +51,14 @@ class Inflater:
 
     @property
     def whole(self) -> bool:
-        """Whether the compressed stream came to its end, or never began."""
+        """Whether the compressed stream ended, or never began."""
         return self._taken == 0 or (self._inflate is not None and self._inflate.eof)
 
 
 def _window_bits(start: bytes) -> int:
-    """Which of the three formats begins with these two bytes (RFC 1952 section 2.3.1, RFC 1950 section 2.2).
+    """Return zlib's window bits for a body with these first two bytes (RFC 1952 section 2.3.1, RFC 1950 section 2.2).
 
-    Some servers take "deflate" to mean the bare stream without zlib's header, and every browser accepts that.
+    Some servers send "deflate" without zlib's header, which every browser accepts.
     """
     if start[:2] == b"\x1f\x8b":
         return _GZIP
@@ -68,7 +68,7 @@ def _window_bits(start: bytes) -> int:
 
 
 def inflater_for(content_encoding: str) -> Inflater | None:
-    """What undoes `content_encoding`; None where nothing needs undoing. Raises `BadEncoding` for one unknown to us."""
+    """Return a decoder for `content_encoding`, None if none is needed. Raises `BadEncoding` for an unknown one."""
     match content_encoding.strip().lower():
         case "" | "identity":
             return None

@@ -1,11 +1,10 @@
-"""What passes between the transport and who uses it: where to (Origin), what (Request), and the answer as it arrives.
+"""Interface of the transport: `Origin`, `Request`, `Receiver` and the `Exchange` between them.
 
-The answer is pushed, not pulled: a `Receiver` is called from the read callback itself, so nothing waits in a queue
-between the socket and whoever takes the time. An `Exchange` is the handle on the way back, and the only thing that
-flows backwards through it is holding (pause, resume) and closing.
+The response is pushed: the read callback itself calls the `Receiver`, so nothing waits in a queue between the socket
+and the code that takes the times. The `Exchange` is the handle in the other direction: pause, resume and close.
 
-An exchange stays the same object when its request is sent a second time: a connection from the pool may turn out to
-have died before anything was answered, which is no fault of the provider. The rule for that lives here (`over`).
+An exchange stays the same object when its request is sent again: a pooled connection may have been closed by the server
+before any response, which is no failure of the provider. `finish` holds that rule.
 """
 
 import asyncio
@@ -17,13 +16,14 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from splitsecond.errors import CallerFault, Fault
+from splitsecond.observation import ArrivalClock
 
 DEFAULT_PORTS = {"http": 80, "https": 443}
 _NOT_IN_TARGET = re.compile(r"[^\x21-\x7e]")
 
 
 class Origin(Struct, frozen=True):
-    """Where requests go. Two requests with equal origins may share a connection."""
+    """Scheme, host and port. Requests with equal origins may share a connection."""
 
     scheme: str
     host: str
@@ -31,7 +31,7 @@ class Origin(Struct, frozen=True):
 
     @staticmethod
     def parse(url: str) -> "tuple[Origin, str]":
-        """The origin of `url`, and the path with its query. Raises `CallerFault` where the URL cannot be used."""
+        """Return the origin of `url`, and its path with the query. Raises `CallerFault` for an unusable URL."""
         try:
             parts = urlsplit(url.strip())
             host, port = (parts.hostname or "").encode("idna").decode(), parts.port
@@ -51,7 +51,7 @@ class Origin(Struct, frozen=True):
 
     @property
     def authority(self) -> str:
-        """Host and port as a Host header says them: no default port, brackets around an IPv6 address."""
+        """Host and port as in a Host header: no default port, brackets around an IPv6 address."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == DEFAULT_PORTS.get(self.scheme) else f"{host}:{self.port}"
 
@@ -76,9 +76,9 @@ def _bad_url(url: str, why: str) -> CallerFault:
 
 
 class Request(Struct, frozen=True):
-    """One request. The transport adds Host, Content-Length and Accept-Encoding.
+    """One HTTP request. The transport adds Host, Content-Length and Accept-Encoding.
 
-    `headers` are those that other requests have too, and are checked once for all of them; `fresh` its own.
+    `headers` are shared with other requests and checked once for all of them; `fresh` are this request's own.
     """
 
     method: str
@@ -89,37 +89,42 @@ class Request(Struct, frozen=True):
 
 
 class Receiver(Protocol):
-    """Takes an answer as it arrives. Called from the read callback, in order; must not raise, and must be quick.
+    """Receives a response as it arrives. Called from the read callback, in order; must not raise, and must be quick.
 
-    `at` is the arrival of the read that completed what is told, in monotonic nanoseconds; it never runs backwards
-    on a connection and is never before the request was sent or after now.
+    `at` is the arrival of the read that completed the reported part, in monotonic nanoseconds. It never decreases on a
+    connection, is never before the request was sent and never in the future.
     """
 
     def head_received(self, at: int, status: int, headers: Mapping[str, str]) -> None:
-        """The final status line and headers: names in lower case, repeated ones joined with ", "."""
+        """Take the final status and headers: names in lower case, repeated ones joined with ", "."""
         ...
 
-    def body_received(self, at: int, lag: int, kernel_time: bool, data: bytes) -> None:
-        """All body bytes that one read of the socket completed, with chunking and compression undone.
+    def body_received(self, at: int, lag: int, source: ArrivalClock, data: bytes) -> None:
+        """Take the body bytes of one read, with chunking and compression undone.
 
-        `lag`: nanoseconds that they lay in the kernel before we looked. `kernel_time`: `at` is the kernel's own
-        stamp; otherwise the clock right after the read, and `lag` is unknown (0).
+        `source`: what `at` was taken from. `lag`: nanoseconds that the bytes lay in the kernel before the read, 0 if
+        that is unknown.
         """
         ...
 
     def ended(self, at: int) -> None:
-        """The whole body has arrived. Nothing follows."""
+        """Take the end of a complete body. No call follows."""
         ...
 
     def failed(self, at: int, fault: Fault) -> None:
-        """The answer will not come whole. Nothing follows."""
+        """Take the failure of the response. No call follows."""
         ...
 
 
-class Connected(Struct, frozen=True):
-    """The connection that carries an exchange. Durations are nanoseconds, all 0 when it came ready from the pool.
+TakePackets = Callable[[list[bytes], list[int], int], None]
+"""Takes the body bytes of consecutive packets of one read, their arrivals, and the time of the read. As for the
+receiver's `body_received`, it must not raise."""
 
-    `tcp_ns` includes opening the tunnel where a proxy stands between. `peer` is the address we are connected to.
+
+class Connected(Struct, frozen=True):
+    """Opening of a connection. Durations are nanoseconds, all 0 for a reused connection.
+
+    `tcp_ns` includes opening a proxy's tunnel. `peer` is the address of the socket.
     """
 
     id: int
@@ -130,102 +135,137 @@ class Connected(Struct, frozen=True):
     peer: str
 
 
-class Line(Protocol):
-    """What an exchange needs of the connection that carries it."""
+class PooledConnection(Protocol):
+    """The part of a connection that an exchange uses."""
 
     def rtt_ns(self) -> int | None: ...
+    def packets_read(self) -> tuple[int, int]: ...
+    def gather(self, *, end_known: bool) -> None: ...
+    def end_rests(self) -> None: ...
+    def read_resting(self) -> None: ...
     def pause(self) -> None: ...
     def resume(self) -> None: ...
     def close(self) -> None: ...
 
 
 class Exchange(Struct, eq=False):
-    """One request under way. Exactly one of the receiver's `ended` and `failed` is called, neither after `close`.
+    """One request in flight. Exactly one of the receiver's `ended` and `failed` is called, neither after `close`.
 
-    `connection`: that which carries it; another one once it was re-sent. `again` sends it once more, which is a task.
-    `sent_ns`: the clock right before the first byte was written; of the second sending if it was `resent`.
+    `connection`: the one that carries it; a new one after a resend. `resend` starts a task that sends the request
+    again. `sent_ns`: the clock right before the first byte was written; that of the second sending if it was `resent`.
+    `sparse`: several packets were read at once on purpose, without the packet clock (see `sparse_reads`).
+    `take_packets`: takes several packets of the body at once in place of the receiver; None: the receiver gets each.
     """
 
     receiver: Receiver
     connection: Connected
-    again: "Callable[[Exchange], asyncio.Task[None]]"
+    resend: "Callable[[Exchange], asyncio.Task[None]]"
     sent_ns: int = 0
     resent: bool = False
-    _line: Line | None = None
-    _redial: asyncio.Task[None] | None = None
+    sparse: bool = False
+    take_packets: "TakePackets | None" = None
+    _pooled: PooledConnection | None = None
+    _reconnect: asyncio.Task[None] | None = None
     _rtt_ns: int | None = None
     _paused: bool = False
-    _over: bool = False
+    _finished: bool = False
 
     def rtt_ns(self) -> int | None:
-        """The kernel's smoothed round-trip time of the connection, as of now or of the exchange's end; None: unknown.
+        """Return the kernel's smoothed round-trip time of the connection, now or at the exchange's end; None: unknown.
 
-        Through a proxy it is the round trip to the proxy.
+        With a proxy it is the round trip to the proxy.
         """
-        if self._line is not None:
-            self._rtt_ns = self._line.rtt_ns()
+        if self._pooled is not None:
+            self._rtt_ns = self._pooled.rtt_ns()
         return self._rtt_ns
 
+    def packets_read(self) -> tuple[int, int]:
+        """Return how many packets brought the bytes of the current read, at least 1, and after which time they came.
+
+        The time is 0 if it is unknown. Call this before `gather`.
+        """
+        return (1, 0) if self._pooled is None else self._pooled.packets_read()
+
+    def gather(self, *, end_known: bool = False) -> None:
+        """Read the rest of this response sparsely: its exact times matter less from now on.
+
+        `end_known`: the caller ends that with `end_rests` before the last token comes, whose exact time matters.
+        """
+        if self._pooled is not None:
+            self._pooled.gather(end_known=end_known)
+
+    def end_rests(self) -> None:
+        """Read the rest of this response without leaving the socket alone on purpose."""
+        if self._pooled is not None:
+            self._pooled.end_rests()
+
+    def read_resting(self) -> None:
+        """Read what the socket has, if it is left alone on purpose. Do not call this from the receiver."""
+        if self._pooled is not None:
+            self._pooled.read_resting()
+
     def pause(self) -> None:
-        """Stop reading the socket; the kernel's buffer fills and the sender is held back."""
+        """Stop reading the socket: the kernel's buffer fills, which holds the sender back."""
         self._paused = True
-        if self._line is not None:
-            self._line.pause()
+        if self._pooled is not None:
+            self._pooled.pause()
 
     def resume(self) -> None:
-        """Read again. What arrived meanwhile keeps its kernel time, and its lag shows the pause."""
+        """Read again. What arrived in the pause keeps its kernel time; the pause shows in its lag."""
         self._paused = False
-        if self._line is not None:
-            self._line.resume()
+        if self._pooled is not None:
+            self._pooled.resume()
 
     def close(self) -> None:
-        """Done with it. Before the end this closes the connection at once; after the end it does nothing."""
-        if self._over:
+        """Close the connection at once if the exchange has not ended. Does nothing after the end."""
+        if self._finished:
             return
-        self._over = True
-        if self._redial is not None:
-            self._redial.cancel()
-        if self._line is not None:
-            line = self._line
-            self.leave()
-            line.close()
+        self._finished = True
+        self.take_packets = None
+        if self._reconnect is not None:
+            self._reconnect.cancel()
+        if self._pooled is not None:
+            pooled = self._pooled
+            self.detach()
+            pooled.close()
 
-    # From here on: for the connection and the client.
+    # Called by the connection and the client:
 
-    def enter(self, line: Line, connection: Connected, sent_ns: int) -> None:
-        """The request has been written to `line`."""
-        self._redial = None
-        self._line, self.connection, self.sent_ns = line, connection, sent_ns
+    def attach(self, pooled: PooledConnection, connection: Connected, sent_ns: int) -> None:
+        """Record that the request was written to `pooled`."""
+        self._reconnect = None
+        self._pooled, self.connection, self.sent_ns = pooled, connection, sent_ns
         if self._paused:
-            line.pause()
+            pooled.pause()
 
-    def leave(self) -> None:
-        """The line is about to be given back or closed."""
-        if self._line is not None:
-            self._rtt_ns = self._line.rtt_ns()
-            self._line = None
+    def detach(self) -> None:
+        """Detach from the connection before it is released or closed."""
+        if self._pooled is not None:
+            self._rtt_ns = self._pooled.rtt_ns()
+            self._pooled = None
 
-    def over(self, at: int, fault: Fault | None, *, answered: bool) -> None:
-        """The line has ended: well, or with `fault`. `answered`: at least one byte of an answer had come.
+    def finish(self, at: int, fault: Fault | None, *, answered: bool) -> None:
+        """End the exchange: completely, or with `fault`. `answered`: at least one byte of a response had come.
 
-        A server may close an idle connection at the very moment at which we use it. Where that may be what happened
-        (the connection was reused, and nothing was answered) the request goes out again, once.
+        A server may close an idle connection at the moment when we use it. If that may have happened (the connection
+        was reused, and no byte of a response came), the request is sent again, once.
         """
-        self._redial = None
-        if self._over:
+        self._reconnect = None
+        if self._finished:
             return
         if fault is not None and self.connection.reused and not answered and not self.resent:
             self.resent = True
-            self._redial = self.again(self)
+            self._reconnect = self.resend(self)
             return
-        self._over = True
+        self._finished = True
+        self.take_packets = None
         if fault is None:
             self.receiver.ended(at)
         else:
             self.receiver.failed(at, fault)
 
-    def abandon(self, at: int, fault: Fault) -> None:
-        """Close it, and say why to a receiver that still waits."""
-        if not self._over:
+    def abort(self, at: int, fault: Fault) -> None:
+        """Close the exchange, and report `fault` to its receiver unless it has ended."""
+        if not self._finished:
             self.close()
             self.receiver.failed(at, fault)

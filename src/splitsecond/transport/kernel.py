@@ -1,14 +1,18 @@
-"""What the kernel knows about a TCP connection: when bytes arrived, and how long the round trip is.
+"""Kernel features for sockets: arrival timestamps, round-trip times, the limit of open files.
 
-Linux stamps every packet when it comes off the network, long before our process runs, and hands the stamp out beside
-the data of `recvmsg` (socket(7), SO_TIMESTAMPNS). A read that merges packets carries the last one's stamp. Other
-systems, and the first packets after a host switches stamping on, give none: then the clock is read instead, and the
-read says so. TCP_INFO's layout is append-only (tcp(7), struct tcp_info), so a fixed offset into it is safe.
+Linux stamps every packet when it comes off the network, long before our process runs, and returns the stamp beside the
+data of `recvmsg` (socket(7), SO_TIMESTAMPNS). A read that merges packets has the last one's stamp. Other systems, and
+the first packets after a host switches stamping on, have none: then the clock is read instead, and the read is marked
+so. TCP_INFO's layout is append-only (tcp(7), struct tcp_info), so a fixed offset into it is safe.
 """
 
+import fcntl
+import resource
 import socket
 import struct
 import sys
+import termios
+from array import array
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -21,45 +25,95 @@ STAMP = struct.Struct("@ll")
 """struct timespec: seconds and nanoseconds of the wall clock."""
 
 ANCILLARY_BYTES = socket.CMSG_SPACE(STAMP.size)
-"""Room for one stamp beside a read. Nothing else is switched on, so nothing else comes."""
+"""Room for one stamp beside a read. No other ancillary data is enabled."""
 
-_RTT_US = struct.Struct("@I")
+_WORD = struct.Struct("@I")
 _RTT_OFFSET = 68  # tcpi_rtt: after 8 bytes of flags and 15 words
-_INFO_BYTES = _RTT_OFFSET + _RTT_US.size
+_LONG = struct.Struct("@Q")
+_BYTES_OFFSET = 128  # tcpi_bytes_received (Linux 4.1): after 8 bytes of flags, 24 words and 3 long words
+_PACKETS_OFFSET = 152  # tcpi_data_segs_in (Linux 4.6): after 8 bytes of flags, 24 words, 4 long words and 4 words
 
 
 def stamp_arrivals(sock: socket.socket) -> bool:
-    """Ask for a receive timestamp with each read, before connecting. False where the system has none."""
+    """Enable receive timestamps of `sock`, before it connects. Return False if the system has none."""
     if not _LINUX:
         return False
     try:
         sock.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
-    except OSError:  # a kernel or sandbox that does not know it: the clock stands in, and each read says so
+    except OSError:  # a kernel or sandbox without it: the clock is read instead, and each read is marked so
         return False
     return True
 
 
 @contextmanager
 def stamping() -> Iterator[None]:
-    """While it is open the kernel stamps all packets, so that a connection's first ones have their stamp too.
+    """Keep the kernel's stamping switched on, so that a connection's first packets have a stamp too.
 
-    Linux stamps while at least one socket of the host asks for it, and takes some milliseconds to begin. Without this
-    a client whose connections come one after another would make it begin anew for each.
+    Linux stamps while at least one socket of the host requests it, and takes some milliseconds to begin. Without this
+    a client whose connections come one after another would make it begin again for each.
     """
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
-        stamp_arrivals(asking)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stamped:
+        stamp_arrivals(stamped)
         yield
 
 
 def rtt_ns(sock: socket.socket) -> int | None:
-    """The smoothed round-trip time in nanoseconds. None: the system does not say, or the socket is closed."""
+    """Return the smoothed round-trip time in nanoseconds; None: not available, or the socket is closed."""
     if not _LINUX:
         return None
     try:
-        info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO_BYTES)
+        info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _RTT_OFFSET + _WORD.size)
     except OSError:
         return None
-    if len(info) < _INFO_BYTES:
+    if len(info) < _RTT_OFFSET + _WORD.size:
         return None
-    microseconds: int = _RTT_US.unpack_from(info, _RTT_OFFSET)[0]
+    microseconds: int = _WORD.unpack_from(info, _RTT_OFFSET)[0]
     return microseconds * 1000
+
+
+def packets_received(sock: socket.socket) -> int:
+    """Return how many packets with data the connection has received; 0: not available, or the socket is closed."""
+    if not _LINUX:
+        return 0
+    try:
+        info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _PACKETS_OFFSET + _WORD.size)
+    except OSError:
+        return 0
+    packets: int = _WORD.unpack_from(info, _PACKETS_OFFSET)[0] if len(info) >= _PACKETS_OFFSET + _WORD.size else 0
+    return packets
+
+
+def bytes_read(sock: socket.socket) -> int | None:
+    """Return how many bytes were read from the connection since it was opened; None: not available.
+
+    These are the bytes that the kernel has received in order, without those that wait to be read. Bytes that arrive
+    between the two questions would count as read, so they are repeated until nothing has arrived.
+    """
+    waiting = array("i", [0])
+    before = -1
+    while True:
+        info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _BYTES_OFFSET + _LONG.size)
+        if len(info) < _BYTES_OFFSET + _LONG.size:
+            return None
+        received: int = _LONG.unpack_from(info, _BYTES_OFFSET)[0]
+        if received == before:
+            return received - waiting[0]
+        before = received
+        fcntl.ioctl(sock.fileno(), termios.FIONREAD, waiting)
+
+
+def raise_file_limit(wanted: int) -> int:
+    """Raise the soft limit of open files to `wanted`, as far as the hard limit allows. Return the resulting limit.
+
+    Each connection takes a file descriptor. The usual soft limit of 1,024 suits programs that use `select`, which
+    cannot handle more.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return wanted if soft == resource.RLIM_INFINITY else soft
+    allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+    except (ValueError, OSError):  # macOS has a lower limit for each process beside these two
+        return soft
+    return allowed

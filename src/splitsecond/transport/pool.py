@@ -1,10 +1,10 @@
-"""The connections of a client: which are idle, which are in use.
+"""Connection pool: which connections are idle and which are in use.
 
-The last one to come free is the first to go out again (LIFO): it is the least likely to have been closed by its
-server, and its congestion window the least likely to have shrunk. Nothing limits how many there are: the caller's
-concurrency decides, and a limit here would quietly become queueing time in someone's figures.
+The connection released last is taken first (LIFO): it is the least likely to have been closed by its server, and its
+congestion window the least likely to have shrunk. The pool sets no limit on connections: the caller's concurrency
+decides, and a limit here would become unreported queueing time.
 
-The pool only decides and keeps books. A connection that dies while idle says so itself (`gone`).
+A connection that dies while idle reports that itself (`closed`).
 """
 
 import asyncio
@@ -17,11 +17,11 @@ from splitsecond.transport.connection import Connection
 from splitsecond.transport.exchange import Origin
 
 HINT_SHARE = 0.8
-"""How much of the idle time that a server promises we use: the rest is for our request's way to it."""
+"""Share of the server's promised idle time that is used: the rest is for the request's way to the server."""
 
 
 class PoolStatistics(Struct, frozen=True):
-    """How many connections there are now, and to how many origins."""
+    """Numbers of connections and of their origins."""
 
     origins: int
     idle: int
@@ -32,9 +32,9 @@ class PoolStatistics(Struct, frozen=True):
 
 
 class Pool:
-    """Connections by origin, in order of coming free, each with the moment at which its idling ends.
+    """Connections by origin, in order of release, each with the end of its idle time.
 
-    One timer serves them all: it sleeps until the first of these moments, closes what is due, and sleeps again. A timer
+    One timer serves all: it sleeps until the first of these moments, closes what is due, and sleeps again. A timer
     for each would be set and cancelled with every request.
     """
 
@@ -49,21 +49,21 @@ class Pool:
         return str(self.statistics())
 
     def statistics(self) -> PoolStatistics:
-        """The books as of now."""
+        """Return the current numbers."""
         idle = sum(map(len, self._idle.values()))
         return PoolStatistics(len({connection.origin for connection in self._open}), idle, len(self._open) - idle)
 
     def idle(self, origin: Origin) -> int:
-        """How many connections to `origin` wait for a request."""
+        """Return the number of idle connections to `origin`."""
         return len(self._idle.get(origin, ()))
 
     def active(self) -> list[Connection]:
-        """Those that carry an exchange."""
+        """Return the connections that carry an exchange."""
         idle = {connection for each in self._idle.values() for connection in each}
         return [connection for connection in self._open if connection not in idle]
 
     def take(self, origin: Origin) -> Connection | None:
-        """An idle connection that is alive, now active; None: there is none."""
+        """Take an idle connection that is alive; None if there is none."""
         idle = self._idle.get(origin)
         while idle:
             connection = next(reversed(idle))
@@ -73,11 +73,11 @@ class Pool:
         return None
 
     def add(self, connection: Connection) -> None:
-        """A new connection. Until it comes free it is active."""
+        """Add a new connection, which is active until it is released."""
         self._open[connection] = None
 
-    def came_free(self, connection: Connection) -> None:
-        """A connection is idle from now on, until it is taken, dies, or has waited long enough."""
+    def released(self, connection: Connection) -> None:
+        """Make a connection idle until it is taken, dies, or its idle time ends."""
         until_ns, hint_s = clock.now_ns() + self._idle_ns, connection.idle_limit_s
         if hint_s is not None:
             until_ns += min(round(HINT_SHARE * hint_s * NS_PER_S) - self._idle_ns, 0)
@@ -86,18 +86,23 @@ class Pool:
             idle = self._idle[connection.origin] = {}
         idle[connection] = until_ns
         if self._sweep is None or until_ns < self._sweep_ns:
-            self._sweep_by(until_ns)
+            self._schedule_sweep(until_ns)
 
-    def gone(self, connection: Connection) -> None:
-        """A connection has closed."""
+    def closed(self, connection: Connection) -> None:
+        """Remove a connection that has closed."""
         self._open.pop(connection, None)
         idle = self._idle.get(connection.origin, {})
         idle.pop(connection, None)
         if not idle:
             self._idle.pop(connection.origin, None)
 
-    def _sweep_by(self, until_ns: int) -> None:
-        """Lets the timer go off at `until_ns`, which is before it would."""
+    def close_idle(self, origin: Origin) -> None:
+        """Close the idle connections to `origin`."""
+        for connection in list(self._idle.get(origin, ())):
+            connection.close()
+
+    def _schedule_sweep(self, until_ns: int) -> None:
+        """Set the timer to `until_ns`, which is earlier than its current time."""
         if self._sweep is not None:
             self._sweep.cancel()
         self._sweep_ns = until_ns
@@ -111,7 +116,7 @@ class Pool:
             if until_ns <= due_ns:
                 connection.close()
         if left := [until_ns for idle in self._idle.values() for until_ns in idle.values()]:
-            self._sweep_by(min(left))
+            self._schedule_sweep(min(left))
 
     def close(self) -> None:
         """Close every connection."""

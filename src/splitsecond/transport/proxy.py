@@ -1,8 +1,8 @@
-"""Proxies: which one stands between us and an origin, and how to get through it.
+"""HTTP proxies: which one applies to an origin, and how to open a tunnel through it.
 
-For https the proxy is asked to open a tunnel (CONNECT, RFC 9110 section 9.3.6), so it sees nothing of the traffic; for
-http it is given the whole URL. Which hosts go direct follows curl's reading of NO_PROXY: "*", a host, a domain with
-all below it, an address or a network; an entry with a port holds for that port only.
+For https the proxy opens a tunnel (CONNECT, RFC 9110 section 9.3.6) and sees nothing of the traffic; for http it gets
+the whole URL. NO_PROXY is read as curl does: "*", a host, a domain with all its subdomains, an address or a network; an
+entry with a port applies to that port only.
 """
 
 import asyncio
@@ -22,11 +22,11 @@ _STATUS_LINE = re.compile(rb"HTTP/1\.[01] (\d{3})(?: [^\r\n]*)?\r\n")
 
 
 LOOPBACK = "localhost,127.0.0.0/8,::1"
-"""Goes direct whatever the environment says: a proxy elsewhere cannot reach this machine's own servers."""
+"""Hosts that never use a proxy: one elsewhere cannot reach this machine's own servers."""
 
 
 def proxies_of_environment() -> dict[str, str]:
-    """HTTPS_PROXY, HTTP_PROXY and NO_PROXY as a mapping from "https", "http" and "no"; lower case names win."""
+    """Return HTTPS_PROXY, HTTP_PROXY and NO_PROXY under "https", "http" and "no"; lower-case variables win."""
     found = {
         key: os.environ.get(f"{key}_proxy") or os.environ.get(f"{key.upper()}_PROXY") for key in ("https", "http", "no")
     }
@@ -35,7 +35,7 @@ def proxies_of_environment() -> dict[str, str]:
 
 
 class Proxy:
-    """One HTTP proxy. Its repr and str leave the credentials out."""
+    """One HTTP proxy. Its repr and str hold no credentials."""
 
     def __init__(self, url: str) -> None:
         """Raises `CallerFault` unless `url` names an http proxy, as http://[USER:PASSWORD@]HOST[:PORT]."""
@@ -50,7 +50,7 @@ class Proxy:
             raise _bad_proxy("it names no host")
         self.origin = Origin("http", host, 80 if port is None else port)
         self.authorization = ""
-        """The Proxy-Authorization header line, or nothing."""
+        """The Proxy-Authorization header line; "" without credentials."""
         if parts.username is not None:
             credentials = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
             token = base64.b64encode(credentials.encode()).decode()
@@ -60,32 +60,34 @@ class Proxy:
         return f"Proxy({str(self.origin)!r})"
 
     async def tunnel(self, sock: socket.socket, origin: Origin) -> None:
-        """Have the proxy connect `sock` through to `origin`. Raises `NetworkFault` of kind "proxy"."""
+        """Open a tunnel on `sock` to `origin`. Raises `NetworkFault` of kind "proxy"."""
         loop = asyncio.get_running_loop()
         host = f"[{origin.host}]" if ":" in origin.host else origin.host
-        there = f"{host}:{origin.port}"
-        request = f"CONNECT {there} HTTP/1.1\r\nHost: {there}\r\n{self.authorization}\r\n"
+        target = f"{host}:{origin.port}"
+        request = f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n{self.authorization}\r\n"
         head = b""
         try:
             await loop.sock_sendall(sock, request.encode("latin-1"))
             while b"\r\n\r\n" not in head:
                 data = await loop.sock_recv(sock, _MAX_HEAD_BYTES)
                 if not data or len(head) > _MAX_HEAD_BYTES:
-                    raise self._refused(f"gave no complete answer to CONNECT {there}, {len(head)} bytes", head)
+                    raise self._refused(f"sent no complete response to CONNECT {target}, {len(head)} bytes", head)
                 head += data
         except OSError as error:
-            raise self._refused(f"broke off CONNECT {there}: {error.strerror or error}", head) from error
+            raise self._refused(
+                f"closed the connection during CONNECT {target}: {error.strerror or error}", head
+            ) from error
         status = _STATUS_LINE.match(head)
         if status is None or not 200 <= int(status[1]) < 300:
-            raise self._refused(f"answered {status[1].decode() if status else 'no HTTP'} to CONNECT {there}", head)
+            raise self._refused(f"answered {status[1].decode() if status else 'no HTTP'} to CONNECT {target}", head)
         if not head.endswith(b"\r\n\r\n"):
-            raise self._refused(f"sent bytes of its own into the tunnel to {there}", head)
+            raise self._refused(f"sent extra bytes into the tunnel to {target}", head)
 
     def _refused(self, what: str, head: bytes) -> NetworkFault:
-        said = f", saying {excerpt(head[:200])!r}" if head else ""
-        hint = "It wants a user and password: http://USER:PASSWORD@HOST:PORT." if b" 407" in head[:12] else ""
+        shown = f": {excerpt(head[:200])!r}" if head else ""
+        hint = "The proxy needs a user and password: http://USER:PASSWORD@HOST:PORT." if b" 407" in head[:12] else ""
         return NetworkFault(
-            f"the proxy {self.origin} {what}{said}",
+            f"the proxy {self.origin} {what}{shown}",
             kind="proxy",
             phase="connect",
             hint=hint or "Check HTTPS_PROXY, or list the host in NO_PROXY.",
@@ -93,15 +95,15 @@ class Proxy:
 
 
 class Proxies:
-    """Which proxy to use for which origin."""
+    """The proxy of each scheme, and the hosts that bypass it."""
 
     def __init__(self, settings: Mapping[str, str]) -> None:
-        """`settings` maps "https" and "http" to a proxy's URL, and "no" to hosts that go direct."""
+        """Read `settings`: "https" and "http" map to a proxy's URL, "no" to hosts that bypass it."""
         self._by_scheme = {scheme: Proxy(settings[scheme]) for scheme in ("https", "http") if settings.get(scheme)}
         self._direct = [entry for entry in re.split(r"[,\s]+", settings.get("no", "").lower()) if entry]
 
-    def between(self, origin: Origin) -> Proxy | None:
-        """The proxy that stands between us and `origin`; None: go direct."""
+    def proxy_for(self, origin: Origin) -> Proxy | None:
+        """Return the proxy for `origin`; None: connect directly."""
         proxy = self._by_scheme.get(origin.scheme)
         return None if proxy is None or any(_covers(entry, origin) for entry in self._direct) else proxy
 
@@ -121,5 +123,5 @@ def _covers(entry: str, origin: Origin) -> bool:
 
 def _bad_proxy(why: str) -> CallerFault:
     return CallerFault(
-        f"cannot use the proxy that is set: {why}", kind="bad_proxy", hint="Set HTTPS_PROXY to http://HOST:PORT."
+        f"the proxy setting is unusable: {why}", kind="bad_proxy", hint="Set HTTPS_PROXY to http://HOST:PORT."
     )

@@ -1,1 +1,1 @@
-"""One target as a service: where the catalogue, the wire format, the transport and timing meet."""
+"""One request to one target: address and key, request, response, observation."""

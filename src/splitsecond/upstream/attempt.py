@@ -1,47 +1,107 @@
-"""One request to one target: bytes to events to a reply, and in the end to an observation.
+"""One request to one target: from bytes to events to a reply, and finally to an observation.
 
-`Attempt` is the `Receiver` that transport calls in its read callback, and the `Reply` that the caller gets. Between
-the two lies no task and no queue: the callback decodes and keeps the book, and wakes somebody only when somebody waits:
-once for the first token, once for the end, and for each read only if the caller asks for events one by one, or for the
-bytes as they came (`Unread`). Both are kept where the call is watched; then nothing holds the provider back, and an
-answer of which more than `HELD_BYTES` were not read is broken off.
+`Attempt` is both the `Receiver` that transport calls in its read callback and the `Reply` that the caller gets. There
+is no task and no queue between the two: the callback decodes and records, and wakes the caller only if it waits: once
+for the first token, once for the end, and for each read only if the caller wants events one by one, or the bytes as
+they arrived (`PendingBytes`). For a watched call both are kept. Then nothing slows the provider down, and an answer
+with more than `HELD_BYTES` unread is aborted.
 
-Deadlines cost nothing per token: one timer sleeps until the earliest moment at which a deadline could have passed,
-looks at what has arrived since, and sleeps again. It is set anew only where another kind of deadline begins to hold.
+Deadlines cost nothing per token: one timer sleeps until the earliest time at which a deadline could pass, checks what
+has arrived since, and sleeps again. It is restarted only when another kind of deadline begins to apply. Before a
+deadline passes, a stream that is left unread on purpose (`sparse_reads`) is read.
 
-The end of an answer is the end of the HTTP body, because only then can the connection serve again. A server that has
-said everything but leaves the body open is given `LINGER_NS`, then closed: that is not an error.
+The end of an answer is the end of the HTTP body, because only then can the connection be used again. A server that has
+sent everything but leaves the body open gets `LINGER_NS`, then the connection is closed: that is not an error. If it
+sent all finish reasons, but not the mark that ends the stream, it gets `FINISHED_NS`.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Mapping
-from types import TracebackType
-from typing import Self
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from msgspec import Struct, field
 
 from splitsecond import clock
-from splitsecond.alarms import Alarm
 from splitsecond.clock import NS_PER_MS, NS_PER_S
-from splitsecond.errors import Fault, Phase, ProviderFault
+from splitsecond.errors import Fault, Phase, ProviderFault, TimedOut
 from splitsecond.events import Broken, Event
-from splitsecond.service import Call
-from splitsecond.timing.observation import Observation
+from splitsecond.observation import ArrivalClock, Observation
+from splitsecond.service import Call, RateFloor, ReplyBase
+from splitsecond.timers import TimerEntry, TimerWheel
+from splitsecond.timing.rate_floor import RateCheck
 from splitsecond.timing.timeline import Sending, Timeline
 from splitsecond.transport.exchange import Exchange
-from splitsecond.upstream.spec import own
-from splitsecond.upstream.terms import Terms, overdue
-from splitsecond.upstream.unread import FULL_BYTES, HELD_BYTES, Unread
+from splitsecond.transport.sparse_reads import REST_NS
+from splitsecond.upstream.answer_lengths import AnswerLengths, asked_length
+from splitsecond.upstream.pending_bytes import FULL_BYTES, HELD_BYTES, PendingBytes
+from splitsecond.upstream.spec import Timeouts, redact_fault
 from splitsecond.wire.dialect import Decoder
 from splitsecond.wire.rate_limits import rate_limits
-from splitsecond.wire.retelling import Retelling
 from splitsecond.wire.server_times import PROCESSING_HEADER, processing_times
+from splitsecond.wire.transcoder import Transcoder
 
 LINGER_NS = NS_PER_S
+FINISHED_NS = 2 * NS_PER_S
+"""How long the token counts and the end mark may come after the finish reason of a chat's only choice."""
 ERROR_BODY_BYTES = 65_536
+_CHOICES = frozenset({"n", "best_of", "generationConfig"})
+"""Fields of a request that can ask for several choices, of which one can begin after another has ended."""
+
+
+Observer = Callable[[Observation], None]
+"""Receives the observation of each attempt when it has ended."""
+
+
+class FaultReader(Protocol):
+    """Reads the error response of an API format."""
+
+    def __call__(self, status: int, headers: Mapping[str, str], body: bytes) -> Fault: ...
+
+
+class AttemptConfig(Struct, frozen=True):
+    """What all attempts at one target have in common, built once for the target.
+
+    `read_fault` reads error responses. `secrets` must not appear in any fault. `raw`: replies keep the bytes of the
+    body for `Reply.read`, and no events; for a watched call they keep both. `lengths`: those of the answers so far.
+    """
+
+    target: str
+    timeouts: Timeouts
+    read_fault: FaultReader
+    observer: Observer
+    timers: TimerWheel
+    lengths: AnswerLengths = field(default_factory=AnswerLengths)
+    secrets: Sequence[str] = ()
+    raw: bool = False
+
+
+_MISSING: Mapping[Phase, str] = {
+    "head": "no answer",
+    "first token": "no token",
+    "between tokens": "no further token",
+}
+
+
+def overdue(phase: Phase, after_ns: int, limit_ms: int | None = None) -> TimedOut:
+    """Return the fault of a timeout in `phase` after `after_ns`. `limit_ms`: that of the phase; None: the call's."""
+    if limit_ms is not None:
+        return TimedOut(f"{_MISSING[phase]} for {limit_ms:,} ms", phase=phase, after_ns=after_ns)
+    words = f"{_MISSING[phase]} when the deadline of {after_ns // NS_PER_MS:,} ms for the whole call passed"
+    return TimedOut(words, phase="total", after_ns=after_ns)
+
+
+def too_slow(rate: float, floor: RateFloor) -> TimedOut:
+    """Return the fault of an answer with `rate` tokens per second, which is below `floor`."""
+    words = (
+        f"{rate:.2g} tokens per second in the last {floor.over_ns / NS_PER_S:g} s, "
+        f"below the floor of {floor.tokens_per_s:g}"
+    )
+    return TimedOut(words, phase="between tokens", after_ns=floor.over_ns)
 
 
 def _sending(exchange: Exchange) -> Sending:
-    """What transport knows of how the request went out."""
+    """Return how the request was sent, from transport."""
     connection = exchange.connection
     return Sending(
         sent_ns=exchange.sent_ns,
@@ -54,102 +114,135 @@ def _sending(exchange: Exchange) -> Sending:
     )
 
 
-class Attempt(Alarm):
-    """One attempt. Made by `upstream.target.Target`; satisfies `service.Reply` and `transport.exchange.Receiver`."""
+class Attempt(TimerEntry, ReplyBase, eq=False, kw_only=True):
+    """One attempt. `upstream.target.Target` makes it; it is a `service.Reply` and a `transport.exchange.Receiver`."""
 
-    __slots__ = (
-        "_buffer", "_complete", "_deadline_ns", "_decoder", "_error_body", "_event_waiter", "_exchange", "_fault",
-        "_first", "_headers", "_last_ns", "_retelling", "_status", "_terms", "_timeline", "_unread", "_waiter",
-        "empty", "observation", "target",
-    )  # fmt: skip
+    target: str
+    empty: bool = False
+    """Whether the answer ended well without a single token."""
+    observation: Observation | None = None
+    """The observation of this attempt; None until it has ended."""
+    deadline_ns: int | None
+    """The deadline of the whole call; None: no deadline."""
+    _config: AttemptConfig
+    _call: Call
+    _timeline: Timeline
+    _decoder: Decoder
+    _transcoder: Transcoder | None
+    _asked: int | None
+    _expected: int | None
+    _buffer: deque[Event] | None
+    _pending: PendingBytes | None
+    _last_ns: int  # the latest time that transport reported
+    _exchange: Exchange | None = None
+    _first_request: Sending | None = None  # of the request before this one, if there was one
+    _status: int = 0
+    _headers: Mapping[str, str] = {}
+    _error_body: bytearray | None = None
+    _complete: bool = False  # the stream has ended, well or not
+    _finished_ns: int | None = None  # when only the end of the body was missing
+    _rate_check: RateCheck | None = None  # from the first token on
+    _gathers: bool = False  # `read` waits for the end of the answer
+    _waiter: asyncio.Future[None] | None = None
+    _event_waiter: asyncio.Future[None] | None = None  # a second task may read the events
+    _fault: Fault | None = None
 
-    def __init__(
-        self, terms: Terms, call: Call, timeline: Timeline, decoder: Decoder, retelling: Retelling | None = None
-    ) -> None:
-        Alarm.__init__(self)
-        self.target = terms.target
-        self._terms = terms
-        self._timeline = timeline
-        self._decoder = decoder
-        self._retelling = retelling
-        deadline_ns, total_ms = call.deadline_ns, terms.timeouts.total_ms
+    @staticmethod
+    def begin(
+        config: AttemptConfig,
+        call: Call,
+        timeline: Timeline,
+        decoder: Decoder,
+        transcoder: Transcoder | None = None,
+    ) -> "Attempt":
+        """Return an attempt whose request is about to be sent. A struct gets its initial values in C."""
+        deadline_ns, total_ms = call.deadline_ns, config.timeouts.total_ms
         if total_ms is not None:
             total_ns = call.start_ns + total_ms * NS_PER_MS
             deadline_ns = total_ns if deadline_ns is None else min(total_ns, deadline_ns)
-        self._deadline_ns = deadline_ns
-        self._exchange: Exchange | None = None
-        self._first: Sending | None = None  # of the request before this one, where there was one
-        self._status = 0
-        self._headers: Mapping[str, str] = {}
-        self._error_body: bytearray | None = None
-        self._last_ns = call.start_ns  # the latest moment that transport told us
-        self._complete = False  # the stream said all it had to say, well or not
-        self._buffer: deque[Event] | None = None
-        self._unread: Unread | None = None
-        if terms.raw and not call.watched:
-            self._unread = Unread(FULL_BYTES)
-            decoder.in_runs = retelling is None
+        asked = buffer = pending = None
+        if config.raw and not call.watched:
+            pending = PendingBytes(FULL_BYTES)
+            decoder.in_runs = transcoder is None
         else:
-            self._buffer = deque()
+            asked, buffer = None if config.raw else asked_length(call.body), deque[Event]()
             if call.watched:
-                self._unread = Unread(HELD_BYTES)
-        self._waiter: asyncio.Future[None] | None = None
-        self._event_waiter: asyncio.Future[None] | None = None  # events and bytes may be read by two
-        self._fault: Fault | None = None
-        self.empty = False
-        """The answer ended well without a single token."""
-        self.observation: Observation | None = None
-        """What this attempt turned out to be; None until it has ended."""
+                pending = PendingBytes(HELD_BYTES)
+        return Attempt(
+            target=config.target,
+            deadline_ns=deadline_ns,
+            _config=config,
+            _call=call,
+            _timeline=timeline,
+            _decoder=decoder,
+            _transcoder=transcoder,
+            _asked=asked,
+            _expected=None if asked is None else config.lengths.expected(asked),
+            _buffer=buffer,
+            _pending=pending,
+            _last_ns=call.start_ns,
+        )
 
-    # What transport tells. Nothing here may raise or block.
+    # Called by transport. Nothing here may raise or block.
 
     def head_received(self, at: int, status: int, headers: Mapping[str, str]) -> None:
         self._last_ns = at
         self._status, self._headers = status, headers
-        self._timeline.head(at, status)
+        self._timeline.record_head(at, status)
         self._timeline.limits = rate_limits(headers)
         if PROCESSING_HEADER in headers:
             self._decoder.server_timings.update(processing_times(headers))
         if not 200 <= status < 300:
             self._error_body = bytearray()
 
-    def body_received(self, at: int, lag: int, kernel_time: bool, data: bytes) -> None:
+    def body_received(self, at: int, lag: int, source: ArrivalClock, data: bytes) -> None:
         if self._complete:
             return
         self._last_ns = at
-        self._timeline.read(lag, kernel_time, len(data))
+        self._timeline.record_read(lag, source, len(data))
         if self._error_body is not None:
             self._error_body += data[: ERROR_BODY_BYTES - len(self._error_body)]
             if len(self._error_body) == ERROR_BODY_BYTES:
-                self._settle(at, self._error_answer())
+                self._settle(at, self._error_response())
             return
         events = self._decoder.feed(data, at)
         if events:
-            self._take(events)
-        if self._retelling is not None:
-            self._retell(self._retelling, events, at)
-        elif self._unread is not None and self._timeline.broken is None:
-            self._keep(self._unread, at, data)
+            self._take_events(events)
+        if self._transcoder is not None:
+            self._transcode(self._transcoder, events, at)
+        elif self._pending is not None and self._timeline.broken is None:
+            self._put_bytes(self._pending, at, data)
+
+    def _packets_received(self, bodies: list[bytes], times: list[int], read_ns: int) -> None:
+        """Take consecutive packets of one read."""
+        run = None if self._complete else self._decoder.feed_packets(bodies, times)
+        if run is None:
+            for body, at in zip(bodies, times, strict=True):
+                self.body_received(at, read_ns - at, "packets", body)
+            return
+        self._last_ns = times[-1]
+        self._timeline.record_packets(times, read_ns, sum(map(len, bodies)))
+        self._take_events([run])
 
     def ended(self, at: int) -> None:
         self._last_ns = at
         if self._error_body is not None:
-            self._settle(at, self._error_answer())
+            self._settle(at, self._error_response())
             return
         if not self._complete:
             events = self._decoder.close(at)
             if events:
-                self._take(events, last=True)
-            if self._retelling is not None:
-                self._retell(self._retelling, events, at)
+                self._take_events(events, last=True)
+            if self._transcoder is not None:
+                self._transcode(self._transcoder, events, at)
         self._settle(at)
 
     def failed(self, at: int, fault: Fault) -> None:
         self._last_ns = at
         if self._error_body is not None:
-            fault = self._error_answer()  # the status says more than the way in which the connection then broke
+            fault = self._error_response()  # the status tells more than how the connection broke
         elif self._complete:
-            self._settle(at)  # everything had been said; how the connection ended after that does not matter
+            self._settle(at)  # the answer was complete; how the connection ended does not matter
             return
         elif self._timeline.has_token and fault.phase in ("head", "first token"):
             fault.phase = "between tokens"
@@ -157,62 +250,89 @@ class Attempt(Alarm):
             fault.phase = "first token"
         self._break(at, fault)
 
-    def _take(self, events: list[Event], *, last: bool = False) -> None:
-        """What a read brought. `last`: nothing comes after it, so no deadline needs to be watched."""
+    def _take_events(self, events: list[Event], *, last: bool = False) -> None:
+        """Take the events of a read. `last`: nothing comes after it, so no deadline applies."""
         timeline = self._timeline
         had_token = timeline.has_token
-        timeline.took(events)
+        timeline.record_events(events)
+        exchange = self._exchange
+        if exchange is not None and exchange.sparse:
+            self._record_sparse_read(exchange, events)
         broken = timeline.broken
         if broken is not None:
-            self._own(broken)
+            self._attribute(broken)
         if broken is not None or timeline.ended_well:
             self._complete = True
+            if self._gathers:
+                self._wake()
         if self._buffer is not None:
             self._buffer.extend(events)
             self._wake()
         if broken is not None:
-            self._settle(events[-1].at, broken)  # nothing after it counts; the connection is not worth keeping
-        elif not last and (self._complete or not had_token):
-            self._watch()  # another deadline holds from here on, perhaps an earlier one
+            self._settle(events[-1].at, broken)  # ignore the rest; do not reuse the connection
+        elif not last:
+            if not had_token and timeline.has_token and self._exchange is not None:
+                timeline.record_first_read(*self._exchange.packets_read())
+                self._exchange.gather(end_known=self._expected is not None)
+                if self._call.floor is not None:
+                    self._rate_check = timeline.rate_check(self._call.floor)
+            finished = timeline.has_finish and self._finished_ns is None and self._awaits_only_the_end()
+            if finished:
+                self._finished_ns = self._last_ns
+            if finished or self._complete or not had_token:
+                self._restart_timer()  # another deadline applies from now on, perhaps an earlier one
 
-    def _keep(self, unread: Unread, at: int, data: bytes) -> None:
-        """Puts what came where `read` finds it. Bytes that broke an answer are not kept: they may end it falsely."""
-        unread.put(data)
+    def _awaits_only_the_end(self) -> bool:
+        """Whether a chat has all of its finish reasons, and no further choice can begin."""
+        call = self._call
+        return self._decoder.finished and call.operation == "chat" and not _CHOICES & call.body.keys()
+
+    def _record_sparse_read(self, exchange: Exchange, events: list[Event]) -> None:
+        """Record when the last token can have come, and read promptly again when the end is near."""
+        self._timeline.record_sparse_read(events, *exchange.packets_read())
+        if self._expected is not None and self._timeline.tokens_after(2 * REST_NS) >= self._expected:
+            exchange.end_rests()
+
+    def _put_bytes(self, pending: PendingBytes, at: int, data: bytes) -> None:
+        """Store bytes for `read`. The bytes that broke an answer are not stored: they could look like a good end."""
+        pending.put(data)
         if self._complete:
             pass
         elif not self._timeline.has_token:
-            if unread.size > HELD_BYTES:
-                words = f"{unread.size} bytes of an answer and no token among them, expected at most {HELD_BYTES}"
+            if pending.size > HELD_BYTES:
+                words = f"{pending.size:,} bytes of an answer without a token, expected at most {HELD_BYTES:,}"
                 self._break(at, ProviderFault(words, kind="malformed", phase="first token", status=self._status))
-            return  # nobody reads before the first token
-        elif unread.full:
-            if self._buffer is not None:  # it is watched: to hold it back would stop whoever reads its events
-                words = f"{unread.size} bytes of an answer that is watched were not read, expected at most {HELD_BYTES}"
+            return  # the caller does not read before the first token
+        elif pending.full:
+            if self._buffer is not None:  # watched: a pause would stop the reader of its events
+                words = f"{pending.size:,} bytes of a watched answer were not read, expected at most {HELD_BYTES:,}"
                 self._break(at, ProviderFault(words, kind="too_long", phase="between tokens", status=self._status))
             elif self._exchange is not None:
-                unread.hold(self._exchange)
+                pending.pause(self._exchange)
+        elif self._gathers:
+            return
         self._wake()
 
-    def _retell(self, retelling: Retelling, events: list[Event], at: int) -> None:
-        """Puts `events` where `read` finds them, in the client's dialect."""
+    def _transcode(self, transcoder: Transcoder, events: list[Event], at: int) -> None:
+        """Store `events` for `read`, in the client's API format."""
         try:
-            data = retelling.tell(events)
+            data = transcoder.encode(events)
         except Fault as fault:
             self._break(at, fault)
             return
-        if data and self._unread is not None:
-            self._keep(self._unread, at, data)
+        if data and self._pending is not None:
+            self._put_bytes(self._pending, at, data)
 
-    def _own(self, fault: Fault) -> None:
-        own(fault, self.target, self._terms.secrets)
+    def _attribute(self, fault: Fault) -> None:
+        redact_fault(fault, self.target, self._config.secrets)
 
-    def _error_answer(self) -> Fault:
-        return self._terms.read_fault(self._status, self._headers, bytes(self._error_body or b""))
+    def _error_response(self) -> Fault:
+        return self._config.read_fault(self._status, self._headers, bytes(self._error_body or b""))
 
-    # Ending, exactly once.
+    # The end, exactly once.
 
     def _break(self, at: int, fault: Fault) -> None:
-        self._own(fault)
+        self._attribute(fault)
         if self._buffer is not None and not self._complete:
             self._buffer.append(Broken(at, fault))
         self._complete = True
@@ -222,21 +342,26 @@ class Attempt(Alarm):
         if self.observation is not None:
             return
         if fault is not None:
-            self._own(fault)
-        self.silence()
+            self._attribute(fault)
+        self.cancel_timer()
         exchange = self._exchange
         self.observation = self._timeline.observe(
             end_ns=end_ns,
             fault=fault,
             cancelled=cancelled,
-            sending=self._first or (_sending(exchange) if exchange is not None else Sending()),
+            sending=self._first_request or (_sending(exchange) if exchange is not None else Sending()),
             server_timings=self._decoder.server_timings,
+            tier=self._decoder.tier,
         )
+        if self._asked is not None and self.observation.ok:
+            self._config.lengths.record(self._asked, len(self.observation.token_at))
         self._fault = fault or self._timeline.broken
         if exchange is not None:
             exchange.close()
-            self._exchange = None  # it holds us: that would be a cycle for each request
-        self._terms.observer(self.observation)
+            self._exchange = None  # it refers to this object: that would be a cycle for each request
+        self._config.observer(self.observation)
+        if (observer := self._call.notes.observer) is not None:
+            observer(self.observation)
         self._wake()
 
     def _wake(self) -> None:
@@ -250,115 +375,143 @@ class Attempt(Alarm):
 
     # Deadlines.
 
-    def ring(self) -> None:
-        self._sleep(clock.now_ns())
+    def timer_fired(self) -> None:
+        now_ns = clock.now_ns()
+        if self._exchange is not None and (due_ns := self._next_deadline()) is not None and now_ns >= due_ns:
+            self._exchange.read_resting()  # what came in time may not have been read yet
+            self.cancel_timer()  # the read may have set it
+        self._check_deadline(now_ns)
 
-    def _watch(self) -> None:
-        """Another deadline holds."""
-        self.silence()
-        self._sleep(clock.now_ns())
+    def _restart_timer(self) -> None:
+        """Set the timer again, because another deadline applies."""
+        self.cancel_timer()
+        self._check_deadline(clock.now_ns())
 
-    def _sleep(self, now_ns: int) -> None:
-        """Looks whether a deadline has passed, and sleeps until the next one could. No alarm is set."""
+    def _check_deadline(self, now_ns: int) -> None:
+        """Check whether a deadline has passed, else set the timer for the next one. No timer may be set."""
         if self._exchange is None or self.observation is not None:
             return
         due_ns = self._next_deadline()
         if due_ns is None:
             return
         if now_ns < due_ns:
-            self._terms.alarms.set(self, due_ns, now_ns)
+            self._config.timers.set(self, due_ns, now_ns)
         elif self._complete:
             self._settle(self._last_ns)
+        elif self._finished_ns is not None:
+            self._end_finished(now_ns)
+        elif self._rate_check is not None and due_ns == self._rate_check.due_ns:
+            self._check_rate(self._rate_check, now_ns)
         else:
             self._break(due_ns, self._overdue(due_ns))
 
+    def _check_rate(self, check: RateCheck, now_ns: int) -> None:
+        """Break an answer that is too slow, or wait for the next deadline."""
+        rate = check.rate(now_ns)
+        if rate is None or self._call.floor is None:
+            self._check_deadline(now_ns)
+        else:
+            self._break(now_ns, too_slow(rate, self._call.floor))
+
+    def _end_finished(self, now_ns: int) -> None:
+        """End an answer of which only the end mark is missing; if more of it came meanwhile, wait for the rest."""
+        self._finished_ns = None
+        if self._decoder.finished:
+            self.ended(self._last_ns)
+        else:
+            self._check_deadline(now_ns)
+
     def _waiting_for(self) -> tuple[Phase, int, int | None]:
-        """What must come next, since when it is waited for (ns), and how long it may take (ms)."""
-        limits = self._terms.timeouts
+        """Return the current phase, its beginning (ns), and its limit (ms)."""
+        limits = self._config.timeouts
         if not self._timeline.has_token:
             sent_ns = self._exchange.sent_ns if self._exchange is not None else 0
-            if self._first is not None and self._first.sent_ns is not None:
-                sent_ns = self._first.sent_ns
+            if self._first_request is not None and self._first_request.sent_ns is not None:
+                sent_ns = self._first_request.sent_ns
+            if self._call.whole_ns is not None and limits.first_token_ms is not None:
+                return "first token", sent_ns, limits.first_token_ms + self._call.whole_ns // NS_PER_MS
             if not self._status:
                 return "head", sent_ns, limits.head_ms
             return "first token", sent_ns, limits.first_token_ms
-        if self._unread is None:
+        if self._pending is None:
             return "between tokens", self._timeline.last_activity_ns, limits.stall_ms
-        if self._unread.held:  # it is the caller who does not read
+        if self._pending.paused:  # the caller does not read
             return "between tokens", self._timeline.last_activity_ns, None
-        return "between tokens", max(self._timeline.last_activity_ns, self._unread.released_ns), limits.stall_ms
+        return "between tokens", max(self._timeline.last_activity_ns, self._pending.resumed_ns), limits.stall_ms
 
     def _next_deadline(self) -> int | None:
-        """The earliest deadline that would pass if nothing more arrived."""
+        """Return the earliest deadline that would pass if nothing more arrived."""
         if self._complete:
             return self._last_ns + LINGER_NS
+        if self._finished_ns is not None:
+            return self._due(self._finished_ns, FINISHED_NS // NS_PER_MS)
         _, since_ns, limit_ms = self._waiting_for()
-        return self._due(since_ns, limit_ms)
+        due_ns = self._due(since_ns, limit_ms)
+        if self._rate_check is None or (self._pending is not None and self._pending.paused):
+            return due_ns
+        return self._rate_check.due_ns if due_ns is None else min(due_ns, self._rate_check.due_ns)
 
     def _due(self, since_ns: int, limit_ms: int | None) -> int | None:
-        """When what is waited for since then must have come."""
-        deadline_ns = self._deadline_ns
+        """Return the deadline of a phase that began at `since_ns`, or that of the call if it is earlier."""
+        deadline_ns = self.deadline_ns
         if limit_ms is None:
             return deadline_ns
         due_ns = since_ns + limit_ms * NS_PER_MS
         return due_ns if deadline_ns is None else min(due_ns, deadline_ns)
 
     def _overdue(self, due_ns: int) -> Fault:
-        """The fault of not having had what was due at `due_ns`."""
+        """Return the fault of a timeout at `due_ns`."""
         phase, since_ns, limit_ms = self._waiting_for()
-        if due_ns == self._deadline_ns:
+        if due_ns == self.deadline_ns:
             return overdue(phase, due_ns - self._timeline.start_ns)
         return overdue(phase, due_ns - since_ns, limit_ms)
 
-    # What the caller does.
+    # Called by the caller.
 
-    @property
-    def deadline_ns(self) -> int | None:
-        """When the whole call must have ended; None: there is no such moment."""
-        return self._deadline_ns
+    def record_first_request(self, exchange: Exchange) -> None:
+        """Record that `exchange` has sent a request before the actual one. The attempt's times begin with it."""
+        self._first_request = _sending(exchange)
 
-    def preceded(self, exchange: Exchange) -> None:
-        """A request before this one has been written, by `exchange`: the attempt's times begin with it."""
-        self._first = _sending(exchange)
-
-    def under_way(self, exchange: Exchange) -> None:
-        """Transport has written the first byte; from here on deadlines run."""
-        if self.observation is not None:  # it failed within the write
+    def request_sent(self, exchange: Exchange) -> None:
+        """Record that transport has written the first byte. From now on deadlines apply."""
+        if self.observation is not None:  # it failed while it was written
             exchange.close()
             return
         self._exchange = exchange
-        sent_ns, first, terms = exchange.sent_ns, self._first, self._terms
-        since_ns = sent_ns if first is None or first.sent_ns is None else first.sent_ns
-        due_ns = self._due(since_ns, terms.timeouts.head_ms)
+        first, since_ns = self._first_request, exchange.sent_ns
+        if first is not None and first.sent_ns is not None:
+            since_ns = first.sent_ns
+        due_ns = self._due(since_ns, self._config.timeouts.head_ms)
         if due_ns is not None:
-            terms.alarms.set(self, due_ns, sent_ns)
+            self._config.timers.set(self, due_ns, exchange.sent_ns)
 
     def abandon(self, fault: Fault | None, at: int) -> None:
-        """There will be no reply: transport could not send the request (`fault`), or the caller gave up (None)."""
+        """End without a reply: transport could not send the request (`fault`), or the caller gave up (None)."""
         self._complete = True
         self._settle(at, fault, cancelled=fault is None)
 
     async def first_token(self) -> None:
-        """Returns when the first token has arrived or the stream ended well; raises the `Fault` otherwise."""
+        """Return when the first token has arrived or the stream ended well; raise the `Fault` otherwise."""
         timeline = self._timeline
         while not timeline.has_token and not self._complete and self.observation is None:
-            await self._wakes()
+            await self._woken()
         if not timeline.has_token:
             if self._fault is not None:
                 raise self._fault
             self.empty = self._complete
 
-    def _wakes(self) -> "asyncio.Future[None]":
-        """What `_wake` ends."""
+    def _woken(self) -> "asyncio.Future[None]":
+        """Return a future that `_wake` completes."""
         self._waiter = asyncio.get_running_loop().create_future()
         return self._waiter
 
     @property
+    def complete(self) -> bool:
+        return self._complete and self._fault is None
+
+    @property
     def token_ns(self) -> int:
         return self._timeline.last_activity_ns
-
-    def __aiter__(self) -> Self:
-        return self
 
     async def __anext__(self) -> Event:
         while True:
@@ -379,39 +532,43 @@ class Attempt(Alarm):
         return events
 
     async def finished(self) -> None:
-        self._buffer = None
-        unread, self._unread = self._unread, None
-        if unread is not None and unread.held and self._exchange is not None:
-            unread.release(self._exchange, clock.now_ns())
-            self._watch()
+        if self._buffer is not None:
+            self._buffer = None
+            self._decoder.in_runs = self._transcoder is None  # nobody reads the events one by one
+            if self._exchange is not None and self._pending is None and self._decoder.in_runs:
+                self._exchange.take_packets = self._packets_received
+        pending, self._pending = self._pending, None
+        if pending is not None and pending.paused and self._exchange is not None:
+            self._resume_reading(pending, self._exchange)
         while self.observation is None:
-            await self._wakes()
+            await self._woken()
 
     async def read(self) -> bytes:
-        unread = self._unread
-        if unread is None:
-            raise RuntimeError("read() needs a target that was connected with raw=True, or a call that is watched")
-        while not unread.size:
+        pending = self._pending
+        if pending is None:
+            raise RuntimeError("read() needs a target that was connected with raw=True, or a watched call")
+        gathers = self._gathers = not self._call.stream and self._buffer is None  # to wake up once, not for each token
+        least = pending.limit if gathers else 0
+        while pending.size <= least and not self._complete and self.observation is None:
+            await self._woken()
+        if not pending.size:
             if self._fault is not None:
                 raise self._fault
-            if self._complete or self.observation is not None:
-                return b""
-            await self._wakes()
-        data = unread.take()
-        if unread.held and self._exchange is not None:
-            unread.release(self._exchange, clock.now_ns())
-            self._watch()
+            return b""
+        data = pending.take()
+        if pending.paused and self._exchange is not None:
+            self._resume_reading(pending, self._exchange)
         return data
+
+    def _resume_reading(self, pending: PendingBytes, exchange: Exchange) -> None:
+        """Read the provider's socket again. The time that the reader took is not the provider's."""
+        now_ns = clock.now_ns()
+        pending.resume(exchange, now_ns)
+        if self._rate_check is not None:
+            self._rate_check.restart(now_ns)
+        self._restart_timer()
 
     async def aclose(self) -> None:
         if self.observation is not None or (self._complete and self._fault is None):
-            return  # it has ended; or all was said, and the timer lets the connection end well, or closes it
+            return  # ended; or complete, and the timer waits for the end of the body
         self._settle(self._last_ns, cancelled=not self._complete)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()

@@ -1,9 +1,8 @@
-"""Access tokens of Google Cloud, which last an hour: given as they are, or made from a file of credentials.
+"""Access tokens of Google Cloud, which last an hour: given directly, or obtained with a file of credentials.
 
-`google-auth` makes them, from the key file of a service account or a user's own login (gcloud's
-application_default_credentials.json). It asks Google over a blocking library, so it runs in a thread. A token is
-renewed while it still has some minutes to live: the call that finds it so waits for the new one, the others go on with
-the old one.
+`google-auth` obtains them, with the key file of a service account or a user's login (gcloud's
+application_default_credentials.json). It blocks, so it runs in a thread. A token is renewed some minutes before it
+expires: the first call that finds it so waits for the new token, other calls still use the old one.
 """
 
 import asyncio
@@ -16,17 +15,17 @@ from splitsecond import clock
 from splitsecond.errors import CallerFault, Fault, NetworkFault
 
 ASK_S = 10
-"""How long Google may take to answer."""
+"""Timeout of a request to Google."""
 SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
 RENEW_BEFORE_NS = 300 * clock.NS_PER_S
-"""How much of its life a token has left when it is renewed."""
+"""How long before its end a token is renewed."""
 
 
 class GoogleToken:
-    """The token of one target. `key` is a token, or the path of a file of credentials."""
+    """Access token of one target. `key` is a token, or the path of a file of credentials."""
 
     def __init__(self, key: str) -> None:
-        self._path = key if key.endswith(".json") or "/" in key else ""  # no token of Google's has a slash
+        self._path = key if key.endswith(".json") or "/" in key else ""  # no token of Google has a slash
         self._value = "" if self._path else key
         self._ends_ns = 0
         self._credentials: Any = None
@@ -34,20 +33,22 @@ class GoogleToken:
         self._ready = asyncio.Event()
 
     async def value(self) -> str:
-        """A token that is good for some minutes. Raises `CallerFault` where the credentials are, `NetworkFault` where
-        Google cannot be reached; not while an older token is still good.
+        """Return a token that is valid for some minutes.
+
+        Raises `CallerFault` for bad credentials and `NetworkFault` if Google cannot be reached, unless an older token
+        is still valid.
         """
         while self._path and clock.now_ns() > self._ends_ns - RENEW_BEFORE_NS:
-            good = clock.now_ns() < self._ends_ns
+            valid = clock.now_ns() < self._ends_ns
             if self._renewing:
-                if good:
+                if valid:
                     break
                 await self._ready.wait()
                 continue
             try:
                 await self._renew()
             except Fault:
-                if not good:
+                if not valid:
                     raise
                 break
         return self._value
@@ -56,13 +57,13 @@ class GoogleToken:
         self._renewing = True
         self._ready.clear()
         try:
-            self._value, self._ends_ns = await asyncio.to_thread(self._ask)
+            self._value, self._ends_ns = await asyncio.to_thread(self._fetch)
         finally:
             self._renewing = False
             self._ready.set()
 
-    def _ask(self) -> tuple[str, int]:
-        """A new token, and when it ends on the monotonic clock. In a thread of its own: it blocks."""
+    def _fetch(self) -> tuple[str, int]:
+        """Return a new token and its end on the monotonic clock. Blocks, so it runs in a thread."""
         try:
             from google.auth import exceptions
             from google.auth.transport.requests import Request
@@ -83,14 +84,14 @@ class GoogleToken:
             raise CallerFault(
                 f"no access token from the credentials in {self._path}: {str(error).rstrip('.')}", kind="bad_key"
             ) from error
-        lives = self._credentials.expiry - clock.wall_time().replace(tzinfo=None)
-        return self._credentials.token, clock.now_ns() + round(lives.total_seconds() * clock.NS_PER_S)
+        remaining = self._credentials.expiry - clock.wall_time().replace(tzinfo=None)
+        return self._credentials.token, clock.now_ns() + round(remaining.total_seconds() * clock.NS_PER_S)
 
 
 def _read(path: str) -> Any:
-    """The credentials in a file. Raises `OSError`, `ValueError` and google-auth's own where it holds none.
+    """Read a file of credentials. Raises `OSError`, `ValueError` or a google-auth error if it contains none.
 
-    A federated identity's file may name a command to run, so such a file is not taken.
+    Files of federated identities are refused, because they can name a command to run.
     """
     from google.oauth2 import credentials, service_account
 

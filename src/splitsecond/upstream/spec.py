@@ -1,9 +1,10 @@
-"""A target as it can be written down: everything that a worker process needs in order to call it.
+"""Specification of a target: everything that a worker process needs to call it.
 
-Specs travel between processes as JSON, so they hold the names of the environment variables with keys, never a key.
-A header that a user adds may still carry one: `secrets` finds it, and what is shown or stored goes through `concealed`.
+Specs are sent between processes as JSON, so they contain the names of the environment variables with keys, never keys.
+A header that a user adds can still contain one: `secrets` finds it, and everything shown or stored is `redacted`.
 """
 
+import itertools
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,17 +14,16 @@ import msgspec
 from splitsecond.catalog.model import Prefill
 from splitsecond.catalog.provider import Auth, fill_base_url, provider, split_target
 from splitsecond.errors import CallerFault, Fault
+from splitsecond.redaction import LEAST_SECRET, redacted
 
-LEAST_SECRET = 8
-"""Characters. What is shorter protects nothing ("none", "EMPTY"), and may stand in any message."""
 _SECRET_HEADER = re.compile(r"auth|key|token|secret|cookie")
 _SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET")
 
 
 class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
-    """How long to wait, in milliseconds, for each phase; None waits for ever.
+    """Time limits of each phase in milliseconds; None: no limit.
 
-    The defaults are a measurement's: long enough that a slow provider shows as slow, not as an error.
+    The defaults suit measurements: they are so long that a slow provider shows as slow, not as an error.
     """
 
     connect_ms: int = 10_000
@@ -34,11 +34,13 @@ class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TargetSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """One model at one provider as we can call it. `name` is how reports call it.
+    """One model at one provider, ready to be called. `name` is its name in reports; it ends with the speed tier
+    if there is one, and then `quirks` request it.
 
-    `quirks` are those of the dialect, as the catalogue holds them. `api_key_env`: the first of these variables that is
-    set holds the key; empty: no key is sent. `auth`: how it is sent. `prefill`: whether, and how, the model goes on
-    from the beginning of an answer; None: not known.
+    `quirks`: the provider's deviations from the API format, as in the catalogue. `api_key_env`: the first of these
+    variables that is set contains the key; empty: no key is sent. `auth`: how it is sent. `prefill`: whether and how
+    the model continues the beginning of an answer; None: unknown. `region`: the region in its name; "": none.
+    `trusted`: its requests carry ``traceparent``.
     """
 
     name: str
@@ -50,13 +52,16 @@ class TargetSpec(msgspec.Struct, frozen=True, kw_only=True):
     headers: dict[str, str] = {}
     quirks: dict[str, Any] = {}
     prefill: Prefill | None = None
+    region: str = ""
     timeouts: Timeouts = Timeouts()
+    trusted: bool = False
 
 
 def from_catalog(target: str, environment: Mapping[str, str]) -> TargetSpec:
-    """The spec of "provider/model". Raises `CallerFault` for an unknown provider, a missing address or key."""
+    """Return the spec of "provider/model". Raises `CallerFault` for an unknown provider, a missing address or key."""
     name, model = split_target(target)
     found = provider(name)
+    model, tier = found.split_tier(model)
     spec = TargetSpec(
         name=target,
         base_url=fill_base_url(found, environment),
@@ -65,15 +70,16 @@ def from_catalog(target: str, environment: Mapping[str, str]) -> TargetSpec:
         api_key_env=found.api_key_env,
         auth=found.auth,
         headers=found.headers,
-        quirks=found.quirks,
+        quirks=found.quirks | (found.tiers[tier].quirks if tier else {}),
         prefill=found.continues(model),
+        region=found.region,
     )
     api_key(spec, environment)
     return spec
 
 
 def api_key(spec: TargetSpec, environment: Mapping[str, str]) -> str | None:
-    """The key for a target; None where it takes none. Raises `CallerFault` where it needs one and none is set."""
+    """Return the key of a target; None if it needs none. Raises `CallerFault` if it needs one and none is set."""
     if not spec.api_key_env:
         return None
     for variable in spec.api_key_env:
@@ -96,7 +102,7 @@ def api_key(spec: TargetSpec, environment: Mapping[str, str]) -> str | None:
 
 
 def keys_like(variables: Sequence[str], environment: Mapping[str, str]) -> str:
-    """Which variables that are set look like the key under another name; "" where none does."""
+    """Return a hint at variables that look like the key under another name; "" if there are none."""
     owners = tuple({variable.partition("_")[0] + "_" for variable in variables})
     alike = (name for name in environment if name.upper().startswith(owners) and _SECRET_NAME.search(name.upper()))
     near = sorted(name for name in alike if environment[name].strip())
@@ -104,36 +110,15 @@ def keys_like(variables: Sequence[str], environment: Mapping[str, str]) -> str:
 
 
 def secrets(spec: TargetSpec, key: str | None = None) -> list[str]:
-    """What of a target must never be shown or stored: its key, and what its headers carry in the place of one."""
-    said = [value.split()[-1:] for name, value in spec.headers.items() if _SECRET_HEADER.search(name.lower())]
-    return [
-        secret for secret in (key or "", *(word for words in said for word in words)) if len(secret) >= LEAST_SECRET
-    ]
+    """Return what must never be shown or stored: the key of the target, and keys in its headers."""
+    values = [value.split()[-1:] for name, value in spec.headers.items() if _SECRET_HEADER.search(name.lower())]
+    return [secret for secret in (key or "", *itertools.chain(*values)) if len(secret) >= LEAST_SECRET]
 
 
-def concealed(value: Any, secrets: Sequence[str]) -> Any:
-    """`value`, a text or lists and objects of texts, with "[key]" in the place of each of `secrets`.
-
-    So for the part of one at which an excerpt ends.
-    """
-    if isinstance(value, str):
-        for secret in secrets:
-            value = value.replace(secret, "[key]")
-            if value.endswith("…"):
-                begun = next((n for n in range(len(secret) - 1, 3, -1) if value.endswith(secret[:n] + "…")), 0)
-                value = value[: len(value) - begun - 1] + "[key]…" if begun else value
-        return value
-    if isinstance(value, dict):
-        return {name: concealed(each, secrets) for name, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [concealed(each, secrets) for each in value]
-    return value
-
-
-def own(fault: Fault, target: str, secrets: Sequence[str]) -> Fault:
-    """`fault` with its target's name, and without what a provider must not repeat to anyone: our key."""
+def redact_fault(fault: Fault, target: str, secrets: Sequence[str]) -> Fault:
+    """Add the name of its target to `fault`, and remove our key, which a provider may have repeated."""
     fault.target = fault.target or target
-    for words in ("message", "hint", "excerpt"):
-        if said := getattr(fault, words, ""):
-            setattr(fault, words, concealed(said, secrets))
+    for field in ("message", "hint", "excerpt"):
+        if text := getattr(fault, field, ""):
+            setattr(fault, field, redacted(text, secrets))
     return fault

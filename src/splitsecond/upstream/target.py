@@ -1,7 +1,7 @@
-"""A target as a service: `connect(spec, observer)` gives it, ready to be called.
+"""Targets as services. `connect(spec, observer)` returns one that is ready to be called.
 
-Every attempt that is begun ends in exactly one observation, given to the `observer`: answered, failed, cancelled, also
-where the request could not even be sent.
+Each attempt ends in exactly one observation for the `observer`, whether it succeeded, failed or was cancelled, even if
+the request could not be sent.
 """
 
 import asyncio
@@ -14,30 +14,30 @@ from urllib.parse import quote
 import msgspec
 
 from splitsecond import __version__, clock
-from splitsecond.alarms import Alarms
 from splitsecond.catalog.provider import Auth
 from splitsecond.errors import CallerFault, Fault
 from splitsecond.service import Call, Operation
+from splitsecond.timers import TimerWheel
 from splitsecond.timing.timeline import Timeline
+from splitsecond.trace_context import attempt_traceparent
 from splitsecond.transport.client import Client
 from splitsecond.transport.exchange import Origin, Request
-from splitsecond.upstream import interpreter
-from splitsecond.upstream.attempt import Attempt
+from splitsecond.upstream import transcoding
+from splitsecond.upstream.attempt import Attempt, AttemptConfig, Observer
 from splitsecond.upstream.google_token import GoogleToken
-from splitsecond.upstream.prelude import Prelude, followed
-from splitsecond.upstream.spec import TargetSpec, api_key, own, secrets
-from splitsecond.upstream.terms import Observer, Terms
+from splitsecond.upstream.poll_request import PollRequest, stream_address
+from splitsecond.upstream.spec import TargetSpec, api_key, redact_fault, secrets
 from splitsecond.wire import anthropic, cohere, gemini, ollama, openai, replicate, responses
 from splitsecond.wire.dialect import Decoder, Encoded, Follow, Quirks
-from splitsecond.wire.retelling import Retelling
+from splitsecond.wire.transcoder import Transcoder
 
 
 class Dialect(Protocol):
-    """What a dialect of `wire` offers in the client role."""
+    """The client side of an API format in `wire`."""
 
     def encode(self, call: Call, model: str, quirks: Quirks) -> Encoded: ...
 
-    def decoder(self, operation: Operation, stream: bool) -> Decoder: ...
+    def decoder(self, operation: Operation) -> Decoder: ...
 
     def fault_from_response(self, status: int, headers: Mapping[str, str], body: bytes) -> Fault: ...
 
@@ -54,12 +54,12 @@ DIALECTS: Mapping[str, Dialect] = {
 
 
 _REQUEST_ID = "x-client-request-id"
-"""Providers log this id (OpenAI documents it), so that a slow request can be asked about; the simulator's own record of
-what it sent when is found by it."""
+"""Providers log this id (OpenAI documents it), so that users can ask them about a slow request. The simulator files its
+record of what it sent under it."""
 
 
 class Target:
-    """One target as a service. Owns its connections; `close` it when done."""
+    """One target as a service. It owns its connections; `close` it when done."""
 
     def __init__(
         self,
@@ -90,13 +90,13 @@ class Target:
         self._attempts = attempts
         self._connect_ns = spec.timeouts.connect_ms * clock.NS_PER_MS
         self._secrets = secrets(spec, key)
-        self._lasting = len(self._secrets)
-        self._terms = Terms(
+        self._permanent_secrets = len(self._secrets)
+        self._config = AttemptConfig(
             target=spec.name,
             timeouts=spec.timeouts,
             read_fault=self._dialect.fault_from_response,
             observer=observer,
-            alarms=Alarms(),
+            timers=TimerWheel(),
             secrets=self._secrets,
             raw=raw,
         )
@@ -105,47 +105,46 @@ class Target:
             "content-type": "application/json",
             "accept": "text/event-stream",
             "user-agent": f"splitsecond/{__version__}",
-            **_with_key(spec.auth, key),
+            **_key_header(spec.auth, key),
             **{name.lower(): value for name, value in spec.headers.items()},
         }
         self._headers.pop(_REQUEST_ID, None)
         self._headers_with: dict[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]] = {}
-        """With those that a dialect adds, of which it has one or two sets."""
+        """All headers, by those that the API format adds; a format has one or two sets."""
 
     def __repr__(self) -> str:
         return f'"{self._spec.name}"'
 
     async def warm(self, connections: int) -> int:
-        """Opens idle connections before the first request; returns how many are open."""
+        """Open idle connections before the first request. Return how many are open."""
         return await self._client.warm(self._origin, connections)
 
     async def __call__(self, call: Call) -> Attempt:
-        """Sends the call. Returns when the first token has arrived or the answer ended well; raises `Fault`."""
+        """Send the call. Return when the first token has arrived or the answer ended well; raise `Fault`."""
         spec = self._spec
         dialect, quirks = self._dialect, self._quirks
-        spoken = call.dialect == spec.dialect
-        if spoken and spec.dialect == "openai":
-            encoded = dialect.encode(call, spec.model, quirks)
-        else:
-            encoded = interpreter.request(
-                call, spec.dialect, dialect.encode, spec.model, quirks, prefill=spec.prefill, target=spec.name
-            )
-        call.notes.attempts += 1
+        encoded = transcoding.request(
+            call, spec.dialect, dialect.encode, spec.model, quirks, prefill=spec.prefill, target=spec.name
+        )
+        notes = call.notes
+        notes.attempts += 1
         identity = f"{call.id}.{next(self._attempts)}"
         timeline = Timeline(
             attempt=identity,
             call=call.id,
             target=spec.name,
+            condition=notes.condition,
+            role=notes.role,
             due_ns=call.due_ns,
             start_ns=call.start_ns,
             streamed=encoded.streamed,
         )
-        attempt = Attempt(
-            self._terms if call.stall_ns is None else _no_longer(self._terms, call.stall_ns),
+        attempt = Attempt.begin(
+            self._config if call.stall_ns is None else _with_stall(self._config, call.stall_ns),
             call,
             timeline,
-            dialect.decoder(call.operation, encoded.streamed),
-            None if spoken else self._retelling(call),
+            dialect.decoder(call.operation),
+            None if call.dialect == spec.dialect else self._transcoder(call),
         )
         headers = self._headers_with.get(encoded.headers)
         if headers is None:
@@ -155,6 +154,9 @@ class Target:
         if self._query:
             path += ("&" if "?" in encoded.path else "?") + self._query
         fresh: tuple[tuple[str, str], ...] = ((_REQUEST_ID, identity),)
+        if spec.trusted:
+            parent = call.hints.get("traceparent", "")
+            fresh += (("traceparent", attempt_traceparent(call.id, identity, parent)),)
         if encoded.fresh:
             fresh += tuple(each for each in encoded.fresh if each[0] not in self._headers)
         request = Request("POST", path, headers, encoded.body, fresh)
@@ -166,13 +168,13 @@ class Target:
             if self._token is not None:
                 token = await self._token.value()
                 if token not in self._secrets:
-                    self._conceal(token)
+                    self._add_secret(token)
                 bearer = ("authorization", f"Bearer {token}")
                 request = msgspec.structs.replace(request, fresh=(*request.fresh, bearer))
             if encoded.follow is not None:
-                origin, request = await self._followed(encoded.follow, request, attempt, connect_deadline_ns)
+                origin, request = await self._stream_request(encoded.follow, request, attempt, connect_deadline_ns)
             exchange = await self._client.send(origin, request, attempt, connect_deadline_ns=connect_deadline_ns)
-            attempt.under_way(exchange)
+            attempt.request_sent(exchange)
             await attempt.first_token()
         except Fault as fault:
             attempt.abandon(fault, clock.now_ns())
@@ -183,66 +185,68 @@ class Target:
         return attempt
 
     async def count_tokens(self, call: Call, due_ns: int) -> bytes:
-        """What the provider answers to how many tokens `call` has, whose dialect is Anthropic's, as this target's is.
+        """Return the provider's response to a request to count the tokens of `call`. Both use the target's API format.
 
-        Nothing is inferred, so this is no attempt and leaves no observation. Raises `Fault`, at the latest at `due_ns`.
+        No model runs, so this is not an attempt and makes no observation. Raises `Fault`, at the latest at `due_ns`.
         """
-        encoded = anthropic.count(call, self._spec.model)
+        encoded = transcoding.count(call, self._spec.model)
         headers = tuple({**self._headers, **dict(encoded.headers)}.items())
         fresh = tuple(each for each in encoded.fresh if each[0] not in self._headers)
         request = Request("POST", self._path + encoded.path, headers, encoded.body, fresh)
-        prelude = Prelude()
-        exchange = await self._client.send(self._origin, request, prelude, connect_deadline_ns=due_ns)
-        await prelude.answered(exchange, due_ns, None)
-        if not 200 <= prelude.status < 300:
-            fault = self._dialect.fault_from_response(prelude.status, prelude.headers, bytes(prelude.body))
-            raise own(fault, self._spec.name, self._secrets)
-        return bytes(prelude.body)
+        poll = PollRequest()
+        exchange = await self._client.send(self._origin, request, poll, connect_deadline_ns=due_ns)
+        await poll.wait(exchange, due_ns, None)
+        if not 200 <= poll.status < 300:
+            fault = self._dialect.fault_from_response(poll.status, poll.headers, bytes(poll.body))
+            raise redact_fault(fault, self._spec.name, self._secrets)
+        return bytes(poll.body)
 
-    def _conceal(self, token: str) -> None:
-        """Google's tokens change each hour. Of attempts under way one may still repeat the token before."""
-        self._secrets[self._lasting :] = [*self._secrets[self._lasting :][-1:], token]
+    def _add_secret(self, token: str) -> None:
+        """Redact a new token of Google's. The one before stays, because responses in flight may repeat it."""
+        self._secrets[self._permanent_secrets :] = [*self._secrets[self._permanent_secrets :][-1:], token]
 
-    def _retelling(self, call: Call) -> Retelling | None:
-        """Who tells the answer's bytes in the dialect of `call`, which is another one; None where nobody reads them."""
-        return interpreter.retelling(call, self._spec.model) if self._terms.raw or call.watched else None
+    def _transcoder(self, call: Call) -> Transcoder | None:
+        """Return the transcoder of an answer to `call`, which has another format; None if nobody reads its bytes."""
+        if not (self._config.raw or call.watched):
+            return None
+        return transcoding.transcoder(call, self._spec.model)
 
-    async def _followed(
+    async def _stream_request(
         self, follow: Follow, request: Request, attempt: Attempt, connect_deadline_ns: int
     ) -> tuple[Origin, Request]:
-        """Where the answer to `request` is, and the request for it. Raises the `Fault` of a refusal."""
-        prelude = Prelude()
-        exchange = await self._client.send(self._origin, request, prelude, connect_deadline_ns=connect_deadline_ns)
-        attempt.preceded(exchange)
+        """Send `request`, and return the origin of and the request for its answer. Raises the `Fault` of a refusal."""
+        poll = PollRequest()
+        exchange = await self._client.send(self._origin, request, poll, connect_deadline_ns=connect_deadline_ns)
+        attempt.record_first_request(exchange)
         head_ms = self._spec.timeouts.head_ms
         head_ns = None if head_ms is None else head_ms * clock.NS_PER_MS
-        await prelude.answered(exchange, attempt.deadline_ns, head_ns)
-        if not 200 <= prelude.status < 300:
-            prelude.told(attempt)
+        await poll.wait(exchange, attempt.deadline_ns, head_ns)
+        if not 200 <= poll.status < 300:
+            poll.forward_to(attempt)
             await attempt.first_token()
-        origin, path = followed(follow(bytes(prelude.body)), self._origin)
+        origin, path = stream_address(follow(bytes(poll.body)), self._origin)
         headers = self._headers if origin == self._origin else {"user-agent": self._headers["user-agent"]}
         wanted = {**headers, "accept": "text/event-stream", "cache-control": "no-store"}
         wanted.pop("content-type", None)
         return origin, Request("GET", path, tuple(wanted.items()), fresh=request.fresh)
 
     def close(self) -> None:
-        """Closes every connection, at once."""
+        """Close every connection at once."""
         self._client.close()
 
 
-def _with_key(auth: Auth, key: str | None) -> dict[str, str]:
-    """The header that carries the key; Google's tokens change, so each request brings its own."""
+def _key_header(auth: Auth, key: str | None) -> dict[str, str]:
+    """Return the header with the key. Google's tokens change, so each request has its own."""
     if key is None or auth == "google":
         return {}
     return {"authorization": f"Bearer {key}"} if auth == "bearer" else {auth: key}
 
 
-def _no_longer(terms: Terms, stall_ns: int) -> Terms:
-    """`terms`, with no longer silence between two tokens than that."""
+def _with_stall(config: AttemptConfig, stall_ns: int) -> AttemptConfig:
+    """Return `config` with a time between two tokens of at most `stall_ns`."""
     stall_ms = max(stall_ns // clock.NS_PER_MS, 1)
-    timeouts = msgspec.structs.replace(terms.timeouts, stall_ms=min(stall_ms, terms.timeouts.stall_ms or stall_ms))
-    return msgspec.structs.replace(terms, timeouts=timeouts)
+    timeouts = msgspec.structs.replace(config.timeouts, stall_ms=min(stall_ms, config.timeouts.stall_ms or stall_ms))
+    return msgspec.structs.replace(config, timeouts=timeouts)
 
 
 def connect(
@@ -254,10 +258,10 @@ def connect(
     attempts: Iterator[int] | None = None,
     raw: bool = False,
 ) -> Target:
-    """The service for a target. Raises `CallerFault` where its key, address or dialect is missing or wrong.
+    """Return the service of a target. Raises `CallerFault` if its key, address or API format is missing or wrong.
 
-    `attempts` numbers its attempts: targets that may serve the same call must share one.
-    `raw`: its replies keep the bytes of the body, for `Reply.read`, and no events. Of a watched call both are kept.
+    `attempts` numbers its attempts: targets that may serve the same call must share one. `raw`: replies keep the bytes
+    of the body for `Reply.read`, and no events; for a watched call they keep both.
     """
     key = api_key(spec, environment)
     return Target(spec, observer, key=key, client=client or Client(), attempts=attempts or count(1), raw=raw)

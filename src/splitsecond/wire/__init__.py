@@ -1,1 +1,1 @@
-"""Bytes to events and back, for each dialect, in both roles: client and server. No sockets, no clock."""
+"""Bytes to events and back for each API format, in both roles: client and server. No sockets."""

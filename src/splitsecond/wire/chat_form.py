@@ -1,10 +1,11 @@
-"""A chat in OpenAI's form, read for dialects whose own form is close to it: what they have not, and the messages.
+"""Common chat form (OpenAI's): its fields and messages, read for targets of other API formats.
 
-Two tables say what becomes of fields that such a dialect has no word for: those that change nothing in the answer are
-dropped, and named in the call's notes; those that would are refused by name, unless their value asks for what would
-happen anyway. What is not OpenAI's is the dialect's own, in the request and in each message: it goes through as it is.
+Two tables decide about fields that such a format lacks: fields that do not change the answer are left out and reported
+in the call's notes; fields that do are refused by name, unless their value requests the default. Fields that OpenAI
+does not define belong to the target's format, in the request and in each message: they pass unchanged.
 """
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -14,10 +15,10 @@ from msgspec import Struct, structs
 from splitsecond.errors import CallerFault
 from splitsecond.service import Call
 from splitsecond.wire import tool_results
-from splitsecond.wire.translation import leave_out, left_out, not_translatable, plain_fields, short
+from splitsecond.wire.translation import leave_out, left_out, not_translatable, plain_fields, refuse, short
 
-_OURS = ("model", "stream", "stream_options")
-"""Fields that are ours to say to a provider."""
+_OWN_FIELDS = ("model", "stream", "stream_options")
+"""Fields that the encoder of each format sets."""
 _DROPPED: Mapping[str, tuple[Any, ...]] = {
     "user": (),
     "metadata": (),
@@ -30,9 +31,9 @@ _DROPPED: Mapping[str, tuple[Any, ...]] = {
     "verbosity": ("medium",),
     "parallel_tool_calls": (True,),
 }
-"""What changes nothing in the answer, or only its manner, and the values that need not be spoken of. Agents send the
-last two with every request: who asks for one tool call at a time may be given several, and is told that the wish was
-left out."""
+"""Fields that do not change the answer, or only its manner, and the values that are left out without a report. Agents
+send the last two with every request: a client that requests one tool call at a time may get several, and learns from
+the report that its request was left out."""
 
 _REFUSED: Mapping[str, tuple[Any, ...]] = {
     "n": (1,),
@@ -45,28 +46,42 @@ _REFUSED: Mapping[str, tuple[Any, ...]] = {
     "function_call": ("auto", "none"),
     "web_search_options": (),
 }
-"""What would change the answer, and the values that would not."""
+"""Fields that would change the answer, and the values that would not."""
 
 
-class Function(Struct):
-    """What a tool call calls; `arguments` is JSON."""
+TRANSLATED = "translated"
+"""The hint of a call whose client uses another API format, and whose body was rewritten in this form as it came in."""
+
+
+class Function(Struct, frozen=True):
+    """The function of a tool call; `arguments` is JSON."""
 
     name: str
     arguments: str = ""
 
 
 class ToolCall(Struct):
-    """A call that the assistant made."""
+    """A tool call of the assistant. `extra_content`: the fields of providers, as Google's compatibility endpoint has
+    them."""
 
     id: str = ""
     type: str = "function"
-    function: Function | None = None
+    function: Function = Function("")
+    extra_content: dict[str, Any] | None = None
+
+    def arguments(self, place: str) -> dict[str, Any]:
+        """Return the arguments as an object. Raises `CallerFault` if they are none; `place`: of the call."""
+        try:
+            return msgspec.json.decode(self.function.arguments or "{}", type=dict[str, Any])
+        except (ValueError, RecursionError):
+            raise CallerFault(f"{place}.function.arguments is not the JSON of an object") from None
 
 
 class Message(Struct):
-    """One message. `role` is "developer" no more, but "system"; `native` holds the fields that OpenAI's form has not.
+    """One message. The `role` "developer" is replaced by "system"; `native` holds the fields that OpenAI does not
+    define.
 
-    `refusal` is an assistant's; `tool_call_id`, `name` and `is_error` are a tool's.
+    `refusal` is of an assistant; `tool_call_id`, `name` and `is_error` are of a tool.
     """
 
     role: str
@@ -83,49 +98,64 @@ class Message(Struct):
     native: dict[str, Any] = {}
 
     @property
-    def thought(self) -> str:
-        """What the assistant thought before it spoke, under either of its names."""
+    def reasoning_text(self) -> str:
+        """The reasoning before the assistant's message, under either of its names."""
         return self.reasoning_content or self.reasoning or ""
 
 
-THOUGHTS = "reasoning_content"
-"""The field of a message with what its assistant thought."""
+def assistant_message(
+    texts: Sequence[str], reasoning: Sequence[str], calls: Sequence[dict[str, Any]]
+) -> dict[str, Any]:
+    """Return the assistant's message with these parts, in the common chat form."""
+    message: dict[str, Any] = {"role": "assistant", "content": "\n".join(texts) or (None if calls else "")}
+    if reasoning:
+        message[REASONING_FIELD] = "\n".join(reasoning)
+    if calls:
+        message["tool_calls"] = calls
+    return message
+
+
+def tool_message(call_id: str, parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return the message with a tool's result, in the common chat form; `parts` that are all text become one text."""
+    only_text = all(part["type"] == "text" for part in parts)
+    content = "\n".join(part["text"] for part in parts) if only_text else parts
+    return {"role": "tool", "tool_call_id": call_id, "content": content}
+
+
+REASONING_FIELD = "reasoning_content"
+"""The field of a message with the assistant's reasoning."""
 _ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
 _OPENAI_FIELDS = frozenset(Message.__struct_fields__) - {"native"} | {"annotations"}
 
 
 def chat_fields(call: Call, dialect: str, *, known: Collection[str] = ()) -> dict[str, Any]:
-    """The fields of `call` that mean something to `dialect`, as plain values.
+    """Return the fields of `call` for the API format `dialect`, as plain values.
 
-    `known` names those that it has a word for, though most such dialects have none. Raises `CallerFault` where the call
-    is no chat, or asks for what such a dialect has not.
+    `known`: fields that this format has, although most others do not. Raises `CallerFault` if the call is not a chat,
+    or requests something that the format does not have.
     """
     if call.operation != "chat":
-        raise not_translatable(f"a call of {call.operation}", dialect, "Ask for a chat.")
+        raise not_translatable(f"a call of {call.operation}", dialect, "Send a chat.")
     fields = plain_fields(call)
-    for name in _OURS:
+    for name in _OWN_FIELDS:
         fields.pop(name, None)
     for name, usual in _DROPPED.items():
         if name not in known:
-            if fields.get(name) in usual:
-                del fields[name]
-            leave_out(call, fields, name)
-    for name, harmless in _REFUSED.items():
-        if name in fields and name not in known and (value := fields.pop(name)) not in harmless:
-            raise not_translatable(f"{name} {short(value)}", dialect)
+            leave_out(call, fields, name, usual)
+    refuse(fields, {name: harmless for name, harmless in _REFUSED.items() if name not in known}, dialect)
     return fields
 
 
 def chat_messages(value: Any, dialect: str, *, pictures: bool = False, failures: bool = False) -> list[Message]:
-    """The messages of a chat. `pictures`: the results of tools may hold some; `failures`: they may say that they are
-    one; else these are told in text (`tool_results`).
+    """Return the messages of a chat. `pictures`: tool results may hold images; `failures`: they may be marked as
+    errors; otherwise both are written as text (`tool_results`).
 
-    Raises `CallerFault` for messages that are wrong, or of a form that OpenAI gave up.
+    Raises `CallerFault` for messages that are wrong, or of a form that OpenAI no longer supports.
     """
     if not pictures:
-        value = tool_results.as_text(value, failures=failures)
+        value = tool_results.text_results(value, failures=failures)
     elif not failures:
-        value = tool_results.marked(value)
+        value = tool_results.mark_failures(value)
     try:
         messages = msgspec.convert(value, list[Message])
     except msgspec.ValidationError as error:
@@ -135,27 +165,100 @@ def chat_messages(value: Any, dialect: str, *, pictures: bool = False, failures:
     for number, (message, fields) in enumerate(zip(messages, value, strict=True)):
         where = f"messages[{number}]"
         if message.role == "function" or message.function_call is not None:
-            raise not_translatable(f"{where}, which is of the time before tools,", dialect, "Use tools and tool_calls.")
+            raise not_translatable(
+                f"{where}, with the function calls that tools replaced,", dialect, "Use tools and tool_calls."
+            )
         if message.audio is not None:
             raise not_translatable(f"{where}.audio", dialect)
         if message.role not in _ROLES:
             raise CallerFault(f"{where}.role is {message.role!r}: expected one of {', '.join(_ROLES)}")
+        for place, call in enumerate(message.tool_calls or ()):
+            if not call.function.name:
+                raise not_translatable(f"{where}.tool_calls[{place}].type {call.type!r}", dialect)
         message.role = _ROLES[message.role]
         message.native = {name: own for name, own in fields.items() if name not in _OPENAI_FIELDS}
     return messages
 
 
-def leave_thoughts(call: Call, messages: Sequence[Message]) -> None:
-    """Tells the client, if its `messages` hold what an assistant thought, that this goes to no target but its own."""
-    if any(message.thought for message in messages):
-        left_out(call, THOUGHTS)
+_DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)(?:;[^,]*)?;base64,", re.ASCII)
 
 
-def begun(chat: Call, prefill: str | bool | None) -> Call:
-    """`chat`, whose last message may be the beginning of its answer, for a target that goes on from there: `prefill`
-    is how it is told of that, as the catalogue has it.
+def media_of(url: str, place: str) -> tuple[str, str]:
+    """Return the media type and the base64 of a data URL. Raises `CallerFault` for another URL."""
+    found = _DATA_URL.match(url)
+    if found is None:
+        raise CallerFault(f"{place} is not a data URL in base64", hint="Expected data:image/png;base64,...")
+    return found[1], url[found.end() :]
 
-    Raises `CallerFault` where the target does not go on, or where that is not known: it would answer anew.
+
+def read_part(part: dict[str, Any], place: str) -> tuple[str, str]:
+    """Return what a content part is, "text" (also a refusal), "image" or "file", and its text or URL; else "" twice.
+
+    Raises `CallerFault` for a text or an image that is not as OpenAI defines it.
+    """
+    match part:
+        case {"type": "text", "text": str(text)} | {"type": "refusal", "refusal": str(text)}:
+            return "text", text
+        case {"type": "image_url", "image_url": {"url": str(url)} | str(url)}:
+            return "image", url
+        case {"type": "file"}:
+            return "file", ""
+        case {"type": "text" | "refusal" | "image_url" as kind}:
+            raise _wrong_part(place, kind)
+    return "", ""
+
+
+def file_of(part: dict[str, Any], place: str) -> dict[str, Any]:
+    """Return the file of a part with a file. Raises `CallerFault` if it has none."""
+    match part:
+        case {"file": dict(file)}:
+            return file
+    raise _wrong_part(place, "file")
+
+
+def file_data(part: dict[str, Any], place: str, dialect: str) -> str:
+    """Return the data of a part with a file. Raises `CallerFault` if it only refers to a file."""
+    match file_of(part, place).get("file_data"):
+        case str(data):
+            return data
+        case None:
+            raise not_translatable(f"{place}.file without file_data", dialect, "Send the file's data as a data URL.")
+    raise _wrong_part(place, "file")
+
+
+def _wrong_part(place: str, kind: str) -> CallerFault:
+    return CallerFault(f"{place} is not a part of type {kind!r} as OpenAI defines it")
+
+
+def function_answered(message: Message, where: str, names: Mapping[str, str], dialect: str) -> str:
+    """Return the function whose call the message of a tool answers. `names`: of the functions, by the calls' ids."""
+    name = names.get(message.tool_call_id or "")
+    if name is None:
+        raise CallerFault(
+            f"{where}.tool_call_id is {message.tool_call_id!r}, which no earlier tool call has",
+            hint=f"{dialect} needs the function's name, which only the tool call has.",
+        )
+    return name
+
+
+def call_answered(message: Message, where: str) -> str:
+    """Return the id of the call that the message of a tool answers. Raises `CallerFault` if it has none."""
+    if not message.tool_call_id:
+        raise CallerFault(f"{where}.tool_call_id is missing")
+    return message.tool_call_id
+
+
+def leave_reasoning(call: Call, messages: Sequence[Message]) -> None:
+    """Report as left out the reasoning in `messages`, which only the target that wrote it can read."""
+    if any(message.reasoning_text for message in messages):
+        left_out(call, REASONING_FIELD)
+
+
+def with_prefill(chat: Call, prefill: str | bool | None) -> Call:
+    """Return `chat`, whose last message may be the beginning of its answer, for a target that continues it.
+
+    `prefill`: the way to tell the target, from the catalogue. Raises `CallerFault` if the target does not continue an
+    answer, or if that is unknown: it would start again.
     """
     messages: Any = chat.body["messages"]
     last = messages[-1]
@@ -163,21 +266,41 @@ def begun(chat: Call, prefill: str | bool | None) -> Call:
         return chat
     if not prefill:
         words = f"messages[{len(messages) - 1}], the beginning of the answer,"
-        hint = "End the conversation with a user's message. Of a target that goes on from there: prefill: true."
-        raise not_translatable(words, "a target that is not known to go on from there", hint)
+        hint = "End the conversation with a user's message, or set prefill: true for a target that continues an answer."
+        raise not_translatable(words, "a target that is not known to continue it", hint)
     if prefill is True or prefill == "plain":
         return chat
     return structs.replace(chat, body={**chat.body, "messages": [*messages[:-1], {**last, prefill: True}]})
 
 
+def stop_list(fields: dict[str, Any]) -> Any:
+    """Return ``stop``, which is removed from `fields`, as a list; None if it is absent."""
+    stop = fields.pop("stop", None)
+    return [stop] if isinstance(stop, str) else stop
+
+
+def output_format(fields: dict[str, Any], dialect: str) -> tuple[str, dict[str, Any]]:
+    """Return the type of ``response_format``, which is removed from `fields`, and its schema. The default is "text"."""
+    match fields.pop("response_format", None):
+        case None | {"type": "text"}:
+            return "text", {}
+        case {"type": "json_object"}:
+            return "json_object", {}
+        case {"type": "json_schema", "json_schema": {"schema": dict(schema)}}:
+            return "json_schema", schema
+        case wanted:
+            raise not_translatable(f"response_format {short(wanted)}", dialect)
+
+
 def output_limit(fields: dict[str, Any]) -> Any:
-    """The limit on output tokens, under either of OpenAI's names, taken out of `fields`; None: there is none."""
+    """Return the limit on output tokens, under either of OpenAI's names, which is removed from `fields`; None for
+    none."""
     older, newer = fields.pop("max_tokens", None), fields.pop("max_completion_tokens", None)
     return older if newer is None else newer
 
 
-def looked_up(fields: dict[str, Any], name: str, table: Mapping[str, Any], dialect: str, hint: str = "") -> Any:
-    """What `table` makes of the field `name`, which is taken out of `fields`; None: it is not there."""
+def mapped_field(fields: dict[str, Any], name: str, table: Mapping[str, Any], dialect: str, hint: str = "") -> Any:
+    """Return the entry of `table` for the field `name`, which is removed from `fields`; None if it is absent."""
     value = fields.pop(name, None)
     if value is None:
         return None

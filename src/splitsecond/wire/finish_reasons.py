@@ -1,7 +1,7 @@
-"""Why an answer ended, in the words of each dialect, to OpenAI's.
+"""Finish reasons of all API formats, translated to OpenAI's.
 
-The words of one dialect mean the same wherever another has them too, so one table serves all. Gemini and Ollama say of
-an answer with tool calls what they say of any other; that there are calls then tells.
+A reason means the same in every format that has it, so one table serves all. Gemini and Ollama have no reason of
+their own for an answer with tool calls; then the presence of calls decides.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ _FILTERED = (
 )  # fmt: skip
 
 _REASONS: Mapping[str, str] = {
-    # OpenAI's own, and those of its compatible providers that are not
+    # OpenAI's older ones, and those of compatible providers
     "function_call": "tool_calls",
     "eos": "stop",
     "eos_token": "stop",
@@ -38,12 +38,13 @@ _REASONS: Mapping[str, str] = {
     "TOOL_CALL": "tool_calls",
     **dict.fromkeys(_FILTERED, "content_filter"),
 }
+_CUT = ("length", "content_filter")
 
 
 def openai_reason(reason: str, *, called: bool = False) -> str:
-    """OpenAI's word for `reason`, which may be a word of any dialect. What no table knows goes through as it is.
+    """Return OpenAI's finish reason for `reason` of any format. An unknown one passes unchanged.
 
-    `called`: the answer holds tool calls.
+    `called`: whether the answer holds tool calls. Then it ends with "tool_calls", unless it was cut or filtered.
     """
     word = _REASONS.get(reason, reason)
-    return "tool_calls" if called and word == "stop" else word
+    return "tool_calls" if called and word not in _CUT else word

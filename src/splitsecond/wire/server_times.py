@@ -1,19 +1,27 @@
-"""The time that an answer took its provider: what the headers say of it, and what a server has to say.
+"""Processing times that a server reports: in headers, and as the server role writes them at the end of an answer.
 
-What the body says is the dialect's to read and to write.
+Providers of OpenAI's format have three forms in the last chunk of a stream, or in the whole answer. Groq: inside the
+usage, in seconds (in a stream in ``x_groq``, requested or not). Cerebras: in ``time_info``, in seconds. llama.cpp: in
+``timings``, in milliseconds, also per token. The decoders read the times in a body.
 """
 
 from collections.abc import Mapping
+from typing import Any, Literal
 
+import msgspec
 from msgspec import Struct
 
+from splitsecond.clock import NS_PER_MS, NS_PER_S
+from splitsecond.events import Usage
+from splitsecond.wire.openai.answers import usage_fields
+from splitsecond.wire.sse import encode_event
+
 PROCESSING_HEADER = "openai-processing-ms"
-"""OpenAI's, and Azure's: from the request's arrival to the head of the answer, in milliseconds."""
+"""OpenAI's and Azure's header: milliseconds from the request's arrival to the response's headers."""
 
 
-class Took(Struct, frozen=True):
-    """Where a provider's own time went, in nanoseconds: until it began with the prompt, on the prompt until there was a
-    first token, and from that to the last."""
+class ServerTimes(Struct, frozen=True):
+    """A server's time in nanoseconds: waiting, on the prompt until the first token, and from there to the last."""
 
     queue_ns: int
     prompt_ns: int
@@ -21,14 +29,71 @@ class Took(Struct, frozen=True):
 
     @property
     def total_ns(self) -> int:
-        """All of it."""
+        """The sum."""
         return self.queue_ns + self.prompt_ns + self.output_ns
 
 
 def processing_times(headers: Mapping[str, str]) -> dict[str, float]:
-    """By a name that carries its unit, as the times in a body do. `headers` have names in lower case.
+    """Return the times in `headers` (names in lower case), by names with their units.
 
-    What is no duration is taken for not said: a header that is wrong must not fail an answer that is right.
+    An unreadable duration counts as missing: a wrong header must not fail a valid response.
     """
-    said = headers.get(PROCESSING_HEADER, "").strip()
-    return {"processing_ms": float(said)} if said.isascii() and said.isdigit() and len(said) < 12 else {}
+    text = headers.get(PROCESSING_HEADER, "").strip()
+    return {"processing_ms": float(text)} if text.isascii() and text.isdigit() and len(text) < 12 else {}
+
+
+TimesForm = Literal["groq", "cerebras", "llama.cpp"]
+
+
+def whole_with_times(form: TimesForm, body: bytes, usage: Usage, took: ServerTimes) -> bytes:
+    """Return a whole answer, `body`, with the server times."""
+    fields: dict[str, Any] = msgspec.json.decode(body)
+    if form == "groq":
+        fields["usage"] |= _groq_times(took)
+    else:
+        fields |= _fields(form, usage, took)
+    return msgspec.json.encode(fields)
+
+
+def end_with_times(form: TimesForm, finish: bytes, counts: bytes, usage: Usage, took: ServerTimes) -> bytes:
+    """Return the end of a stream with the server times: the event with the finish reason, and the usage chunk or
+    b\"\"."""
+    if form == "groq":
+        groq = {"x_groq": {"usage": usage_fields(usage) | _groq_times(took)}}
+        return _event_with(finish, groq) + (_event_with(counts, groq) if counts else b"")
+    if not counts:
+        return _event_with(finish, _fields(form, usage, took))
+    return finish + _event_with(counts, _fields(form, usage, took))
+
+
+def _event_with(event: bytes, more: dict[str, Any]) -> bytes:
+    fields: dict[str, Any] = msgspec.json.decode(event.removeprefix(b"data: "))
+    return encode_event(msgspec.json.encode({**fields, **more}))
+
+
+def _groq_times(took: ServerTimes) -> dict[str, float]:
+    return {
+        "queue_time": took.queue_ns / NS_PER_S,
+        "prompt_time": took.prompt_ns / NS_PER_S,
+        "completion_time": took.output_ns / NS_PER_S,
+        "total_time": took.total_ns / NS_PER_S,
+    }
+
+
+def _fields(form: TimesForm, usage: Usage, took: ServerTimes) -> dict[str, Any]:
+    if form == "cerebras":
+        return {"time_info": _groq_times(took)}
+    cached = usage.cached_tokens or 0
+    read = _paced("prompt", (usage.input_tokens or 0) - cached, took.prompt_ns)
+    return {"timings": {"cache_n": cached, **read, **_paced("predicted", usage.output_tokens or 0, took.output_ns)}}
+
+
+def _paced(what: str, tokens: int, took_ns: int) -> dict[str, float]:
+    """Return the fields for `tokens` in `took_ns`; rates are 0 if they are undefined."""
+    in_ms = took_ns / NS_PER_MS
+    return {
+        f"{what}_n": tokens,
+        f"{what}_ms": in_ms,
+        f"{what}_per_token_ms": in_ms / tokens if tokens else 0.0,
+        f"{what}_per_second": tokens * NS_PER_S / took_ns if took_ns else 0.0,
+    }

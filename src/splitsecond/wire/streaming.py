@@ -1,49 +1,123 @@
-"""What every decoder of an event stream does alike: tells what the body is, feeds it, and looks at its end.
+"""Base classes of the decoders: of any answer, and of an event stream.
 
-The first byte tells. A brace begins a plain JSON answer (asked for, or from a server that ignores streaming): it is
-kept, and decoded when it ends. All else goes through the SSE decoder, event by event, until one of them ends the
-stream; nothing after that is looked at. A dialect says what an event means, what a whole answer means, and what makes
-the end of a body a good one.
+The first byte shows what the body is. A brace begins a plain JSON answer (requested, or from a server that ignores
+streaming): it is stored, and decoded at its end. Everything else goes through the SSE decoder, event by event, until
+one of them ends the stream; nothing after that is read. A subclass knows the meaning of an event, the meaning of a
+whole answer, and when the end of a body is a complete one.
+
+JSON that msgspec rejects and a lenient reader accepts (half of a surrogate pair, bytes that are not UTF-8, NaN) is
+repaired and decoded again: it need not fail an answer.
 """
 
+import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
 
 from splitsecond.errors import Phase, ProviderFault, excerpt
-from splitsecond.events import Broken, Event, Token
-from splitsecond.wire.lenient import is_json, mended
-from splitsecond.wire.refusals import HTML_HINT, Said
-from splitsecond.wire.sse import MAX_EVENT_BYTES, SseDecoder, SseEvent
+from splitsecond.events import Broken, Done, Event, Quiet, Token, TokenKind, TokenRun, ToolPart
+from splitsecond.service import Operation
+from splitsecond.wire.provider_errors import HTML_HINT, ProviderError, parse_error
+from splitsecond.wire.sse import LEADING, MAX_EVENT_BYTES, SseDecoder, SseEvent
 
-LEADING = b"\xef\xbb\xbf \t\r\n"
-"""A byte order mark, and the blank lines that some send while a request waits."""
 END_MARK = b"[DONE]"
-"""OpenAI's; others whose dialect knows none send it too."""
+"""OpenAI's end mark; some servers of other formats send it too."""
+
+Count = Annotated[int, Meta(ge=0, lt=1 << 53)]
+"""A number of tokens."""
 
 
-T = TypeVar("T")
+LONGEST_TIER = 40
+"""Longest word for a speed tier, in characters: a provider can send any text there."""
 
 
-class StreamDecoder(ABC):
-    """One answer's body in, events out. See `splitsecond.wire.dialect.Decoder`."""
+class AnswerDecoder:
+    """Base of all decoders: the state of one answer, and its end. `whole_form`: its JSON if it is not streamed."""
 
-    json_begins: tuple[bytes, ...] = (b"{",)
+    whole_form: msgspec.json.Decoder[Any]
     json_ends: tuple[bytes, ...] = (b"}",)
     html_hint = HTML_HINT
 
-    def __init__(self) -> None:
+    def __init__(self, operation: Operation = "chat") -> None:
         self.server_timings: dict[str, float] = {}
         self.in_runs = False
-        self._begun = False
-        self._json: list[bytes] | None = None
-        self._json_bytes = self._json_at = 0
+        self.tier = ""
         self._ended = False
         self._chunks = 0
         self._tokens = 0
 
+    def _decode_whole(self, body: bytes, at: int, out: list[Event]) -> Any:
+        """Return the decoded plain JSON `body`, repaired if necessary. None: it is no JSON, and the answer broken."""
+        try:
+            return self.whole_form.decode(body)
+        except (ValueError, RecursionError) as error:
+            try:
+                return self.whole_form.decode(repair_json(body))
+            except (ValueError, RecursionError):
+                kind = "malformed" if body.rstrip().endswith(self.json_ends) else "truncated"
+                self._break(at, out, kind, f"the body is not the JSON of an answer: {error}", body)
+                return None
+
+    def feed_packets(self, packets: Sequence[bytes], times: list[int]) -> TokenRun | None:
+        """Return None: a format without a fast path takes packets one by one."""
+        return None
+
+    @property
+    def finished(self) -> bool:
+        """Whether each choice that began has its finish reason; False in formats in which an event ends the answer."""
+        return False
+
+    def _note_tier(self, word: object) -> None:
+        """Note the provider's word for the speed tier that served the request. Any JSON can stand there."""
+        if isinstance(word, str) and word:
+            self.tier = word[:LONGEST_TIER]
+
+    def _complete(self, at: int, out: list[Event], *, marker: bool) -> None:
+        self._ended = True
+        out.append(Done(at, marker))
+
+    def _add_token(self, at: int, out: list[Event], text: str, kind: TokenKind, tool: ToolPart | None = None) -> None:
+        if text:
+            self._tokens += 1
+            out.append(Token(at, text, kind, tool=tool))
+
+    def _report_error(self, at: int, out: list[Event], error: ProviderError, data: bytes) -> None:
+        """Break the answer with an error that the provider sent in its place."""
+        message = error.message or ", ".join(error.codes) or "no message"
+        self._break(at, out, "in_band_error", f"the provider put an error inside a 200: {message}", data)
+
+    def _break(self, at: int, out: list[Event], kind: str, message: str, data: bytes = b"") -> None:
+        self._ended = True
+        phase: Phase = "between tokens" if self._tokens else "first token"
+        hint = self.html_hint if data.lstrip().startswith(b"<") else ""
+        fault = ProviderFault(message, kind=kind, phase=phase, status=200, excerpt=excerpt(data), hint=hint)
+        out.append(Broken(at, fault))
+
+
+class StreamDecoder(AnswerDecoder, ABC):
+    """Decoder of one answer: see `splitsecond.wire.dialect.Decoder`. The body shows whether it is streamed.
+
+    `event_form`: the JSON of an event. `done_ends`: ``[DONE]`` ends the stream. `end_name`: what a stream without its
+    end lacks; `marker_name`: the end mark, for messages.
+    """
+
+    event_form: msgspec.json.Decoder[Any]
+    json_begins: tuple[bytes, ...] = (b"{",)
+    done_ends = True
+    end_name: str
+    marker_name = "[DONE]"
+
+    def __init__(self, operation: Operation = "chat") -> None:
+        super().__init__(operation)
+        self._begun = False
+        self._json: list[bytes] | None = None
+        self._json_bytes = self._json_at = 0
+
     def feed(self, data: bytes, at: int) -> list[Event]:
-        """The events that `data` completes. None after the end."""
+        """Return the events that `data` completes. None after the end."""
         out: list[Event] = []
         if self._ended:
             return out
@@ -61,7 +135,7 @@ class StreamDecoder(ABC):
             self._json_bytes += len(data)
             self._json_at = at
             if self._json_bytes > MAX_EVENT_BYTES:
-                self._break(at, out, "malformed", f"the body is longer than {MAX_EVENT_BYTES} bytes")
+                self._break(at, out, "malformed", f"the body is longer than {MAX_EVENT_BYTES:,} bytes")
         elif (token := self._plain_token(data, at)) is not None:
             out.append(token)
         else:
@@ -69,12 +143,14 @@ class StreamDecoder(ABC):
         return out
 
     def close(self, at: int) -> list[Event]:
-        """The body ended: the last events, `Done` or `Broken` among them unless one was given before."""
+        """End the body: return the last events, with `Done` or `Broken` unless one was returned before."""
         out: list[Event] = []
         if self._ended:
             return out
         if self._json is not None:
-            self._take_whole(b"".join(self._json), at, out)
+            body = b"".join(self._json)
+            if not self._take_plain(body, at, out) and (parsed := self._decode_whole(body, at, out)) is not None:
+                self._take_whole(parsed, body, at, out)
             return out
         if not self._begun:
             self._begin_events()
@@ -87,8 +163,14 @@ class StreamDecoder(ABC):
             self._end(at, out, cut=cut)
         return out
 
+    def _take_plain(self, body: bytes, at: int, out: list[Event]) -> bool:
+        """Take an answer of the most frequent kind, if the format has a fast path for it, and return True; return False
+        for any other. The general way gives the same events.
+        """
+        return False
+
     def _begin_events(self) -> None:
-        """The body is a stream of events: makes what reads one."""
+        """Create the decoder of the events."""
         self._sse = SseDecoder()
 
     def _feed_events(self, data: bytes, at: int, out: list[Event]) -> None:
@@ -97,77 +179,93 @@ class StreamDecoder(ABC):
             if self._ended:
                 return
         if self._sse.overflow:
-            self._break(at, out, "malformed", f"an event is longer than {MAX_EVENT_BYTES} bytes")
+            self._break(at, out, "malformed", f"an event is longer than {MAX_EVENT_BYTES:,} bytes")
 
     def _plain_token(self, data: bytes, at: int) -> Token | None:
-        """The token, where `data` is one whole event of the commonest kind, if a dialect has a quick way for it."""
+        """Return the token if `data` is one whole event of the most frequent kind, and the format has a fast path for
+        it.
+        """
         return None
 
-    @abstractmethod
     def _take(self, event: SseEvent, at: int, out: list[Event]) -> None:
-        """One event of the stream."""
-
-    @abstractmethod
-    def _take_whole(self, body: bytes, at: int, out: list[Event]) -> None:
-        """A plain JSON answer, or what came of it. Its tokens arrived when its last byte did (`_json_at`)."""
-
-    @abstractmethod
-    def _end(self, at: int, out: list[Event], *, marker: bool = False, cut: bool = False) -> None:
-        """The stream ended: by its end mark (`marker`), or with the body; `cut`: inside an event."""
-
-    def _mended(
-        self, decode: Callable[[bytes], T], data: bytes, error: Exception, what: str, at: int, out: list[Event]
-    ) -> T | None:
-        """What `decode`, which failed with `error`, makes of `data` when it is mended.
-
-        None where that does not help: then the answer is broken, as an event of it is no JSON of `what`.
-        """
-        try:
-            return decode(mended(data))
-        except (ValueError, RecursionError):
-            self._break(at, out, "malformed", f"an event is not the JSON of {what}: {error}", data)
-            return None
-
-    def _whole(self, decode: Callable[[bytes], T], body: bytes, what: str, at: int, out: list[Event]) -> T | None:
-        """What `decode` makes of a plain JSON `body`, mended if need be; None: it is not that of `what`, and broken."""
-        try:
-            return decode(body)
-        except (ValueError, RecursionError) as error:
+        """Take one event of the stream."""
+        data = event.data
+        if data is None:
+            out.append(Quiet(at, "comment"))
+        elif event.name == "error":
+            self._report_error(at, out, parse_error(data), data)
+        else:
             try:
-                return decode(mended(body))
-            except (ValueError, RecursionError):
-                kind = "malformed" if body.rstrip().endswith(self.json_ends) else "truncated"
-                self._break(at, out, kind, f"the body is not the JSON of {what}: {error}", body)
-                return None
+                parsed = self.event_form.decode(data)
+            except (ValueError, RecursionError) as error:
+                parsed = self._repaired(event.name, data, error, at, out)
+                if parsed is None:
+                    return
+            self._take_event(parsed, event.name, data, at, out)
 
-    def _report(self, at: int, out: list[Event], said: Said, data: bytes) -> None:
-        """The provider put an error where an answer should be."""
-        words = said.message or ", ".join(said.codes) or "without words"
-        self._break(at, out, "in_band_error", f"the provider put an error inside a 200: {words}", data)
+    def _repaired(self, name: str, data: bytes, error: Exception, at: int, out: list[Event]) -> Any:
+        """Return an event that could not be decoded (`error`), decoded after a repair; None if it is no JSON.
 
-    def _break_off(self, at: int, out: list[Event], without: str, *, cut: bool, then: str = "") -> None:
-        """The body ended before the answer did: `without` what would have ended it, or inside an event (`cut`).
-
-        `then`: what came all the same.
+        Then `out` got its meaning: an end mark, nothing, or the break of the answer.
         """
+        word = data.strip()
+        if word == END_MARK and self.done_ends:
+            self._end(at, out, marker=True)
+        elif word in (b"", END_MARK):
+            out.append(Quiet(at, name or "empty"))
+        else:
+            try:
+                return self.event_form.decode(repair_json(data))
+            except (ValueError, RecursionError):
+                self._break(at, out, "malformed", f"an event is not the JSON of an answer: {error}", data)
+        return None
+
+    def _take_event(self, parsed: Any, name: str, data: bytes, at: int, out: list[Event]) -> None:
+        """Take one event of the stream, decoded by `event_form`. `name` is from its ``event:`` line."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def _take_whole(self, parsed: Any, body: bytes, at: int, out: list[Event]) -> None:
+        """Take a plain JSON answer, decoded by `whole_form`. Its tokens arrived with its last byte (`_json_at`)."""
+
+    def _is_whole(self, marker: bool) -> bool:
+        """Return whether the stream is complete at its end mark (`marker`), or at the end of the body."""
+        return False
+
+    def _end(self, at: int, out: list[Event], *, marker: bool = False, cut: bool = False) -> None:
+        """End the stream: by its end mark (`marker`), or with the body; `cut`: inside an event."""
+        if not cut and self._is_whole(marker):
+            self._complete(at, out, marker=marker)
+            return
         junk = self._junk
         if self._chunks or (cut and not junk):
-            how = "inside an event" if cut else f"without {without}"
-            text = f"the answer ended {how} after {self._tokens} content events"
-            self._break(at, out, "truncated", f"{text} and {then}" if then else text, junk)
+            text = "the answer ended " + ("inside an event" if cut else f"without {self.end_name}")
+            after = f" and {self.marker_name}" if marker else ""
+            self._break(at, out, "truncated", f"{text} after {self._tokens} content events{after}", junk)
         elif junk:
             self._break(at, out, "malformed", "the body is neither an event stream nor JSON", junk)
         else:
-            self._break(at, out, "empty_answer", "the answer holds no event")
+            self._break(at, out, "empty_answer", "the answer is empty")
 
     @property
     def _junk(self) -> bytes:
-        """What of a stream was none."""
+        """The lines of the stream that are not SSE."""
         return b"" if self._json is not None else self._sse.junk
 
-    def _break(self, at: int, out: list[Event], kind: str, message: str, data: bytes = b"") -> None:
-        self._ended = True
-        phase: Phase = "between tokens" if self._tokens else "first token"
-        hint = self.html_hint if data.lstrip().startswith(b"<") else ""
-        fault = ProviderFault(message, kind=kind, phase=phase, status=200, excerpt=excerpt(data), hint=hint)
-        out.append(Broken(at, fault))
+
+def repair_json(data: bytes) -> bytes:
+    """Return `data` as JSON for msgspec: U+FFFD for invalid UTF-8, "?" for half a surrogate pair, null for NaN.
+
+    Raises `ValueError` or `RecursionError` if a lenient reader refuses it too.
+    """
+    value = json.loads(data.decode("utf-8", "replace"), parse_constant=lambda _: None)
+    return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
+
+
+def is_json(data: bytes) -> bool:
+    """Return whether `data` is a whole JSON value, read leniently."""
+    try:
+        repair_json(data)
+    except (ValueError, RecursionError):
+        return False
+    return True

@@ -1,8 +1,8 @@
-"""Tool calls as they come in, numbered: which call a fragment belongs to, whatever a provider says of that.
+"""Numbering of streamed tool calls: the call to which a fragment belongs.
 
-OpenAI's dialect tells calls apart by an index, which some servers leave out and others set to 0 for every call; whoever
-begins a call under another id and with a name begins another one. An id alone does not: older versions of vLLM made up
-an id for each fragment. Some servers repeat the name with each fragment; it counts once.
+OpenAI's format distinguishes calls by an index, which some servers omit and others set to 0 for every call; so another
+id together with a name begins a new call. An id alone does not: older versions of vLLM made up an id for each fragment.
+Some servers repeat the name with each fragment; it counts once.
 """
 
 from collections.abc import Hashable
@@ -12,8 +12,8 @@ from msgspec import Struct
 from splitsecond.events import ToolPart
 
 
-class _Begun:
-    """A call that has begun. `rest` is what its later tokens carry."""
+class _Call:
+    """A call that has begun. `rest` is the part of its later tokens."""
 
     __slots__ = ("id", "named", "rest")
 
@@ -24,16 +24,16 @@ class _Begun:
 
 
 class ToolCalls(Struct, eq=False):
-    """The calls of one answer."""
+    """The tool calls of one answer."""
 
-    _begun: dict[tuple[int, Hashable], _Begun] = {}
+    _begun: dict[tuple[int, Hashable], _Call] = {}
     _counts: dict[int, int] = {}
     _latest: dict[int, Hashable] = {}
 
-    def part(self, key: Hashable, id: str = "", name: str = "", index: int = 0) -> ToolPart:  # noqa: A002
-        """The part that a fragment is, of the call that the provider knows by `key` among those of choice `index`.
+    def part(self, key: Hashable, id: str = "", name: str = "", index: int = 0) -> ToolPart:
+        """Return the part for a fragment of the call with the provider's `key` in choice `index`.
 
-        A `key` of None: the provider does not say; then a name begins a call.
+        `key` None: the provider gives none; then a name begins a call.
         """
         if key is None:
             key = ("unnumbered", self._counts.get(index, 0)) if name else self._latest.get(index)
@@ -42,7 +42,7 @@ class ToolCalls(Struct, eq=False):
         if call is None or (name and id and call.id and id != call.id):
             number = self._counts.get(index, 0)
             self._counts[index] = number + 1
-            call = self._begun[index, key] = _Begun(number)
+            call = self._begun[index, key] = _Call(number)
         call.id = call.id or id
         if not name or call.named:
             return call.rest
@@ -50,6 +50,6 @@ class ToolCalls(Struct, eq=False):
         return ToolPart(call.rest.number, call.id, name)
 
     def begun(self, key: Hashable) -> ToolPart | None:
-        """What the later tokens of that call carry; None: it has not begun."""
+        """Return the part of the later tokens of that call; None if it has not begun."""
         call = self._begun.get((0, key))
         return None if call is None else call.rest

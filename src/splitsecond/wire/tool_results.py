@@ -1,26 +1,26 @@
-"""Results of tools, in the messages of a chat, for dialects whose results are less than Anthropic's.
+"""Tool results in chat messages, for formats with less expressive results than Anthropic's.
 
-There a result may hold pictures, and may say that it is a failure. Where pictures have no place they go into the user's
-message that follows the results, with a word on whose they are; where a failure has no word the text begins with one.
+Anthropic's results may hold images and a failure flag. For formats without images in results, they move into the
+following user message, with a note on the result that they belong to; without a failure flag, the text starts with one.
 """
 
 from typing import Any
 
 FAILED = "is_error"
-"""What a message with a tool's result says, as true, of one that is a failure. OpenAI's messages have no such field."""
+"""The field that marks a message with a tool's result as a failure. OpenAI's messages have no such field."""
 _MEDIA = ("image_url", "file", "input_audio")
-"""OpenAI's parts that are no text. Those of other types are the target's own, and its to take."""
-_BESIDE = "See the next message."
-"""In the place of a result that has only pictures."""
-_WORD = "Error: "
+"""OpenAI's content parts other than text. Parts of other types are the target's own, and passed unchanged."""
+_SEE_NEXT = "See the next message."
+"""Replaces a result that has only images."""
+_PREFIX = "Error: "
 
 Fields = dict[str, Any]
 
 
-def as_text(messages: Any, *, failures: bool = False) -> Any:
-    """`messages` of a chat with results that are text alone. `failures`: the dialect has a word for one.
+def text_results(messages: Any, *, failures: bool = False) -> Any:
+    """Return `messages` with text-only results. `failures`: the format has a failure flag.
 
-    What is no list of messages comes back as it is: to say so is for whoever reads them.
+    A value that is not a list of messages is returned unchanged: its reader reports that.
     """
     if not isinstance(messages, list) or not any(_is_result(message) for message in messages):
         return messages
@@ -28,56 +28,56 @@ def as_text(messages: Any, *, failures: bool = False) -> Any:
     pictures: list[Fields] = []
     for message in messages:
         if _is_result(message):
-            result, beside = _apart(message)
-            made.append(result if failures else _marked(result))
-            pictures += beside
+            result, media = _split_media(message)
+            made.append(result if failures else _mark_failure(result))
+            pictures += media
             continue
         if pictures:
-            message = _after(pictures, message, made)
+            message = _with_media(pictures, message, made)
             pictures = []
         made.append(message)
     return [*made, {"role": "user", "content": pictures}] if pictures else made
 
 
-def marked(messages: Any) -> Any:
-    """`messages`, for who has no word for a failure, but a place for pictures."""
+def mark_failures(messages: Any) -> Any:
+    """Return `messages` for a format without a failure flag, but with images in results."""
     if not isinstance(messages, list):
         return messages
-    return [_marked(message) if _is_result(message) else message for message in messages]
+    return [_mark_failure(message) if _is_result(message) else message for message in messages]
 
 
-def _marked(message: Fields) -> Fields:
-    """A message with a tool's result, for who has no word for a failure: its text says it."""
+def _mark_failure(message: Fields) -> Fields:
+    """Return a message with a tool's result, with its failure flag turned into text."""
     if FAILED not in message:
         return message
     rest = {name: value for name, value in message.items() if name != FAILED}
     content = message.get("content") or ""
     if message[FAILED] is not True or not isinstance(content, str | list):
         return rest
-    if _text(content).lower().startswith(_WORD.strip().lower()):
+    if _text(content).lower().startswith(_PREFIX.strip().lower()):
         return rest
     if isinstance(content, str):
-        return {**rest, "content": _WORD + content}
-    return {**rest, "content": [{"type": "text", "text": _WORD.strip()}, *content]}
+        return {**rest, "content": _PREFIX + content}
+    return {**rest, "content": [{"type": "text", "text": _PREFIX.strip()}, *content]}
 
 
 def _is_result(message: Any) -> bool:
     return isinstance(message, dict) and message.get("role") == "tool"
 
 
-def _apart(message: Fields) -> tuple[Fields, list[Fields]]:
-    """The message with its texts alone, and what stands beside it."""
+def _split_media(message: Fields) -> tuple[Fields, list[Fields]]:
+    """Return the message with its text alone, and its other parts."""
     content = message.get("content")
     if not isinstance(content, list) or not any(_is_of(part, *_MEDIA) for part in content):
         return message, []
     texts = [part for part in content if not _is_of(part, *_MEDIA)]
-    whose = {"type": "text", "text": f"Of the result of {message.get('tool_call_id')}:"}
-    beside = [whose, *(part for part in content if _is_of(part, *_MEDIA))]
-    return {**message, "content": texts or _BESIDE}, beside
+    whose = {"type": "text", "text": f"Part of the result of {message.get('tool_call_id')}:"}
+    media = [whose, *(part for part in content if _is_of(part, *_MEDIA))]
+    return {**message, "content": texts or _SEE_NEXT}, media
 
 
-def _after(pictures: list[Fields], message: Any, made: list[Any]) -> Any:
-    """The message that follows the results, with the pictures in it if it is a user's; else they get their own."""
+def _with_media(pictures: list[Fields], message: Any, made: list[Any]) -> Any:
+    """Return the message after the results with the images in it, if it is a user's; else they get their own."""
     match message:
         case {"role": "user", "content": str(text)}:
             return {**message, "content": [*pictures, {"type": "text", "text": text}]}

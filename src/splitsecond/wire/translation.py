@@ -1,45 +1,149 @@
-"""What dialects share that translate: a call comes in OpenAI's form, and not everything in it exists elsewhere."""
+"""Common parts of the translation of requests: reading fields, and reporting what a format cannot express."""
 
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
+from msgspec import Raw, Struct, structs
 
 from splitsecond.errors import CallerFault
 from splitsecond.service import Call
 
+MAX_LEFT_OUT = 32
+"""The most names of left-out fields that are reported for one request."""
+MAX_NAME_CHARACTERS = 64
+AND_MORE = "and more"
+"""The last name, if there are more."""
+OTHER_FORMAT = "a target of another API format"
+MAX_MESSAGES = 20_000
+"""Messages and content parts of a conversation that is translated."""
+
+
+class _Entry(Struct):
+    """One message, as far as its parts are counted."""
+
+    content: Raw = Raw()
+
+
+_entries = msgspec.json.Decoder(list[_Entry]).decode
+_raws = msgspec.json.Decoder(list[Raw]).decode
+
 
 def plain_fields(call: Call) -> dict[str, Any]:
-    """The call's fields as plain values; those that are null are left out. Raises `CallerFault` for broken JSON."""
+    """Return the call's fields as plain values, without those that are null. Raises `CallerFault` for broken JSON."""
     fields: dict[str, Any] = {}
     for name, value in call.body.items():
-        if isinstance(value, msgspec.Raw):
+        if isinstance(value, Raw):
             try:
                 value = msgspec.json.decode(value)
             except (ValueError, RecursionError) as error:
-                raise CallerFault(f"the request's field {name} is no JSON: {error}") from error
+                raise CallerFault(f"the request's field {name} is not JSON: {error}") from error
         if value is not None:
             fields[name] = value
     return fields
 
 
-def leave_out(call: Call, fields: dict[str, Any], name: str) -> None:
-    """Take the field `name` out of `fields`, and tell the client if it was there: the call's notes say so, once."""
-    if fields.pop(name, None) is not None:
+def leave_out(call: Call, fields: dict[str, Any], name: str, usual: Sequence[Any] = ()) -> None:
+    """Remove the field `name` from `fields`, and report it in the call's notes if it was set to no `usual` value."""
+    value = fields.pop(name, None)
+    if value is not None and value not in usual:
         left_out(call, name)
 
 
+def shared_fields(call: Call, fields: dict[str, Any], shared: Collection[str]) -> dict[str, Any]:
+    """Return those of `fields` that are in `shared`, and report the others in the call's notes as left out."""
+    for name in [name for name in fields if name not in shared]:
+        leave_out(call, fields, name)
+    return fields
+
+
 def left_out(call: Call, name: str) -> None:
-    """Tell the client that what it calls `name` was left out: the call's notes say so, once."""
-    if name not in call.notes.dropped:
-        call.notes.dropped.append(name)
+    """Report in the call's notes, once, that `name` was left out; the gateway sends the names in a header.
+
+    Clients choose the names of some fields, so the notes hold a limited number of names of limited length.
+    """
+    dropped, name = call.notes.dropped, name[:MAX_NAME_CHARACTERS]
+    if len(dropped) <= MAX_LEFT_OUT and name not in dropped:
+        dropped.append(name if len(dropped) < MAX_LEFT_OUT else AND_MORE)
 
 
-def not_translatable(what: str, dialect: str, hint: str = "") -> CallerFault:
-    """The fault of asking for `what`, a field or a field with its value, which `dialect` has not."""
-    return CallerFault(f"{what} cannot be carried over to {dialect}", kind="not_translatable", hint=hint)
+def refuse(
+    fields: dict[str, Any], harmless: Mapping[str, Sequence[Any]], dialect: str = OTHER_FORMAT, hint: str = ""
+) -> None:
+    """Remove the fields in `harmless` from `fields`. Raises `CallerFault` if one has another value than these."""
+    for name, values in harmless.items():
+        if (value := fields.pop(name, None)) is not None and value not in values:
+            raise not_translatable(f"{name} {short(value)}", dialect, hint)
+
+
+def without_tools(call: Call, messages_field: str, kinds: Sequence[str]) -> Call:
+    """Return `call` without the tools whose type begins with one of `kinds`, and without items of the conversation that
+    show such a tool's run at its provider. The call's notes name the types of the tools."""
+    body = plain_fields(call)
+    tools, items = body.get("tools"), body.get(messages_field)
+    if isinstance(tools, list):
+        dropped = [tool for tool in tools if _type(tool).startswith(tuple(kinds))]
+        body["tools"] = [tool for tool in tools if tool not in dropped]
+        for tool in dropped:
+            left_out(call, _type(tool))
+    if isinstance(items, list):
+        runs = tuple(f"{kind}_call" for kind in kinds)
+        body[messages_field] = [item for item in items if _type(item) not in runs]
+    return structs.replace(call, body=body)
+
+
+def _type(value: Any) -> str:
+    kind = value.get("type") if isinstance(value, dict) else ""
+    return kind if isinstance(kind, str) else ""
+
+
+def take_tools(fields: dict[str, Any]) -> list[Any]:
+    """Return ``tools``, which are removed from `fields`; empty if absent. Raises `CallerFault` if it is no list."""
+    tools = fields.pop("tools", None) or []
+    if not isinstance(tools, list):
+        raise CallerFault(f"tools must be a list, got {short(tools)}")
+    return tools
+
+
+def not_translatable(what: str, dialect: str = OTHER_FORMAT, hint: str = "") -> CallerFault:
+    """Return the fault of a request for `what`, a field or a field with its value, which API format `dialect` lacks."""
+    return CallerFault(f"{what} cannot be translated for {dialect}", kind="not_translatable", hint=hint)
+
+
+def nested_too_deeply() -> CallerFault:
+    """Return the fault of a request whose values are nested more deeply than they can be written."""
+    return CallerFault("the request is nested too deeply", hint="Nest its lists and objects less deeply.")
+
+
+def check_message_count(messages: Any) -> None:
+    """Raise `CallerFault` for a conversation of more than `MAX_MESSAGES` messages and content parts.
+
+    Translation takes about 4 µs for each of them, and nothing else runs meanwhile. The exact count is made only of a
+    text with that many braces: it costs a tenth of a second for the largest body.
+    """
+    if not isinstance(messages, Raw) or bytes(messages).count(b"{") <= MAX_MESSAGES:
+        return
+    try:
+        entries = _entries(messages)
+        found = len(entries) + sum(len(_raws(each.content)) for each in entries if bytes(each.content)[:1] == b"[")
+    except (msgspec.DecodeError, RecursionError):
+        return  # the translation reports what is wrong
+    if found > MAX_MESSAGES:
+        raise CallerFault(
+            f"the conversation has {found:,} messages and parts; the maximum for this target is {MAX_MESSAGES:,}",
+            kind="request_too_large",
+            status=413,
+        )
 
 
 def short(value: Any) -> str:
-    """`value` as JSON that fits into a message."""
+    """Return `value` as JSON that fits into a message."""
     text = msgspec.json.encode(value).decode()
     return text if len(text) <= 80 else text[:79] + "…"
+
+
+def object_field(name: str, value: Any) -> dict[str, Any]:
+    """Return `value`, of the field `name`. Raises `CallerFault` if it is not an object."""
+    if not isinstance(value, dict):
+        raise CallerFault(f"{name} must be an object, got {short(value)}")
+    return value

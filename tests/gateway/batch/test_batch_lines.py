@@ -1,15 +1,23 @@
-"""The file of a batch, and that of its answers: what can be read, what is wrong where, and how it is gone on with."""
+"""The files of a batch: valid and invalid requests, and a file of results that is continued."""
 
 import json
 from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from splitsecond.errors import CallerFault
-from splitsecond.gateway.batch.lines import Answer, Response, answered, encoded, mended, read
+from splitsecond.gateway.batch.batch_file import (
+    BatchResponse,
+    BatchResult,
+    encoded,
+    read,
+    remove_partial_line,
+    result_ids,
+)
 
 CHAT = '{"model":"fast","messages":[{"role":"user","content":"Hi"}]}'
 
@@ -30,7 +38,7 @@ def test_both_forms_and_every_path(tmp_path: Path) -> None:
         '{"url":"/v1/responses","body":{"model":"r","input":"x"}}',
     )
     items = read(file)
-    assert [(i.line, i.custom_id, i.asked.model, i.door.operation, i.door.dialect) for i in items] == [
+    assert [(i.line, i.custom_id, i.request.model, i.endpoint.operation, i.endpoint.format.name) for i in items] == [
         (1, "a", "fast", "chat", "openai"),
         (3, "b", "fast", "chat", "anthropic"),
         (4, "7", "e", "embeddings", "openai"),
@@ -40,8 +48,8 @@ def test_both_forms_and_every_path(tmp_path: Path) -> None:
 
 def test_a_model_for_all(tmp_path: Path) -> None:
     (item,) = read(written(tmp_path, '{"body":{"messages":[],"temperature":0}}'), model="groq/m")
-    assert item.asked.model == "groq/m"
-    assert {name: bytes(value) for name, value in item.asked.body.items()} == {
+    assert item.request.model == "groq/m"
+    assert {name: bytes(value) for name, value in item.request.body.items()} == {
         "messages": b"[]",
         "temperature": b"0",
         "model": b'"groq/m"',
@@ -51,17 +59,17 @@ def test_a_model_for_all(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("{", "line 1: it is not a request in JSON"),
-        ("[]", "line 1: it is not a request in JSON"),
-        ('{"custom_id":"a"}', "line 1: it has neither a body nor params"),
+        ("{", "line 1: the line is not a request in JSON"),
+        ("[]", "line 1: the line is not a request in JSON"),
+        ('{"custom_id":"a"}', "line 1: the request has neither a body nor params"),
         ('{"body":{"messages":[]}}', "line 1: the request names no model"),
         ('{"body":[]}', "line 1: the request's body is not a JSON object"),
-        (f'{{"url":"/v1/nothing","body":{CHAT}}}', "nothing answers to POST /v1/nothing. POST to one of /v1/chat"),
-        (f'{{"url":"/v1/messages/count_tokens","body":{CHAT}}}', "nothing answers to POST"),
-        (f'{{"method":"GET","body":{CHAT}}}', "nothing answers to GET"),
-        (f'{{"custom_id":"a","body":{CHAT}}}\n' * 2, "line 2: the custom_id 'a' stands on line 1"),
-        ("", "there is no request in"),
-        ("[" * 100_000, "line 1: it is not a request in JSON"),
+        (f'{{"url":"/v1/nothing","body":{CHAT}}}', "there is no endpoint POST /v1/nothing. Use POST and one of /v1"),
+        (f'{{"url":"/v1/messages/count_tokens","body":{CHAT}}}', "there is no endpoint POST"),
+        (f'{{"method":"GET","body":{CHAT}}}', "there is no endpoint GET"),
+        (f'{{"custom_id":"a","body":{CHAT}}}\n' * 2, "line 2: line 1 has the same custom_id, 'a'"),
+        ("", "requests.jsonl has no requests"),
+        ("[" * 100_000, "line 1: the line is not a request in JSON"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_named_with_its_line(tmp_path: Path, line: str, words: str) -> None:
@@ -74,15 +82,15 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(CallerFault, match="cannot read"):
         read(tmp_path / "none.jsonl")
     with pytest.raises(CallerFault, match="cannot read"):
-        answered(tmp_path)
+        result_ids(tmp_path)
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(st.binary(max_size=200))
 def test_any_bytes_are_requests_or_a_clear_refusal(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
     path = tmp_path_factory.mktemp("any") / "requests.jsonl"
     path.write_bytes(data)
-    assert _outcome(path).startswith(("requests", "line ", "there is no request in "))
+    assert _outcome(path).startswith(("requests", "line ", f"{path} has no requests"))
 
 
 def _outcome(path: Path) -> str:
@@ -92,8 +100,8 @@ def _outcome(path: Path) -> str:
         return fault.message
 
 
-def an_answer(name: str) -> Answer:
-    return Answer(name, Response(200, f"req-{name}", msgspec.Raw(b'{"id":"1"}')), "groq/m", f"req-{name}")
+def an_answer(name: str) -> BatchResult:
+    return BatchResult(name, BatchResponse(200, f"req-{name}", msgspec.Raw(b'{"id":"1"}')), "groq/m", f"req-{name}")
 
 
 def test_answers_are_written_as_openai_writes_them() -> None:
@@ -108,20 +116,20 @@ def test_answers_are_written_as_openai_writes_them() -> None:
     }
 
 
-def test_answers_that_are_there_are_gone_on_with(tmp_path: Path) -> None:
+def test_existing_results_are_continued(tmp_path: Path) -> None:
     path = tmp_path / "answers.jsonl"
-    assert answered(path) == set()
+    assert result_ids(path) == set()
     path.write_bytes(encoded(an_answer("a")) + encoded(an_answer("b")))
-    assert answered(path) == {"a", "b"}
+    assert result_ids(path) == {"a", "b"}
     whole = path.read_bytes()
     for cut in range(1, len(encoded(an_answer("c")))):  # we were killed while we wrote the third
         path.write_bytes(whole + encoded(an_answer("c"))[:cut])
-        assert answered(path) == {"a", "b"}
-        mended(path)
+        assert result_ids(path) == {"a", "b"}
+        remove_partial_line(path)
         assert path.read_bytes() == whole
 
 
 def test_another_file_is_not_written_into(tmp_path: Path) -> None:
     path = written(tmp_path, f'{{"custom_id":"a","body":{CHAT}}}', "")
-    with pytest.raises(CallerFault, match=r"line 1 is no answer of a batch. Name another file."):
-        answered(path)
+    with pytest.raises(CallerFault, match=r"line 1 is not a result of a batch. Name another file."):
+        result_ids(path)

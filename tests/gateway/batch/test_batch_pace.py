@@ -1,13 +1,13 @@
-"""How many at once: the window opens while nobody complains, and halves once for each complaint."""
+"""The window of requests in flight: it grows with successes, and halves after rejections for load."""
 
 import asyncio
 
 from splitsecond import clock
-from splitsecond.gateway.batch.pace import FIRST, Window
+from splitsecond.gateway.batch.concurrency_window import FIRST, ConcurrencyWindow
 from splitsecond.testing.virtual_time import run_virtual
 
 
-async def round_of(window: Window, refused: int = 0, wait_s: float = 0) -> int:
+async def round_of(window: ConcurrencyWindow, refused: int = 0, wait_s: float = 0) -> int:
     """As many as fit are sent together, of which `refused` are; a second later all are over. Returns how many."""
     sent = [await window.enter() for _ in range(window.size)]
     await asyncio.sleep(1)
@@ -16,9 +16,9 @@ async def round_of(window: Window, refused: int = 0, wait_s: float = 0) -> int:
     return len(sent)
 
 
-def test_it_doubles_until_the_first_complaint_and_then_grows_by_one() -> None:
+def test_it_doubles_until_the_first_rejection_and_then_grows_by_one() -> None:
     async def play() -> list[int]:
-        window = Window(1000)
+        window = ConcurrencyWindow(1000)
         sizes = [await round_of(window) for _ in range(4)]
         sizes.append(await round_of(window, refused=10))
         return [*sizes, *[await round_of(window) for _ in range(4)]]
@@ -27,8 +27,8 @@ def test_it_doubles_until_the_first_complaint_and_then_grows_by_one() -> None:
 
 
 def test_one_that_was_sent_before_the_cut_does_not_cut_again() -> None:
-    async def play() -> Window:
-        window = Window(1000)
+    async def play() -> ConcurrencyWindow:
+        window = ConcurrencyWindow(1000)
         for _ in range(3):
             await round_of(window)
         early = [await window.enter() for _ in range(32)]
@@ -45,7 +45,7 @@ def test_one_that_was_sent_before_the_cut_does_not_cut_again() -> None:
 
 def test_it_never_closes_nor_passes_the_most() -> None:
     async def play() -> tuple[int, int]:
-        small, window = Window(2), Window(10)
+        small, window = ConcurrencyWindow(2), ConcurrencyWindow(10)
         for _ in range(20):
             await round_of(window, refused=1)
         for _ in range(5):
@@ -55,9 +55,9 @@ def test_it_never_closes_nor_passes_the_most() -> None:
     assert run_virtual(play()) == (1, 2)
 
 
-def test_who_is_told_when_to_come_again_waits_with_all_others() -> None:
+def test_all_requests_wait_if_a_target_asks_for_a_wait() -> None:
     async def play() -> float:
-        window = Window(10)
+        window = ConcurrencyWindow(10)
         await round_of(window, refused=1, wait_s=30)
         begun_ns = clock.now_ns()
         await asyncio.gather(window.enter(), window.enter())
@@ -68,7 +68,7 @@ def test_who_is_told_when_to_come_again_waits_with_all_others() -> None:
 
 def test_a_window_that_is_not_filled_stays() -> None:
     async def play() -> int:
-        window = Window(1000)
+        window = ConcurrencyWindow(1000)
         for _ in range(50):
             window.leave(await window.enter())
         return window.size

@@ -8,37 +8,37 @@ from random import Random
 
 import msgspec
 import pytest
-from tests.policy.branches import bad_request, fails, full, refused, reset, scripted, silent, status
+from tests.policies.branches import bad_request, fails, full, refused, reset, scripted, silent, status
 
 from splitsecond import clock
 from splitsecond.errors import AllFailed, Fault
-from splitsecond.gateway.batch.lines import Item, read
-from splitsecond.gateway.batch.pace import Window
-from splitsecond.gateway.batch.run import ENDS_WITHIN_NS, TRIES, Batch, Outcome
-from splitsecond.gateway.records.books import Books
+from splitsecond.gateway.batch.batch_file import BatchItem, read
+from splitsecond.gateway.batch.concurrency_window import ConcurrencyWindow
+from splitsecond.gateway.batch.run import ENDS_WITHIN_NS, TRIES, Batch, BatchOutcome
+from splitsecond.observation import Observation
+from splitsecond.router.call_tracker import CallTracker
 from splitsecond.service import Call, Reply
-from splitsecond.store.served import Served
+from splitsecond.store.call_record import CallRecord
 from splitsecond.testing.fake_service import FakeService, Script
 from splitsecond.testing.virtual_time import run_virtual
-from splitsecond.timing.observation import Observation
 
 OK = Script(ttft=0.5, tokens=10, tps=20, input_tokens=5)
 
 
 class Played(msgspec.Struct):
-    outcomes: list[Outcome]
-    served: list[Served]
+    outcomes: list[BatchOutcome]
+    served: list[CallRecord]
     left: int
     batch: Batch
     took_s: float
 
     def statuses(self) -> list[int]:
-        return [outcome.answer.response.status_code for outcome in self.outcomes]
+        return [outcome.result.response.status_code for outcome in self.outcomes]
 
 
 @pytest.fixture
-def items(tmp_path: Path) -> Callable[[int], list[Item]]:
-    def made(count: int) -> list[Item]:
+def items(tmp_path: Path) -> Callable[[int], list[BatchItem]]:
+    def made(count: int) -> list[BatchItem]:
         path = tmp_path / "requests.jsonl"
         path.write_text("".join(f'{{"custom_id":"{n}","body":{{"model":"m","stream":true}}}}\n' for n in range(count)))
         return read(path)
@@ -46,28 +46,28 @@ def items(tmp_path: Path) -> Callable[[int], list[Item]]:
     return made
 
 
-def play(items: Sequence[Item], fake: FakeService, *, most: int = 8, stop_at: float | None = None) -> Played:
+def play(items: Sequence[BatchItem], fake: FakeService, *, most: int = 8, stop_at: float | None = None) -> Played:
     async def played() -> Played:
-        outcomes: list[Outcome] = []
-        served: list[Served] = []
-        books = Books(served.append)
-        batch = Batch(lambda model: fake, books, Window(most), outcomes.append, chance=Random(1))
+        outcomes: list[BatchOutcome] = []
+        served: list[CallRecord] = []
+        tracker = CallTracker(served.append)
+        batch = Batch(lambda model: fake, tracker, ConcurrencyWindow(most), outcomes.append, chance=Random(1))
         if stop_at is not None:
             asyncio.get_running_loop().call_later(stop_at, batch.stop)
         begun_ns = clock.now_ns()
         left = await batch.run(items)
-        books.flush()
+        tracker.flush()
         return Played(outcomes, served, left, batch, (clock.now_ns() - begun_ns) / clock.NS_PER_S)
 
     return run_virtual(played())
 
 
-def test_each_is_answered_once_and_not_streamed(items: Callable[[int], list[Item]]) -> None:
+def test_each_is_answered_once_and_not_streamed(items: Callable[[int], list[BatchItem]]) -> None:
     fake = scripted(OK)
     found = play(items(50), fake)
-    assert sorted(int(o.answer.custom_id) for o in found.outcomes) == list(range(50))
+    assert sorted(int(o.result.custom_id) for o in found.outcomes) == list(range(50))
     assert set(found.statuses()) == {200}
-    body = json.loads(bytes(found.outcomes[0].answer.response.body))
+    body = json.loads(bytes(found.outcomes[0].result.response.body))
     assert body["object"] == "chat.completion"
     assert body["choices"][0]["message"]["content"]
     assert len(fake.calls) == 50
@@ -78,13 +78,13 @@ def test_each_is_answered_once_and_not_streamed(items: Callable[[int], list[Item
 
 
 @pytest.mark.parametrize("fault", [status(429), status(503), status(500), reset(), silent(), full()], ids=repr)
-def test_what_may_pass_is_asked_again(items: Callable[[int], list[Item]], fault: Fault) -> None:
+def test_failures_that_may_pass_are_retried(items: Callable[[int], list[BatchItem]], fault: Fault) -> None:
     found = play(items(1), scripted(fails(fault), fails(fault), OK))
     assert found.statuses() == [200]
-    assert (found.batch.asked_again, len(found.served)) == (2, 3)
+    assert (found.batch.retries, len(found.served)) == (2, 3)
 
 
-def test_not_for_ever(items: Callable[[int], list[Item]]) -> None:
+def test_retries_are_bounded(items: Callable[[int], list[BatchItem]]) -> None:
     fake = scripted(fails(status(503)))
     found = play(items(2), fake)
     assert found.statuses() == [503, 503]
@@ -93,28 +93,28 @@ def test_not_for_ever(items: Callable[[int], list[Item]]) -> None:
 
 
 @pytest.mark.parametrize("fault", [bad_request(), refused(), AllFailed([bad_request()])], ids=repr)
-def test_what_will_not_pass_is_refused_at_once(items: Callable[[int], list[Item]], fault: Fault) -> None:
+def test_other_failures_are_not_retried(items: Callable[[int], list[BatchItem]], fault: Fault) -> None:
     fake = scripted(fails(fault), OK)
     found = play(items(3), fake, most=1)
     assert [outcome.ok for outcome in found.outcomes] == [False, True, True]
-    assert "error" in json.loads(bytes(found.outcomes[0].answer.response.body))
+    assert "error" in json.loads(bytes(found.outcomes[0].result.response.body))
     assert len(fake.calls) == 3
 
 
-def test_a_wait_that_was_asked_for_is_kept(items: Callable[[int], list[Item]]) -> None:
+def test_a_wait_that_a_target_asks_for_is_observed(items: Callable[[int], list[BatchItem]]) -> None:
     found = play(items(4), scripted(fails(status(429, retry_after_s=60), ttft=0.0), OK), most=1)
     assert found.statuses() == [200] * 4
     assert found.took_s >= 60
 
 
-def test_who_asks_for_hours_is_not_waited_for(items: Callable[[int], list[Item]]) -> None:
+def test_a_wait_of_hours_is_not_observed(items: Callable[[int], list[BatchItem]]) -> None:
     found = play(items(1), scripted(fails(status(429, retry_after_s=7200)), OK))
     assert found.statuses() == [429]
     assert found.took_s < 10
 
 
 @pytest.mark.parametrize("fault", [status(401), status(402), AllFailed([refused(), status(401)])], ids=repr)
-def test_a_refused_key_stops_it_and_the_rest_is_left(items: Callable[[int], list[Item]], fault: Fault) -> None:
+def test_a_rejected_key_stops_the_batch(items: Callable[[int], list[BatchItem]], fault: Fault) -> None:
     fake = scripted(OK, fails(fault))
     found = play(items(20), fake, most=1)
     assert found.statuses() == [200]
@@ -123,7 +123,7 @@ def test_a_refused_key_stops_it_and_the_rest_is_left(items: Callable[[int], list
     assert len(fake.calls) == 2
 
 
-def test_stopped_it_answers_what_is_under_way(items: Callable[[int], list[Item]]) -> None:
+def test_requests_in_flight_continue_after_a_stop(items: Callable[[int], list[BatchItem]]) -> None:
     fake = scripted(OK)
     found = play(items(100), fake, most=4, stop_at=2.2)
     assert set(found.statuses()) == {200}
@@ -132,7 +132,7 @@ def test_stopped_it_answers_what_is_under_way(items: Callable[[int], list[Item]]
     assert fake.left_open == 0
 
 
-def test_an_answer_that_breaks_is_asked_again(items: Callable[[int], list[Item]]) -> None:
+def test_a_truncated_response_is_retried(items: Callable[[int], list[BatchItem]]) -> None:
     broken = Script(tokens=10, breaks_after=3, fault=reset())
     found = play(items(1), scripted(broken, OK))
     assert found.statuses() == [200]
@@ -141,25 +141,28 @@ def test_an_answer_that_breaks_is_asked_again(items: Callable[[int], list[Item]]
 
 @pytest.mark.parametrize(("late_s", "known"), [(0.3, 3), (30.0, 0)])
 def test_attempts_that_end_after_their_answers_are_waited_for_but_not_for_ever(
-    items: Callable[[int], list[Item]], late_s: float, known: int
+    items: Callable[[int], list[BatchItem]], late_s: float, known: int
 ) -> None:
     async def played() -> tuple[int, float]:
-        served: list[Served] = []
-        books = Books(served.append)
+        served: list[CallRecord] = []
+        tracker = CallTracker(served.append)
 
-        def later(attempt: Observation) -> None:
-            asyncio.get_running_loop().call_later(late_s, books.observe, attempt)
+        fake = FakeService(script=lambda call: OK)
 
-        fake = FakeService(script=lambda call: OK, observer=later)
+        async def observed_late(call: Call) -> Reply:
+            observe = call.notes.observer
+            assert observe is not None
 
-        async def asks(call: Call) -> Reply:
-            call.notes.attempts += 1
+            def later(attempt: Observation) -> None:
+                asyncio.get_running_loop().call_later(late_s, observe, attempt)
+
+            call.notes.observer = later
             return await fake(call)
 
-        batch = Batch(lambda model: asks, books, Window(8), lambda _: None, chance=Random(1))
+        batch = Batch(lambda model: observed_late, tracker, ConcurrencyWindow(8), lambda _: None, chance=Random(1))
         await batch.run(items(3))
         begun_ns = clock.now_ns()
-        await batch.accounted()
+        await batch.wait_for_attempts()
         return len(served), (clock.now_ns() - begun_ns) / clock.NS_PER_S
 
     found, waited_s = run_virtual(played())

@@ -1,46 +1,61 @@
-"""What the dashboard says of counters and targets: each figure, and what is left out where there is too much."""
+"""The data of the dashboard: each figure, and what is left out if there are too many targets or clients."""
 
 from typing import Any
 
 import pytest
+from msgspec import structs
 from tests.gateway.test_metrics import attempt, record
-from tests.policy.attempts import answered
+from tests.policies.attempts import answered
 
 from splitsecond import clock
+from splitsecond.clock import NS_PER_MS as MS
 from splitsecond.clock import NS_PER_S
-from splitsecond.gateway.configuration.settings import ClientKey
 from splitsecond.gateway.dashboard import data
 from splitsecond.gateway.dashboard.data import (
     Requests,
-    cached,
-    clients_seen,
+    calls_by_cache_result,
+    client_overviews,
+    fleet_overview,
+    recent_calls,
+    recent_failures,
     requests_by,
-    routes_seen,
-    targets_seen,
-    workers_seen,
+    route_overviews,
+    target_overviews,
+    worker_overviews,
 )
-from splitsecond.gateway.records.allowance import Allowance
-from splitsecond.gateway.records.metrics import BUCKETS_S, Counts, Metrics, Process
-from splitsecond.policy.expression import parse
-from splitsecond.policy.preview import Choice
-from splitsecond.policy.targets.facts import Facts
-from splitsecond.policy.targets.standing import Standing
-from splitsecond.store.served import Served
-from splitsecond.timing.observation import FaultRecord, Observation
+from splitsecond.gateway.fleet.view import FleetView, GatewayStatus
+from splitsecond.gateway.records.key_limits import KeyLimits
+from splitsecond.gateway.records.metrics import BUCKETS_S, MetricCounts, Metrics, ProcessMetrics
+from splitsecond.gateway.records.recent_calls import RecentCalls
+from splitsecond.observation import FaultRecord, Observation
+from splitsecond.policies.expression import parse
+from splitsecond.policies.preview import PreviewedChoice
+from splitsecond.policies.targets.target_info import TargetInfo
+from splitsecond.policies.targets.target_states import TargetStates
+from splitsecond.router.settings import ClientKey
+from splitsecond.store.call_record import CallRecord
 
 POLICIES = {"fast": parse('race("a/x", "b/x")'), "safe": parse('fallback("a/x", "c/x")')}
 
 
-def counts(*records: Served, cost: Any = None) -> Counts:
+def counts(*records: CallRecord, cost: Any = None) -> MetricCounts:
     metrics = Metrics(cost=cost)
     for each in records:
         metrics.took(each)
     return metrics.counts
 
 
-def process(pid: int = 7, **fields: Any) -> Process:
-    given = {"cpu_s": 1.5, "resident_bytes": 50, "in_flight": 2, "dropped": 0, "available": {}}
-    return Process(pid=pid, **{**given, **fields})
+def process(pid: int = 7, **fields: Any) -> ProcessMetrics:
+    given = {
+        "cpu_s": 1.5,
+        "resident_bytes": 50,
+        "in_flight": 2,
+        "dropped": 0,
+        "waiting": 0,
+        "failing": 0,
+        "available": {},
+    }
+    return ProcessMetrics(pid=pid, **{**given, **fields})
 
 
 def failure(kind: str, target: str = "a/x") -> Observation:
@@ -57,7 +72,7 @@ def test_whose_fault_an_end_is(status: int, field: str) -> None:
     assert found == {"fast": Requests(all=2, **({field: 2} if field else {}))}
 
 
-def test_what_became_no_call_is_nobodys() -> None:
+def test_rejected_requests_are_left_out() -> None:
     metrics = Metrics()
     metrics.refused(401)
     assert requests_by(metrics.counts, lambda route, client: route) == {}
@@ -71,17 +86,17 @@ def test_a_route_has_its_own_answers_times_and_cache() -> None:
         record(attempt("c/x", role="winner"), failure("http_500"), route="safe", cache="miss"),
         record(route="safe", cache="hit"),
     )
-    choices = [Choice(calls=10, targets=("a/x", "b/x"))]
-    fast, safe = routes_seen(found, POLICIES, {"fast": choices})
+    choices = [PreviewedChoice(calls=10, targets=("a/x", "b/x"))]
+    fast, safe = route_overviews(found, POLICIES, {"fast": choices})
     assert (fast.name, fast.policy, fast.now) == ("fast", 'race("a/x", "b/x")', choices)
     assert (fast.answers, fast.requests.all, fast.cache) == ({"a/x": 1, "b/x": 1}, 2, {})
     assert {bound: n for bound, n in zip([*BUCKETS_S, None], fast.ttft, strict=True) if n} == {0.1: 1, None: 1}
     assert (safe.now, safe.answers, safe.cache) == (None, {"c/x": 1}, {"miss": 1, "hit": 1})
-    assert cached(found) == {"miss": 1, "hit": 1}
+    assert calls_by_cache_result(found) == {"miss": 1, "hit": 1}
 
 
 def test_a_route_that_nobody_has_asked() -> None:
-    (fast, _) = routes_seen(Counts(), POLICIES, {})
+    (fast, _) = route_overviews(MetricCounts(), POLICIES, {})
     assert (fast.requests, fast.answers, fast.ttft) == (Requests(), {}, [])
 
 
@@ -94,8 +109,11 @@ def test_a_target_is_summed_over_routes_and_clients() -> None:
         record(failure("http_500"), failure("http_500"), failure("stalled"), status=502, target=""),
         cost=lambda each: 0.25 * (each.output_tokens or 0),
     )
-    facts = {"a/x": Facts(input_usd=1, output_usd=1), "b/x": Facts(input_usd=0, output_usd=0, per_hour_usd=2.5)}
-    (a, b, c), more = targets_seen(found, [process()], POLICIES.values(), Standing(facts))
+    facts = {
+        "a/x": TargetInfo(input_usd=1, output_usd=1),
+        "b/x": TargetInfo(input_usd=0, output_usd=0, per_hour_usd=2.5),
+    }
+    (a, b, c), more = target_overviews(found, [process()], POLICIES.values(), TargetStates(facts))
     assert ([a.name, b.name, c.name], more) == (["a/x", "b/x", "c/x"], 0)
     assert (a.attempts, a.faults) == ({"ok": 2, "failed": 3}, {"http_500": 2, "stalled": 1})
     assert (a.input_tokens, a.output_tokens, a.usd, a.lost_usd) == (14, 10, 2.5, 0)
@@ -105,30 +123,30 @@ def test_a_target_is_summed_over_routes_and_clients() -> None:
     assert (c.attempts, c.state, c.ttft_p50_ms, c.tps) == ({}, "up", None, None)
 
 
-def test_how_a_target_stands_and_which_workers_ask_it() -> None:
-    standing = Standing()
+def test_state_of_a_target_and_the_share_of_workers_that_send_to_it() -> None:
+    states = TargetStates()
     for _ in range(30):
-        standing.observe(answered(200, tpot_ms=10, target="a/x"))
+        states.observe(answered(200, tpot_ms=10, target="a/x"))
     fault = FaultRecord(type="ProviderFault", kind="http_401", phase="head", message="no", status=401)
     now = clock.now_ns()
-    standing.observe(
+    states.observe(
         Observation(id="1", call="c", target="b/x", sent_ns=now, end_ns=now, outcome="failed", fault=fault, status=401)
     )
     processes = [process(available={"a/x": True, "b/x": False}), process(8, available={"a/x": False, "b/x": False})]
-    (a, b, c), _ = targets_seen(Counts(), processes, POLICIES.values(), standing)
-    assert (a.state, a.why, a.asked_by, a.again_s) == ("up", "", 0.5, None)
+    (a, b, c), _ = target_overviews(MetricCounts(), processes, POLICIES.values(), states)
+    assert (a.state, a.why, a.available_share, a.again_s) == ("up", "", 0.5, None)
     assert a.ttft_p50_ms == pytest.approx(200, rel=0.05)
     assert a.tps == pytest.approx(100, rel=0.05)
-    assert (b.state, b.asked_by, b.again_s) == ("locked", 0, None)
+    assert (b.state, b.available_share, b.again_s) == ("locked", 0, None)
     assert "http_401" in b.why
-    assert c.asked_by == 1
+    assert c.available_share == 1
 
 
 def test_of_targets_that_clients_named_the_most_asked_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(data, "MOST_SHOWN", 2)
+    monkeypatch.setattr(data, "MAX_SHOWN", 2)
     asked = {"<b>bold</b>/m": 3, "x/rare": 1, "x/often": 5, "a/x": 1}
     found = counts(*(record(attempt(name), route=name) for name, times in asked.items() for _ in range(times)))
-    seen, more = targets_seen(found, [process()], [parse('"a/x"')], Standing())
+    seen, more = target_overviews(found, [process()], [parse('"a/x"')], TargetStates())
     assert ([each.name for each in seen], more) == (["a/x", "x/often", "<b>bold</b>/m"], 1)
 
 
@@ -137,30 +155,101 @@ def test_what_is_left_of_a_keys_limits() -> None:
         ClientKey("web", b"1", requests_per_minute=60, usd_per_day=2),
         ClientKey("free", b"2"),
     ]
-    allowance = Allowance(keys, lambda each: 0.5)
+    limits = KeyLimits(keys, lambda each: 0.5)
     for _ in range(3):
-        allowance.admit(keys[0])
-    allowance.charge("web", attempt())
-    found = counts(record(attempt()), record(client="free", status=502), record(client="gone"), cost=lambda each: 0.5)
-    (web, free), more = clients_seen(found, keys, allowance)
+        limits.admit(keys[0])
+    limits.charge("web", attempt())
+    found = counts(
+        record(attempt()), record(attempt(), client="free", status=502), record(client="gone"), cost=lambda each: 0.5
+    )
+    (web, free), more = client_overviews(found, keys, limits)
     assert more == 0
     assert (web.requests.all, web.usd, web.requests_per_minute, web.usd_per_day) == (1, 0.5, 60, 2)
-    assert (web.requests_used, web.spent_usd, web.held_usd) == (3, 0.5, 0)
-    assert (free.requests.failed, free.usd, free.requests_per_minute, free.usd_per_day) == (1, 0, None, None)
-    assert (free.requests_used, free.spent_usd, free.held_usd) == (None, None, None)
+    assert (web.requests_used, web.spent_usd, web.reserved_usd) == (3, 0.5, 0)
+    assert (web.priced, free.priced) == (True, True)
+    unpriced, _ = client_overviews(counts(record()), keys, limits)
+    assert not unpriced[0].priced, "without a price, a cost of 0 is not known"
+    assert (free.requests.failed, free.usd, free.requests_per_minute, free.usd_per_day) == (1, 0.5, None, None)
+    assert (free.requests_used, free.spent_usd, free.reserved_usd) == (None, None, None)
 
 
 def test_of_many_clients_those_that_ask_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(data, "MOST_SHOWN", 2)
+    monkeypatch.setattr(data, "MAX_SHOWN", 2)
     keys = [ClientKey(name, name.encode()) for name in "abcd"]
     found = counts(record(client="d"), record(client="b"), record(client="b"))
-    seen, more = clients_seen(found, keys, Allowance(keys, lambda each: None))
+    seen, more = client_overviews(found, keys, KeyLimits(keys, lambda each: None))
     assert ([each.name for each in seen], more) == (["b", "d"], 2)
 
 
 def test_workers_that_live() -> None:
     processes = [process(7, began_ns=NS_PER_S, dropped=3), process(8, began_ns=5 * NS_PER_S)]
-    first, second = workers_seen(processes, 6 * NS_PER_S)
+    first, second = worker_overviews(processes, 6 * NS_PER_S)
     assert (first.pid, first.up_s, first.in_flight) == (7, 5, 2)
     assert (first.cpu_s, first.resident_bytes, first.dropped) == (1.5, 50, 3)
     assert (second.pid, second.up_s, second.dropped) == (8, 1, 0)
+
+
+def test_the_last_calls_and_failures_come_first_with_their_reasons() -> None:
+    began = 100 * NS_PER_S
+    failed = structs.replace(failure("http_503"), start_ns=began, sent_ns=began + 5 * MS, end_ns=began + 90 * MS)
+    won = structs.replace(
+        attempt("b/x", role="winner"),
+        start_ns=began,
+        sent_ns=began + 100 * MS,
+        tcp_ns=8 * MS,
+        first_token_ns=began + 200 * MS,
+        end_ns=began + 400 * MS,
+    )
+    times: dict[str, Any] = {"start_ns": began, "first_token_ns": began + 200 * MS, "end_ns": began + 401 * MS}
+    recent = RecentCalls()
+    recent.took(record(won, failed, call="saved", **times))
+    recent.took(record(call="lost", status=502, target="", outcome="failed", fault="no_target", **times))
+    with clock.using(lambda: began, lambda: 1_790_000_000 * NS_PER_S):
+        last, first = recent_calls(recent)
+        none, refused = recent_failures(recent)
+    assert (last.call, last.attempts, last.why) == ("lost", [], "no_target")
+    assert first.at_s == pytest.approx(1_790_000_000)
+    assert (first.call, first.status, first.first_token_ms, first.end_ms) == ("saved", 200, 200, 401)
+    assert [(a.target, a.outcome, a.begin_ms, a.first_token_ms, a.end_ms, a.why) for a in first.attempts] == [
+        ("a/x", "failed", 5, None, 90, "http_503"),
+        ("b/x", "ok", 92, 200, 400, ""),
+    ]
+    assert (refused.call, refused.target, refused.kind, refused.phase, refused.message, refused.answered) == (
+        "saved", "a/x", "http_503", "head", "no", True,
+    )  # fmt: skip
+    assert (none.call, none.target, none.kind, none.answered) == ("lost", "", "no_target", False)
+
+
+def test_only_the_last_calls_are_kept() -> None:
+    recent = RecentCalls()
+    for number in range(50):
+        recent.took(record(failure("http_503"), call=str(number)))
+    assert [each.call for each in recent_calls(recent)] == [str(number) for number in range(49, 29, -1)]
+    assert [each.call for each in recent_failures(recent)] == [str(number) for number in range(49, 39, -1)]
+
+
+def test_a_route_has_its_extra_attempts() -> None:
+    second = structs.replace(attempt("c/x", role="winner"), sent_ns=2 * NS_PER_S, end_ns=3 * NS_PER_S)
+    failed = structs.replace(failure("http_503"), end_ns=NS_PER_S)
+    found = counts(
+        record(failed, second, route="safe"), record(failed, structs.replace(second, role="loser"), route="safe")
+    )
+    fast, safe = route_overviews(found, POLICIES, {})
+    assert (safe.extra, safe.extra_won) == ({"fallback": 2}, {"fallback": 1})
+    assert (fast.extra, fast.extra_won) == ({}, {})
+
+
+def test_the_fleet_is_shown_as_it_was_described_and_as_old_as_it_is_now() -> None:
+    gateways = (
+        GatewayStatus(name="g1", version="1", workers=2, silent_s=1.0, sees=("g1", "g2"), down=("a/x",)),
+        GatewayStatus(name="g2", version="2", workers=4, silent_s=8.5),
+    )
+    view = FleetView(at_ns=NS_PER_S, name="g1", answered_s=0.5, gateways=gateways)
+    shown = fleet_overview(view, 3 * NS_PER_S)
+    assert (shown.name, shown.answered_s, shown.away) == ("g1", 2.5, False)
+    assert [(each.name, each.silent_s, each.silent) for each in shown.gateways] == [
+        ("g1", 3.0, False),
+        ("g2", 10.5, True),
+    ]
+    assert (shown.gateways[0].sees, shown.gateways[0].down) == (["g1", "g2"], ["a/x"])
+    assert fleet_overview(FleetView(at_ns=0, name="g1"), 0).away

@@ -1,4 +1,4 @@
-"""The page of the dashboard and who may have what: the page anybody, its data whoever may read the metrics."""
+"""Access to the dashboard: everyone gets the page, its data needs the same rights as the metrics; and its policy."""
 
 import hashlib
 import re
@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 from tests.gateway.test_metrics import KEY, key
-from tests.gateway.visitor import Transport, Visitor, visitor
+from tests.gateway.visitor import Visitor, visitor
+from tests.serving.fake_client import Transport
 
+from splitsecond.report.html import page_style
 from splitsecond.testing.fake_service import FakeService
 from splitsecond.testing.virtual_time import run_virtual
 
@@ -19,10 +21,14 @@ async def overview() -> bytes:
     return b'{"all":"of it"}'
 
 
+async def speeds() -> bytes:
+    return b"<!doctype html>"
+
+
 def asked(
     path: str, *keys: Any, peer: str = "127.0.0.1", headers: dict[str, str] | None = None, **settings: Any
 ) -> Visitor:
-    client = visitor(FakeService(), *keys, **{"overview": overview, **settings})
+    client = visitor(FakeService(), *keys, **{"overview": overview, "speeds": speeds, **settings})
     client.transport = Transport(peer)
     run_virtual(client.asks(b"", path=path, method="GET", headers={"host": HERE, **(headers or {})}))
     return client
@@ -54,8 +60,11 @@ AS_OPERATOR = {"authorization": f"Bearer {KEY}"}
         ("off", "127.0.0.1", ("*",), AS_OPERATOR, 404),
     ],
 )
-def test_who_may_have_the_data(given: str, peer: str, routes: Any, headers: dict[str, str], status: int) -> None:
+def test_access_to_the_data(given: str, peer: str, routes: Any, headers: dict[str, str], status: int) -> None:
     keys = [] if routes is None else [key(*routes)]
+    page = asked("/dashboard/speed", *keys, peer=peer, headers=headers, metrics_for=given)
+    assert page.status == status
+    assert (page.body == b"<!doctype html>") is (status == 200)
     client = asked("/dashboard/data", *keys, peer=peer, headers=headers, metrics_for=given)
     assert client.status == status
     assert (client.body == b'{"all":"of it"}') is (status == 200)
@@ -64,32 +73,44 @@ def test_who_may_have_the_data(given: str, peer: str, routes: Any, headers: dict
 
 
 @pytest.mark.parametrize("given", ["loopback", "key", "off"])
-def test_a_browser_has_the_page_before_it_can_send_a_key(given: str) -> None:
+def test_a_browser_gets_the_page_before_it_can_send_a_key(given: str) -> None:
     client = asked("/dashboard", key("*"), peer="10.0.0.9", metrics_for=given)
     assert client.status == (404 if given == "off" else 200)
     assert (b"<title>Splitsecond gateway" in client.body) is (given != "off")
 
 
-def test_a_key_in_the_address_counts_for_nothing() -> None:
+def test_a_key_in_the_address_is_ignored() -> None:
     for query in (f"?key={KEY}", f"?authorization=Bearer+{KEY}", f"?x-api-key={KEY}"):
         assert asked(f"/dashboard/data{query}", key("*"), metrics_for="key").status == 401
 
 
-def test_without_anybody_who_gathers_there_is_no_data() -> None:
+def test_without_a_data_source_there_is_no_data() -> None:
     assert asked("/dashboard/data", overview=None).status == 404
+    assert asked("/dashboard/speed", speeds=None).status == 404
+
+
+def test_the_page_of_speed_grades_cannot_be_framed() -> None:
+    headers = asked("/dashboard/speed").headers
+    assert headers["content-type"] == "text/html; charset=utf-8"
+    assert headers["content-security-policy"] == "frame-ancestors 'none'"
+    assert headers["cache-control"] == "no-store"
+
+
+def digest(text: str) -> str:
+    return b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
 def test_the_page_may_run_its_own_script_and_nothing_else() -> None:
     client = asked("/dashboard")
     assert client.headers["content-type"] == "text/html; charset=utf-8"
     assert (client.headers["x-content-type-options"], client.headers["referrer-policy"]) == ("nosniff", "no-referrer")
-    said = client.headers["content-security-policy"].split("; ")
-    policy = {name: words for name, _, words in (each.partition(" ") for each in said)}
+    directives = client.headers["content-security-policy"].split("; ")
+    policy = {name: words for name, _, words in (each.partition(" ") for each in directives)}
     text = client.body.decode()
     for tag, directive in (("script", "script-src"), ("style", "style-src")):
         (content,) = re.findall(f"<{tag}>(.*?)</{tag}>", text, re.DOTALL)
-        digest = b64encode(hashlib.sha256(content.encode()).digest()).decode()
-        assert policy.pop(directive) == f"'sha256-{digest}'"
+        others = [page_style()] if tag == "style" else []  # that of the page of speed grades
+        assert policy.pop(directive).split() == [f"'sha256-{digest(each)}'" for each in (content, *others)]
     assert policy == {
         "default-src": "'none'",
         "connect-src": "'self'",

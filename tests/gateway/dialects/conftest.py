@@ -1,10 +1,8 @@
-"""A gateway as it is run, before simulated targets of every dialect and before one that notes what it is asked."""
+"""A gateway process with simulated targets of every API format, and with a target that records its requests."""
 
 import json
-import threading
 import urllib.request
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import anthropic
@@ -12,7 +10,9 @@ import openai
 import pytest
 from msgspec import Struct
 from tests.gateway.conftest import KEY, gateway, ready
-from tests.simulator.on_loopback import PATIENCE, WAIT_S, Providers, providers
+from tests.http_server import Received, Response, http_server
+from tests.simulator.on_loopback import WAIT_S, Providers, providers
+from tests.waiting import until
 
 from splitsecond.events import Usage
 from splitsecond.upstream.target import DIALECTS
@@ -23,16 +23,18 @@ PATHS |= {"replicate": "/v1"}
 TARGETS = {dialect: f"sim-{dialect}/quick-model" for dialect in DIALECTS}
 TARGETS["replicate"] = "sim-replicate/simulated/quick-model"
 FAULTS = {"cut": "cut; after=6", "error": "error_event; after=6", "limited": "429; retry_after=3", "down": "500"}
-CARRIED_ON = [
+SECONDS_LEFT = ("1", "2", "3")
+"""Values of `retry-after` for a limit of three seconds, which an earlier test may have hit."""
+RESUMED = [
     (first, then) for first in ("openai", "anthropic", "responses") for then in ("openai", "anthropic", "responses")
 ]
-"""There is a route for each, "FIRST-then-THEN", whose first target's answers break and are carried on by the other."""
+"""Each pair has a route "FIRST-then-THEN": answers of the first target break, and the second resumes them."""
 WITH_TOOLS = [dialect for dialect in DIALECTS if dialect not in ("ollama", "replicate")]
-"""Those to which one may say that a tool must be called."""
+"""API formats in which a request can require a tool call."""
 
 
-class Asked(Struct):
-    """What the target that writes down was asked."""
+class TargetRequest(Struct):
+    """A request that the recording target has received."""
 
     path: str
     headers: dict[str, str]
@@ -40,11 +42,11 @@ class Asked(Struct):
 
 
 class Behind(Struct):
-    """A gateway, and what is behind it."""
+    """A gateway, its simulated targets, and the requests that the recording target has received."""
 
     origin: str
     simulated: Providers
-    asked: list[Asked]
+    requests: list[TargetRequest]
 
     def anthropic(self) -> anthropic.Anthropic:
         return anthropic.Anthropic(base_url=self.origin, api_key=KEY, max_retries=0, timeout=WAIT_S)
@@ -60,18 +62,20 @@ def _configuration(simulated: Providers, noted: str) -> str:
         lines.append(f"  sim-{dialect}: {{base_url: '{quick}{path}', dialect: {dialect}}}")
         lines.append(f"  thinks-{dialect}: {{base_url: '{thinker}{path}', dialect: {dialect}}}")
         for word, fault in FAULTS.items():
+            origin = simulated.slow.origin if "after" in fault else quick
             header = f'headers: {{x-splitsecond-fault: "{fault}"}}'
-            lines.append(f"  {word}-sim-{dialect}: {{base_url: '{quick}{path}', dialect: {dialect}, {header}}}")
+            lines.append(f"  {word}-sim-{dialect}: {{base_url: '{origin}{path}', dialect: {dialect}, {header}}}")
     lines += [
         f"  noted-{dialect}: {{base_url: '{noted}/v1', dialect: {dialect}, api_key: env:OURS}}"
         for dialect in ("openai", "anthropic", "responses")
     ]
+    lines.append(f"  noted-tools: {{base_url: '{noted}/v1', quirks: {{drop_tools: [web_search]}}}}")
     lines.append(f"  noted-prefix: {{base_url: '{noted}/v1', prefill: prefix}}")
     both = f'{TARGETS["replicate"]}", "{TARGETS["gemini"]}'
     lines += ["routes:", f"  either: {{policy: 'fallback(\"{both}\")'}}"]
     lines.append(f'  after-one-down: {{policy: \'fallback("down-{TARGETS["gemini"]}", "{TARGETS["openai"]}")\'}}')
     lines.append('  goes-on: {policy: \'fallback("noted-openai/m", "noted-prefix/m")\'}')
-    for first, then in CARRIED_ON:  # each breaks too seldom to be left out
+    for first, then in RESUMED:  # a provider of its own for each, so that none breaks often enough to be avoided
         name, header = f"{first}-then-{then}", f'headers: {{x-splitsecond-fault: "{FAULTS["cut"]}"}}'
         place = f"{{base_url: '{quick}{PATHS[first]}', dialect: {first}, {header}}}"
         lines.insert(lines.index("providers:") + 1, f"  {name}: {place}")
@@ -80,7 +84,7 @@ def _configuration(simulated: Providers, noted: str) -> str:
 
 
 def _answer(path: str) -> bytes:
-    """A stream with text and a call, in the dialect of `path`."""
+    """Return a stream with text and a tool call, in the API format of `path`."""
     dialect = {"messages": "anthropic", "responses": "responses"}.get(path.rpartition("/")[2], "openai")
     writer: StreamWriter = DIALECTS[dialect].StreamWriter("chat", "noted", id="id-1", created=1)  # type: ignore[attr-defined]
     return b"".join(
@@ -98,56 +102,41 @@ def _answer(path: str) -> bytes:
 
 
 @pytest.fixture(scope="session")
-def behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Behind]:
-    asked: list[Asked] = []
+def behind(system: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Behind]:
+    requests: list[TargetRequest] = []
 
-    class Noting(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["content-length"]))
-            asked.append(Asked(self.path, {k.lower(): v for k, v in self.headers.items()}, json.loads(body)))
-            data = b'{"input_tokens":77}' if self.path.endswith("count_tokens") else _answer(self.path)
-            self.send_response(200)
-            self.send_header("content-type", "text/event-stream")
-            self.send_header("content-length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-
-        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-            """Nobody reads it."""
+    def record(request: Received) -> Response:
+        requests.append(TargetRequest(request.path, dict(request.headers), json.loads(request.body)))
+        data = b'{"input_tokens":77}' if request.path.endswith("count_tokens") else _answer(request.path)
+        return Response(data, headers={"content-type": "text/event-stream"})
 
     folder = tmp_path_factory.mktemp("dialects")
-    with ThreadingHTTPServer(("127.0.0.1", 0), Noting) as noting, providers(folder) as simulated:
-        thread = threading.Thread(target=noting.serve_forever)
-        thread.start()
-        try:
-            noted = f"http://127.0.0.1:{noting.server_address[1]}"
-            (folder / "splitsecond.yaml").write_text(_configuration(simulated, noted))
-            with gateway(folder) as process:
-                yield Behind(ready(process).removesuffix("/v1"), simulated, asked)
-        finally:
-            noting.shutdown()
-            thread.join()
+    with http_server(record) as noted, providers(folder) as simulated:
+        (folder / "splitsecond.yaml").write_text(_configuration(simulated, noted))
+        with gateway(folder) as process:
+            yield Behind(ready(process).removesuffix("/v1"), simulated, requests)
 
 
 @pytest.fixture
 def claude(behind: Behind) -> Iterator[anthropic.Anthropic]:
-    behind.asked.clear()
+    behind.requests.clear()
     with behind.anthropic() as client:
         yield client
 
 
 @pytest.fixture
 def gpt(behind: Behind) -> Iterator[openai.OpenAI]:
-    behind.asked.clear()
+    behind.requests.clear()
     with behind.openai() as client:
         yield client
 
 
 def attempts(behind: Behind, identity: str) -> list[str]:
-    """The names under which the simulated provider knows the requests for that call; waits for one."""
-    for _ in range(PATIENCE):
+    """Return the ids of the simulated provider for the requests of a call; waits for the first."""
+
+    def known() -> list[str]:
         with urllib.request.urlopen(f"{behind.simulated.quick.origin}/truth", timeout=WAIT_S) as answer:
-            known = [str(record["request_id"]) for record in json.load(answer)]
-        if found := [name for name in known if name.startswith(f"{identity}.")]:
-            return found
-    raise AssertionError(f"nothing was asked for {identity}")
+            names = [str(record["request_id"]) for record in json.load(answer)]
+        return [name for name in names if name.startswith(f"{identity}.")]
+
+    return until(known, f"nothing was requests for {identity}")

@@ -1,4 +1,4 @@
-"""One request with everything that there is, by each official library to targets of every dialect."""
+"""One request with every kind of content, sent by each official library to targets of every API format."""
 
 from typing import Any
 
@@ -6,8 +6,8 @@ import anthropic
 import openai
 import pytest
 from tests.gateway.dialects.conftest import TARGETS, WITH_TOOLS
-from tests.gateway.dialects.test_messages import said
-from tests.simulator.on_loopback import SAID
+from tests.gateway.dialects.test_messages import text_of
+from tests.simulator.on_loopback import SAID_TO_SO
 
 PIXEL = "iVBORw0KGgo="
 URL = f"data:image/png;base64,{PIXEL}"
@@ -54,7 +54,7 @@ MESSAGES: Any = [
 
 @pytest.mark.parametrize("dialect", WITH_TOOLS)
 @pytest.mark.parametrize("stream", [True, False])
-def test_of_anthropic(claude: anthropic.Anthropic, dialect: str, stream: bool) -> None:
+def test_anthropics_messages(claude: anthropic.Anthropic, dialect: str, stream: bool) -> None:
     asked: dict[str, Any] = {
         "model": TARGETS[dialect],
         "max_tokens": 8,
@@ -72,7 +72,7 @@ def test_of_anthropic(claude: anthropic.Anthropic, dialect: str, stream: bool) -
             message = events.get_final_message()
     else:
         message = claude.messages.create(**asked)
-    assert said(message) == SAID
+    assert text_of(message) == SAID_TO_SO
     assert message.stop_reason == "max_tokens"
     assert message.usage.output_tokens == 8
 
@@ -89,7 +89,7 @@ CHAT: Any = [
 
 @pytest.mark.parametrize("dialect", WITH_TOOLS)
 @pytest.mark.parametrize("stream", [True, False])
-def test_of_openais_chats(gpt: openai.OpenAI, dialect: str, stream: bool) -> None:
+def test_openais_chats(gpt: openai.OpenAI, dialect: str, stream: bool) -> None:
     asked: dict[str, Any] = {
         "model": TARGETS[dialect],
         "max_completion_tokens": 8,
@@ -106,7 +106,7 @@ def test_of_openais_chats(gpt: openai.OpenAI, dialect: str, stream: bool) -> Non
     else:
         choice = gpt.chat.completions.create(**asked).choices[0]
         text, reason = choice.message.content or "", choice.finish_reason
-    assert (text, reason) == (SAID, "length")
+    assert (text, reason) == (SAID_TO_SO, "length")
 
 
 ITEMS: Any = [
@@ -122,7 +122,7 @@ ITEMS: Any = [
 
 @pytest.mark.parametrize("dialect", WITH_TOOLS)
 @pytest.mark.parametrize("stream", [True, False])
-def test_of_responses(gpt: openai.OpenAI, dialect: str, stream: bool) -> None:
+def test_openais_responses(gpt: openai.OpenAI, dialect: str, stream: bool) -> None:
     asked: dict[str, Any] = {
         "model": TARGETS[dialect],
         "max_output_tokens": 8,
@@ -142,7 +142,7 @@ def test_of_responses(gpt: openai.OpenAI, dialect: str, stream: bool) -> None:
         found = last.response
     else:
         found = gpt.responses.create(**asked)
-    assert found.output_text == SAID
+    assert found.output_text == SAID_TO_SO
     assert found.status == "incomplete"
     assert found.usage is not None
     assert found.usage.output_tokens == 8

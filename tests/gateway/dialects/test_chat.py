@@ -1,4 +1,4 @@
-"""OpenAI's official library asking for chats before the gateway, in front of targets of every dialect."""
+"""OpenAI's official library as the client of a gateway, for chats, with targets of every API format."""
 
 from typing import Any
 
@@ -23,11 +23,11 @@ def test_text(gpt: openai.OpenAI, dialect: str) -> None:
     reason = "stop" if dialect == "replicate" else "length"
     assert whole.choices[0].finish_reason == reason
     chunks = list(gpt.chat.completions.create(stream=True, **asked))
-    assert all(chunk.choices for chunk in chunks)  # the counts, which nobody asked for, are left out
+    assert all(chunk.choices for chunk in chunks)  # no usage chunk, as it was not requested
     assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == SAID
     assert chunks[-1].choices[0].finish_reason == reason
     assert len({chunk.id for chunk in chunks}) == 1
-    if dialect != "replicate":  # whose streams have no counts
+    if dialect != "replicate":  # its streams have no token counts
         assert whole.usage is not None
         assert whole.usage.completion_tokens == 8
         counted = gpt.chat.completions.create(stream=True, stream_options={"include_usage": True}, **asked)
@@ -37,7 +37,7 @@ def test_text(gpt: openai.OpenAI, dialect: str) -> None:
 
 
 @pytest.mark.parametrize("dialect", WITH_TOOLS)
-def test_a_tool_called_and_its_result(gpt: openai.OpenAI, dialect: str) -> None:
+def test_a_tool_call_and_its_result(gpt: openai.OpenAI, dialect: str) -> None:
     choice: Any = "required" if dialect == "cohere" else {"type": "function", "function": {"name": "weather"}}
     asked: dict[str, Any] = {"model": TARGETS[dialect], "max_tokens": 8, "tools": [TOOL]}
     answer = gpt.chat.completions.create(messages=HELLO, tool_choice=choice, **asked).choices[0]
@@ -60,7 +60,7 @@ def test_a_tool_called_and_its_result(gpt: openai.OpenAI, dialect: str) -> None:
 
 
 @pytest.mark.parametrize("dialect", ["anthropic", "responses", "gemini", "cohere", "ollama"])
-def test_thoughts(gpt: openai.OpenAI, dialect: str) -> None:
+def test_reasoning(gpt: openai.OpenAI, dialect: str) -> None:
     asked: dict[str, Any] = {"model": f"thinks-{dialect}/thinker", "max_tokens": 8, "messages": HELLO}
     message = gpt.chat.completions.create(**asked).choices[0].message
     assert message.model_extra is not None
@@ -68,22 +68,22 @@ def test_thoughts(gpt: openai.OpenAI, dialect: str) -> None:
     assert message.content
 
 
-def test_what_is_left_out_is_named_and_what_cannot_be_carried_over_refused(gpt: openai.OpenAI, behind: Behind) -> None:
+def test_dropped_fields_are_named_and_untranslatable_ones_refused(gpt: openai.OpenAI, behind: Behind) -> None:
     raw = gpt.chat.completions.with_raw_response.create(
         model="noted-anthropic/m", messages=HELLO, seed=1, user="u", metadata={"a": "b"}
     )
     assert set(raw.headers["x-splitsecond-dropped"].split(", ")) == {"seed", "metadata"}
-    (asked,) = behind.asked
-    assert asked.body.keys() == {"model", "stream", "messages", "system", "max_tokens", "metadata"}
-    assert asked.body["metadata"] == {"user_id": "u"}
-    with pytest.raises(openai.BadRequestError, match="n 2 cannot be carried over") as refused:
+    (received,) = behind.requests
+    assert received.body.keys() == {"model", "stream", "messages", "system", "max_tokens", "metadata"}
+    assert received.body["metadata"] == {"user_id": "u"}
+    with pytest.raises(openai.BadRequestError, match="n 2 cannot be translated") as refused:
         gpt.chat.completions.create(model="noted-anthropic/m", messages=HELLO, n=2)
     assert refused.value.code == "not_translatable"
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize(("fault", "words"), [("cut", "before the end|ended"), ("error", "failed while")])
-def test_a_stream_that_breaks(gpt: openai.OpenAI, dialect: str, fault: str, words: str) -> None:
+def test_a_broken_stream(gpt: openai.OpenAI, dialect: str, fault: str, words: str) -> None:
     asked: dict[str, Any] = {"model": f"{fault}-{TARGETS[dialect]}", "messages": HELLO, "max_tokens": 8}
     texts: list[str] = []
     stream = gpt.chat.completions.create(stream=True, **asked)

@@ -1,4 +1,4 @@
-"""Anthropic's official library before the gateway, in front of targets of every dialect."""
+"""Anthropic's official library as the client of a gateway, with targets of every API format."""
 
 import asyncio
 from typing import Any
@@ -7,8 +7,8 @@ import anthropic
 import pytest
 from anthropic.types import MessageParam, ToolParam
 from tests.gateway.conftest import KEY
-from tests.gateway.dialects.conftest import TARGETS, WITH_TOOLS, Behind, attempts
-from tests.simulator.on_loopback import SAID, WAIT_S, closed_early
+from tests.gateway.dialects.conftest import SECONDS_LEFT, TARGETS, WITH_TOOLS, Behind, attempts
+from tests.simulator.on_loopback import SAID, SAID_TO_SO, WAIT_S, closed_early
 
 from splitsecond.upstream.target import DIALECTS
 
@@ -17,7 +17,7 @@ WEATHER: ToolParam = {"name": "weather", "description": "Of a city", "input_sche
 PIXEL = "iVBORw0KGgo="
 
 
-def said(message: anthropic.types.Message) -> str:
+def text_of(message: anthropic.types.Message) -> str:
     return "".join(block.text for block in message.content if block.type == "text")
 
 
@@ -31,17 +31,17 @@ def test_text(claude: anthropic.Anthropic, dialect: str, stream: bool) -> None:
             message = events.get_final_message()
     else:
         message = claude.messages.create(**asked)
-    assert said(message) == SAID
+    assert text_of(message) == SAID
     assert (message.type, message.role) == ("message", "assistant")
     assert message.stop_reason == ("end_turn" if dialect == "replicate" else "max_tokens")
-    if dialect != "replicate":  # whose streams have no counts
+    if dialect != "replicate":  # its streams have no token counts
         assert message.usage.output_tokens == 8
         assert message.usage.input_tokens > 8
 
 
 @pytest.mark.parametrize("dialect", WITH_TOOLS)
 @pytest.mark.parametrize("stream", [True, False])
-def test_a_tool_called_and_its_result(claude: anthropic.Anthropic, dialect: str, stream: bool) -> None:
+def test_a_tool_call_and_its_result(claude: anthropic.Anthropic, dialect: str, stream: bool) -> None:
     choice: Any = {"type": "any"} if dialect == "cohere" else {"type": "tool", "name": "weather"}
     asked: dict[str, Any] = {"model": TARGETS[dialect], "max_tokens": 8, "tools": [WEATHER]}
     if stream:
@@ -64,12 +64,12 @@ def test_a_tool_called_and_its_result(claude: anthropic.Anthropic, dialect: str,
             ],
         },
     ]
-    assert said(claude.messages.create(messages=after, **asked)) == SAID
+    assert text_of(claude.messages.create(messages=after, **asked)) == SAID_TO_SO
 
 
 @pytest.mark.parametrize("dialect", ["openai", "gemini", "cohere", "ollama"])
 @pytest.mark.parametrize("stream", [True, False])
-def test_thoughts(claude: anthropic.Anthropic, dialect: str, stream: bool) -> None:
+def test_reasoning(claude: anthropic.Anthropic, dialect: str, stream: bool) -> None:
     asked: dict[str, Any] = {"model": f"thinks-{dialect}/thinker", "max_tokens": 8, "messages": HELLO}
     if stream:
         with claude.messages.stream(**asked) as events:
@@ -83,7 +83,7 @@ def test_thoughts(claude: anthropic.Anthropic, dialect: str, stream: bool) -> No
     assert message.stop_reason == "end_turn"
 
 
-def test_what_a_target_of_another_dialect_is_asked(claude: anthropic.Anthropic, behind: Behind) -> None:
+def test_the_request_to_a_target_of_another_format(claude: anthropic.Anthropic, behind: Behind) -> None:
     turn: Any = [
         {"type": "text", "text": "What is this?", "cache_control": {"type": "ephemeral"}},
         {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PIXEL}},
@@ -109,10 +109,10 @@ def test_what_a_target_of_another_dialect_is_asked(claude: anthropic.Anthropic, 
     assert (text.text, call.id, call.input) == ("Well. ", "call_1", {"city": "Bern"})
     usage = message.usage
     assert (usage.input_tokens, usage.cache_read_input_tokens, usage.output_tokens) == (15, 5, 9)
-    (asked,) = behind.asked
-    assert asked.path == "/v1/chat/completions"
-    assert asked.headers["authorization"].startswith("Bearer sk-of-ours")
-    assert asked.body == {
+    (received,) = behind.requests
+    assert received.path == "/v1/chat/completions"
+    assert received.headers["authorization"].startswith("Bearer sk-of-ours")
+    assert received.body == {
         "model": "m",
         "stream": True,
         "stream_options": {"include_usage": True},
@@ -146,7 +146,7 @@ def test_what_a_target_of_another_dialect_is_asked(claude: anthropic.Anthropic, 
     }
 
 
-def test_what_a_target_of_the_same_dialect_is_asked(claude: anthropic.Anthropic, behind: Behind) -> None:
+def test_the_request_to_a_target_of_the_same_format(claude: anthropic.Anthropic, behind: Behind) -> None:
     thinking: Any = {"type": "enabled", "budget_tokens": 2000, "odd": [1.50]}
     marked: Any = [{"type": "text", "text": "hi", "cache_control": {"type": "ephemeral"}}]
     claude.messages.create(
@@ -155,10 +155,14 @@ def test_what_a_target_of_the_same_dialect_is_asked(claude: anthropic.Anthropic,
         messages=[{"role": "user", "content": marked}],
         thinking=thinking,
         metadata={"user_id": "u"},
-        extra_headers={"anthropic-beta": "one-2025-01-01,two-2025-02-02", "cookie": "a=b"},
+        extra_headers={
+            "anthropic-beta": "one-2025-01-01,two-2025-02-02",
+            "anthropic-version": "2026-10-21",
+            "cookie": "a=b",
+        },
     )
-    (asked,) = behind.asked
-    assert asked.body == {
+    (received,) = behind.requests
+    assert received.body == {
         "model": "m",
         "stream": True,
         "max_tokens": 4000,
@@ -166,25 +170,64 @@ def test_what_a_target_of_the_same_dialect_is_asked(claude: anthropic.Anthropic,
         "thinking": thinking,
         "metadata": {"user_id": "u"},
     }
-    assert asked.headers["anthropic-beta"] == "one-2025-01-01,two-2025-02-02"
-    assert asked.headers["x-api-key"].startswith("sk-of-ours")
-    assert asked.headers["anthropic-version"] == "2023-06-01"
-    assert KEY not in str(asked.headers)
-    assert "cookie" not in asked.headers
+    assert received.headers["anthropic-beta"] == "one-2025-01-01,two-2025-02-02"
+    assert received.headers["x-api-key"].startswith("sk-of-ours")
+    assert received.headers["anthropic-version"] == "2026-10-21"
+    assert KEY not in str(received.headers)
+    assert "cookie" not in received.headers
 
 
-def test_what_cannot_be_carried_over_is_refused_or_goes_elsewhere(claude: anthropic.Anthropic) -> None:
+@pytest.mark.parametrize("target", ["noted-openai/m", "noted-anthropic/m"])  # neither is Anthropic's own API
+def test_the_tool_runner_sends_the_whole_conversation(claude: anthropic.Anthropic, behind: Behind, target: str) -> None:
+    cities: list[str] = []
+
+    @anthropic.beta_tool
+    def weather(city: str) -> str:
+        """Return the weather.
+
+        Args:
+            city: The place.
+        """
+        cities.append(city)
+        return "Snow."
+
+    runner = claude.beta.messages.tool_runner(
+        model=target,
+        max_tokens=8,
+        messages=[{"role": "user", "content": "hello"}],
+        tools=[weather],
+        max_iterations=2,
+    )
+    assert [message.stop_reason for message in runner] == ["tool_use", "tool_use"]
+    assert cities[0] == "Bern"
+    assert [len(each.body["messages"]) for each in behind.requests] == [1, 3]
+    assert not any("thread" in each.body for each in behind.requests)
+
+
+def test_a_thread_is_refused_by_its_code(claude: anthropic.Anthropic, behind: Behind) -> None:
+    for target in (TARGETS["openai"], "noted-anthropic/m"):
+        with pytest.raises(anthropic.BadRequestError, match="thread") as refused:
+            claude.beta.messages.create(
+                model=target, max_tokens=8, messages=[{"role": "user", "content": "So?"}],
+                thread={"type": "continue", "previous_message_id": "msg_1"}, betas=["message-threads-2026-08-12"],
+            )  # fmt: skip
+        body: Any = refused.value.body
+        assert body["error"]["details"] == {"error_code": "thread_unsupported_request"}
+    assert not behind.requests
+
+
+def test_untranslatable_requests_are_refused_or_routed_to_another_target(claude: anthropic.Anthropic) -> None:
     search: Any = {"type": "web_search_20250305", "name": "web_search"}
     with pytest.raises(anthropic.BadRequestError, match="web_search_20250305") as refused:
         claude.messages.create(model=TARGETS["openai"], max_tokens=8, messages=HELLO, tools=[search])
     assert refused.value.type == "invalid_request_error"
     turns: list[MessageParam] = [*HELLO, {"role": "assistant", "content": "Yes?"}, *HELLO]
-    with pytest.raises(anthropic.BadRequestError, match="a conversation cannot be carried over to Replicate"):
+    with pytest.raises(anthropic.BadRequestError, match="a conversation cannot be translated for Replicate"):
         claude.messages.create(model=TARGETS["replicate"], max_tokens=8, messages=turns)
     raw = claude.messages.with_raw_response.create(model="either", max_tokens=8, messages=turns)
     assert raw.headers["x-splitsecond-target"] == TARGETS["gemini"]
     assert raw.headers["request-id"] == raw.headers["x-request-id"]
-    assert "x-splitsecond-dropped" not in raw.headers  # of what was tried before nothing is said
+    assert "x-splitsecond-dropped" not in raw.headers  # fields dropped for the target tried before do not count
     asked: dict[str, Any] = {"max_tokens": 8, "messages": HELLO, "metadata": {"user_id": "u"}}
     raw = claude.messages.with_raw_response.create(model="after-one-down", **asked)
     assert raw.headers["x-splitsecond-target"] == TARGETS["openai"]
@@ -193,29 +236,29 @@ def test_what_cannot_be_carried_over_is_refused_or_goes_elsewhere(claude: anthro
     assert raw.headers["x-splitsecond-dropped"] == "metadata, usage"
 
 
-def test_an_answer_that_is_begun_goes_to_who_goes_on_from_there(claude: anthropic.Anthropic, behind: Behind) -> None:
+def test_a_prefilled_answer_needs_a_target_that_continues_it(claude: anthropic.Anthropic, behind: Behind) -> None:
     turns: list[MessageParam] = [*HELLO, {"role": "assistant", "content": "Once"}]
     with pytest.raises(anthropic.BadRequestError, match="the beginning of the answer"):
         claude.messages.create(model="noted-openai/m", max_tokens=8, messages=turns)
     raw = claude.messages.with_raw_response.create(model="goes-on", max_tokens=8, messages=turns)
     assert raw.headers["x-splitsecond-target"] == "noted-prefix/m"
-    (asked,) = behind.asked
-    assert asked.body["messages"][-1] == {"role": "assistant", "content": "Once", "prefix": True}
+    (received,) = behind.requests
+    assert received.body["messages"][-1] == {"role": "assistant", "content": "Once", "prefix": True}
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_refusals_are_in_its_own_words(claude: anthropic.Anthropic, dialect: str) -> None:
+def test_errors_have_anthropics_types(claude: anthropic.Anthropic, dialect: str) -> None:
     target = TARGETS[dialect]
     with pytest.raises(anthropic.RateLimitError) as limited:
         claude.messages.create(model=f"limited-{target}", max_tokens=8, messages=HELLO)
     assert limited.value.type == "rate_limit_error"
-    assert limited.value.response.headers["retry-after"] == "3"
+    assert limited.value.response.headers["retry-after"] in SECONDS_LEFT
     with pytest.raises(anthropic.InternalServerError) as failed:
         claude.messages.create(model=f"down-{target}", max_tokens=8, messages=HELLO, stream=True)
     assert failed.value.type == "api_error"
 
 
-def test_who_asks_and_for_what(claude: anthropic.Anthropic, behind: Behind) -> None:
+def test_unknown_models_and_keys(claude: anthropic.Anthropic, behind: Behind) -> None:
     with pytest.raises(anthropic.NotFoundError) as unknown:
         claude.messages.create(model="nope", max_tokens=8, messages=HELLO)
     assert unknown.value.type == "not_found_error"
@@ -227,12 +270,12 @@ def test_who_asks_and_for_what(claude: anthropic.Anthropic, behind: Behind) -> N
             wrong.messages.create(model=TARGETS["openai"], max_tokens=8, messages=HELLO)
         assert refused.value.type == "authentication_error"
     with anthropic.Anthropic(base_url=behind.origin, auth_token=KEY, max_retries=0) as bearer:
-        assert said(bearer.messages.create(model=TARGETS["openai"], max_tokens=8, messages=HELLO)) == SAID
+        assert text_of(bearer.messages.create(model=TARGETS["openai"], max_tokens=8, messages=HELLO)) == SAID
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize(("fault", "words"), [("cut", "before the end|ended"), ("error", "failed while")])
-def test_a_stream_that_breaks(claude: anthropic.Anthropic, dialect: str, fault: str, words: str) -> None:
+def test_a_broken_stream(claude: anthropic.Anthropic, dialect: str, fault: str, words: str) -> None:
     texts: list[str] = []
     with (
         pytest.raises(anthropic.APIStatusError, match=words),
@@ -246,7 +289,7 @@ def test_a_stream_that_breaks(claude: anthropic.Anthropic, dialect: str, fault: 
 
 
 @pytest.mark.parametrize("dialect", ["openai", "gemini", "anthropic"])
-def test_side_by_side_and_closed_early(behind: Behind, dialect: str) -> None:
+def test_concurrent_requests_and_one_closed_early(behind: Behind, dialect: str) -> None:
     async def play() -> list[str]:
         async with anthropic.AsyncAnthropic(
             base_url=behind.origin, api_key=KEY, max_retries=0, timeout=WAIT_S
@@ -271,12 +314,12 @@ def test_side_by_side_and_closed_early(behind: Behind, dialect: str) -> None:
     assert any(closed_early(behind.simulated.quick, name, 30_000) for name in attempts(behind, identity))
 
 
-def test_tokens_are_counted_by_anthropic_and_else_guessed(claude: anthropic.Anthropic, behind: Behind) -> None:
+def test_anthropic_counts_tokens_and_other_counts_are_estimated(claude: anthropic.Anthropic, behind: Behind) -> None:
     counted = claude.messages.with_raw_response.count_tokens(model="noted-anthropic/m", messages=HELLO)
     assert "x-splitsecond-estimated" not in counted.headers
     assert counted.parse().input_tokens == 77
-    (asked,) = behind.asked
-    assert (asked.path, asked.body) == ("/v1/messages/count_tokens", {"model": "m", "messages": HELLO})
+    (received,) = behind.requests
+    assert (received.path, received.body) == ("/v1/messages/count_tokens", {"model": "m", "messages": HELLO})
     answered = claude.messages.create(model=TARGETS["anthropic"], max_tokens=1, messages=HELLO)
     truly = claude.messages.with_raw_response.count_tokens(model=TARGETS["anthropic"], messages=HELLO)
     assert truly.parse().input_tokens == answered.usage.input_tokens

@@ -1,4 +1,4 @@
-"""OpenAI's official library asking for Responses before the gateway, in front of targets of every dialect."""
+"""OpenAI's official library as the client of a gateway, for responses, with targets of every API format."""
 
 import asyncio
 from typing import Any
@@ -7,7 +7,7 @@ import openai
 import pytest
 from openai.types.responses import FunctionToolParam, Response
 from tests.gateway.conftest import KEY
-from tests.gateway.dialects.conftest import TARGETS, WITH_TOOLS, Behind, attempts
+from tests.gateway.dialects.conftest import SECONDS_LEFT, TARGETS, WITH_TOOLS, Behind, attempts
 from tests.simulator.on_loopback import SAID, WAIT_S, closed_early
 
 from splitsecond.upstream.target import DIALECTS
@@ -17,7 +17,7 @@ PIXEL = "data:image/png;base64,iVBORw0KGgo="
 
 
 def asked_for(client: openai.OpenAI, stream: bool, **asked: Any) -> Response:
-    """The answer; of a stream the one that its last event holds."""
+    """Return the response; of a stream, that of its last event."""
     if not stream:
         whole: Response = client.responses.create(**asked)
         return whole
@@ -27,7 +27,7 @@ def asked_for(client: openai.OpenAI, stream: bool, **asked: Any) -> Response:
     return found
 
 
-def test_the_librarys_own_sum_of_a_stream(gpt: openai.OpenAI) -> None:
+def test_the_librarys_own_accumulation_of_a_stream(gpt: openai.OpenAI) -> None:
     for dialect in ("openai", "anthropic", "gemini"):
         with gpt.responses.stream(model=f"thinks-{dialect}/thinker", input="hello", max_output_tokens=8) as events:
             found = events.get_final_response()
@@ -42,7 +42,7 @@ def test_text(gpt: openai.OpenAI, dialect: str, stream: bool) -> None:
     assert found.output_text == SAID
     assert found.object == "response"
     assert found.status == ("completed" if dialect == "replicate" else "incomplete")
-    if dialect != "replicate":  # whose streams have no counts
+    if dialect != "replicate":  # its streams have no token counts
         assert found.usage is not None
         assert found.usage.output_tokens == 8
         assert found.usage.total_tokens == found.usage.input_tokens + 8
@@ -57,7 +57,7 @@ def test_the_events_of_a_stream(gpt: openai.OpenAI) -> None:
 
 @pytest.mark.parametrize("dialect", WITH_TOOLS)
 @pytest.mark.parametrize("stream", [True, False])
-def test_a_tool_called_and_its_result(gpt: openai.OpenAI, dialect: str, stream: bool) -> None:
+def test_a_tool_call_and_its_result(gpt: openai.OpenAI, dialect: str, stream: bool) -> None:
     choice: Any = "required" if dialect == "cohere" else {"type": "function", "name": "weather"}
     asked: dict[str, Any] = {"model": TARGETS[dialect], "max_output_tokens": 8, "tools": [WEATHER], "store": False}
     found = asked_for(gpt, stream, input="hello", tool_choice=choice, **asked)
@@ -74,7 +74,7 @@ def test_a_tool_called_and_its_result(gpt: openai.OpenAI, dialect: str, stream: 
 
 
 @pytest.mark.parametrize("dialect", ["openai", "anthropic", "gemini", "cohere", "ollama"])
-def test_thoughts(gpt: openai.OpenAI, dialect: str) -> None:
+def test_reasoning(gpt: openai.OpenAI, dialect: str) -> None:
     for stream in (True, False):
         found = asked_for(gpt, stream, model=f"thinks-{dialect}/thinker", input="hello", max_output_tokens=8)
         thought, said = found.output
@@ -84,7 +84,7 @@ def test_thoughts(gpt: openai.OpenAI, dialect: str) -> None:
         assert found.status == "completed"
 
 
-def test_what_a_target_of_another_dialect_is_asked(gpt: openai.OpenAI, behind: Behind) -> None:
+def test_the_request_to_a_target_of_another_format(gpt: openai.OpenAI, behind: Behind) -> None:
     raw = gpt.responses.with_raw_response.create(
         model="noted-anthropic/m",
         instructions="Be brief.",
@@ -108,9 +108,9 @@ def test_what_a_target_of_another_dialect_is_asked(gpt: openai.OpenAI, behind: B
     assert text.type == "message"
     assert call.type == "function_call"
     assert (call.call_id, call.arguments) == ("call_1", '{"city":"Bern"}')
-    (asked,) = behind.asked
-    assert asked.path == "/v1/messages"
-    assert asked.body == {
+    (received,) = behind.requests
+    assert received.path == "/v1/messages"
+    assert received.body == {
         "model": "m",
         "stream": True,
         "system": [{"type": "text", "text": "Be brief."}],
@@ -132,36 +132,101 @@ def test_what_a_target_of_another_dialect_is_asked(gpt: openai.OpenAI, behind: B
     }
 
 
-def test_what_a_target_of_the_same_dialect_is_asked(gpt: openai.OpenAI, behind: Behind) -> None:
+PATCH: Any = {
+    "type": "custom",
+    "name": "apply_patch",
+    "description": "Edit files.",
+    "format": {"type": "grammar", "syntax": "lark", "definition": "start: /.+/"},
+}
+GROUP: Any = {"type": "namespace", "name": "crm", "description": "Customers", "tools": [WEATHER, PATCH]}
+
+
+@pytest.mark.parametrize("dialect", ["openai", "anthropic", "gemini"])
+@pytest.mark.parametrize("stream", [True, False])
+def test_tools_that_chats_do_not_have(gpt: openai.OpenAI, dialect: str, stream: bool) -> None:
+    asked: dict[str, Any] = {"model": TARGETS[dialect], "max_output_tokens": 8, "tools": [PATCH, GROUP]}
+    for choice, namespace in (({"type": "custom", "name": "apply_patch"}, None), (None, "crm")):
+        given = choice or {"type": "custom", "name": "apply_patch", "namespace": "crm"}
+        found = asked_for(gpt, stream, input="hello", tool_choice=given, **asked)
+        (custom,) = found.output
+        assert custom.type == "custom_tool_call"
+        assert (custom.name, custom.namespace) == ("apply_patch", namespace)
+        assert custom.input == "simulated input"
+        returned = custom.call_id
+    (call,) = asked_for(
+        gpt, stream, input="hello", tool_choice={"type": "function", "name": "weather", "namespace": "crm"}, **asked
+    ).output
+    assert call.type == "function_call"
+    assert (call.name, call.namespace) == ("weather", "crm")
+    after: Any = [
+        {"role": "user", "content": "hello"},
+        *(each.model_dump(exclude_none=True, exclude={"parsed_arguments"}) for each in (call, custom)),
+        {"type": "function_call_output", "call_id": call.call_id, "output": "Snow."},
+        {"type": "custom_tool_call_output", "call_id": returned, "output": "Done."},
+    ]
+    assert asked_for(gpt, stream, input=after, **asked).output_text == SAID
+
+
+def test_tools_are_translated_to_functions(gpt: openai.OpenAI, behind: Behind) -> None:
+    called: Any = {"type": "custom_tool_call", "call_id": "c", "name": "apply_patch", "namespace": "crm", "input": "+a"}
+    result: Any = {"type": "custom_tool_call_output", "call_id": "c", "output": "Done."}
+    gpt.responses.create(model="noted-openai/m", input=[called, result], tools=[PATCH, GROUP])
+    (received,) = behind.requests
+    first, *_, last = received.body["tools"]
+    assert [tool["function"]["name"] for tool in received.body["tools"]] == [
+        "apply_patch", "crm__weather", "crm__apply_patch",
+    ]  # fmt: skip
+    text = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
+    description = "Edit files.\n\nThe input matches this lark grammar:\nstart: /.+/"
+    assert first["function"] == {"name": "apply_patch", "description": description, "parameters": text}
+    assert last["function"] == {**first["function"], "name": "crm__apply_patch"}
+    (call,) = received.body["messages"][0]["tool_calls"]
+    assert call["function"] == {"name": "crm__apply_patch", "arguments": '{"input":"+a"}'}
+
+
+def test_server_tools_are_dropped_if_configured(gpt: openai.OpenAI, behind: Behind) -> None:
+    search: Any = {"type": "web_search_preview"}
+    ran: Any = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search"}}
+    asked: dict[str, Any] = {"input": [ran, {"role": "user", "content": "hi"}], "tools": [search, WEATHER]}
+    with pytest.raises(openai.BadRequestError, match="web_search"):
+        gpt.responses.create(model="noted-openai/m", **asked)
+    raw = gpt.responses.with_raw_response.create(model="noted-tools/m", **asked)
+    assert raw.headers["x-splitsecond-dropped"] == "web_search_preview"
+    (received,) = behind.requests
+    assert [tool["function"]["name"] for tool in received.body["tools"]] == ["weather"]
+    assert received.body["messages"] == [{"role": "user", "content": "hi"}]
+
+
+def test_the_request_to_a_target_of_the_same_format(gpt: openai.OpenAI, behind: Behind) -> None:
     asked: dict[str, Any] = {"input": "hi", "include": ["reasoning.encrypted_content"], "store": False}
     asked["tools"] = [{"type": "web_search"}]
     found = gpt.responses.create(model="noted-responses/m", extra_body={"odd": [1.5]}, **asked)
     assert found.id == "id-1"
-    (noted,) = behind.asked
-    assert noted.path == "/v1/responses"
-    assert noted.body == {"model": "m", "stream": True, "odd": [1.5], **asked}
+    (received,) = behind.requests
+    assert received.path == "/v1/responses"
+    assert received.body == {"model": "m", "stream": True, "odd": [1.5], **asked}
 
 
 @pytest.mark.parametrize(
-    ("asked", "words"),
+    ("asked", "words", "code"),
     [
-        ({"tools": [{"type": "web_search"}]}, "a tool of type 'web_search'"),
-        ({"previous_response_id": "resp_1"}, "Send all of the conversation"),
-        ({"input": [{"type": "item_reference", "id": "x"}]}, "of type 'item_reference'"),
+        ({"tools": [{"type": "web_search"}]}, "a tool of type 'web_search'", "not_translatable"),
+        ({"previous_response_id": "resp_1"}, "Send the whole conversation", "previous_response_not_found"),
+        ({"input": [{"type": "item_reference", "id": "x"}]}, "of type 'item_reference'", "not_translatable"),
     ],
 )
-def test_what_cannot_be_carried_over_is_refused(gpt: openai.OpenAI, asked: dict[str, Any], words: str) -> None:
+def test_untranslatable_requests_are_refused(gpt: openai.OpenAI, asked: dict[str, Any], words: str, code: str) -> None:
     with pytest.raises(openai.BadRequestError, match=words) as refused:
         gpt.responses.create(**{"model": TARGETS["openai"], "input": "hello", **asked})
-    assert refused.value.code == "not_translatable"
+    assert refused.value.code == code
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_failures(gpt: openai.OpenAI, dialect: str) -> None:
+def test_errors(gpt: openai.OpenAI, dialect: str) -> None:
     target = TARGETS[dialect]
     with pytest.raises(openai.RateLimitError) as limited:
         gpt.responses.create(model=f"limited-{target}", input="hello")
-    assert limited.value.response.headers["retry-after"] == "3"
+    assert limited.value.response.headers["retry-after"] in SECONDS_LEFT
     for fault, words in (("cut", "before the end|ended"), ("error", "failed while")):
         stream = gpt.responses.create(model=f"{fault}-{target}", input="hello", max_output_tokens=8, stream=True)
         seen: list[Any] = []
@@ -173,7 +238,7 @@ def test_failures(gpt: openai.OpenAI, dialect: str) -> None:
 
 
 @pytest.mark.parametrize("dialect", ["openai", "anthropic", "responses"])
-def test_side_by_side_and_closed_early(behind: Behind, dialect: str) -> None:
+def test_concurrent_requests_and_one_closed_early(behind: Behind, dialect: str) -> None:
     async def play() -> list[str]:
         async with openai.AsyncOpenAI(
             base_url=f"{behind.origin}/v1", api_key=KEY, max_retries=0, timeout=WAIT_S

@@ -2,17 +2,18 @@
 
 import json
 import os
-import subprocess
 import time
 from base64 import b64decode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from subprocess import DEVNULL
 from typing import Any
 
+from tests.processes import Process
 from tests.report.browser import BROWSERS, browser
 
-PATIENCE_S = 60.0
+PATIENCE_S = 180.0
 
 
 class Page:
@@ -100,17 +101,11 @@ def driven(folder: Path) -> Iterator[Page]:
     back, writes = os.pipe()
     # It wants them as its files 3 and 4, and Python gives files on only under the numbers that they have.
     moved = ["/bin/bash", "-c", f'exec "$@" 3<&{reads} 4>&{writes}', "chromium", *command, "about:blank"]
-    process = subprocess.Popen(moved, pass_fds=(reads, writes), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    os.close(reads)
-    os.close(writes)
-    page = Page(to, back)
-    try:
-        yield page
-    finally:
-        page.close()
-        process.terminate()
+    with Process[bytes](moved, pass_fds=(reads, writes), stdout=DEVNULL, stderr=DEVNULL):
+        os.close(reads)
+        os.close(writes)
+        page = Page(to, back)
         try:
-            process.wait(5)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+            yield page
+        finally:
+            page.close()

@@ -13,10 +13,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.gateway.conftest import KEY, gateway, ready
 from tests.gateway.in_chromium.devtools import driven
 
-PATIENCE_S = 60.0
+pytestmark = pytest.mark.system
+
+PATIENCE_S = 180.0
 WORDS = ["one ", "two ", "three ", "four"]
 PAGE = """<!doctype html><title>a page</title><iframe src="%(stranger)s"></iframe><script>
 const tell = (what, value) => fetch("/" + what, {method: "POST", body: JSON.stringify(value)});

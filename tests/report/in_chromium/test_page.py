@@ -1,7 +1,7 @@
-"""The report in a real browser: every picture drawn, in both themes, on a desk and on a phone, and nothing complained.
+"""The report in a real browser: every plot is drawn, in both themes and at two widths, without an error.
 
-One headless Chromium opens a page of frames, one for each width, lets each draw, presses its button for the other
-theme, lets it draw again, and writes down what it saw. Frames have any width; a headless window has not.
+One headless Chromium opens a page with one frame for each width, waits until each is drawn, presses its button for the
+other theme, waits again, and records what it found. Frames can have any width; a headless window cannot.
 """
 
 import json
@@ -12,45 +12,51 @@ from html import unescape
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from tests.report.browser import BROWSERS, browser
+from tests.report.test_speed_page import speed_page
 from tests.report.test_watch import history
 
 from splitsecond.analysis.findings import Run
-from splitsecond.report import html
-from splitsecond.report.pictures import charts
+from splitsecond.observation import Observation
+from splitsecond.report.run_page import render_run
 from splitsecond.report.theme import DARK, LIGHT
-from splitsecond.report.watch import render_watch
-from splitsecond.timing.observation import Observation
+from splitsecond.report.watch_page import render_watch
+
+pytestmark = pytest.mark.system
 
 WIDTHS = (1280, 390)
-PATIENCE_S = 60
+PATIENCE_S = 180
 
 FRAMES = """<!doctype html><meta charset="utf-8"><body><pre id="seen"></pre><script>
 const page = %s, widths = %s;
-const drawn = root => new Promise(done => {
-  const look = () => root.dataset.drawn === undefined ? setTimeout(look, 20) : done();
-  look();
-});
 async function see(width) {
   const frame = document.createElement("iframe");
   frame.style.cssText = `width:${width}px;height:900px;border:0`;
   frame.srcdoc = page;
   document.body.append(frame);
   await new Promise(done => frame.onload = done);
-  const root = frame.contentDocument.documentElement, seen = [];
+  const inside = frame.contentWindow, root = frame.contentDocument.documentElement, seen = [];
+  const colour = mark => inside.getComputedStyle(mark).color;
+  const cut = mark => {
+    const box = mark.getBoundingClientRect(), whole = mark.closest("svg").getBoundingClientRect();
+    return box.width > 0 && (box.left < whole.left - 3 || box.right > whole.right + 3);
+  };
   const note = () => seen.push({
-    width, ground: frame.contentWindow.getComputedStyle(root.querySelector("body")).backgroundColor,
-    inside: frame.contentWindow.innerWidth, needed: root.scrollWidth,
-    places: root.querySelectorAll(".plot").length, pictures: root.querySelectorAll(".plot svg").length,
-    drawn: +root.dataset.drawn, failed: +root.dataset.failed,
-    text: [...root.querySelectorAll(".plot")].map(place => place.textContent).join(" "),
+    width, ground: inside.getComputedStyle(root.querySelector("body")).backgroundColor,
+    inside: inside.innerWidth, needed: root.scrollWidth, ready: "ready" in root.dataset,
+    charts: root.querySelectorAll("svg.chart").length,
+    drawn: [...root.querySelectorAll("svg.chart")].filter(chart => chart.getBBox().width > 100).length,
+    cut: [...root.querySelectorAll("svg.chart text")].filter(cut).map(text => text.textContent),
+    colours: [...new Set([...root.querySelectorAll("svg.chart [data-key='target-0']")].map(colour))],
+    scrolls: [...root.querySelectorAll(".scroll")].filter(each => each.scrollWidth > each.clientWidth + 1).length,
+    bars: [...root.querySelectorAll(".row:not(.gone) [data-name]")].map(bar => bar.dataset.name),
+    rows: [...root.querySelectorAll("#rows tbody tr")].filter(row => !row.hidden).map(row => row.cells[0].textContent),
+    acted: root.dataset.acted,
   });
-  await drawn(root);
+  %s
   note();
   root.querySelector("#theme").click();
-  await drawn(root);
   note();
   return seen;
 }
@@ -60,12 +66,17 @@ Promise.all(widths.map(see)).then(
 </script>"""
 
 
-def seen_in_chromium(page: str, folder: Path, widths: Sequence[int] = WIDTHS) -> tuple[list[dict[str, Any]], str]:
-    """What each frame showed, first in the light and then in the dark, and what Chromium logged."""
+def seen_in_chromium(
+    page: str, folder: Path, widths: Sequence[int] = WIDTHS, act: str = ""
+) -> tuple[list[dict[str, Any]], str]:
+    """Return what each frame showed, first in light and then in dark, and what Chromium logged.
+
+    `act` is JavaScript that uses the page (`root`) after it was drawn.
+    """
     program = browser()
     assert program, f"no browser found, expected one of these on PATH: {', '.join(BROWSERS)}"
     script = json.dumps(page).replace("<", "\\u003c")
-    (folder / "frames.html").write_text(FRAMES % (script, json.dumps(widths)))
+    (folder / "frames.html").write_text(FRAMES % (script, json.dumps(widths), act))
     command = [program, "--headless", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"]
     command += [
         "--disable-background-networking",
@@ -87,36 +98,78 @@ def rgb(colour: str) -> str:
     return f"rgb({red}, {green}, {blue})"
 
 
-def test_every_picture_is_drawn_and_nothing_scrolls_sideways(
+def assert_whole(seen: list[dict[str, Any]], charts: int) -> None:
+    """Fail unless every chart is drawn with all its texts, and nothing scrolls sideways, in each view."""
+    for view in seen:
+        assert view["ready"], view
+        assert view["charts"] == view["drawn"] == charts, view
+        assert view["cut"] == [], view
+        assert view["needed"] <= view["inside"] == view["width"], view
+        assert view["scrolls"] == 0, view
+
+
+def test_every_plot_of_a_run_is_drawn_and_nothing_scrolls_sideways(
     invented: tuple[Run, Sequence[Observation]], tmp_path: Path
 ) -> None:
-    seen, log = seen_in_chromium(html.render(*invented), tmp_path)
+    act = "root.querySelectorAll('details').forEach(each => { each.open = true; });"
+    seen, log = seen_in_chromium(render_run(*invented), tmp_path, act=act)
     assert [(view["width"], view["ground"]) for view in seen] == [
         (width, rgb(theme.ground)) for width in WIDTHS for theme in (LIGHT, DARK)
     ]
-    for view in seen:
-        assert view["places"] == view["pictures"] == view["drawn"] == 11, view
-        assert view["failed"] == 0, view
-        assert view["needed"] <= view["inside"] == view["width"], view
+    assert_whole(seen, charts=23)
+    assert [view["colours"] for view in seen[:2]] == [[rgb(theme.targets[0])] for theme in (LIGHT, DARK)]
     assert "CONSOLE" not in log, log
 
 
-def test_so_is_every_picture_of_a_watch(tmp_path: Path) -> None:
+def test_every_plot_of_a_watch_is_drawn_and_nothing_scrolls_sideways(tmp_path: Path) -> None:
     seen, log = seen_in_chromium(render_watch(history("groq/llama-3.1-70b-versatile", "b/y").findings(3600)), tmp_path)
     assert [view["width"] for view in seen] == [width for width in WIDTHS for _ in range(2)]
-    for view in seen:
-        assert view["places"] == view["pictures"] == view["drawn"] == 6, view
-        assert view["failed"] == 0, view
-        assert view["needed"] <= view["inside"] == view["width"], view
+    assert_whole(seen, charts=6)
     assert "CONSOLE" not in log, log
 
 
-def test_a_picture_that_cannot_be_drawn_says_so(
-    invented: tuple[Run, Sequence[Observation]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+FILTERS = """
+const form = root.querySelector("#filters");
+form.elements.text.value = "GPT";
+form.querySelector('input[value="4"]').checked = false;
+form.dispatchEvent(new Event("input"));
+"""
+
+
+def test_the_speed_page_is_drawn_and_its_filters_hide_rows_and_bars(tmp_path: Path) -> None:
+    seen, log = seen_in_chromium(speed_page(), tmp_path, act=FILTERS)
+    assert_whole(seen, charts=2)
+    for view in seen:
+        assert view["rows"] == view["bars"] == ["openai/gpt-4o"], view
+    assert "CONSOLE" not in log, log
+
+
+USED = """
+let copied = "";
+Object.defineProperty(inside.navigator, "clipboard", { value: { writeText: async text => { copied = text; } } });
+const [markdown] = root.querySelectorAll(".exports button");
+markdown.click();
+const lines = copied.trim().split("\\n");
+const entry = root.querySelector('.legend [data-key="target-1"]');
+entry.dispatchEvent(new Event("pointerenter"));
+const marks = key => [...root.querySelectorAll(`svg.chart [data-key="${key}"]`)];
+const dim = key => marks(key).every(each => each.classList.contains("dim"));
+const mark = root.querySelector("#plot-ttft-by-load [data-tip]");
+mark.dispatchEvent(new inside.PointerEvent("pointermove", { bubbles: true, clientX: 50, clientY: 50 }));
+const tip = root.querySelector("#tip");
+const found = [lines.length, lines[2], dim("target-0"), dim("target-1"), tip.hidden, tip.textContent];
+root.dataset.acted = JSON.stringify(found);
+"""
+
+
+def test_tables_are_copied_marks_have_tooltips_and_legends_highlight(
+    invented: tuple[Run, Sequence[Observation]], tmp_path: Path
 ) -> None:
-    good, bad = list(charts(*invented).values())[:2]
-    shown = {good.name: good, bad.name: msgspec.structs.replace(bad, spec={"layer": [{"mark": "none of these"}]})}
-    monkeypatch.setattr(html, "charts", lambda run, observations: shown)
-    (view, _), _ = seen_in_chromium(html.render(*invented), tmp_path, widths=(390,))
-    assert (view["drawn"], view["failed"]) == (1, 1)
-    assert "This plot could not be drawn" in view["text"]
+    run, observations = invented
+    (view, _), log = seen_in_chromium(render_run(run, observations), tmp_path, widths=(1280,), act=USED)
+    lines, row, others_dim, own_dim, hidden, tip = json.loads(view["acted"])
+    assert lines == 2 + 5
+    assert row.startswith("| generalcompute/llama-3.1-70b-instruct | 185 (168–196) | 314 (307–321) |")
+    assert (others_dim, own_dim, hidden) == (True, False, False)
+    assert tip == "generalcompute/llama-3.1-70b-instruct" or "p50" in tip
+    assert "CONSOLE" not in log, log

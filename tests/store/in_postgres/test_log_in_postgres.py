@@ -1,34 +1,40 @@
 """The log in a real PostgreSQL server: the same as in a file, and what only a server can do to it."""
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.store import version_1
+from tests.store.columns import check_columns
 from tests.store.records import answered, kept, records, same_figures
 from tests.store.server import Server
+from tests.store.test_import import LITELLM, as_lines
 from tests.store.test_processes import WORKER, worker
+from tests.waiting import WITHIN_S
 
 from splitsecond import clock
 from splitsecond.errors import CallerFault
+from splitsecond.observation import Observation
+from splitsecond.store.call_record import CallRecord
 from splitsecond.store.database import Database
+from splitsecond.store.importing import import_log
 from splitsecond.store.log import Log
-from splitsecond.store.served import Served
 from splitsecond.store.tables import VERSION
-from splitsecond.store.writer import Writer
-from splitsecond.timing.observation import Observation
+from splitsecond.store.writer import LogWriter
 
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 
 
 @pytest.fixture(scope="module")
-def a_log(server: Server) -> str:
-    return server.database()
+def a_log(started_server: Server) -> str:
+    started_server.ensure_running()
+    return started_server.database()
 
 
-def written(url: str, given: list[Served]) -> Log:
+def written(url: str, given: list[CallRecord]) -> Log:
     with Log.open(url) as log:
         for record in given:
             log.put(record)
@@ -43,7 +49,7 @@ def calls(url: str) -> list[str]:
 
 @settings(max_examples=10)
 @given(given=st.lists(records(), max_size=20, unique_by=lambda served: served.call))
-def test_what_is_put_is_read_again(a_log: str, given: list[Served]) -> None:
+def test_what_is_put_is_read_again(a_log: str, given: list[CallRecord]) -> None:
     log = written(a_log, given)
     found = {served.call: served for _, served in log.calls(LONG_AGO)}  # and those of the cases before
     for served in given:
@@ -75,6 +81,17 @@ def test_the_latest_attempts_and_what_was_used(url: str) -> None:
     }
 
 
+def test_columns_have_the_figures_of_the_observations(a_log: str) -> None:
+    written(a_log, [answered(number, target=f"t/{number % 3}", ago_s=number) for number in range(30)])
+    assert check_columns(a_log) >= 30
+
+
+def test_foreign_calls_are_imported_once(url: str, tmp_path: Path) -> None:
+    file = as_lines(tmp_path / "file", [{**LITELLM, "request_id": f"r-{n}"} for n in range(20)])
+    assert [import_log(file, url, {}).written for _ in range(2)] == [20, 0]
+    assert len(calls(url)) == 20
+
+
 def test_a_name_that_a_client_chose_is_kept_as_a_short_line(url: str) -> None:
     assert [s.route for _, s in written(url, [answered(1, route="a\0b\ud800")]).calls(LONG_AGO)] == ["a b"]
 
@@ -87,13 +104,13 @@ def test_old_calls_are_forgotten(url: str) -> None:
 def test_several_processes_make_one_log_and_lose_nothing(url: str) -> None:
     running = [worker(WORKER, url, str(300 * i), str(300 * (i + 1))) for i in range(3)]
     for process in running:
-        assert process.communicate(timeout=60)[0].split() == ["300", "0", "0"]
+        assert process.communicate(timeout=WITHIN_S)[0].split() == ["300", "0", "0"]
     assert sorted(calls(url)) == sorted(f"req-{n}" for n in range(900))
 
 
 def test_a_database_of_something_else_is_left_alone(server: Server, url: str) -> None:
     server.execute(url, "CREATE TABLE calls (a integer)")
-    with pytest.raises(CallerFault, match="holds something else: there is a table 'calls'"):
+    with pytest.raises(CallerFault, match="is not a log: it has a table 'calls'"):
         Log.open(url)
     assert server.execute(url, "SELECT tablename FROM pg_tables WHERE schemaname = 'public'") == [("calls",)]
 
@@ -122,8 +139,8 @@ def test_a_log_of_the_first_version_keeps_its_calls_and_takes_those_of_both(serv
 
 def test_a_log_of_a_newer_version_is_refused(server: Server, url: str) -> None:
     Log.open(url).close()
-    server.execute(url, "UPDATE splitsecond_log SET version = 7")
-    with pytest.raises(CallerFault, match=f"its tables are version 7, this one knows {VERSION}"):
+    server.execute(url, f"UPDATE splitsecond_log SET version = {VERSION + 1}")
+    with pytest.raises(CallerFault, match=f"its tables are version {VERSION + 1}, this one knows {VERSION}"):
         Log.open(url)
 
 
@@ -136,7 +153,7 @@ def test_a_database_that_is_not_there(url: str) -> None:
 
 def test_connections_that_are_ended_lose_nothing(server: Server, url: str) -> None:
     said: list[str] = []
-    writer = Writer(Database.open(url), say=said.append)
+    writer = LogWriter(Database.open(url), say=said.append)
     for number in range(3):
         writer.put(answered(number))
         writer.write()
@@ -152,7 +169,7 @@ def test_connections_that_are_ended_lose_nothing(server: Server, url: str) -> No
 
 def test_a_server_that_restarts_loses_nothing(server: Server, url: str) -> None:
     said: list[str] = []
-    writer = Writer(Database.open(url), say=said.append)
+    writer = LogWriter(Database.open(url), say=said.append)
     writer.put(answered(1))
     assert writer.write()
     server.stop()
@@ -171,9 +188,9 @@ def test_a_server_that_restarts_loses_nothing(server: Server, url: str) -> None:
 
 def test_a_record_that_cannot_be_written_is_dropped_alone(url: str) -> None:
     said: list[str] = []
-    writer = Writer(Database.open(url), say=said.append)
+    writer = LogWriter(Database.open(url), say=said.append)
     for number in range(40):
-        writer.put(answered(number, status=1 << 64 if number == 7 else 200))
+        writer.put(answered(number, ago_s=1 - number / 100, status=1 << 64 if number == 7 else 200))
     assert writer.write()
     assert calls(url) == [f"req-{n}" for n in range(40) if n != 7]
     assert (writer.written, writer.dropped) == (39, 1)

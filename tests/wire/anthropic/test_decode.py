@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.wire import conformance
-from tests.wire.conformance import check_any_bytes, check_decoder, fault_of
+from tests.wire.conformance import check_any_bytes, check_decoder, fault_of, without_quiet
 
 from splitsecond.events import Done, Event, Finish, Quiet, Token, ToolPart, Usage
 from splitsecond.wire import anthropic
@@ -154,10 +154,6 @@ def said(name: str) -> list[Event]:
     return [event for at, part in enumerate(STREAMS[name]) for event in decoder.feed(part, at)] + decoder.close(99)
 
 
-def loud(name: str) -> list[Event]:
-    return [event for event in said(name) if not isinstance(event, Quiet)]
-
-
 def test_text() -> None:
     assert said("text") == [
         Quiet(0, "message_start"),
@@ -174,7 +170,7 @@ def test_text() -> None:
 
 
 def test_thinking_is_reasoning_and_input_counts_with_its_cached_part() -> None:
-    assert loud("thinking") == [
+    assert without_quiet(said("thinking")) == [
         Usage(0, 2104, None, None, 2000, 100),
         Token(2, "Let me", "reasoning"),
         Token(3, " see", "reasoning"),
@@ -202,7 +198,7 @@ def test_a_tool_call_is_its_name_and_its_arguments() -> None:
 
 
 def test_what_the_providers_own_tools_found_is_no_content() -> None:
-    assert loud("server tool")[1:] == [
+    assert without_quiet(said("server tool"))[1:] == [
         Token(1, "web_search", "tool"),
         Token(2, '{"query":"x"}', "tool"),
         Usage(6, 12, 20, None, 0, 0),
@@ -214,7 +210,7 @@ def test_what_the_providers_own_tools_found_is_no_content() -> None:
 
 
 def test_a_refusal_is_an_empty_answer_that_ended_well() -> None:
-    assert loud("refusal")[1:] == [Finish(1, "refusal"), Usage(1, 12, 1, None, 0, 0), Done(2, True)]
+    assert without_quiet(said("refusal"))[1:] == [Finish(1, "refusal"), Usage(1, 12, 1, None, 0, 0), Done(2, True)]
 
 
 def test_events_without_names_and_without_an_end_mark() -> None:
@@ -237,7 +233,7 @@ def test_a_plain_answer_arrives_with_its_last_byte() -> None:
         Usage(0, 15, 7, None, 10),
         Done(99, False),
     ]
-    decoder = anthropic.decoder("chat", stream=False)
+    decoder = anthropic.decoder("chat")
     assert decoder.feed(b' {"content":[]', 1) == decoder.feed(b"}", 2) == []
     assert decoder.close(3) == [Done(3, False)]
 

@@ -97,7 +97,7 @@ def test_raw_values_are_read_and_null_says_nothing() -> None:
         "n": None,
     }
     assert encoded(**raw) == encoded()
-    with pytest.raises(CallerFault, match="messages is no JSON"):
+    with pytest.raises(CallerFault, match="messages is not JSON"):
         encoded(messages=msgspec.Raw(b"["))
 
 
@@ -130,6 +130,16 @@ def test_fields(fields: dict[str, Any], native: dict[str, Any]) -> None:
     assert encoded(**fields) == {**encoded(), **native}
 
 
+def test_a_json_object_is_requested_by_an_instruction() -> None:
+    messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "JSON, please"}]
+    call = Call(id="c", body={"messages": messages, "response_format": {"type": "json_object"}})
+    body = msgspec.json.decode(anthropic.encode(call, "m", Quirks()).body)
+    assert body["system"][0]["text"] == "Be brief."
+    assert "one JSON object" in body["system"][1]["text"]
+    assert "output_config" not in body
+    assert call.notes.dropped == ["response_format"]
+
+
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
@@ -137,7 +147,6 @@ def test_fields(fields: dict[str, Any], native: dict[str, Any]) -> None:
         ({"logprobs": True}, "logprobs true"),
         ({"presence_penalty": 0.5}, "presence_penalty 0.5"),
         ({"temperature": 1.5}, "temperature 1.5.*0 to 1"),
-        ({"response_format": {"type": "json_object"}}, "response_format.*json_schema"),
         ({"service_tier": "scale"}, 'service_tier "scale"'),
         ({"tools": [FUNCTION], "tool_choice": "any"}, 'tool_choice "any"'),
         ({"tools": [{"type": "custom", "custom": {"name": "sql"}}]}, "the tool"),
@@ -174,7 +183,10 @@ def test_completions_are_refused() -> None:
         ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": 7}]}]}, "'image_url'"),
         ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": 7}}]}]}, "'image_url'"),
         ({"messages": [{"role": "user", "content": [{"type": "file", "file": {"file_data": 7}}]}]}, "'file'"),
-        ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": "data:,x"}]}]}, "no data URL"),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": "data:,x"}]}]},
+            "not a data URL",
+        ),
         (
             {"messages": [{"role": "assistant", "tool_calls": [BROKEN_CALL]}]},
             r"tool_calls\[0\].function.arguments is not",

@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.wire.conformance import without_quiet
 
 from splitsecond.errors import CallerFault
-from splitsecond.events import Broken, Done, Event, Finish, Quiet, Token, TokenKind, ToolPart, Usage
+from splitsecond.events import Broken, Done, Event, Finish, Token, TokenKind, ToolPart, Usage
 from splitsecond.service import Call
 from splitsecond.wire import anthropic
-from splitsecond.wire.anthropic import Answer, StreamWriter
-from splitsecond.wire.dialect import Quirks
+from splitsecond.wire.anthropic import StreamWriter
+from splitsecond.wire.dialect import Quirks, ServerAnswer
 
 TEXT = st.text(st.characters(codec="utf-8"), min_size=1)
 KINDS: tuple[TokenKind, ...] = ("text", "reasoning", "tool")
@@ -22,10 +23,6 @@ KINDS: tuple[TokenKind, ...] = ("text", "reasoning", "tool")
 def decoded(data: bytes) -> list[Event]:
     decoder = anthropic.decoder("chat")
     return [*decoder.feed(data, 1), *decoder.close(1)]
-
-
-def loud(data: bytes) -> list[Event]:
-    return [event for event in decoded(data) if not isinstance(event, Quiet)]
 
 
 def writer() -> StreamWriter:
@@ -54,7 +51,7 @@ def test_a_streamed_answer_reads_back() -> None:
             write.done(),
         ]
     )
-    assert loud(data) == [
+    assert without_quiet(decoded(data)) == [
         Usage(1, 6),
         Token(1, "Hm", "reasoning"),
         Token(1, 'He said "hi"\n'),
@@ -82,7 +79,7 @@ def test_a_streamed_answer_reads_back() -> None:
 def test_an_answer_without_counts_has_its_reason_all_the_same() -> None:
     write = writer()
     data = write.opening() + write.token("a", "refusal") + write.finish("content_filter") + write.done()
-    assert loud(data) == [Token(1, "a"), Finish(1, "refusal"), Usage(1, None, 0), Done(1, True)]
+    assert without_quiet(decoded(data)) == [Token(1, "a"), Finish(1, "refusal"), Usage(1, None, 0), Done(1, True)]
 
 
 @given(st.lists(st.tuples(TEXT, st.sampled_from(KINDS))))
@@ -90,7 +87,7 @@ def test_any_tokens_read_back(parts: list[tuple[str, TokenKind]]) -> None:
     write = writer()
     data = b"".join(write.token(text, kind) for text, kind in parts) + write.finish("length") + write.done()
     tokens: list[Event] = [Token(1, text, kind) for text, kind in parts]
-    assert loud(data) == [*tokens, Finish(1, "max_tokens"), Usage(1, None, 0), Done(1, True)]
+    assert without_quiet(decoded(data)) == [*tokens, Finish(1, "max_tokens"), Usage(1, None, 0), Done(1, True)]
 
 
 @given(st.lists(TEXT, min_size=1), st.lists(st.integers(0, 900)))
@@ -116,8 +113,8 @@ def test_an_error_inside_a_stream() -> None:
 
 
 def test_a_whole_answer_reads_back() -> None:
-    answer = Answer(reasoning="Hm", text="Yes", finish="length")
-    data = anthropic.whole("chat", "m", [answer], Usage(0, 5, 2, 1, 0), id="msg_1", created=1)
+    answer = ServerAnswer(reasoning="Hm", text="Yes", finish="length")
+    data = anthropic.StreamWriter("chat", "m", id="msg_1", created=1).whole([answer], Usage(0, 5, 2, 1, 0))
     assert decoded(data) == [
         Token(1, "Hm", "reasoning"),
         Token(1, "Yes"),
@@ -125,7 +122,7 @@ def test_a_whole_answer_reads_back() -> None:
         Usage(1, 5, 2, 1, 0),
         Done(1, False),
     ]
-    refusal = anthropic.whole("chat", "m", [Answer(refusal="No")], Usage(0), id="msg_1", created=1)
+    refusal = anthropic.StreamWriter("chat", "m", id="msg_1", created=1).whole([ServerAnswer(refusal="No")], Usage(0))
     assert json.loads(refusal)["content"] == [{"type": "text", "text": "No"}]
     assert json.loads(refusal)["stop_reason"] == "end_turn"
 
@@ -208,7 +205,7 @@ def test_what_we_encode_can_be_parsed() -> None:
     [
         (b"", "truncated"),
         (b"[]", "Expected `object`"),
-        (b'{"a":' * 100_000, "recursion"),
+        (b'{"a":' * 100_000, "recursion|truncated"),
         (b'{"model":"m","messages":[{"role":"user","content":"x"}]}', "`max_tokens`"),
         (body(model=None), r"\$.model"),
         (body(messages=[]), r"\$.messages"),
@@ -233,5 +230,5 @@ def test_any_bytes_that_are_no_request_are_the_callers_fault(raw: bytes) -> None
 def test_the_ids_of_other_makers_calls_are_ones_that_anthropic_takes_back() -> None:
     write = writer()
     data = write.opening() + write.tool_call("f", "functions.f:0") + write.finish("tool_calls") + write.done()
-    (call,) = (event for event in loud(data) if isinstance(event, Token))
+    (call,) = (event for event in without_quiet(decoded(data)) if isinstance(event, Token))
     assert call.tool == ToolPart(0, "functions_f_0", "f")

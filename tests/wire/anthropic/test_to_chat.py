@@ -11,11 +11,11 @@ from splitsecond.errors import CallerFault
 from splitsecond.service import Call
 from splitsecond.wire import anthropic, cohere, gemini, ollama, openai, responses
 from splitsecond.wire.dialect import Quirks
-from splitsecond.wire.thinking import Thinking
+from splitsecond.wire.reasoning import ReasoningRequest
 
 PIXEL = {"type": "base64", "media_type": "image/png", "data": "AA=="}
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
-OWN_NAMES = {"max_tokens": 5, "temperature": 0.5, "top_p": 1, "top_k": 3, "min_p": 0.1}
+OWN_NAMES = {"max_tokens": 5, "temperature": 0.5, "top_p": 1, "top_k": 3}
 MARK = {"cache_control": {"type": "ephemeral"}}
 
 
@@ -121,11 +121,11 @@ def test_pictures_and_documents(block: Any, part: Any) -> None:
         (OWN_NAMES, OWN_NAMES),
         ({"stop_sequences": ["a"]}, {"stop": ["a"]}),
         ({"stop_sequences": []}, {}),
-        ({"output_config": {"effort": "max"}}, {"reasoning": Thinking(name="effort", effort="max")}),
-        ({"thinking": {"type": "adaptive"}}, {"reasoning": Thinking(name="thinking", on=True)}),
+        ({"output_config": {"effort": "max"}}, {"reasoning": ReasoningRequest(name="effort", effort="max")}),
+        ({"thinking": {"type": "adaptive"}}, {"reasoning": ReasoningRequest(name="thinking", on=True)}),
         (
             {"thinking": {"type": "enabled", "budget_tokens": 2000}, "output_config": {"effort": "low"}},
-            {"reasoning": Thinking(name="thinking", budget=2000, effort="low")},
+            {"reasoning": ReasoningRequest(name="thinking", budget=2000, effort="low")},
         ),
         ({"service_tier": "standard_only"}, {"service_tier": "default"}),
         ({"metadata": {"user_id": "u"}}, {"user": "u"}),
@@ -179,10 +179,26 @@ def test_what_is_left_out_is_named_once() -> None:
         metadata={"other": "u"},
         output_config={"task_budget": {"total": 9}},
         service_tier=None,
+        speed="fast",
+        odd=[1],
     )
     made = anthropic.to_chat(asked)
     assert made.body.keys() == {"messages"}
-    assert asked.notes.dropped == ["cache_control", "task_budget", "metadata"]
+    assert asked.notes.dropped == ["cache_control", "task_budget", "metadata", "speed", "odd"]
+
+
+@pytest.mark.parametrize("thread", [{"type": "new"}, {"type": "continue", "previous_message_id": "msg_1"}])
+def test_a_conversation_that_anthropic_has_kept_is_refused_by_its_code(thread: Any) -> None:
+    asked = call(messages=[user({"type": "text", "text": "hi"})], thread=thread)
+    with pytest.raises(CallerFault, match="thread cannot be translated") as translated:
+        anthropic.to_chat(asked)
+    with pytest.raises(CallerFault, match="thread cannot be translated") as passed:
+        anthropic.pass_on(asked, "m", Quirks())
+    for refused in (translated.value, passed.value):
+        assert (refused.kind, refused.code) == ("not_translatable", "thread_unsupported_request")
+    own = anthropic.pass_on(asked, "m", Quirks(threads=True))
+    assert msgspec.json.decode(own.body)["thread"] == thread
+    assert "thread" not in anthropic.to_chat(call(messages=[user({"type": "text", "text": "hi"})], thread=None)).body
 
 
 @pytest.mark.parametrize(
@@ -195,19 +211,19 @@ def test_what_is_left_out_is_named_once() -> None:
         ({"messages": [user(1)]}, "a list of objects"),
         ({"messages": [user({"type": "text"})]}, "is not a block of type 'text'"),
         ({"messages": [user({"type": "tool_result"})]}, "tool_use_id must be a text"),
-        ({"system": [{"type": "image"}]}, r"system\[0\].type 'image' cannot be carried over"),
-        ({"messages": [user({"type": "search_result"})]}, "'search_result' cannot be carried over"),
+        ({"system": [{"type": "image"}]}, r"system\[0\].type 'image' cannot be translated"),
+        ({"messages": [user({"type": "search_result"})]}, "'search_result' cannot be translated"),
         ({"messages": [user({"type": "image", "source": {"type": "file", "file_id": "f"}})]}, "not a block of type"),
         (
             {"messages": [user({"type": "document", "source": {"type": "url", "url": "u"}})]},
-            "source of type 'url' cannot be carried over",
+            "source of type 'url' cannot be translated",
         ),
         ({"messages": [{"role": "assistant", "content": [{"type": "server_tool_use"}]}]}, "'server_tool_use' cannot"),
         ({"tools": [{"type": "bash_20250124", "name": "bash"}]}, "Anthropic's own tool 'bash_20250124'"),
         ({"tools": [{"name": "f"}]}, "a name and an input_schema"),
         ({"tools": {"a": 1}}, "tools must be a list"),
         ({"tools": [{"name": "f", "input_schema": {}}], "tool_choice": 5}, "tool_choice 5 cannot"),
-        ({"mcp_servers": [{"url": "x"}]}, "mcp_servers .* cannot be carried over"),
+        ({"mcp_servers": [{"url": "x"}]}, "mcp_servers .* cannot be translated"),
         ({"output_config": 5}, "output_config must be an object"),
         ({"output_config": {"effort": "huge"}}, 'effort is "huge"'),
         ({"thinking": {"type": "enabled"}, "output_config": {"effort": 5}}, "effort is 5"),

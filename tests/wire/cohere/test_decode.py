@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from tests.wire import conformance
-from tests.wire.conformance import check_any_bytes, check_decoder, fault_of, plain
+from tests.wire.conformance import check_any_bytes, check_decoder, fault_of, plain, without_quiet
 
 from splitsecond.events import Done, Event, Finish, Quiet, Token, ToolPart, Usage
 from splitsecond.wire import cohere
@@ -86,10 +86,6 @@ def events_of(*parts: bytes) -> list[Event]:
     return conformance.events_of(make, parts)
 
 
-def loud(events: list[Event]) -> list[Event]:
-    return [event for event in events if not isinstance(event, Quiet)]
-
-
 def test_a_streamed_chat() -> None:
     assert events_of(TEXT) == [
         Quiet(0, "message-start"),
@@ -124,12 +120,12 @@ def test_a_plan_is_reasoning_and_a_call_is_tool() -> None:
         Token(0, '{"city"', "tool", tool=ToolPart(0)),
         Token(0, ": 7}", "tool", tool=ToolPart(0)),
     ]
-    assert loud(events_of(TOOLS)) == [*tokens, Finish(0, "TOOL_CALL"), COUNTED, Done(0, True)]
+    assert without_quiet(events_of(TOOLS)) == [*tokens, Finish(0, "TOOL_CALL"), COUNTED, Done(0, True)]
 
 
 def test_thinking() -> None:
     tokens: list[Event] = [Token(0, "Hm", "reasoning"), Token(0, "Y"), Token(0, "es")]
-    assert loud(events_of(THINKING)) == [*tokens, Finish(0, "MAX_TOKENS"), Done(0, True)]
+    assert without_quiet(events_of(THINKING)) == [*tokens, Finish(0, "MAX_TOKENS"), Done(0, True)]
 
 
 def test_an_event_with_two_pieces() -> None:
@@ -139,12 +135,12 @@ def test_an_event_with_two_pieces() -> None:
 
 def test_tool_calls_may_come_in_a_list() -> None:
     calls = {"tool_calls": [{"function": {"name": "now", "arguments": "{}"}}, {}]}
-    token = loud(events_of(event("tool-call-start", calls), end()))[0]
+    token = without_quiet(events_of(event("tool-call-start", calls), end()))[0]
     assert token == Token(0, "now{}", "tool", tool=ToolPart(0, "", "now"))
 
 
 def test_a_plain_answer_arrives_with_its_last_byte() -> None:
-    decoder = cohere.decoder("chat", stream=False)
+    decoder = cohere.decoder("chat")
     assert decoder.feed(WHOLE[:50], 1) == decoder.feed(WHOLE[50:], 2) == []
     tokens: list[Event] = [
         Token(2, "I will look.", "reasoning"),
@@ -201,7 +197,7 @@ def test_errors_inside_a_stream(last: bytes, words: str) -> None:
 @pytest.mark.parametrize(
     ("body", "kind", "words"),
     [
-        (b"", "empty_answer", "no event"),
+        (b"", "empty_answer", "answer is empty"),
         (START, "truncated", "without message-end after 0 content"),
         (START + b"data: [DONE]\n\n", "truncated", "without message-end"),
         (TEXT[:-40], "truncated", "inside an event after 2 content"),

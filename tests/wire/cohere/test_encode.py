@@ -148,7 +148,7 @@ def test_messages(message: dict[str, Any], translated: dict[str, Any]) -> None:
     ],
 )
 def test_what_cohere_has_not_is_named(body: dict[str, Any], named: str) -> None:
-    with pytest.raises(CallerFault, match=named + ".* cannot be carried over to Cohere") as caught:
+    with pytest.raises(CallerFault, match=named + ".* cannot be translated for Cohere") as caught:
         sent(**body)
     assert caught.value.kind == "not_translatable"
 

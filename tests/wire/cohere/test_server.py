@@ -6,13 +6,14 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.wire.conformance import without_quiet
 
 from splitsecond.errors import CallerFault
-from splitsecond.events import Broken, Done, Event, Finish, Quiet, Token, TokenKind, ToolPart, Usage
+from splitsecond.events import Broken, Done, Event, Finish, Token, TokenKind, ToolPart, Usage
 from splitsecond.service import Call
 from splitsecond.wire import cohere
 from splitsecond.wire.cohere import StreamWriter
-from splitsecond.wire.dialect import Answer, Quirks
+from splitsecond.wire.dialect import Quirks, ServerAnswer
 
 TEXT = st.text(st.characters(codec="utf-8"), min_size=1)
 USER = [{"role": "user", "content": "Hello"}]
@@ -21,10 +22,6 @@ USER = [{"role": "user", "content": "Hello"}]
 def decoded(data: bytes) -> list[Event]:
     decoder = cohere.decoder("chat")
     return [*decoder.feed(data, 1), *decoder.close(1)]
-
-
-def loud(events: list[Event]) -> list[Event]:
-    return [event for event in events if not isinstance(event, Quiet)]
 
 
 def writer() -> StreamWriter:
@@ -48,7 +45,7 @@ def test_any_tokens_read_back(parts: list[tuple[str, TokenKind]]) -> None:
     data = write.opening() + b"".join(write.token(text, kind) for text, kind in parts)
     data += write.finish("length") + write.usage(Usage(0, 5, 2, 1, 3)) + write.done()
     tokens: list[Event] = [Token(1, text, KINDS[kind]) for text, kind in parts]
-    assert loud(decoded(data)) == [*tokens, Finish(1, "MAX_TOKENS"), Usage(1, 5, 2, None, 3), Done(1, True)]
+    assert without_quiet(decoded(data)) == [*tokens, Finish(1, "MAX_TOKENS"), Usage(1, 5, 2, None, 3), Done(1, True)]
 
 
 def test_blocks_begin_and_end() -> None:
@@ -74,7 +71,7 @@ def test_blocks_begin_and_end() -> None:
     ]
     parts = (ToolPart(0, "c1", "f"), ToolPart(0), ToolPart(1, "c2", "g"))
     tools: list[Event] = [Token(1, text, "tool", tool=part) for text, part in zip(("f", "{}", "g"), parts, strict=True)]
-    assert loud(decoded(data))[3:] == [*tools, Finish(1, "TOOL_CALL"), Done(1, True)]
+    assert without_quiet(decoded(data))[3:] == [*tools, Finish(1, "TOOL_CALL"), Done(1, True)]
 
 
 def test_an_event_looks_like_coheres() -> None:
@@ -95,14 +92,14 @@ def test_an_error_inside_a_stream() -> None:
 
 
 def test_a_whole_answer_reads_back() -> None:
-    answer = Answer(text="Yes", reasoning="Hm", finish="length")
-    data = cohere.whole("chat", "m", [answer], Usage(0, 5, 2), id="x", created=1)
+    answer = ServerAnswer(text="Yes", reasoning="Hm", finish="length")
+    data = cohere.StreamWriter("chat", "m", id="x", created=1).whole([answer], Usage(0, 5, 2))
     tokens: list[Event] = [Token(1, "Hm", "reasoning"), Token(1, "Yes")]
     assert decoded(data) == [*tokens, Finish(1, "MAX_TOKENS"), Usage(1, 5, 2), Done(1, False)]
 
 
 def test_a_whole_refusal() -> None:
-    data = cohere.whole("chat", "m", [Answer(refusal="No")], Usage(0), id="x", created=1)
+    data = cohere.StreamWriter("chat", "m", id="x", created=1).whole([ServerAnswer(refusal="No")], Usage(0))
     assert decoded(data) == [Token(1, "No"), Finish(1, "COMPLETE"), Done(1, False)]
 
 
@@ -139,7 +136,7 @@ def test_what_the_client_role_sends_the_server_role_reads() -> None:
     ("raw", "words"),
     [
         (b"{", "truncated"),
-        (b'{"a":' * 100_000, "recursion"),
+        (b'{"a":' * 100_000, "recursion|truncated"),
         (body(messages=USER), "`model`"),
         (body(model="m"), "`messages`"),
         (body(model="m", messages=[]), r"\$.messages"),

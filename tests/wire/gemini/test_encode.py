@@ -57,7 +57,7 @@ def test_raw_fields_are_read() -> None:
         "contents": [{"role": "user", "parts": [{"text": "Hi"}]}],
         "generationConfig": {"maxOutputTokens": 5},
     }
-    with pytest.raises(CallerFault, match="the request's field stop is no JSON"):
+    with pytest.raises(CallerFault, match="the request's field stop is not JSON"):
         sent(stop=Raw(b"{"))
 
 
@@ -292,7 +292,7 @@ def says(**body: Any) -> str:
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        ({"logprobs": True}, "logprobs true cannot be carried over to Gemini"),
+        ({"logprobs": True}, "logprobs true cannot be translated for Gemini"),
         ({"logit_bias": {"1": -100}}, 'logit_bias {"1":-100}'),
         ({"modalities": ["text", "audio"]}, 'modalities ["text","audio"]'),
         ({"functions": [FUNCTION]}, "functions [{"),
@@ -307,8 +307,14 @@ def says(**body: Any) -> str:
         ),
         ({"reasoning_effort": 3}, "reasoning_effort 3"),
         ({"service_tier": "scale"}, 'service_tier "scale"'),
-        ({"messages": [{"role": "function", "name": "f", "content": "x"}]}, 'messages[0].role "function"'),
-        ({"messages": [{"role": "assistant", "function_call": {}}]}, "messages[0].function_call"),
+        (
+            {"messages": [{"role": "function", "name": "f", "content": "x"}]},
+            "messages[0], with the function calls that tools replaced",
+        ),
+        (
+            {"messages": [{"role": "assistant", "function_call": {}}]},
+            "messages[0], with the function calls that tools replaced",
+        ),
         ({"messages": [{"role": "user", "content": [{"type": "video_url"}]}]}, "messages[0].content[0].type"),
         (
             {"messages": [{"role": "user", "content": [{"type": "file", "file": {"file_id": "f"}}]}]},
@@ -328,6 +334,19 @@ def says(**body: Any) -> str:
             },
             "messages[2].content with anything but text",
         ),
+        (
+            {
+                "messages": [
+                    *TOOL_TURNS[:2],
+                    {
+                        "role": "tool",
+                        "tool_call_id": "1",
+                        "content": [{"text": None}],
+                    },
+                ]
+            },
+            "messages[2].content with anything but text",
+        ),
     ],
 )
 def test_what_gemini_has_not_is_named(body: dict[str, Any], words: str) -> None:
@@ -338,7 +357,7 @@ def test_what_gemini_has_not_is_named(body: dict[str, Any], words: str) -> None:
 
 def test_gemini_has_no_completions() -> None:
     call = Call(id="1", operation="completions", body={"prompt": "Hi"})
-    with pytest.raises(CallerFault, match="a call of completions cannot be carried over"):
+    with pytest.raises(CallerFault, match="a call of completions cannot be translated"):
         gemini.encode(call, "gemini-2.5-flash", Quirks())
 
 
@@ -352,16 +371,19 @@ def test_gemini_has_no_completions() -> None:
         ({"messages": [{"role": "robot", "content": "x"}]}, "messages[0].role is 'robot'"),
         (
             {"messages": [{"role": "user", "content": [{"type": "text"}]}]},
-            "messages[0].content[0]: Object missing required field `text`",
+            "messages[0].content[0] is not a part of type 'text'",
         ),
-        ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": 7}]}]}, "$.image_url"),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": 7}]}]},
+            "is not a part of type 'image_url'",
+        ),
         (
             {"messages": [{"role": "user", "content": [{"type": "text", "text": 7}]}]},
-            "messages[0].content[0]: Expected `str`",
+            "messages[0].content[0] is not a part of type 'text'",
         ),
         (
             {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": "data:image/png,x"}]}]},
-            "image_url is no data URL in base64",
+            "image_url is not a data URL in base64",
         ),
         ({"messages": [{"role": "assistant", "tool_calls": [call("1", "f", "[1]")]}]}, "is not the JSON of an object"),
         ({"messages": [{"role": "tool", "tool_call_id": "9", "content": "x"}]}, "tool_call_id is '9'"),

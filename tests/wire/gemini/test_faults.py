@@ -62,8 +62,13 @@ def test_an_account_that_is_not_served_is_no_fault_of_the_caller() -> None:
         (400, body(400, "Invalid value at 'contents'", "INVALID_ARGUMENT"), "http_400", CallerFault, ""),
         (
             400,
-            body(400, "API key not valid. Please pass a valid API key.", "INVALID_ARGUMENT"),
-            "http_400",
+            body(
+                400,
+                "API key not valid. Please pass a valid API key.",
+                "INVALID_ARGUMENT",
+                {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "API_KEY_INVALID"},
+            ),
+            "key_refused",
             ProviderFault,
             "Check the API key.",
         ),

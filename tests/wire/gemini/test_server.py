@@ -12,8 +12,8 @@ from splitsecond.errors import CallerFault
 from splitsecond.events import Broken, Done, Event, Finish, Token, TokenKind, ToolPart, Usage
 from splitsecond.service import Call
 from splitsecond.wire import gemini
-from splitsecond.wire.dialect import Quirks
-from splitsecond.wire.gemini import Answer, StreamWriter
+from splitsecond.wire.dialect import Quirks, ServerAnswer
+from splitsecond.wire.gemini import StreamWriter
 
 TEXT = st.text(st.characters(codec="utf-8"), min_size=1)
 PATH = "/v1beta/models/gemini-2.5-flash:streamGenerateContent"
@@ -111,8 +111,8 @@ def test_a_chunk_looks_like_geminis() -> None:
 
 
 def test_a_whole_answer_reads_back() -> None:
-    answers = [Answer(text="Yes", reasoning="Hm"), Answer(refusal="No", finish="length")]
-    data = gemini.whole("chat", "m", answers, Usage(0, 5, 4, 2), id="x", created=1)
+    answers = [ServerAnswer(text="Yes", reasoning="Hm"), ServerAnswer(refusal="No", finish="length")]
+    data = gemini.StreamWriter("chat", "m", id="x", created=1).whole(answers, Usage(0, 5, 4, 2))
     assert decoded(data) == [
         Token(1, "Hm", "reasoning"),
         Token(1, "Yes"),
@@ -189,7 +189,7 @@ def test_the_path_says_the_model_and_whether_to_stream(path: str, model: str, st
 
 @pytest.mark.parametrize("path", ["/", "/v1/chat/completions", "/v1beta/models/m:countTokens", "/v1beta/models/m"])
 def test_other_paths_are_not_here(path: str) -> None:
-    with pytest.raises(CallerFault, match="there is no /") as caught:
+    with pytest.raises(CallerFault, match="unknown path /") as caught:
         gemini.parse_request("chat", body(contents=USER), path)
     assert caught.value.status == 404
 
@@ -199,7 +199,7 @@ def test_other_paths_are_not_here(path: str) -> None:
     [
         (b"", "truncated"),
         (b"[]", "Expected `object`"),
-        (b'{"a":' * 100_000, "recursion"),
+        (b'{"a":' * 100_000, "recursion|truncated"),
         (body(), "`contents`"),
         (body(contents=[]), r"\$.contents"),
         (body(contents=[{"parts": [{"text": 7}]}]), r"\$.contents\[0\].parts\[0\].text"),

@@ -84,7 +84,7 @@ def test_a_tool_call_is_its_name_and_its_arguments() -> None:
 
 
 def test_a_plain_answer_arrives_with_its_last_byte() -> None:
-    decoder = ollama.decoder("chat", stream=False)
+    decoder = ollama.decoder("chat")
     body = WHOLE.rstrip()
     assert decoder.feed(body[:50], 1) == decoder.feed(body[50:], 2) == []
     tokens = [Token(2, "Hm", "reasoning"), Token(2, "Hello!")]
@@ -113,12 +113,12 @@ def test_an_error_line() -> None:
 @pytest.mark.parametrize(
     ("body", "kind", "words"),
     [
-        (b"", "empty_answer", "no line"),
-        (b"\n \n", "empty_answer", "no line"),
+        (b"", "empty_answer", "answer is empty"),
+        (b"\n \n", "empty_answer", "answer is empty"),
         (said(content="a"), "truncated", "without done after 1 content"),
         (said(content="a")[:-9], "truncated", "inside a line after 0"),
         (said(content="a") + b'{"model"', "truncated", "inside a line after 1"),
-        (b'{"detail":"Not Found"}', "malformed", "no chat's"),
+        (b'{"detail":"Not Found"}', "malformed", "not a chat answer"),
         (b"<html>", "malformed", "not the JSON"),
         (b"[]\n", "malformed", "Expected `object`"),
         (b'{"message":7}\n', "malformed", "message"),

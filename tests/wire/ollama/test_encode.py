@@ -148,7 +148,7 @@ def test_a_result_is_named_by_the_call_that_it_answers() -> None:
     ],
 )
 def test_what_ollama_has_not_is_named(body: dict[str, Any], named: str) -> None:
-    with pytest.raises(CallerFault, match=named + ".* cannot be carried over to Ollama") as caught:
+    with pytest.raises(CallerFault, match=named + ".* cannot be translated for Ollama") as caught:
         sent(**body)
     assert caught.value.kind == "not_translatable"
 
@@ -169,15 +169,15 @@ def test_completions_are_refused() -> None:
         ({"messages": [{"role": "user", "content": [{"type": "text"}]}]}, "not a part of type 'text'"),
         (
             {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": "data:,x"}]}]},
-            "no data URL in base64",
+            "not a data URL in base64",
         ),
         ({"messages": [{"role": "tool", "content": "x", "tool_call_id": "?"}]}, "no earlier tool call"),
         (
             {"messages": [{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "{"}}]}]},
-            "the arguments of f are not",
+            r"tool_calls\[0\].function.arguments is not",
         ),
         ({"options": [1]}, "options must be an object"),
-        ({"temperature": Raw(b"{")}, "temperature is no JSON"),
+        ({"temperature": Raw(b"{")}, "temperature is not JSON"),
     ],
 )
 def test_wrong_requests_are_the_callers_fault(body: dict[str, Any], words: str) -> None:

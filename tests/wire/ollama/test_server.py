@@ -12,7 +12,7 @@ from splitsecond.errors import CallerFault
 from splitsecond.events import Broken, Done, Event, Finish, Token, TokenKind, ToolPart, Usage
 from splitsecond.service import Call
 from splitsecond.wire import ollama
-from splitsecond.wire.dialect import Answer, Quirks
+from splitsecond.wire.dialect import Quirks, ServerAnswer
 from splitsecond.wire.ollama import StreamWriter
 
 TEXT = st.text(st.characters(codec="utf-8"), min_size=1)
@@ -87,14 +87,14 @@ def test_a_line_looks_like_ollamas() -> None:
 
 
 def test_a_whole_answer_reads_back() -> None:
-    answer = Answer(text="Yes", reasoning="Hm", finish="length")
-    data = ollama.whole("chat", "m", [answer], Usage(0, 5, 2), id="x", created=1, timings=TIMINGS)
+    answer = ServerAnswer(text="Yes", reasoning="Hm", finish="length")
+    data = ollama.StreamWriter("chat", "m", id="x", created=1).whole([answer], Usage(0, 5, 2), timings=TIMINGS)
     tokens: list[Event] = [Token(1, "Hm", "reasoning"), Token(1, "Yes")]
     assert decoded(data) == [*tokens, Finish(1, "length"), Usage(1, 5, 2), Done(1, True)]
 
 
 def test_a_whole_refusal() -> None:
-    data = ollama.whole("chat", "m", [Answer(refusal="No")], Usage(0), id="x", created=1)
+    data = ollama.StreamWriter("chat", "m", id="x", created=1).whole([ServerAnswer(refusal="No")], Usage(0))
     assert decoded(data) == [Token(1, "No"), Finish(1, "stop"), Done(1, True)]
 
 
@@ -131,7 +131,7 @@ def test_what_the_client_role_sends_the_server_role_reads() -> None:
     ("raw", "words"),
     [
         (b"{", "truncated"),
-        (b'{"a":' * 100_000, "recursion"),
+        (b'{"a":' * 100_000, "recursion|truncated"),
         (body(messages=USER), "`model`"),
         (body(model="", messages=USER), r"\$.model"),
         (body(model="m"), "`messages`"),

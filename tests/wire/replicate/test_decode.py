@@ -60,7 +60,7 @@ def test_text() -> None:
 
 
 def test_a_whole_prediction_arrives_with_its_last_byte() -> None:
-    decoder = replicate.decoder("chat", stream=False)
+    decoder = replicate.decoder("chat")
     (body,) = STREAMS["list"]
     assert decoder.feed(body[:20], 1) == decoder.feed(body[20:], 2) == []
     assert decoder.close(9) == [Token(2, "Once"), Finish(2, "succeeded"), Usage(2, 5, 3), Done(2, False)]
@@ -72,16 +72,16 @@ def test_a_whole_prediction_arrives_with_its_last_byte() -> None:
     ("body", "kind", "words"),
     [
         (b"".join(BROKEN["error"]), "in_band_error", "no GPU"),
-        (b"".join(BROKEN["canceled"]), "in_band_error", "because of: canceled"),
-        (event("done", "oh no"), "malformed", "the event done is not"),
+        (b"".join(BROKEN["canceled"]), "in_band_error", "with the reason: canceled"),
+        (event("done", "oh no"), "malformed", "the done event is not"),
         (BROKEN["failed"][0], "in_band_error", "no GPU"),
         (b'{"status":"canceled"}', "in_band_error", "canceled"),
         (b'{"detail":"no such model"}', "in_band_error", "no such model"),
         (b'{"status":"processing"}', "truncated", "its status is processing"),
-        (b"{}", "malformed", "no prediction"),
+        (b"{}", "malformed", "not a prediction"),
         (b'{"status":7}', "malformed", "status"),
         (b'{"status":', "truncated", "not the JSON"),
-        (b"", "empty_answer", "no event"),
+        (b"", "empty_answer", "answer is empty"),
         (event("output", "a"), "truncated", "without done after 1 content"),
         (b"<html>", "malformed", "neither"),
     ],

@@ -35,7 +35,7 @@ def test_a_request() -> None:
 
 @pytest.mark.parametrize("name", ["llama", "a/b/c"])
 def test_a_model_without_an_owner_is_none(name: str) -> None:
-    with pytest.raises(CallerFault, match=f"called OWNER/NAME or OWNER/NAME:VERSION, got '{name}'"):
+    with pytest.raises(CallerFault, match=f"model as OWNER/NAME or OWNER/NAME:VERSION, got '{name}'"):
         replicate.encode(Call(id="1", body={"messages": [USER]}), name, Quirks())
 
 
@@ -106,7 +106,7 @@ def test_the_input_may_be_given_as_it_is() -> None:
     ],
 )
 def test_what_a_prediction_has_not_is_refused_by_name(operation: Operation, body: dict[str, Any], words: str) -> None:
-    with pytest.raises(CallerFault, match="cannot be carried over to Replicate") as caught:
+    with pytest.raises(CallerFault, match="cannot be translated for Replicate") as caught:
         sent(operation, **body)
     assert caught.value.kind == "not_translatable"
     assert words in caught.value.message

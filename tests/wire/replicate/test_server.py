@@ -11,7 +11,7 @@ from splitsecond.errors import CallerFault
 from splitsecond.events import Broken, Done, Event, Finish, Token, Usage
 from splitsecond.service import Call
 from splitsecond.wire import replicate
-from splitsecond.wire.dialect import Answer, Quirks
+from splitsecond.wire.dialect import Quirks, ServerAnswer
 
 PATH = "/v1/models/o/m/predictions"
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\r"), min_size=1)
@@ -43,7 +43,7 @@ def test_an_error_inside_a_stream() -> None:
 
 
 def test_a_whole_answer_reads_back() -> None:
-    data = replicate.whole("chat", "o/m", [Answer(text="Yes")], Usage(0, 5, 2), id="p1", created=1)
+    data = replicate.StreamWriter("chat", "o/m", id="p1", created=1).whole([ServerAnswer(text="Yes")], Usage(0, 5, 2))
     assert decoded(data) == [Token(1, "Yes"), Finish(1, "succeeded"), Usage(1, 5, 2), Done(1, False)]
 
 
@@ -82,7 +82,7 @@ def test_what_we_encode_can_be_parsed() -> None:
         (b"{}", PATH, "`input`"),
         (b'{"input":{}}', PATH, "`prompt`"),
         (body(max_tokens=0), PATH, r"\$.input.max_tokens"),
-        (body(), "/v1/predictions", "there is no /v1/predictions here"),
+        (body(), "/v1/predictions", "unknown path /v1/predictions;"),
     ],
 )
 def test_what_is_wrong_is_named(raw: bytes, path: str, words: str) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from tests.wire import conformance
-from tests.wire.conformance import check_any_bytes, check_decoder, fault_of
+from tests.wire.conformance import check_any_bytes, check_decoder, fault_of, without_quiet
 
 from splitsecond.events import Done, Event, Finish, Quiet, Token, ToolPart, Usage
 from splitsecond.wire import responses
@@ -124,10 +124,6 @@ def events_of(*parts: bytes) -> list[Event]:
     return conformance.events_of(make, parts)
 
 
-def loud(name: str) -> list[Event]:
-    return [event for event in events_of(*STREAMS[name]) if not isinstance(event, Quiet)]
-
-
 def test_text() -> None:
     decoder = make()
     assert [event for at, part in enumerate(STREAMS["text"]) for event in decoder.feed(part, at)] == [
@@ -148,7 +144,7 @@ def test_text() -> None:
 
 
 def test_thoughts_and_refusals() -> None:
-    assert loud("thinking") == [
+    assert without_quiet(events_of(*STREAMS["thinking"])) == [
         Token(0, "Let me", "reasoning"),
         Token(0, " see", "reasoning"),
         Token(0, "No.", "refusal"),
@@ -159,7 +155,7 @@ def test_thoughts_and_refusals() -> None:
 
 
 def test_tool_calls_of_the_client_and_of_the_provider() -> None:
-    assert loud("tools") == [
+    assert without_quiet(events_of(*STREAMS["tools"])) == [
         Token(0, "f", "tool", tool=ToolPart(0, "c1", "f")),
         Token(0, '{"city": "Gen', "tool", tool=ToolPart(0)),
         Token(0, 'ève"}', "tool", tool=ToolPart(0)),
@@ -173,7 +169,7 @@ def test_tool_calls_of_the_client_and_of_the_provider() -> None:
 
 
 def test_what_no_delta_told_the_end_of_an_item_tells() -> None:
-    assert loud("no deltas")[:6] == [
+    assert without_quiet(events_of(*STREAMS["no deltas"]))[:6] == [
         Token(0, "Let me see", "reasoning"),
         Token(0, "Hello “you” 😀\n"),
         Token(0, "f", "tool", tool=ToolPart(0, "c1", "f")),
@@ -181,15 +177,22 @@ def test_what_no_delta_told_the_end_of_an_item_tells() -> None:
         Token(0, "f", "tool", tool=ToolPart(1, "c2", "f")),
         Token(0, "[]", "tool", tool=ToolPart(1)),
     ]
-    assert [token.text for token in loud("only an end") if isinstance(token, Token)] == ["Hello “you” 😀\n", "f", "{}"]
+    assert [token.text for token in without_quiet(events_of(*STREAMS["only an end"])) if isinstance(token, Token)] == [
+        "Hello “you” 😀\n",
+        "f",
+        "{}",
+    ]
 
 
 def test_an_image_is_a_url_that_holds_it() -> None:
-    assert loud("image")[:2] == [Token(0, "data:image/webp;base64,iVBO", "image"), Finish(0, "completed")]
+    assert without_quiet(events_of(*STREAMS["image"]))[:2] == [
+        Token(0, "data:image/webp;base64,iVBO", "image"),
+        Finish(0, "completed"),
+    ]
 
 
 def test_a_plain_answer_arrives_with_its_last_byte() -> None:
-    decoder = responses.decoder("chat", stream=False)
+    decoder = responses.decoder("chat")
     (body,) = STREAMS["plain"]
     assert decoder.feed(body[:50], 1) == decoder.feed(body[50:], 2) == []
     assert decoder.close(9) == [
@@ -213,8 +216,8 @@ def test_an_error_after_the_stream_began(name: str) -> None:
 @pytest.mark.parametrize(
     ("body", "kind", "words"),
     [
-        (b"", "empty_answer", "no event"),
-        (b": ping\n\n", "empty_answer", "no event"),
+        (b"", "empty_answer", "answer is empty"),
+        (b": ping\n\n", "empty_answer", "answer is empty"),
         (CREATED, "truncated", "without response.completed after 0 content"),
         (CREATED + b"data: [DONE]\n\n", "truncated", "and [DONE]"),
         (b'data: {"type":', "truncated", "inside an event"),

@@ -166,11 +166,14 @@ def test_items_may_come_in_the_place_of_messages() -> None:
         ({"response_format": {"type": "grammar"}}, "response_format"),
         ({"tool_choice": 7}, "tool_choice 7"),
         ({"messages": [{"role": "user", "content": [{"type": "input_audio", "input_audio": {}}]}]}, "'input_audio'"),
-        ({"messages": [{"role": "assistant", "tool_calls": [{"id": "c", "type": "custom"}]}]}, "of type 'custom'"),
+        (
+            {"messages": [{"role": "assistant", "tool_calls": [{"id": "c", "type": "custom"}]}]},
+            "tool_calls[0].type 'custom'",
+        ),
     ],
 )
 def test_what_the_api_has_not_is_refused_by_name(body: dict[str, Any], words: str) -> None:
-    with pytest.raises(CallerFault, match="cannot be carried over to Responses") as caught:
+    with pytest.raises(CallerFault, match="cannot be translated for Responses") as caught:
         sent(**body)
     assert caught.value.kind == "not_translatable"
     assert words in caught.value.message

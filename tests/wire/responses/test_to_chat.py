@@ -11,11 +11,11 @@ from splitsecond.errors import CallerFault
 from splitsecond.service import Call
 from splitsecond.wire import anthropic, cohere, gemini, ollama, openai, responses
 from splitsecond.wire.dialect import Quirks
-from splitsecond.wire.thinking import Thinking
+from splitsecond.wire.reasoning import ReasoningRequest
 
 URL = "data:image/png;base64,AA=="
 CALLED = {"type": "function_call", "id": "fc_1", "call_id": "a", "name": "f", "arguments": '{"x":1}', "status": "x"}
-OWN_NAMES = {"temperature": 0.5, "top_p": 1, "min_p": 0.1}
+OWN_NAMES = {"temperature": 0.5, "top_p": 1}
 
 
 def call(**fields: Any) -> Call:
@@ -114,8 +114,8 @@ def test_pictures_and_files(part: Any, made: Any) -> None:
         (OWN_NAMES, OWN_NAMES),
         ({"model": "x", "stream": True, "stream_options": {"include_obfuscation": False}}, {}),
         ({"max_output_tokens": 5}, {"max_completion_tokens": 5}),
-        ({"reasoning": {"effort": "low"}}, {"reasoning": Thinking(name="reasoning", effort="low")}),
-        ({"reasoning": {"summary": "auto"}}, {"reasoning": Thinking(name="reasoning", shown=True)}),
+        ({"reasoning": {"effort": "low"}}, {"reasoning": ReasoningRequest(name="reasoning", effort="low")}),
+        ({"reasoning": {"summary": "auto"}}, {"reasoning": ReasoningRequest(name="reasoning", shown=True)}),
         ({"reasoning": {"effort": None}, "store": False, "truncation": "disabled"}, {}),
         ({"user": "u", "prompt_cache_key": "k"}, {"user": "u", "prompt_cache_key": "k"}),
         ({"text": {"verbosity": "low", "format": {"type": "text"}}}, {"verbosity": "low"}),
@@ -154,9 +154,11 @@ def test_fields(fields: dict[str, Any], made: dict[str, Any]) -> None:
 
 
 def test_what_is_left_out_is_named() -> None:
-    asked = call(input="hi", store=True, metadata={"a": "b"}, include=["x"], reasoning={"mode": "pro"}, user=None)
+    asked = call(
+        input="hi", store=True, metadata={"a": "b"}, include=["x"], reasoning={"mode": "pro"}, user=None, odd=[1]
+    )
     assert responses.to_chat(asked).body.keys() == {"messages"}
-    assert asked.notes.dropped == ["store", "metadata", "include", "mode"]
+    assert asked.notes.dropped == ["store", "metadata", "include", "mode", "odd"]
 
 
 @pytest.mark.parametrize(
@@ -168,8 +170,8 @@ def test_what_is_left_out_is_named() -> None:
         ({"input": [{"role": "tool", "content": "x"}]}, "expected one of user"),
         ({"input": [{"type": "message", "role": "user"}]}, "not an item of type 'message'"),
         ({"input": [{"type": "function_call", "name": "f"}]}, "not an item of type 'function_call'"),
-        ({"input": [{"type": "item_reference", "id": "x"}]}, "'item_reference' cannot be carried over"),
-        ({"input": [{"type": "custom_tool_call", "call_id": "x"}]}, "'custom_tool_call' cannot"),
+        ({"input": [{"type": "item_reference", "id": "x"}]}, "'item_reference' cannot be translated"),
+        ({"input": [{"type": "custom_tool_call", "call_id": "x"}]}, "not an item of type 'custom_tool_call'"),
         ({"input": [{"role": "user", "content": [{"type": "input_image", "file_id": "f"}]}]}, "Send the data itself"),
         ({"input": [{"role": "user", "content": [5]}]}, "must be an object with a type"),
         ({"input": [{"role": "assistant", "content": [{"type": "input_image", "image_url": URL}]}]}, "not all text"),
@@ -178,7 +180,8 @@ def test_what_is_left_out_is_named() -> None:
         ({"conversation": "c"}, "conversation"),
         ({"background": True}, "background"),
         ({"tools": [{"type": "web_search"}]}, "a tool of type 'web_search'"),
-        ({"tools": [{"type": "custom", "name": "x"}]}, "a tool of type 'custom'"),
+        ({"tools": [{"type": "custom"}]}, "a function with a name"),
+        ({"tools": [{"type": "namespace", "name": "n", "tools": [{"type": "mcp"}]}]}, r"tools\[0\].tools\[0\], a tool"),
         ({"tools": [{"type": "function"}]}, "a function with a name"),
         ({"tools": 5}, "tools must be a list"),
         ({"tools": [{"type": "function", "name": "f"}], "tool_choice": {"type": "mcp"}}, "tool_choice"),

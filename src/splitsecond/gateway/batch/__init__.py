@@ -1,1 +1,1 @@
-"""Many requests of a file, answered as fast as their targets take them."""
+"""Batches: the requests of a file, answered as fast as their targets accept them."""

@@ -1,9 +1,9 @@
-"""The requests of a batch, sent as fast as their targets take them, and each answered once.
+"""Execution of a batch: sends its requests as fast as their targets accept them, and reports one result for each.
 
-A request that fails for load, for a broken connection or in time is asked again, at most `TRIES` times in all, and
-each time after a longer pause; one that is wrong in itself, or that nobody answers, is written down as refused. Where
-a key is refused or money has run out all others would fail alike: then the batch stops, and what was not asked is left
-for another run.
+A request that fails for a reason that may pass (load, a broken connection, a timeout) is retried with growing pauses,
+up to `TRIES` attempts. Other failures, and the failure of the last attempt, become the request's result. If a provider
+rejects its key or the account has no money left, all requests would fail: the batch stops, and the rest is left for
+another run.
 """
 
 import asyncio
@@ -17,141 +17,150 @@ from msgspec import Struct
 
 from splitsecond import clock
 from splitsecond.errors import AllFailed, Fault, TimedOut
-from splitsecond.gateway.batch.lines import Answer, Item, Response
-from splitsecond.gateway.batch.pace import Window
-from splitsecond.gateway.doors import assembly
-from splitsecond.gateway.records.books import Books, Page
-from splitsecond.gateway.refusal import decisive, refusal
-from splitsecond.policy.remedy import ejected, remedy, retry_after_ns
-from splitsecond.policy.targets.verdict import of_fault
+from splitsecond.gateway.batch.batch_file import BatchItem, BatchResponse, BatchResult
+from splitsecond.gateway.batch.concurrency_window import ConcurrencyWindow
+from splitsecond.gateway.error_response import error_response
+from splitsecond.policies.fault_handling import ejected, remedy, retry_after_ns
+from splitsecond.policies.targets.verdict import of_fault
+from splitsecond.router.call_tracker import CallTracker, OpenCall, decisive
 from splitsecond.service import Call, Service
 from splitsecond.timing.timeline import record_fault
 
 TRIES = 6
+"""Attempts of one request, including the first."""
 FIRST_PAUSE_NS = clock.NS_PER_S
+"""Pause before the first retry; each further pause is twice as long, and all vary by ±50%."""
 LONGEST_WAIT_NS = 300 * clock.NS_PER_S
-"""Whoever asks us to wait for longer is not waited for."""
+"""A request whose target asks for a longer wait is not retried."""
 ENDS_WITHIN_NS = 2 * clock.NS_PER_S
-"""Within which an attempt that has said everything is over, also where its provider leaves the connection open."""
+"""Longest wait for attempts that have delivered their response, but whose providers keep the connection open."""
 OK = 200
 
 
-class Outcome(Struct, frozen=True):
-    """One request's end: its line of the answers, and whether it was answered."""
+class BatchOutcome(Struct, frozen=True):
+    """Outcome of one request. `ok`: the response is a success."""
 
-    answer: Answer
+    result: BatchResult
     ok: bool
 
 
 class Batch:
-    """Use it once. `service` gives what answers for a model; `put` takes each outcome as it comes."""
+    """One batch; use it once.
+
+    `retries`: retries so far. `stopped`: the fault that stopped the batch, if one did.
+    """
 
     def __init__(
         self,
         service: Callable[[str], Service],
-        books: Books,
-        window: Window,
-        put: Callable[[Outcome], None],
+        tracker: CallTracker,
+        window: ConcurrencyWindow,
+        put: Callable[[BatchOutcome], None],
         *,
         chance: Random | None = None,
     ) -> None:
+        """`service` returns the service of a model. `put` gets each outcome as soon as it is known. `chance`: source
+        of the retry pauses' random part."""
         self.window = window
-        self.asked_again = 0
+        self.retries = 0
         self.stopped: Fault | None = None
         self._service = service
-        self._books = books
+        self._tracker = tracker
         self._put = put
         self._chance = chance or Random()
-        self._left: deque[Item] = deque()
-        self._end = False
+        self._left: deque[BatchItem] = deque()
+        self._stopping = False
 
     def stop(self) -> None:
-        """Sends nothing more; what is under way is answered."""
-        self._end = True
+        """Send no further request. Those in flight continue."""
+        self._stopping = True
 
-    async def run(self, items: Iterable[Item]) -> int:
-        """Answers `items`. Returns how many were not asked, as it was stopped before; see `stopped`."""
+    async def run(self, items: Iterable[BatchItem]) -> int:
+        """Send `items`. Return how many have no outcome because the batch was stopped."""
         self._left = deque(items)
         async with asyncio.TaskGroup() as group:
             for _ in range(min(self.window.most, len(self._left))):
                 group.create_task(self._work())
         return len(self._left)
 
-    async def accounted(self) -> None:
-        """Waits until all attempts are over: that of a whole answer is so only when its connection is free again."""
+    async def wait_for_attempts(self) -> None:
+        """Wait until all attempts are recorded, `ENDS_WITHIN_NS` at most: an attempt ends after its response, when its
+        connection is free again."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(ENDS_WITHIN_NS / clock.NS_PER_S):
-                await self._books.whole()
+                await self._tracker.wait_for_attempts()
 
     async def _work(self) -> None:
-        while self._left and not self._end:
+        while self._left and not self._stopping:
             item = self._left.popleft()
-            outcome = await self._answered(item)
+            outcome = await self._send(item)
             if outcome is None:
                 self._left.appendleft(item)
             else:
                 self._put(outcome)
 
-    async def _answered(self, item: Item) -> Outcome | None:
-        """None: the batch was stopped before it was answered."""
+    async def _send(self, item: BatchItem) -> BatchOutcome | None:
+        """Send a request, with retries. Return None if the batch was stopped before there was an outcome."""
         fault: Fault | None = None
-        for tried in range(TRIES):
-            if tried:
-                pause_ns = FIRST_PAUSE_NS * 2 ** (tried - 1)
+        for retry in range(TRIES):
+            if retry:
+                pause_ns = FIRST_PAUSE_NS * 2 ** (retry - 1)
                 await asyncio.sleep(pause_ns * self._chance.uniform(0.5, 1.5) / clock.NS_PER_S)
-                self.asked_again += 1
+                self.retries += 1
             entered_ns = await self.window.enter()
-            if self._end:
+            if self._stopping:
                 self.window.leave(entered_ns)
                 return None
-            page = self._page(item)
+            open_call = self._open(item)
             try:
-                return await self._once(item, page, entered_ns)
+                return await self._attempt(item, open_call, entered_ns)
             except Fault as failed:
-                fault = page.fault = failed.kept()
+                fault = open_call.fault = failed.without_traceback()
                 wait_ns = retry_after_ns(fault)
                 self.window.leave(entered_ns, refused=remedy(fault) == "later", wait_ns=min(wait_ns, LONGEST_WAIT_NS))
-                self._books.close(page, refusal(fault).status)
+                self._tracker.close(open_call, error_response(fault).status)
                 if self._is_final(fault, wait_ns):
                     break
             except BaseException:
                 self.window.leave(entered_ns)
-                self._books.close(page, 0, complete=False)
+                self._tracker.close(open_call, 0, complete=False)
                 raise
-        if fault is None or self._end:
+        if fault is None or self._stopping:
             return None
-        no = refusal(fault, item.door.dialect)
-        response = Response(no.status, page.call.id, msgspec.Raw(no.body))
-        return Outcome(Answer(item.custom_id, response, id=page.call.id), ok=False)
+        error = error_response(fault, item.endpoint.format)
+        response = BatchResponse(error.status, open_call.call.id, msgspec.Raw(error.body))
+        return BatchOutcome(BatchResult(item.custom_id, response, id=open_call.call.id), ok=False)
 
-    async def _once(self, item: Item, page: Page, entered_ns: int) -> Outcome:
-        call, whole = page.call, assembly(page.call)
-        async with await self._service(item.asked.model)(call) as reply:
+    async def _attempt(self, item: BatchItem, open_call: OpenCall, entered_ns: int) -> BatchOutcome:
+        call, assembly = open_call.call, item.endpoint.format.assembly()
+        async with await self._service(item.request.model)(call) as reply:
             if not reply.empty:
-                page.first_token_ns = clock.now_ns()
+                open_call.first_token_ns = clock.now_ns()
             while data := await reply.read():
-                whole.feed(data)
-            page.target = reply.target
-        body = msgspec.Raw(whole.answer())
+                assembly.feed(data)
+            open_call.target = reply.target
+        body = msgspec.Raw(assembly.answer())
         self.window.leave(entered_ns)
-        self._books.close(page, OK)
-        return Outcome(Answer(item.custom_id, Response(OK, call.id, body), page.target, call.id), ok=True)
+        self._tracker.close(open_call, OK)
+        response = BatchResponse(OK, call.id, body)
+        return BatchOutcome(BatchResult(item.custom_id, response, open_call.target, call.id), ok=True)
 
-    def _page(self, item: Item) -> Page:
+    def _open(self, item: BatchItem) -> OpenCall:
         call = Call(
             id=f"batch-{self._chance.getrandbits(128):032x}",
-            operation=item.door.operation,
-            body={name: value for name, value in item.asked.body.items() if name not in ("stream", "stream_options")},
-            dialect=item.door.dialect,
+            operation=item.endpoint.operation,
+            body={name: value for name, value in item.request.body.items() if name not in ("stream", "stream_options")},
+            dialect=item.endpoint.format.name,
             start_ns=clock.now_ns(),
             stream=False,
         )
-        return self._books.open(call, item.asked.model)
+        return self._tracker.open(call, item.request.model)
 
     def _is_final(self, fault: Fault, wait_ns: int) -> bool:
+        """Return whether a retry would be useless. Stop the batch if all other requests would fail as well."""
         may_pass = remedy(fault) in ("again", "later") or ejected(fault) or isinstance(decisive(fault), TimedOut)
         if not may_pass and any(of_fault(record_fault(cause)) in ("locked", "unpaid") for cause in _causes(fault)):
-            self.stopped, self._end = fault, True
+            self.stopped, self._stopping = fault, True
         return not may_pass or wait_ns > LONGEST_WAIT_NS
 
 

@@ -1,1 +1,1 @@
-"""`splitsecond.yaml`: what may stand in it, what it means, what is wrong with it."""
+"""Configuration of the gateway: reading, checking and writing `splitsecond.yaml`."""

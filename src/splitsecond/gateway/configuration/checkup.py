@@ -1,23 +1,27 @@
-"""What `serve --check` says of a configuration: its policies as trees, its targets, clients and log, and its problems.
+"""Report of `serve --check`: a configuration's policies as trees, its targets, clients, log, and warnings.
 
-No key is shown, only the names of those that are there.
+It shows no key, only the names of the variables that are set; what looks like a key in a URL is redacted.
 """
 
 import glob
 from urllib.parse import urlsplit
 
+from splitsecond.analysis.wording import counted_as
+from splitsecond.catalog.prices import listing
 from splitsecond.catalog.provider import names
-from splitsecond.gateway.configuration.problems import misspelt, problems
-from splitsecond.gateway.configuration.settings import ClientKey, PriceGiven, Settings, provider
-from splitsecond.gateway.process.reload import counted, summary
-from splitsecond.policy.expression import Expression, TargetName, targets
-from splitsecond.policy.settings import setting_text
+from splitsecond.gateway.configuration.settings import GatewaySettings
+from splitsecond.gateway.configuration.warnings import misspelt, problems
+from splitsecond.gateway.process.reload import summary
+from splitsecond.policies.expression import Expression, TargetName, targets
+from splitsecond.policies.settings import setting_text
+from splitsecond.redaction import redacted
+from splitsecond.router.settings import NO_SIMULATOR, ClientKey, PriceConfig, provider
 from splitsecond.store.database import check_url
 from splitsecond.upstream.spec import TargetSpec
 
 
-def checkup(settings: Settings) -> list[str]:
-    """Lines for a person. Raises `CallerFault` where the log cannot be where it is said to be."""
+def checkup(settings: GatewaySettings) -> list[str]:
+    """Return the lines of the report. Raises `CallerFault` for a log that cannot be opened."""
     found: list[str] = []
     for name, policy in settings.routes.items():
         found += [f"route {name}", *tree(policy, 1), *_resume(name, settings)]
@@ -25,24 +29,26 @@ def checkup(settings: Settings) -> list[str]:
     found += [_target(settings.spec(name), settings) for name in asked]
     found += [f"keys of providers in the environment: {', '.join(keys_of_providers(settings)) or 'none'}"]
     found += map(_client, settings.keys)
+    if settings.policies is not None:
+        found.append(f"policies of {settings.policies.path}: {', '.join(settings.policies.policies())}")
     if settings.log is not None:
         check_url(settings.log.url)
-        found.append(f"log: {_log(settings)}, kept for {settings.log.keep_days} days")
-    found += [f"seeds: {counted(len(glob.glob(pattern)), 'run')} in {pattern}" for pattern in settings.seeds]
+        found.append(f"log: {_log(settings)}, kept for {counted_as(settings.log.keep_days, 'day')}")
+    found += [f"seeds: {counted_as(len(glob.glob(pattern)), 'run')} in {pattern}" for pattern in settings.seeds]
     found += [f"problem: {words}" for words in (*problems(settings), *misspelt(settings))]
     listen = settings.listen
-    where = f"{listen.host}:{listen.port}, {counted(listen.workers, 'worker')}"
+    where = f"{listen.host}:{listen.port}, {counted_as(listen.workers, 'worker')}"
     return [*found, f"ok: {summary(settings)}, listens on {where}"]
 
 
-def keys_of_providers(settings: Settings) -> list[str]:
-    """The variables that the catalogue knows and that are set."""
+def keys_of_providers(settings: GatewaySettings) -> list[str]:
+    """Return the variables of the catalogue that are set."""
     known = dict.fromkeys(variable for name in names() for variable in provider(name).api_key_env)
     return [variable for variable in known if settings.environment.get(variable)]
 
 
 def tree(expression: Expression, depth: int, name: str = "") -> list[str]:
-    """A policy as lines, each part below the one that it stands in. `name`: that of a branch that has one."""
+    """Return a policy as indented lines, one for each part. `name`: the name of a named branch."""
     indent = "  " * depth + (f"{name}=" if name else "")
     if isinstance(expression, TargetName):
         return [f"{indent}{expression!r}"]
@@ -55,36 +61,48 @@ def tree(expression: Expression, depth: int, name: str = "") -> list[str]:
     return lines
 
 
-def _resume(name: str, settings: Settings) -> list[str]:
+def _resume(name: str, settings: GatewaySettings) -> list[str]:
     resume = settings.resumes.get(name)
     if resume is None:
         return []
     stall = "" if resume.stall_ns is None else f", also after {resume.stall_ns / 1e9:g} s without a token"
-    return [f"  carried on elsewhere where it breaks off ({resume.how}){stall}"]
+    return [f"  a broken answer is continued at another target ({resume.how}){stall}"]
 
 
-def _target(spec: TargetSpec, settings: Settings) -> str:
+def _target(spec: TargetSpec, settings: GatewaySettings) -> str:
     held = next((name for name in spec.api_key_env if settings.environment.get(name)), "no key")
     about = settings.about(spec.name)
-    said = [spec.base_url, spec.dialect, held, about.region, about.price and _price(about.price)]
+    where = "simulated" if spec.base_url.startswith(NO_SIMULATOR) else redacted(spec.base_url)
+    price = _price(about.price) if about.price else _listed(about.like, spec.name.partition("/")[2])
+    said = [where, spec.dialect, held, about.region, price]
     return f"target {spec.name}: {', '.join(word for word in said if word)}"
 
 
-def _price(price: PriceGiven) -> str:
-    given = {"in": price.input, "out": price.output, "cached": price.cached, "an hour": price.per_hour_usd}
+def _price(price: PriceConfig) -> str:
+    given = {"in": price.input_usd, "out": price.output_usd, "cached": price.cached_usd, "an hour": price.per_hour_usd}
     return ", ".join(f"${usd:g} {name}" for name, usd in given.items() if usd is not None)
+
+
+def _listed(like: str, model: str) -> str:
+    """Return the price in the public list or the catalogue, with its day; "" if it is not known."""
+    price = listing(f"{like}/{model}").price if like else None
+    if price is None:
+        return ""
+    if price.per_hour_usd is not None:
+        return f"${price.per_hour_usd:g} an hour (listed {price.as_of})"
+    return f"${price.input_usd:g} in, ${price.output_usd:g} out (listed {price.as_of})"
 
 
 def _client(key: ClientKey) -> str:
     limits = [
-        f"{key.requests_per_minute} requests per minute" if key.requests_per_minute else "",
+        f"{counted_as(key.requests_per_minute, 'request')} per minute" if key.requests_per_minute else "",
         f"{key.usd_per_day:g} USD per day" if key.usd_per_day else "",
     ]
     return f"client {key.name}: {'; '.join(filter(None, [', '.join(key.routes), *limits]))}"
 
 
-def _log(settings: Settings) -> str:
-    """The log's URL, without who may write there."""
+def _log(settings: GatewaySettings) -> str:
+    """Return the log's URL without user and password."""
     url = settings.log.url if settings.log else ""
     if url.startswith("sqlite:"):
         return url

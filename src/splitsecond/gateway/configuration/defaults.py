@@ -1,26 +1,33 @@
-"""A gateway that nobody configured: the providers whose keys are in the environment, and one route over all of them."""
+"""Default settings: all providers whose keys are in the environment, and one route over them."""
 
 from collections.abc import Mapping
 
 from splitsecond.catalog.provider import Provider, fill_base_url, names, provider
 from splitsecond.errors import CallerFault
-from splitsecond.gateway.configuration.settings import Settings
-from splitsecond.policy.expression import Expression, Rule, TargetName
+from splitsecond.gateway.configuration.settings import GatewaySettings
+from splitsecond.policies.expression import Expression, PolicyExpression, TargetName
+from splitsecond.router.settings import NO_SIMULATOR, SIMULATED, simulated
 
 ROUTE = "default"
+KEYS_TO_NAME = "OPENAI_API_KEY, ANTHROPIC_API_KEY or GROQ_API_KEY"
+"""Examples in the message of a gateway without keys."""
 _FOR_INFERENCE = ("_API_KEY", "_API_TOKEN")
-"""How variables end that hold a key for this and nothing else. Who has a GITHUB_TOKEN has not asked for a model."""
+"""Endings of variables whose keys are only for inference. A GITHUB_TOKEN alone does not select GitHub Models."""
 
 
-def unconfigured(environment: Mapping[str, str]) -> Settings:
-    """The settings without a file: the route `default` over a well-known model of each provider that is `present`."""
+def unconfigured(environment: Mapping[str, str], simulator: str = NO_SIMULATOR) -> GatewaySettings:
+    """Return the settings without a file: the route `default` over the default model of each `present` provider.
+
+    `simulator`: the address of the simulator.
+    """
     names = [f"{each.name}/{each.default_model}" for each in present(environment)]
     routes = {ROUTE: _policy(names)} if names else {}
-    return Settings(environment=dict(environment), routes=routes)
+    providers, known = simulated(simulator)
+    return GatewaySettings(environment=dict(environment), routes=routes, providers=providers, known=known)
 
 
 def present(environment: Mapping[str, str]) -> list[Provider]:
-    """The providers whose key and address are there, by name; of two that take the same key only the first."""
+    """Return the providers whose key and address are set, by name; of two with the same key only the first."""
     first: dict[str, Provider] = {}
     for each in _keyed():
         key = next((environment[name] for name in _variables(each) if environment.get(name)), "")
@@ -29,15 +36,15 @@ def present(environment: Mapping[str, str]) -> list[Provider]:
     return list(first.values())
 
 
-def found(settings: Settings) -> str:
-    """What `unconfigured` made of the environment, for whoever started the gateway."""
+def found(settings: GatewaySettings) -> str:
+    """Describe the settings that `unconfigured` made, for the operator."""
     if ROUTE in settings.routes:
         return f"no configuration; the route {ROUTE} is {settings.routes[ROUTE]!r}"
-    looked_at = dict.fromkeys(name for each in _keyed() if each.default_model for name in _variables(each))
-    local = [name for name in names() if not provider(name).api_key_env]
+    local = [SIMULATED, *(name for name in names() if not provider(name).api_key_env)]
     return (
-        f"no configuration, and no provider's key in the environment ({', '.join(looked_at)}); "
-        f"clients can still name targets that take no key: {', '.join(f'{name}/MODEL' for name in local)}"
+        "no configuration (`splitsecond init` writes one), and no provider's key in the environment, such as "
+        f"{KEYS_TO_NAME} (`splitsecond providers` lists all); clients can still name targets that need no key: "
+        f"{', '.join(f'{name}/MODEL' for name in local)}"
     )
 
 
@@ -59,8 +66,8 @@ def _has_address(found: Provider, environment: Mapping[str, str]) -> bool:
 
 
 def _policy(targets: list[str]) -> Expression:
-    """The one that should answer first; where it fails, each in turn."""
+    """Return a policy that uses the fastest target, and each other one in turn if it fails."""
     branches = tuple(map(TargetName, targets))
     if len(branches) == 1:
         return branches[0]
-    return Rule("fallback", (Rule("fastest", branches), *branches))
+    return PolicyExpression("fallback", (PolicyExpression("fastest", branches), *branches))

@@ -1,11 +1,12 @@
-"""`splitsecond.yaml`: read, checked, and refused with the place of what is wrong and what may be meant.
+"""Reading of `splitsecond.yaml`. Errors name the place of what is wrong and suggest a correction.
 
-Relative paths, also that of an SQLite log, begin at the file's folder.
+Relative paths, also that of an SQLite log, are relative to the file's folder.
 """
 
 import hashlib
+import importlib.util
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -14,24 +15,51 @@ import yaml
 from msgspec import structs
 
 from splitsecond.errors import CallerFault
-from splitsecond.gateway.configuration import specs
-from splitsecond.gateway.configuration.mistakes import bad, meant, shaped
+from splitsecond.gateway.configuration import target_specs
+from splitsecond.gateway.configuration.error_messages import Mistakes, SeveralMistakes, bad, shaped
+from splitsecond.gateway.configuration.file_schema import ConfigFile, KeyConfig, LogConfig, ProviderConfig, RouteConfig
 from splitsecond.gateway.configuration.secrets import Secrets, is_reference
-from splitsecond.gateway.configuration.settings import ClientKey, Listen, LogGiven, Resume, Settings
-from splitsecond.gateway.configuration.shape import File, KeyGiven, LogAsked, ProviderGiven, RouteGiven
-from splitsecond.policy.expression import Expression, parse, targets
-from splitsecond.policy.settings import duration
+from splitsecond.gateway.configuration.settings import FleetSettings, GatewaySettings, Listen
+from splitsecond.gateway.records.access_log import STANDARD_OUTPUT
+from splitsecond.gateway.records.shared_counters import MOST_NAMES
+from splitsecond.policies.definition import Policy
+from splitsecond.policies.expression import Expression, parse, targets
+from splitsecond.policies.settings import Duration
+from splitsecond.policies.user_policies import PolicyFile
+from splitsecond.router.settings import (
+    NO_SIMULATOR,
+    ClientKey,
+    LogSettings,
+    ProviderSettings,
+    ResumeSettings,
+    TelemetrySettings,
+    simulated,
+)
+from splitsecond.upstream.spec import TargetSpec
+from splitsecond.validation import nearest
 
 LEAST_KEY = 16
-"""Characters of a client's key. What is shorter can be guessed."""
+"""Least length of a client's key in characters. Shorter keys can be guessed."""
+MOST_LIMITED = MOST_NAMES // 2
+"""Keys with limits in a fleet. The other places are for keys that are replaced while the gateway runs."""
 _ORIGIN = re.compile(r"\*|https?://[^/?#@\s]+")
 _SQLITE = "sqlite:///"
 
 
-def load(path: Path, environment: Mapping[str, str], *, serving: bool = True) -> Settings:
-    """The settings in the file at `path`. Raises `CallerFault` that says where what is wrong.
+def load(
+    path: Path,
+    environment: Mapping[str, str],
+    *,
+    serving: bool = True,
+    policies: Path | None = None,
+    simulator: str = NO_SIMULATOR,
+) -> GatewaySettings:
+    """Return the settings in the file at `path`. Raises `CallerFault` with the place of what is wrong; for several
+    mistakes `SeveralMistakes`.
 
-    Unless they are for `serving`, keys need not be there: then nobody can be asked by them, and no client has a key.
+    `policies`: a file of policies, instead of the one that the configuration names. If the settings are not for
+    `serving`, keys may be missing: such settings cannot send requests, and have no client keys. `simulator`: the
+    address of the simulator.
     """
     try:
         text = path.read_text("utf-8")
@@ -39,42 +67,92 @@ def load(path: Path, environment: Mapping[str, str], *, serving: bool = True) ->
         why = isinstance(error, OSError) and error.strerror
         raise CallerFault(f"cannot read {path}: {why or error}", kind="bad_config") from None
     try:
-        return structs.replace(read(text, environment, folder=path.parent, serving=serving), source=path)
+        return structs.replace(
+            read(text, environment, folder=path.parent, serving=serving, policies=policies, simulator=simulator),
+            source=path,
+        )
     except CallerFault as fault:
-        fault.message = f"{path}: {fault.message}"
+        for mistake in (fault, *(fault.mistakes if isinstance(fault, SeveralMistakes) else ())):
+            mistake.message = f"{path}: {mistake.message}"
         raise
 
 
-def read(text: str, environment: Mapping[str, str], *, folder: Path = Path(), serving: bool = True) -> Settings:
-    """The settings in `text`; relative paths begin at `folder`. `serving`: see `load`."""
-    file = _entries(_parsed(text))
-    listen = _listen(file["listen"])
+def read(
+    text: str,
+    environment: Mapping[str, str],
+    *,
+    folder: Path = Path(),
+    serving: bool = True,
+    policies: Path | None = None,
+    simulator: str = NO_SIMULATOR,
+) -> GatewaySettings:
+    """Return the settings in `text`, with paths relative to `folder`. For the other arguments see `load`."""
+    mistakes = Mistakes()
+    file = _entries(_parsed(text), mistakes)
     secrets = Secrets(environment, folder, keys=serving)
-    given = {name: _provider(name, entry) for name, entry in file["providers"].items()}
-    providers = {name: specs.spec(name, each, secrets) for name, each in given.items()}
-    routes = {name: _route(name, entry) for name, entry in file["routes"].items()}
-    settings = Settings(
+    listen, log, telemetry, access_log, user_policies, seeds = Listen(), None, None, None, None, list[str]()
+    shared: FleetSettings | None = None
+    with mistakes:
+        listen = _listen(file["listen"])
+    providers: dict[str, TargetSpec] = {}
+    known: dict[str, ProviderSettings] = {}
+    for name, entry in file["providers"].items():
+        with mistakes:
+            given = _provider(name, entry)
+            known[name] = target_specs.known(name, given)
+            providers[name] = target_specs.spec(name, given, secrets)
+    routes: dict[str, Expression] = {}
+    resumes: dict[str, ResumeSettings] = {}
+    with mistakes:
+        user_policies = _policies(policies, file["policies"], folder)
+        own = user_policies.policies() if user_policies else {}
+        for name, entry in file["routes"].items():
+            with mistakes:
+                route = _route(name, entry)
+                with mistakes:
+                    if resume := _resume(name, route):
+                        resumes[name] = resume
+                routes[name] = _policy(name, route, own)
+    with mistakes:
+        log = _log(file["log"], secrets, folder)
+    with mistakes:
+        telemetry = _telemetry(file["telemetry"], secrets)
+    with mistakes:
+        access_log = _access_log(file["access_log"], folder)
+    with mistakes:
+        shared = _shared(file["shared"], secrets)
+    with mistakes:
+        seeds = shaped("seeds", file["seeds"], list[str])
+    simulated_providers, simulated_known = simulated(simulator)
+    settings = GatewaySettings(
         listen=listen,
-        providers=providers,
-        known={name: specs.known(name, each) for name, each in given.items()},
-        routes={name: _policy(name, route) for name, route in routes.items()},
-        resumes={name: resume for name, route in routes.items() if (resume := _resume(name, route))},
-        log=_log(file["log"], secrets, folder),
-        seeds=tuple(str(folder / pattern) for pattern in shaped("seeds", file["seeds"], list[str])),
+        providers={**simulated_providers, **providers},  # a configured provider of that name comes first
+        known={**simulated_known, **known},
+        routes=routes,
+        resumes=resumes,
+        log=log,
+        telemetry=telemetry,
+        access_log=access_log,
+        shared=shared,
+        seeds=tuple(str(folder / pattern) for pattern in seeds),
         environment={**environment, **secrets.found},
+        policies=user_policies,
     )
     if not serving:
+        mistakes.check()
         return settings
-    _check_targets(settings)
-    keys = _keys(file["keys"], secrets, settings)
-    return structs.replace(settings, keys=keys, files=tuple(secrets.files))
+    _check_targets(settings, file["providers"].keys() - providers.keys(), mistakes)
+    keys = _keys(file["keys"], secrets, file["routes"], mistakes)
+    with mistakes:
+        _check_number(keys, shared)
+    mistakes.check()
+    return structs.replace(
+        settings, keys=keys, files=(*secrets.files, *([Path(user_policies.path)] if user_policies else []))
+    )
 
 
 class _Strict(yaml.SafeLoader):
-    """YAML, in which a name that is given twice is an error, and only true and false are booleans.
-
-    So ``metrics: off`` is a word, as it is in YAML 1.2.
-    """
+    """YAML 1.2's booleans, so ``metrics: off`` is a string; and duplicate names are errors."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012 - PyYAML's own form
         first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:bool"]
@@ -105,16 +183,20 @@ def _parsed(text: str) -> Any:
     return {} if found is None else found
 
 
-def _entries(found: Any) -> dict[str, Any]:
-    """Everything that the file may hold, not yet shaped: each entry is, by itself, so that it is found by its name."""
+def _entries(found: Any, mistakes: Mistakes) -> dict[str, Any]:
+    """Return all top-level entries, not yet converted: each is converted by itself, so that errors name it."""
     entries = shaped("", found, dict[str, Any])
     for name in entries:
-        if name not in File.__struct_fields__:
-            raise bad("the file", f"unknown field `{name}`", meant(name, File.__struct_fields__))
-    given: dict[str, Any] = {"listen": {}, "keys": [], "providers": {}, "routes": {}, "log": None, "seeds": []}
-    given |= {name: value for name, value in entries.items() if value is not None}  # all below it is commented out
+        with mistakes:
+            if name not in ConfigFile.__struct_fields__:
+                raise bad("the file", f"unknown field `{name}`", nearest(name, ConfigFile.__struct_fields__))
+    given: dict[str, Any] = {"listen": {}, "keys": [], "providers": {}, "routes": {}, "seeds": []}
+    given |= {"policies": None, "log": None, "telemetry": None, "access_log": None, "shared": None}
+    given |= {name: value for name, value in entries.items() if value is not None}  # None: its lines are comments
     for name, shape in (("keys", list[Any]), ("providers", dict[str, Any]), ("routes", dict[str, Any])):
-        given[name] = shaped(name, given[name], shape)
+        entry, given[name] = given[name], shape()
+        with mistakes:
+            given[name] = shaped(name, entry, shape)
     return given
 
 
@@ -122,89 +204,148 @@ def _listen(entry: Any) -> Listen:
     listen = shaped("listen", entry, Listen)
     for number, origin in enumerate(listen.cors):
         if not _ORIGIN.fullmatch(origin):
-            raise bad(f"listen.cors[{number}]", f"{origin} is no origin", "Write https://HOST, without a path.")
+            raise bad(f"listen.cors[{number}]", f"{origin} is not an origin", "Write https://HOST, without a path.")
     return listen
 
 
-def _provider(name: str, entry: Any) -> ProviderGiven:
-    return shaped(f"providers.{name}", {} if entry is None else entry, ProviderGiven)
+def _provider(name: str, entry: Any) -> ProviderConfig:
+    return shaped(f"providers.{name}", {} if entry is None else entry, ProviderConfig)
 
 
-def _route(name: str, entry: Any) -> RouteGiven:
-    if not specs.NAME.fullmatch(name):
+def _route(name: str, entry: Any) -> RouteConfig:
+    if not target_specs.NAME.fullmatch(name):
         raise bad(f"routes.{name}", "a route's name has letters, digits, dots and dashes only, at most 64")
     if isinstance(entry, str):
-        raise bad(f"routes.{name}", "it is a text, expected an object", f"Write it as {name}: {{policy: {entry}}}.")
-    return shaped(f"routes.{name}", entry, RouteGiven)
+        raise bad(f"routes.{name}", "this is a string, expected an object", f"Write it as {name}: {{policy: {entry}}}.")
+    return shaped(f"routes.{name}", entry, RouteConfig)
 
 
-def _policy(name: str, route: RouteGiven) -> Expression:
+def _policy(name: str, route: RouteConfig, own: Mapping[str, Policy]) -> Expression:
     try:
-        return parse(route.policy)
+        return parse(route.policy, own)
     except CallerFault as fault:
         raise bad(f"routes.{name}.policy", fault.message.removeprefix("policy: "), fault.hint) from None
 
 
-def _resume(name: str, route: RouteGiven) -> Resume | None:
+def _policies(given: Path | None, entry: Any, folder: Path) -> PolicyFile | None:
+    """Return the file of policies: the `given` one, or that of the configuration's `entry`; None: there is none."""
+    if given is None and entry is None:
+        return None
+    return PolicyFile.read(given or folder / shaped("policies", entry, str))
+
+
+def _resume(name: str, route: RouteConfig) -> ResumeSettings | None:
     if route.resume is None:
         if route.stall is not None:
-            raise bad(f"routes.{name}.stall", "it belongs to resume", "Add resume: replay.")
+            raise bad(f"routes.{name}.stall", "stall has no effect without resume", "Add resume: replay.")
         return None
     try:
-        return Resume(route.resume, None if route.stall is None else duration("stall", route.stall))
+        return ResumeSettings(route.resume, None if route.stall is None else Duration.parse("stall", route.stall).ns)
     except CallerFault as fault:
         raise bad(f"routes.{name}.stall", fault.message.removeprefix("stall is ")) from None
 
 
-def _check_targets(settings: Settings) -> None:
-    """Raises `CallerFault` where a route names a target that cannot be asked."""
+def _check_targets(settings: GatewaySettings, wrong: Collection[str], mistakes: Mistakes) -> None:
+    """Collect targets of routes that cannot be used. Those of the providers `wrong` are not checked."""
     for name, expression in settings.routes.items():
         for target in targets(expression):
-            try:
-                settings.spec(target)
-            except CallerFault as fault:
-                ours = "" if fault.kind != "unknown_provider" else meant(target.partition("/")[0], settings.providers)
-                raise bad(f"routes.{name}.policy", fault.message, ours or fault.hint) from None
+            if target.partition("/")[0] not in wrong:
+                with mistakes:
+                    _check_target(name, target, settings)
 
 
-def _log(entry: Any, secrets: Secrets, folder: Path) -> LogGiven | None:
+def _check_target(route: str, target: str, settings: GatewaySettings) -> None:
+    try:
+        settings.spec(target)
+    except CallerFault as fault:
+        ours = "" if fault.kind != "unknown_provider" else nearest(target.partition("/")[0], settings.providers)
+        raise bad(f"routes.{route}.policy", fault.message, ours or fault.hint) from None
+
+
+def _log(entry: Any, secrets: Secrets, folder: Path) -> LogSettings | None:
     if entry is None or entry == "off":
         return None
-    asked = LogAsked(url=entry) if isinstance(entry, str) else shaped("log", entry, LogAsked)
-    place = "log" if isinstance(entry, str) else "log.url"
-    url = asked.url
-    if is_reference(url):
-        url = secrets.take(place, url)
-    elif _password(url):
-        raise bad(place, "a password must not stand in the file", "Write env:NAME, with the whole URL in it.")
+    asked = LogConfig(url=entry) if isinstance(entry, str) else shaped("log", entry, LogConfig)
+    url = _database_url("log" if isinstance(entry, str) else "log.url", asked.url, secrets)
     if url.startswith(_SQLITE) and url != f"{_SQLITE}:memory:":
         url = _SQLITE + str((folder / url.removeprefix(_SQLITE)).absolute())
-    return LogGiven(url, asked.keep_days)
+    return LogSettings(url, asked.keep_days)
+
+
+def _database_url(place: str, url: str, secrets: Secrets) -> str:
+    if is_reference(url):
+        return secrets.take(place, url)
+    if _password(url):
+        raise bad(place, "the file must not contain a password", "Write env:NAME or file:PATH with the whole URL.")
+    return url
+
+
+def _shared(entry: Any, secrets: Secrets) -> FleetSettings | None:
+    if entry is None or entry == "off":
+        return None
+    url = _database_url("shared", shaped("shared", entry, str), secrets)
+    if not re.match(r"postgres(ql)?(\+psycopg)?://", url):
+        raise bad("shared", "this is no URL of a PostgreSQL database", "Write postgresql://USER@HOST/DATABASE.")
+    if importlib.util.find_spec("psycopg") is None:
+        raise bad("shared", "PostgreSQL needs its driver", "pip install 'splitsecond[postgres]'")
+    return FleetSettings(re.sub(r"^[^:]+", "postgresql", url))
+
+
+def _check_number(keys: Sequence[ClientKey], shared: FleetSettings | None) -> None:
+    limited = sum(each.requests_per_minute is not None or each.usd_per_day is not None for each in keys)
+    if shared is not None and limited > MOST_LIMITED:
+        what = f"{limited:,} keys have limits; with `shared` the maximum is {MOST_LIMITED:,}"
+        raise bad("keys", what, "Remove limits, or divide the keys between two fleets.")
+
+
+def _access_log(entry: Any, folder: Path) -> str | None:
+    if entry is None or entry == "off":
+        return None
+    path = shaped("access_log", entry, str)
+    return path if path == STANDARD_OUTPUT else str((folder / path).absolute())
+
+
+def _telemetry(entry: Any, secrets: Secrets) -> TelemetrySettings | None:
+    if entry is None or entry == "off":
+        return None
+    found = shaped("telemetry", entry, TelemetrySettings)
+    if not re.fullmatch(r"https?://[^\s/]+(/\S*)?", found.endpoint):
+        raise bad("telemetry.endpoint", f"{found.endpoint} is not an address", "Write http://HOST:4318.")
+    headers = {name: target_specs.header("telemetry", name, value, secrets) for name, value in found.headers.items()}
+    return structs.replace(found, headers=headers)
 
 
 def _password(url: str) -> bool:
     try:
         return urlsplit(url).password is not None or "password=" in url
     except ValueError:
-        return True  # what cannot be read is not shown either
+        return True  # an invalid URL is not shown either
 
 
-def _keys(entries: list[Any], secrets: Secrets, settings: Settings) -> tuple[ClientKey, ...]:
+def _keys(entries: list[Any], secrets: Secrets, routes: Collection[str], mistakes: Mistakes) -> tuple[ClientKey, ...]:
     found: dict[str, ClientKey] = {}
     for number, entry in enumerate(entries):
-        place = f"keys[{number}]"
-        given = shaped(place, entry, KeyGiven)
-        if given.name in found:
-            raise bad(f"{place}.name", f"{given.name} is given twice")
-        key = secrets.take(f"{place}.key", given.key)
-        if len(key) < LEAST_KEY:
-            hint = "Make one with: openssl rand -hex 32"
-            raise bad(f"{place}.key", f"it has {len(key)} characters, expected {LEAST_KEY} or more", hint)
-        digest = hashlib.sha256(key.encode()).digest()
-        if any(other.digest == digest for other in found.values()):
-            raise bad(f"{place}.key", "it is the same key as another's")
-        for route in given.routes:
-            if route != "*" and "/" not in route and route not in settings.routes:
-                raise bad(f"{place}.routes", f"there is no route {route}", meant(route, settings.routes))
-        found[given.name] = ClientKey(given.name, digest, given.routes, given.requests_per_minute, given.usd_per_day)
+        with mistakes:
+            key = _key(f"keys[{number}]", entry, secrets, routes, found)
+            found[key.name] = key
     return tuple(found.values())
+
+
+def _key(
+    place: str, entry: Any, secrets: Secrets, routes: Collection[str], others: Mapping[str, ClientKey]
+) -> ClientKey:
+    """Return a client's key. `others`: those before it."""
+    given = shaped(place, entry, KeyConfig)
+    if given.name in others:
+        raise bad(f"{place}.name", f"{given.name} is given twice")
+    key = secrets.take(f"{place}.key", given.key)
+    if len(key) < LEAST_KEY:
+        hint = "Make one with: openssl rand -hex 32"
+        raise bad(f"{place}.key", f"the key has {len(key)} characters, expected {LEAST_KEY} or more", hint)
+    digest = hashlib.sha256(key.encode()).digest()
+    if any(other.digest == digest for other in others.values()):
+        raise bad(f"{place}.key", "another client has the same key")
+    for route in given.routes:
+        if route != "*" and "/" not in route and route not in routes:
+            raise bad(f"{place}.routes", f"there is no route {route}", nearest(route, routes))
+    return ClientKey(given.name, digest, given.routes, given.requests_per_minute, given.usd_per_day)

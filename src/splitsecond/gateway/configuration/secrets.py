@@ -1,17 +1,17 @@
-"""Secrets of the configuration. They stand in it only as references: ``env:NAME`` or ``file:PATH``."""
+"""Secrets of the configuration, which the file contains only as references: ``env:NAME`` or ``file:PATH``."""
 
 from collections.abc import Mapping
 from pathlib import Path
 
-from splitsecond.gateway.configuration.mistakes import bad
+from splitsecond.gateway.configuration.error_messages import bad
 from splitsecond.upstream.spec import keys_like
 
 
 class Secrets:
-    """References to secrets, and what they refer to. Relative paths begin at `folder`.
+    """Resolved references to secrets. Paths are relative to `folder`.
 
-    `found`: each secret by its reference. `files`: those that were looked at, so that a change of one can be noticed.
-    `keys`: whether those of providers are needed; where not, each reference stands for itself.
+    `found`: each secret by its reference. `files`: the files that were read, to detect changes. `keys`: whether the
+    keys of providers are needed; if not, a reference resolves to itself.
     """
 
     def __init__(self, environment: Mapping[str, str], folder: Path, *, keys: bool = True) -> None:
@@ -22,7 +22,7 @@ class Secrets:
         self._keys = keys
 
     def take(self, place: str, reference: str) -> str:
-        """What `reference` refers to. Raises `CallerFault`, which says `place`, where there is nothing usable."""
+        """Return the secret that `reference`, found at `place`, refers to. Raises `CallerFault` if it is unusable."""
         if not self._keys and place.startswith("providers.") and is_reference(reference):
             self.found[reference] = reference
             return reference
@@ -34,7 +34,7 @@ class Secrets:
             value = self._read(place, self._folder / name)
             missing, hint = f"the file {name} is empty", ""
         else:
-            raise bad(place, "a secret must not stand in the file", "Write env:NAME or file:PATH.")
+            raise bad(place, "the file must not contain a secret", "Write env:NAME or file:PATH.")
         if not value:
             raise bad(place, missing, hint)
         if not value.isascii() or not value.isprintable():
@@ -51,5 +51,5 @@ class Secrets:
 
 
 def is_reference(text: str) -> bool:
-    """Whether `text` refers to a secret."""
+    """Return whether `text` refers to a secret."""
     return text.startswith(("env:", "file:"))

@@ -1,1 +1,1 @@
-"""`/dashboard`: the running gateway for the eye, in a browser that needs nothing else."""
+"""`/dashboard`: a page that shows the running gateway and needs no other server."""

@@ -1,32 +1,46 @@
-"""What the dashboard says of a gateway that runs. Pure: everything is given.
+"""The data of the dashboard, computed from the counters, the target states and the key limits that are passed in.
 
-Counts are of all workers together, since the gateway began. Whoever reads them twice knows what has happened in
-between, so no history is kept here; the page does that. How a target stands, how fast it is and what is under way there
-is what one worker sees, the one that was asked. Times have their unit in their name.
+Counts cover all workers since the gateway started. There is no history here: the page computes rates from the
+difference of two readings, and `collection` reads longer periods from the log. The last calls and failures, the state,
+the speed and the requests in flight of a target are those that one worker sees, the one that answers. Names of times
+end with their unit.
 """
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from splitsecond import clock
 from splitsecond.clock import NS_PER_MS, NS_PER_S
-from splitsecond.gateway.configuration.settings import ClientKey
-from splitsecond.gateway.records.allowance import Allowance
-from splitsecond.gateway.records.metrics import BUCKETS_S, Counts, Process
-from splitsecond.policy.expression import Expression, targets
-from splitsecond.policy.preview import Choice
-from splitsecond.policy.targets.standing import Standing
+from splitsecond.errors import CLIENT_LEFT
+from splitsecond.gateway.records.extra_attempts import begun_ns
+from splitsecond.gateway.records.key_limits import KeyLimits
+from splitsecond.gateway.records.metrics import BUCKETS_S, MetricCounts, ProcessMetrics
+from splitsecond.gateway.records.recent_calls import RecentCalls
+from splitsecond.policies.expression import Expression, targets
+from splitsecond.policies.preview import PreviewedChoice
+from splitsecond.policies.targets.target_states import TargetStates
+from splitsecond.router.settings import ClientKey
+from splitsecond.store.call_record import CallRecord
 
-MOST_SHOWN = 100
-"""Targets that clients named themselves, and clients: those with the most to show. More fit on no screen."""
+if TYPE_CHECKING:
+    from splitsecond.gateway.fleet.view import FleetView  # loaded in a fleet only
+
+MAX_SHOWN = 100
+"""Targets that clients named directly, and clients: the most of each in the data, by number of requests."""
+SILENT_S = 10.0
+"""Time without a report after which a gateway of the fleet counts as silent, as in `fleet/shared_limit`."""
+LONGEST_MESSAGE = 300
+"""Characters of a failure's message in the data."""
 _TOO_MANY = 429
-_LEFT = 499
 _SERVER_ERROR = 500
 
 
 class Requests(Struct, kw_only=True):
-    """How requests ended. `failed`: for no fault of the client's; `refused`: for one; `left`: it did not wait."""
+    """Numbers of requests by their end. `failed`: failures of targets; `refused`: errors of the client; `left`: the
+    client closed the connection."""
 
     all: int = 0
     failed: int = 0
@@ -34,44 +48,48 @@ class Requests(Struct, kw_only=True):
     left: int = 0
 
     def add(self, status: int, number: int) -> None:
-        """So many more were told `status`."""
+        """Count `number` responses with this `status`."""
         self.all += number
-        if status == _LEFT:
+        if status == CLIENT_LEFT:
             self.left += number
-        elif status >= _SERVER_ERROR or status == _TOO_MANY:  # here it is the provider's, as ours becomes no call
+        elif status >= _SERVER_ERROR or status == _TOO_MANY:  # 429 of a provider: the gateway's own is no call
             self.failed += number
         elif status >= 400:
             self.refused += number
 
 
-class RouteSeen(Struct, frozen=True, kw_only=True):
-    """A route. `now`: what would become of its next calls, None where that has not been looked into yet.
+class RouteOverview(Struct, frozen=True, kw_only=True):
+    """A route. `now`: where its next calls would go; None: not previewed yet.
 
-    `answers`: whole ones, by target. `ttft`: how many first tokens came within each of `Overview.ttft_within_s`, and
-    beyond all of them. `cache`: calls by what the cache said.
+    `extra`: attempts beyond the first of a call, by kind; `extra_won`: those that delivered the response.
+    `answers`: successful attempts by target. `ttft`: first tokens by bucket of `Overview.ttft_within_s`, then those
+    above all buckets. `cache`: calls by result of the cache.
     """
 
     name: str
     policy: str
-    now: list[Choice] | None
+    now: list[PreviewedChoice] | None
     requests: Requests
     answers: dict[str, int]
     ttft: list[int]
     cache: dict[str, int]
+    extra: dict[str, int] = {}
+    extra_won: dict[str, int] = {}
 
 
-class TargetSeen(Struct, frozen=True, kw_only=True):
-    """A target. `state`, `why` and `again_s`: see `Described`. `asked_by`: the share of workers that ask it.
+class TargetOverview(Struct, frozen=True, kw_only=True):
+    """A target. `state`, `why`, `again_s`: see `TargetStatus`. `available_share`: share of workers that send to it.
 
-    `attempts` by how they ended, `faults` of those that failed by kind; `lost`: another was faster.
-    `priced`: whether what it costs by the token is known.
+    `attempts`: by outcome. `faults`: of failed attempts, by kind. `lost`: attempts that lost a race.
+    `lost_usd`: their expected cost; the two other figures are its bounds. `priced`: whether its price per token is
+    known.
     """
 
     name: str
     state: str
     why: str
     again_s: float | None
-    asked_by: float
+    available_share: float
     in_flight: int
     ttft_p50_ms: float | None
     ttft_p95_ms: float | None
@@ -85,25 +103,29 @@ class TargetSeen(Struct, frozen=True, kw_only=True):
     output_tokens: int
     usd: float
     lost_usd: float
+    lost_low_usd: float
+    lost_high_usd: float
     priced: bool
     per_hour_usd: float | None
 
 
-class ClientSeen(Struct, frozen=True, kw_only=True):
-    """A client's key. What it has used of a limit is None where there is no limit. `held_usd`: for calls under way."""
+class ClientOverview(Struct, frozen=True, kw_only=True):
+    """A client's key. The use of a limit is None if there is no limit. `reserved_usd`: money of calls in flight.
+    `priced`: whether any of its calls has a known cost."""
 
     name: str
     requests: Requests
     usd: float
+    priced: bool
     requests_per_minute: int | None
     requests_used: float | None
     usd_per_day: float | None
     spent_usd: float | None
-    held_usd: float | None
+    reserved_usd: float | None
 
 
-class WorkerSeen(Struct, frozen=True, kw_only=True):
-    """A process that serves, and has served something. `dropped`: records that its log has lost."""
+class WorkerOverview(Struct, frozen=True, kw_only=True):
+    """A worker process that has served a request. `dropped`: records missing in its log."""
 
     pid: int
     up_s: float
@@ -113,43 +135,114 @@ class WorkerSeen(Struct, frozen=True, kw_only=True):
     dropped: int
 
 
-class Overview(Struct, frozen=True, kw_only=True):
-    """All of it. `at_s`: when, on a clock that only differences make sense of. `asked`: the process that says so.
+class GatewayOverview(Struct, frozen=True, kw_only=True):
+    """A gateway of the fleet, as the database knows it. `silent_s`: time since its last report. `sees`: the gateways
+    that reported lately, as far as it knows. `down`: targets that its workers have found to be down."""
 
-    `seats`: how many workers there should be. `no_calls`: requests that became none, as their key, path or limit was
-    wrong. `direct`: calls whose client named a target itself. `usd_today`: None where it is not known, as the gateway
-    began on another day and keeps no log. `escalated`: of each cascade, the share of answers that were not accepted.
-    `more_targets`, `more_clients`: such as are not shown.
+    name: str
+    version: str
+    workers: int
+    silent_s: float
+    silent: bool
+    sees: list[str]
+    down: list[str]
+
+
+class FleetOverview(Struct, frozen=True, kw_only=True):
+    """The fleet of the gateway `name`. `answered_s`: time since its database answered; None: it has not yet."""
+
+    name: str
+    answered_s: float | None
+    away: bool
+    gateways: list[GatewayOverview]
+
+
+class AttemptOverview(Struct, frozen=True, kw_only=True):
+    """An attempt of a call. Times in ms from the arrival of the call. `why`: the kind of its fault, or ""."""
+
+    target: str
+    role: str
+    outcome: str
+    begin_ms: float
+    first_token_ms: float | None
+    end_ms: float
+    why: str
+
+
+class CallOverview(Struct, frozen=True, kw_only=True):
+    """One of the last calls. `at_s`: its arrival, seconds since 1970. `why`: the kind of its fault, or ""."""
+
+    call: str
+    at_s: float
+    route: str
+    client: str
+    status: int
+    cache: str
+    why: str
+    first_token_ms: float | None
+    end_ms: float
+    attempts: list[AttemptOverview]
+
+
+class FailureOverview(Struct, frozen=True, kw_only=True):
+    """One of the last failures of an attempt, or of a call without one (`target` ""). `answered`: whether the client
+    still got a response."""
+
+    call: str
+    at_s: float
+    route: str
+    target: str
+    kind: str
+    phase: str
+    message: str
+    answered: bool
+
+
+class Overview(Struct, frozen=True, kw_only=True):
+    """The data of the dashboard.
+
+    `at_s`: monotonic time. `pid`: the process that answers. `slots`: configured number of workers. `rejected`: requests
+    without a call (wrong key, path or body, or over a limit). `direct`: calls whose client named a target.
+    `usd_today`: None if unknown, as the gateway started on another day and has no log. `logged`: it has a log.
+    `calls`, `failures`: the last ones of the process that answers, the latest first. `escalated`: by cascade, the
+    share of answers that were not accepted. `more_targets`, `more_clients`: how many are left out. `fleet`: None if the
+    gateway is in none, or its fleet process does not answer.
     """
 
     version: str
     at_s: float
-    asked: int
-    seats: int
-    workers: list[WorkerSeen]
+    pid: int
+    slots: int
+    workers: list[WorkerOverview]
     requests: Requests
-    no_calls: int
+    rejected: int
     direct: Requests
     in_flight: int
     attempts: int
     lost: int
     lost_usd: float
+    lost_low_usd: float
+    lost_high_usd: float
     input_tokens: int
     output_tokens: int
     usd: float
     usd_today: float | None
     cache: dict[str, int]
-    routes: list[RouteSeen]
-    targets: list[TargetSeen]
-    clients: list[ClientSeen]
+    routes: list[RouteOverview]
+    targets: list[TargetOverview]
+    clients: list[ClientOverview]
     escalated: dict[str, float]
     more_targets: int
     more_clients: int
+    logged: bool = False
+    calls: list[CallOverview] = []
+    failures: list[FailureOverview] = []
+    fleet: FleetOverview | None = None
     ttft_within_s: tuple[float, ...] = BUCKETS_S
 
 
-def requests_by(counts: Counts, label: Callable[[str, str], str]) -> dict[str, Requests]:
-    """Calls by what `label` makes of their route and client. What became no call is left out."""
+def requests_by(counts: MetricCounts, label: Callable[[str, str], str]) -> dict[str, Requests]:
+    """Return how calls ended, by `label` of their route and client. Rejected requests are left out."""
     found: dict[str, Requests] = {}
     for (route, client, status), number in counts.requests.items():
         if route:
@@ -157,31 +250,101 @@ def requests_by(counts: Counts, label: Callable[[str, str], str]) -> dict[str, R
     return found
 
 
-def routes_seen(counts: Counts, policies: Mapping[str, Expression], now: Mapping[str, list[Choice]]) -> list[RouteSeen]:
-    """Each route. `now`: of those that were tried out."""
+def route_overviews(
+    counts: MetricCounts, policies: Mapping[str, Expression], now: Mapping[str, list[PreviewedChoice]]
+) -> list[RouteOverview]:
+    """Return each route. `now`: the previews so far, by route."""
     requests = requests_by(counts, lambda route, client: route)
     answers: dict[str, Counter[str]] = {}
     for (route, target, outcome, _), number in counts.attempts.items():
         if outcome == "ok":
             answers.setdefault(route, Counter())[target] += number
     return [
-        RouteSeen(
+        RouteOverview(
             name=name,
             policy=repr(policy),
             now=now.get(name),
             requests=requests.get(name, Requests()),
             answers=answers.get(name, {}),
             ttft=counts.route_ttft[name].counts if name in counts.route_ttft else [],
-            cache=cached(counts, name),
+            cache=calls_by_cache_result(counts, name),
+            extra=_extra(counts, name, ("won", "lost")),
+            extra_won=_extra(counts, name, ("won",)),
         )
         for name, policy in policies.items()
     ]
 
 
-def targets_seen(
-    counts: Counts, processes: Collection[Process], policies: Iterable[Expression], standing: Standing
-) -> tuple[list[TargetSeen], int]:
-    """The targets of all routes, then those that clients named, the most asked first; and how many are left out."""
+def _extra(counts: MetricCounts, route: str, results: Collection[str]) -> dict[str, int]:
+    found: Counter[str] = Counter()
+    for (name, kind, result), number in counts.extra.items():
+        if name == route and result in results:
+            found[kind] += number
+    return found
+
+
+def recent_calls(recent: RecentCalls) -> list[CallOverview]:
+    """Return the last calls, the latest first."""
+    return [
+        CallOverview(
+            call=record.call,
+            at_s=_wall_s(record),
+            route=record.route,
+            client=record.client,
+            status=record.status,
+            cache=record.cache,
+            why=record.fault,
+            first_token_ms=_after_ms(record, record.first_token_ns),
+            end_ms=(record.end_ns - record.start_ns) / NS_PER_MS,
+            attempts=[
+                AttemptOverview(
+                    target=attempt.target,
+                    role=attempt.role,
+                    outcome=attempt.outcome,
+                    begin_ms=_after_ms(record, begun_ns(attempt)) or 0.0,
+                    first_token_ms=_after_ms(record, attempt.first_token_ns),
+                    end_ms=_after_ms(record, attempt.end_ns) or 0.0,
+                    why="" if attempt.fault is None else attempt.fault.kind,
+                )
+                for attempt in sorted(record.attempts, key=begun_ns)
+            ],
+        )
+        for record in reversed(recent.calls)
+    ]
+
+
+def recent_failures(recent: RecentCalls) -> list[FailureOverview]:
+    """Return the last failures, the latest first."""
+    found = []
+    for record, attempt in reversed(recent.failures):
+        fault = attempt.fault if attempt is not None else None
+        found.append(
+            FailureOverview(
+                call=record.call,
+                at_s=_wall_s(record),
+                route=record.route,
+                target=attempt.target if attempt is not None else "",
+                kind=fault.kind if fault is not None else record.fault,
+                phase=fault.phase if fault is not None else "",
+                message=fault.message[:LONGEST_MESSAGE] if fault is not None else "",
+                answered=record.outcome == "ok",
+            )
+        )
+    return found
+
+
+def _wall_s(record: CallRecord) -> float:
+    return (record.start_ns / 1000 + clock.wall_offset_us()) / 1e6
+
+
+def _after_ms(record: CallRecord, at_ns: int | None) -> float | None:
+    return None if at_ns is None else (at_ns - record.start_ns) / NS_PER_MS
+
+
+def target_overviews(
+    counts: MetricCounts, processes: Collection[ProcessMetrics], policies: Iterable[Expression], states: TargetStates
+) -> tuple[list[TargetOverview], int]:
+    """Return the targets of all routes, then those that clients named, by attempts; and how many are left out."""
     attempts: dict[str, Counter[str]] = {}
     faults: dict[str, Counter[str]] = {}
     for (_, target, outcome, fault), number in counts.attempts.items():
@@ -194,77 +357,105 @@ def targets_seen(
     routed = dict.fromkeys(name for policy in policies for name in targets(policy))
     named = sorted(attempts.keys() - routed.keys(), key=lambda name: (-attempts[name].total(), name))
     seen = [
-        _target(name, counts, processes, standing, attempts.get(name, {}), faults.get(name, {}), usd.get(name, 0.0))
-        for name in [*routed, *named[:MOST_SHOWN]]
+        _target(name, counts, processes, states, attempts.get(name, {}), faults.get(name, {}), usd.get(name, 0.0))
+        for name in [*routed, *named[:MAX_SHOWN]]
     ]
-    return seen, len(named[MOST_SHOWN:])
+    return seen, len(named[MAX_SHOWN:])
 
 
 def _target(
     name: str,
-    counts: Counts,
-    processes: Collection[Process],
-    standing: Standing,
+    counts: MetricCounts,
+    processes: Collection[ProcessMetrics],
+    states: TargetStates,
     attempts: dict[str, int],
     faults: dict[str, int],
     usd: float,
-) -> TargetSeen:
-    stands, facts = standing.describe(name), standing.facts(name)
-    asking = [process.available.get(name, True) for process in processes]
-    return TargetSeen(
+) -> TargetOverview:
+    status, info = states.status(name), states.info(name)
+    available = [process.available.get(name, True) for process in processes]
+    return TargetOverview(
         name=name,
-        state=stands.state,
-        why=stands.reason,
-        again_s=None if stands.until_ns is None else stands.until_ns / NS_PER_S,
-        asked_by=sum(asking) / len(asking),
-        in_flight=stands.in_flight,
-        ttft_p50_ms=None if stands.ttft_p50_ns is None else stands.ttft_p50_ns / NS_PER_MS,
-        ttft_p95_ms=None if stands.ttft_p95_ns is None else stands.ttft_p95_ns / NS_PER_MS,
-        tps=NS_PER_S / stands.tpot_ns if stands.tpot_ns else None,
-        requests_left=stands.requests_left,
-        tokens_left=stands.tokens_left,
+        state=status.state,
+        why=status.reason,
+        again_s=None if status.until_ns is None else status.until_ns / NS_PER_S,
+        available_share=sum(available) / len(available),
+        in_flight=status.in_flight,
+        ttft_p50_ms=None if status.ttft_p50_ns is None else status.ttft_p50_ns / NS_PER_MS,
+        ttft_p95_ms=None if status.ttft_p95_ns is None else status.ttft_p95_ns / NS_PER_MS,
+        tps=NS_PER_S / status.tpot_ns if status.tpot_ns else None,
+        requests_left=status.requests_left,
+        tokens_left=status.tokens_left,
         attempts=attempts,
         faults=faults,
         lost=counts.lost.get(name, 0),
-        input_tokens=counts.input_tokens.get(name, 0),
-        output_tokens=counts.output_tokens.get(name, 0),
+        input_tokens=counts.tokens.get((name, "input"), 0),
+        output_tokens=counts.tokens.get((name, "output"), 0),
         usd=usd,
         lost_usd=counts.lost_usd.get(name, 0.0),
-        priced=facts.cost_usd(1, 1) is not None,
-        per_hour_usd=facts.per_hour_usd,
+        lost_low_usd=counts.lost_low_usd.get(name, 0.0),
+        lost_high_usd=counts.lost_high_usd.get(name, 0.0),
+        priced=info.cost_usd(1, 1) is not None,
+        per_hour_usd=info.per_hour_usd,
     )
 
 
-def clients_seen(counts: Counts, keys: Collection[ClientKey], allowance: Allowance) -> tuple[list[ClientSeen], int]:
-    """The clients of the configuration, in its order, and how many are left out: those that have asked least."""
+def client_overviews(
+    counts: MetricCounts, keys: Collection[ClientKey], limits: KeyLimits
+) -> tuple[list[ClientOverview], int]:
+    """Return the clients in the order of the configuration, and how many are left out: those with the fewest calls."""
     requests = requests_by(counts, lambda route, client: client)
     usd: dict[str, float] = {}
     for (client, _), cost in counts.cost_usd.items():
         usd[client] = usd.get(client, 0.0) + cost
-    asked = {key.name: requests.get(key.name, Requests()) for key in keys}
-    shown = set(sorted(asked, key=lambda name: -asked[name].all)[:MOST_SHOWN])
-    seen = [_client(key, asked[key.name], usd.get(key.name, 0.0), allowance) for key in keys if key.name in shown]
-    return seen, len(asked) - len(shown)
+    calls = {key.name: requests.get(key.name, Requests()) for key in keys}
+    shown = set(sorted(calls, key=lambda name: -calls[name].all)[:MAX_SHOWN])
+    seen = [_client(key, calls[key.name], usd.get(key.name), limits) for key in keys if key.name in shown]
+    return seen, len(calls) - len(shown)
 
 
-def _client(key: ClientKey, requests: Requests, usd: float, allowance: Allowance) -> ClientSeen:
+def _client(key: ClientKey, requests: Requests, usd: float | None, limits: KeyLimits) -> ClientOverview:
     by_minute, by_day = key.requests_per_minute is not None, key.usd_per_day is not None
-    return ClientSeen(
+    return ClientOverview(
         name=key.name,
         requests=requests,
-        usd=usd,
+        usd=usd or 0.0,
+        priced=usd is not None,
         requests_per_minute=key.requests_per_minute,
-        requests_used=allowance.requests_used(key.name) if by_minute else None,
+        requests_used=limits.requests_used(key.name) if by_minute else None,
         usd_per_day=key.usd_per_day,
-        spent_usd=allowance.spent_usd(key.name) if by_day else None,
-        held_usd=allowance.held_usd(key.name) if by_day else None,
+        spent_usd=limits.spent_usd(key.name) if by_day else None,
+        reserved_usd=limits.reserved_usd(key.name) if by_day else None,
     )
 
 
-def workers_seen(processes: Iterable[Process], now_ns: int) -> list[WorkerSeen]:
-    """Each process that has left its counters."""
+def fleet_overview(view: "FleetView", now_ns: int) -> FleetOverview:
+    """Return the fleet as the fleet process has described it."""
+    since_s = max(now_ns - view.at_ns, 0) / NS_PER_S
+    answered_s = None if view.answered_s is None else view.answered_s + since_s
+    return FleetOverview(
+        name=view.name,
+        answered_s=answered_s,
+        away=answered_s is None or answered_s >= SILENT_S,
+        gateways=[
+            GatewayOverview(
+                name=each.name,
+                version=each.version,
+                workers=each.workers,
+                silent_s=each.silent_s + since_s,
+                silent=each.silent_s + since_s >= SILENT_S,
+                sees=list(each.sees),
+                down=list(each.down),
+            )
+            for each in view.gateways
+        ],
+    )
+
+
+def worker_overviews(processes: Iterable[ProcessMetrics], now_ns: int) -> list[WorkerOverview]:
+    """Return each worker process that has written its counters."""
     return [
-        WorkerSeen(
+        WorkerOverview(
             pid=process.pid,
             up_s=max(now_ns - process.began_ns, 0) / NS_PER_S,
             in_flight=process.in_flight,
@@ -276,10 +467,10 @@ def workers_seen(processes: Iterable[Process], now_ns: int) -> list[WorkerSeen]:
     ]
 
 
-def cached(counts: Counts, route: str = "") -> dict[str, int]:
-    """Calls by what the cache said; of all routes, where none is named."""
+def calls_by_cache_result(counts: MetricCounts, route: str = "") -> dict[str, int]:
+    """Return calls by result of the cache, of one route or of all."""
     found: Counter[str] = Counter()
-    for (name, said), number in counts.cached.items():
+    for (name, result), number in counts.cached.items():
         if route in ("", name):
-            found[said] += number
+            found[result] += number
     return found

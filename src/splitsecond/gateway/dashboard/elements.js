@@ -1,10 +1,10 @@
-// What the page is made of: elements, and lines of the last minutes.
-// Text becomes text nodes and nothing else: names come from clients and providers.
+// The elements of the page. Text becomes text nodes only, because clients and providers choose the names.
 const SVG = "http://www.w3.org/2000/svg";
-const DRAWN = new Set(["svg", "path", "line", "rect"]);
+const DRAWN = new Set(["svg", "path", "line", "rect", "text", "title", "g"]);
 const SHOWN_S = 300;
-const LEAST_WIDE_S = 60;
+const LEAST_WIDTH_S = 60;
 const GAP_S = 20;
+const TEXTS = new Set(["State", "Reason", "Route", "Target", "Attempts", "Sees", "Targets down"]);
 
 function el(tag, attributes, ...children) {
   const node = DRAWN.has(tag) ? document.createElementNS(SVG, tag) : document.createElement(tag);
@@ -15,14 +15,14 @@ function el(tag, attributes, ...children) {
   return node;
 }
 
-// Makes `place` hold `wanted`, and touches only what differs: what is selected, focused or scrolled stays so.
+// Makes `place` contain `wanted` and changes only what differs, so that selection, focus and scrolling stay.
 function show(place, ...wanted) {
   const nodes = wanted.flat(Infinity).map(each => each instanceof Node ? each : document.createTextNode(each));
-  nodes.forEach((node, at) => at < place.childNodes.length ? mend(place.childNodes[at], node) : place.append(node));
+  nodes.forEach((node, at) => at < place.childNodes.length ? update(place.childNodes[at], node) : place.append(node));
   while (place.childNodes.length > nodes.length) place.lastChild.remove();
 }
 
-function mend(old, wanted) {
+function update(old, wanted) {
   if (old.nodeName !== wanted.nodeName) {
     old.replaceWith(wanted);
   } else if (old.nodeType === Node.TEXT_NODE) {
@@ -36,23 +36,25 @@ function mend(old, wanted) {
   }
 }
 
-// Somebody's name, which may be long, run the other way, or look like markup. It breaks at its slashes.
+// A name from outside: it may be long, run from right to left, or look like markup. It may break after a slash.
 const name = text => el("bdi", { title: text }, text.split(/(?<=\/)/).map((part, at) => at ? [el("wbr"), part] : part));
-const said = text => el("bdi", {}, text);
+const outside = text => el("bdi", {}, text);
 const small = (...words) => el("small", {}, ...words);
 const td = (...content) => el("td", {}, ...content);
 const heading = (...content) => el("th", { scope: "row" }, ...content);
 const mark = kind => el("svg", { class: `mark ${kind}`, "aria-hidden": "true" }, el("rect", { width: 10, height: 10, rx: 2 }));
 
+// On a phone each row is a card, with the headings from data-label.
 function table(place, columns, rows) {
-  const head = columns.map(words => el("th", { scope: "col", class: words === "State" ? "text" : null }, words));
+  const head = columns.map(words => el("th", { scope: "col", class: TEXTS.has(words) ? "text" : null }, words));
+  for (const row of rows) [...row.children].forEach((cell, at) => { if (at) cell.dataset.label = columns[at]; });
   show(place, el("thead", {}, el("tr", {}, head)), el("tbody", {}, rows));
 }
 
-// The last minutes as a line from 0 up; `points`: pairs of time and value. Where nothing is known there is no line.
+// The last minutes as a line above 0. `points` are pairs of time and value; a value of null is a gap.
 function spark(points, now, title) {
   const most = Math.max(...points.map(([, value]) => value ?? 0), 0) || 1;
-  const wide = Math.max(LEAST_WIDE_S, now - points[0][0]);
+  const wide = Math.max(LEAST_WIDTH_S, now - points[0][0]);
   let path = "M0 0", before = null;
   for (const [at, value] of points) {
     if (value === null) continue;
@@ -64,7 +66,7 @@ function spark(points, now, title) {
   return el("svg", shape, el("line", { x1: 0, x2: 100, y1: 23.5, y2: 23.5 }), el("path", { d: path }));
 }
 
-// Shares of a whole, side by side; `parts`: pairs of class and share.
+// Shares of a whole, side by side. `parts` are pairs of class and share.
 function bar(parts) {
   const percent = part => `${(100 * part).toFixed(2)}%`;
   let at = 0;

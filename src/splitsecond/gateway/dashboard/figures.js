@@ -1,12 +1,13 @@
-// Figures in words. What is not known is a dash.
+// Figures as text. An unknown value is a dash.
 const NONE = "–";
 const whole = new Intl.NumberFormat("en");
 const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
 const known = say => value => value === null || value === undefined || Number.isNaN(value) ? NONE : say(value);
 
 const count = known(n => n < 100000 ? whole.format(Math.round(n)) : short.format(n));
+const counted = (n, one, several = `${one}s`) => `${count(n)} ${n === 1 ? one : several}`;
 const bytes = known(n => `${Math.round(n / 2 ** 20)} MB`);
-const percent = known(n => `${(100 * n).toFixed(0)} %`);
+const percent = known(n => `${(100 * n).toFixed(0)}%`);
 
 const rate = known(n => {
   if (n === 0) return "0";
@@ -19,9 +20,9 @@ const ms = known(n => {
 });
 
 const share = known(n => {
-  if (n > 0 && n < 0.001) return "<0.1 %";
-  if (n > 0.999 && n < 1) return ">99.9 %";
-  return `${(100 * n).toFixed(n > 0 && n < 0.1 ? 1 : 0)} %`;
+  if (n > 0 && n < 0.001) return "<0.1%";
+  if (n > 0.999 && n < 1) return ">99.9%";
+  return `${(100 * n).toFixed(n > 0 && n < 0.1 ? 1 : 0)}%`;
 });
 
 const usd = known(n => {
@@ -37,11 +38,11 @@ const span = known(s => {
   return s < 172800 ? `${Math.floor(s / 3600)} h ${Math.floor(s % 3600 / 60)} min` : `${Math.floor(s / 86400)} days`;
 });
 
-// A part of all; null of nothing.
+// The share of `part` in `all`; null if `all` is 0.
 const per = (part, all) => all > 0 ? Math.max(0, part) / all : null;
 const sum = numbers => numbers.reduce((total, n) => total + n, 0);
 
-// The value below which a share `q` lies, of counts in buckets with these upper bounds (s), in ms.
+// The quantile `q` in ms of counts in buckets with these upper bounds in seconds.
 function quantile(q, counts, bounds) {
   const wanted = q * sum(counts);
   let below = 0;

@@ -1,43 +1,44 @@
-// What the page has seen of the gateway in the last minutes. The gateway only counts; what happened in between is here.
-const LATELY_S = 10.5;
+// The gateway's counters of the last minutes. The gateway only counts; differences and rates are computed here.
+const RATE_S = 10.5;
 const LEAST_SHOWN_S = 15;
 
-class Past {
-  samples = [];
+class Samples {
+  all = [];
 
   add(data) {
     data.workersByPid = new Map(data.workers.map(worker => [worker.pid, worker]));
-    const goesOn = worker => data.workersByPid.get(worker.pid)?.up_s >= worker.up_s;  // in a container all have one number
-    if (!this.last?.workers.some(goesOn)) this.samples = [];  // it began anew
+    // In a container, the processes of two gateways have the same number.
+    const goesOn = worker => data.workersByPid.get(worker.pid)?.up_s >= worker.up_s;
+    if (!this.last?.workers.some(goesOn)) this.all = [];  // the gateway restarted
     for (const kind of ["routes", "targets", "clients"]) {
       data[`${kind}ByName`] = new Map(data[kind].map(each => [each.name, each]));
     }
-    this.samples.push(data);
-    while (data.at_s - this.samples[0].at_s > SHOWN_S) this.samples.shift();
+    this.all.push(data);
+    while (data.at_s - this.all[0].at_s > SHOWN_S) this.all.shift();
   }
 
-  get last() { return this.samples.at(-1); }
+  get last() { return this.all.at(-1); }
 
-  // The oldest one; null while that is too short ago to say anything, and then all counts since the beginning hold.
+  // The oldest sample. Null while it is too recent to compute differences: then counts since the gateway's start apply.
   get base() {
-    const oldest = this.samples[0];
+    const oldest = this.all[0];
     return this.last.at_s - oldest.at_s >= LEAST_SHOWN_S ? oldest : null;
   }
 
-  get words() { return this.base ? `Of the last ${span(this.last.at_s - this.base.at_s)}` : "Since the gateway began"; }
+  get period() { return this.base ? `the last ${span(this.last.at_s - this.base.at_s)}` : "the time since start"; }
 
-  // How much what `get` counts has grown since `base`. Others' counters come late, and so may seem to fall.
-  grown(get, base = this.base) { return Math.max(0, (get(this.last) ?? 0) - (base ? get(base) ?? 0 : 0)); }
+  // The growth of the counter `get` since `base`. Counters of other workers arrive late, so a difference may be negative.
+  growth(get, base = this.base) { return Math.max(0, (get(this.last) ?? 0) - (base ? get(base) ?? 0 : 0)); }
 
-  // So much a second, lately; null where there is nothing to tell by.
-  lately(get, at = this.samples.length - 1) {
-    const here = this.samples[at];
+  // The recent growth per second; null without an earlier sample to compare with.
+  perSecond(get, at = this.all.length - 1) {
+    const here = this.all[at];
     let from = at;
-    while (from > 0 && here.at_s - this.samples[from - 1].at_s <= LATELY_S) from--;
-    const passed_s = here.at_s - this.samples[from].at_s;
-    return passed_s < 1 ? null : Math.max(0, (get(here) ?? 0) - (get(this.samples[from]) ?? 0)) / passed_s;
+    while (from > 0 && here.at_s - this.all[from - 1].at_s <= RATE_S) from--;
+    const passed_s = here.at_s - this.all[from].at_s;
+    return passed_s < 1 ? null : Math.max(0, (get(here) ?? 0) - (get(this.all[from]) ?? 0)) / passed_s;
   }
 
-  rates(get) { return this.samples.map((sample, at) => [sample.at_s, this.lately(get, at)]); }
-  values(get) { return this.samples.map(sample => [sample.at_s, get(sample) ?? null]); }
+  rates(get) { return this.all.map((sample, at) => [sample.at_s, this.perSecond(get, at)]); }
+  values(get) { return this.all.map(sample => [sample.at_s, get(sample) ?? null]); }
 }

@@ -1,20 +1,23 @@
-"""The page of the dashboard: one file that loads nothing but its data.
+"""The page of the dashboard: one file that loads nothing except its data.
 
-The content security policy names the page's own script and style sheet by their hashes, and lets the page ask its own
-server and nobody else. Clients and providers choose names that are shown here: the script makes elements and text
-nodes only, and by `require-trusted-types-for` the browser refuses to read markup from a string at all.
+The content security policy names the page's own script and style sheet by their hashes, and lets the page connect to
+its own server only. It names the style sheet of reports, too, because the page of speed grades has it, from which the
+script takes the chart and the filters.
 
-The page itself holds nothing that is worth a key. Whoever opens it must have it before a key can be asked for, as a
-browser sends none by itself.
+Clients and providers choose names that the page shows, so the script creates elements and text nodes only, and
+`require-trusted-types-for` makes the browser refuse to parse markup from a string.
+
+The page itself contains nothing secret. It is served without a key, because a browser cannot send one before the page
+asks for it.
 """
 
 from base64 import b64encode
 from functools import lru_cache
 from hashlib import sha256
 from importlib.resources import files
-from string import Template
 
-from splitsecond.gateway.refusal import Headers
+from splitsecond.gateway.error_response import Headers
+from splitsecond.report.theme import page_colours
 
 HTML = b"text/html; charset=utf-8"
 GUARDED: Headers = [
@@ -22,20 +25,26 @@ GUARDED: Headers = [
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
 ]
-"""What goes with the page, and with its data."""
-SCRIPTS = ("elements.js", "figures.js", "history.js", "view.js", "page.js")
+"""Headers of the page and of its data."""
+SCRIPTS = ("elements.js", "figures.js", "history.js", "charts.js", "recent.js", "speeds.js", "view.js", "page.js")
 
 
 @lru_cache(maxsize=1)
 def dashboard_page() -> tuple[bytes, Headers]:
-    """The page, and the headers that go with it."""
-    pieces = "".join(map(_file, SCRIPTS))
-    script, style = f'"use strict";\n{{\n{pieces}}}\n', _file("page.css")
-    whole = Template(_file("page.html")).substitute(style=style, script=script)
+    """Return the page and its headers."""
+    import jinja2  # takes a tenth of a second, which only a gateway whose dashboard is opened should spend
+
+    from splitsecond.report.html import page_style
+
+    pieces = _of_reports("filters.js") + "".join(map(_file, SCRIPTS))
+    script = f'"use strict";\n{{\n{pieces}}}\n'
+    shared = _of_reports("chart.css") + _of_reports("filters.css")
+    style = page_colours() + shared + _file("page.css")
+    whole = jinja2.Template(_file("page.html"), autoescape=True).render(style=style, script=script)
     allowed = (
         "default-src 'none'",
         f"script-src '{_hash(script)}'",
-        f"style-src '{_hash(style)}'",
+        f"style-src '{_hash(style)}' '{_hash(page_style())}'",
         "connect-src 'self'",
         "require-trusted-types-for 'script'",
         "trusted-types 'none'",
@@ -52,3 +61,7 @@ def _hash(text: str) -> str:
 
 def _file(name: str) -> str:
     return files("splitsecond.gateway.dashboard").joinpath(name).read_text(encoding="utf-8")
+
+
+def _of_reports(name: str) -> str:
+    return files("splitsecond.report").joinpath("templates", name).read_text(encoding="utf-8")

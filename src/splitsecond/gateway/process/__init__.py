@@ -1,1 +1,1 @@
-"""The processes of the gateway: one worker or several, reload, signals."""
+"""Processes of the gateway: supervisor, workers and their helpers, reload, signals, systemd."""

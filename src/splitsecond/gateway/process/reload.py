@@ -1,8 +1,8 @@
-"""New settings while the gateway runs: where they come from, what of them can be put in force, and when.
+"""Reloading of the configuration while the gateway runs.
 
-The files are looked at twice a second, also those with secrets; SIGHUP has them looked at once more at once. A file
-that is still being written is left alone until it has stayed the same for one look. Wrong settings change nothing:
-what is wrong is said on standard error, once, and what was in force stays in force.
+The files, also those with secrets and policies, are checked twice a second, and at once after SIGHUP. A file that is
+still being written is left alone until it has not changed for one check. Invalid settings change nothing: the error is
+reported on standard error once, and the old configuration keeps running.
 """
 
 import asyncio
@@ -15,141 +15,162 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from splitsecond.errors import CallerFault
+from splitsecond.analysis.wording import counted_as
+from splitsecond.errors import CallerFault, printable
 from splitsecond.gateway.configuration.defaults import unconfigured
 from splitsecond.gateway.configuration.reading import load
-from splitsecond.gateway.configuration.settings import Settings, check_reach
+from splitsecond.gateway.configuration.settings import GatewaySettings, check_reach
+from splitsecond.gateway.process.service_manager import ServiceManager
+from splitsecond.redaction import redacted
+from splitsecond.router.settings import NO_SIMULATOR
 
-LOOK_S = 0.5
-AT_START = ("host", "port", "workers")
-"""What of `listen` is settled when the process starts."""
+POLL_S = 0.5
+"""Time between two checks of the files."""
+RESTART_ONLY = ("host", "port", "workers", "drain_s")
+"""Fields of `listen` that only a restart can change."""
+KEPT = ("log", "seeds", "telemetry", "access_log", "shared")
+"""Other settings that only a restart can change."""
 
 Stamp = dict[Path, tuple[int, int, int] | None]
-"""Of each file what changes with it; None where there is none."""
+"""Modification time, inode and size of each file; None: the file cannot be read."""
 
-Take = Callable[[Settings], Awaitable[None]]
+ApplySettings = Callable[[GatewaySettings], Awaitable[None]]
 
 
-class Source(Struct, frozen=True):
-    """A file, or None for the environment alone; `listen` is what the command line puts in the place of the file's."""
+class ConfigSource(Struct, frozen=True):
+    """Source of the settings.
+
+    `path`: the configuration file; None: the environment alone. `listen` and `policies`: options of the command line,
+    which override the file; `policies` is a file of policies. `simulator`: the address of the simulator.
+    """
 
     path: Path | None
     environment: Mapping[str, str]
     listen: Mapping[str, Any] = {}
+    policies: Path | None = None
+    simulator: str = NO_SIMULATOR
 
-    def load(self) -> Settings:
-        """The settings as they stand there. Raises `CallerFault` where they are wrong, or would be open to all."""
+    def load(self) -> GatewaySettings:
+        """Return the settings. Raises `CallerFault` if they are invalid, or would open the gateway to everyone."""
         environment = dict(self.environment)
-        settings = unconfigured(environment) if self.path is None else load(self.path, environment)
+        if self.path is None:
+            if self.policies is not None:
+                words = f"{self.policies}: policies are for the routes of a configuration, and there is none"
+                raise CallerFault(words, kind="bad_policy_file", hint="Name the configuration as well.")
+            settings = unconfigured(environment, self.simulator)
+        else:
+            settings = load(self.path, environment, policies=self.policies, simulator=self.simulator)
         settings = structs.replace(settings, listen=structs.replace(settings.listen, **self.listen))
         check_reach(settings)
         return settings
 
-    def stamp(self, settings: Settings) -> Stamp:
-        """Of the configuration's file, and those with the secrets of `settings`."""
+    def stamp(self, settings: GatewaySettings) -> Stamp:
+        """Return the stamp of the configuration file and of the other files of `settings`."""
         return {file: _stamp(file) for file in (self.path, *settings.files) if file is not None}
 
 
-def kept(wanted: Settings, running: Settings) -> tuple[Settings, list[str]]:
-    """`wanted`, with what only a restart can change as it is in `running`; and the names of that where it differs.
+def reloadable(wanted: GatewaySettings, running: GatewaySettings) -> tuple[GatewaySettings, list[str]]:
+    """Return `wanted` with the fields of `running` that only a restart can change, and the names of those that differ.
 
-    Raises `CallerFault` where that would be open to all.
+    Raises `CallerFault` if the result would open the gateway to everyone.
     """
-    names = [name for name in AT_START if getattr(wanted.listen, name) != getattr(running.listen, name)]
+    names = [name for name in RESTART_ONLY if getattr(wanted.listen, name) != getattr(running.listen, name)]
     listen = structs.replace(wanted.listen, **{name: getattr(running.listen, name) for name in names})
     waiting = [f"listen.{name}" for name in names]
-    waiting += [name for name in ("log", "seeds") if getattr(wanted, name) != getattr(running, name)]
-    found = structs.replace(wanted, listen=listen, log=running.log, seeds=running.seeds)
+    waiting += [name for name in KEPT if getattr(wanted, name) != getattr(running, name)]
+    found = structs.replace(wanted, listen=listen, **{name: getattr(running, name) for name in KEPT})
     check_reach(found)
     return found, waiting
 
 
-class Watch:
-    """Gives new settings to `take`, which may refuse them with a `CallerFault`. `running`: those in force.
+class ConfigWatcher:
+    """Watches the files of the configuration and applies changes. `running`: the current settings.
 
-    At SIGHUP `take` is given those that are there, also where they are the same.
+    `apply` may reject new settings with a `CallerFault`. `manager` gets a message at each requested reload.
     """
 
-    def __init__(self, source: Source, running: Settings, take: Take) -> None:
+    def __init__(
+        self, source: ConfigSource, running: GatewaySettings, apply: ApplySettings, manager: ServiceManager
+    ) -> None:
         self.running = running
+        self._manager = manager
         self._source = source
-        self._take = take
-        self._asked = asyncio.Event()
-        self._stamp: Stamp = {}  # so that the first look finds what has changed since `running` was read
-        self._wrong = ""
+        self._apply = apply
+        self._requested = asyncio.Event()
+        self._stamp: Stamp = {}  # empty, so that the first check finds changes since `running` was read
+        self._error = ""
 
     def now(self) -> None:
-        """Look at once, and take what is there even where it looks unchanged."""
-        self._asked.set()
+        """Check at once, and apply the settings even if the files have not changed."""
+        self._requested.set()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Watch until cancelled."""
         before: Stamp = {}
         while True:
-            asked = await self._waited()
+            requested = await self._wait()
             stamp = self._source.stamp(self.running)
-            settled = stamp == before and (stamp != self._stamp or self._wrong)
+            settled = stamp == before and (stamp != self._stamp or self._error)
             before = stamp
-            if asked or settled:
+            if requested or settled:
                 self._stamp = stamp
-                await self._reload(asked=asked)
+                if requested:
+                    self._manager.reloading()
+                await self._reload(requested=requested)
+                if requested:
+                    self._manager.ready()
 
-    async def _waited(self) -> bool:
-        """Whether we were asked to look, else it is time to."""
+    async def _wait(self) -> bool:
+        """Wait for the next check. Return whether `now` was called."""
         try:
-            async with asyncio.timeout(LOOK_S):
-                await self._asked.wait()
+            async with asyncio.timeout(POLL_S):
+                await self._requested.wait()
         except TimeoutError:
             return False
-        self._asked.clear()
+        self._requested.clear()
         return True
 
-    async def _reload(self, *, asked: bool) -> None:
+    async def _reload(self, *, requested: bool) -> None:
         try:
-            wanted = await asyncio.to_thread(self._source.load)  # so that no answer waits for the reading
-            found, waiting = kept(wanted, self.running)
+            wanted = await asyncio.to_thread(self._source.load)  # in a thread, so that no response waits for it
+            found, waiting = reloadable(wanted, self.running)
             changed = found != self.running
-            if changed or asked:
-                await self._take(found)
+            if changed or requested:
+                await self._apply(found)
         except CallerFault as fault:
-            if asked or str(fault) != self._wrong:
-                say(f"{fault} What was in force stays in force.")
-            self._wrong = str(fault)
+            if requested or str(fault) != self._error:
+                say(f"{fault} The old configuration keeps running.")
+            self._error = str(fault)
             return
-        mended, self._wrong = bool(self._wrong), ""
+        fixed, self._error = bool(self._error), ""
         self.running = found
         files = self._source.stamp(found).items()
-        self._stamp = {file: self._stamp.get(file, after) for file, after in files}  # as they were before the reading
-        if changed or asked or mended or waiting:
-            say(f"{self._source.path or 'the environment'} is in force: {summary(found)}.")
+        self._stamp = {file: self._stamp.get(file, after) for file, after in files}  # from before the files were read
+        if changed or requested or fixed or waiting:
+            say(f"{self._source.path or 'the environment'} is loaded: {summary(found)}.")
         for name in waiting:
-            say(f"{name} has changed, which takes a restart.")
+            say(f"{name} has changed; restart the gateway to apply it.")
 
 
-def summary(settings: Settings) -> str:
-    """How much there is, in a few words."""
-    return f"{counted(len(settings.routes), 'route')}, {counted(len(settings.keys), 'key')}"
+def summary(settings: GatewaySettings) -> str:
+    """Return the number of routes and keys as text."""
+    return f"{counted_as(len(settings.routes), 'route')}, {counted_as(len(settings.keys), 'key')}"
 
 
-def say(words: str) -> None:
-    """One line to whoever runs the gateway."""
-    print(f"splitsecond: {words}", file=sys.stderr, flush=True)
+def say(message: str) -> None:
+    """Print one line on standard error, with control characters escaped: clients choose some of the text."""
+    print(f"splitsecond: {printable(redacted(message))}", file=sys.stderr, flush=True)
 
 
-def on_hangup(act: Callable[[], None], end: Callable[[], None]) -> None:
-    """Has the running loop call `act` at SIGHUP, or `end` where it means that our terminal has gone."""
+def on_hangup(reload: Callable[[], None], end: Callable[[], None]) -> None:
+    """Make the running loop call `reload` at SIGHUP, or `end` if the signal means that the terminal was closed."""
     had_terminal = os.isatty(sys.stderr.fileno())
 
-    def heard() -> None:
-        gone = had_terminal and not os.isatty(sys.stderr.fileno())
-        (end if gone else act)()
+    def on_signal() -> None:
+        closed = had_terminal and not os.isatty(sys.stderr.fileno())
+        (end if closed else reload)()
 
-    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, heard)
-
-
-def counted(number: int, word: str) -> str:
-    """ "1 route", "2 routes"."""
-    return f"{number} {word}{'' if number == 1 else 's'}"
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, on_signal)
 
 
 def _stamp(file: Path) -> tuple[int, int, int] | None:

@@ -1,272 +1,318 @@
-"""Several workers: the parent holds the port and the settings, starts the workers, and starts again one that died.
+"""The supervisor of several workers: it binds the port, reads the settings, starts the workers and replaces dead ones.
 
-It reads the configuration alone, and hands each worker what it has read through the worker's standard input, which no
-one else can see: so all run on the same settings, one that is started again too, and what is wrong with a file is said
-once. A worker ends when that pipe does, so that none is left behind however the parent ends. It answers in lines on its
-standard output (``READY`` once it serves by what it was given, ``REFUSED why``).
+Only the supervisor reads the configuration. It sends the settings to each worker through the worker's standard input,
+so secrets appear in no command line or environment, all workers run on the same settings, and an error in a file is
+reported once. A worker ends when that pipe closes, so none survives the supervisor, however the supervisor ends. A
+worker answers in lines on its standard output: ``READY`` when it serves by the settings, or ``REFUSED why``.
 
-Signals are for the parent, which passes them on; workers are in sessions of their own, out of reach of the terminal's.
+Signals go to the supervisor, which forwards them; workers run in sessions of their own, so signals of the terminal do
+not reach them.
 """
 
 import asyncio
 import contextlib
-import pickle
 import signal
 import socket
 import sys
-import tempfile
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 
 import msgspec
 
 from splitsecond import clock
+from splitsecond.child_process import ChildProcess, how_it_ended, passes
 from splitsecond.errors import CallerFault, Fault
-from splitsecond.gateway.configuration.settings import Settings
-from splitsecond.gateway.process.ports import bound, url
-from splitsecond.gateway.process.reload import Source, Watch, on_hangup, say
-from splitsecond.gateway.process.server import DRAIN_S, Seat, tried
+from splitsecond.gateway.configuration.settings import GatewaySettings, encode
+from splitsecond.gateway.process.fleet_keeper import fleet_process
+from splitsecond.gateway.process.kept_process import log_process, log_socket
+from splitsecond.gateway.process.reload import ConfigSource, ConfigWatcher, on_hangup, say
+from splitsecond.gateway.process.service_manager import ServiceManager
+from splitsecond.gateway.process.simulation import simulator
+from splitsecond.gateway.process.worker import WorkerSlot
+from splitsecond.gateway.records.orphans import journal_of, journal_stem, log_orphans, recover, settle
+from splitsecond.gateway.records.shared_counters import SHARED_COUNTERS, SharedCounters
+from splitsecond.router.router import check_settings
+from splitsecond.scratch import scratch_folder
+from splitsecond.serving.listening import base_url, bind
+from splitsecond.store.call_record import CallRecord
 
-START_S = 30.0
-"""How long a worker may take until it answers."""
-TELL_S = 10.0
-"""How long it may take to put new settings in force."""
-STOP_S = DRAIN_S + 10.0
-"""How long it may take to end, before it is killed."""
+START_S = 120.0
+"""Timeout of a worker's start. It takes a second or two, but half a minute or more on a machine that is overloaded."""
+APPLY_S = 10.0
+"""Timeout after which a worker is reported that has not applied new settings."""
+STOP_S = 10.0
+"""Time that a worker has to end after `listen.drain_s` before it is killed."""
 STEADY_S = 30.0
-"""After so long a worker's death has nothing to do with that of the one before it."""
-MOST_STILLBORN = 5
-"""In a row, in one seat: workers that die before they answer. Then it would only go on like that. Those that answer and
-die later are replaced for ever, since whatever kills them leaves the others to serve."""
+"""A worker that lived for longer than this resets the count of deaths in a row."""
+MAX_FAILED_STARTS = 5
+"""Workers of a slot that may die in a row before they are ready, as long as none of that slot has ever been ready. The
+cause is then the configuration or the program, so the service ends. Once a worker of the slot has been ready, dead ones
+are replaced without a limit: the cause is outside and may pass, and the other workers keep serving."""
 _PAUSES_S = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0)
-"""Before another takes the place of one that died: after the first death in a row, the second, and so on."""
-_LENGTH = 4
+"""Pauses before the replacement of a dead worker, by the number of deaths in a row."""
 _ANSWERS = ("READY", "REFUSED")
 
 
-class WorkersFail(Fault):
-    """A worker dies again and again. Nobody's request is at fault: something about this machine or this program is."""
+class WorkersFailed(Fault):
+    """Workers that die again and again. The cause is this machine or this program, not a request."""
 
 
-def frame(settings: Settings) -> bytes:
-    """Settings as they go through the pipe."""
-    data = pickle.dumps(settings)
-    return len(data).to_bytes(_LENGTH, "big") + data
+def serve(source: ConfigSource, settings: GatewaySettings, simulated: socket.socket | None = None) -> None:
+    """Serve with several workers until SIGINT or SIGTERM. Prints ``READY url`` when all of them are ready.
 
+    `simulated`: the socket of the simulator that the settings name.
 
-def framed(data: bytearray) -> Settings | None:
-    """Takes the first whole frame off `data`; None while there is none."""
-    size = int.from_bytes(data[:_LENGTH], "big") + _LENGTH
-    if len(data) < _LENGTH or len(data) < size:
-        return None
-    found: Settings = pickle.loads(bytes(data[_LENGTH:size]))  # from our own parent
-    del data[:size]
-    return found
-
-
-def serve(source: Source, settings: Settings) -> None:
-    """Serve with several workers until SIGINT or SIGTERM. Prints ``READY url`` when all of them answer.
-
-    Raises `CallerFault`: an address that cannot be had, settings that cannot be built; `WorkersFail`.
+    Raises `CallerFault`: the address is not available, or a policy cannot be built; `WorkersFailed`.
     """
-    tried(settings)
-    sockets = bound(settings.listen.host, settings.listen.port, settings.listen.workers)
+    check_settings(settings)
+    sockets = bind(settings.listen.host, settings.listen.port, settings.listen.workers)
     with contextlib.ExitStack() as stack:
         for each in sockets:
             stack.enter_context(each)
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="splitsecond-"))
-        seats = [Seat(number=number, workers=len(sockets), folder=folder) for number in range(len(sockets))]
+        scratch = stack.enter_context(scratch_folder())
+        recover(settings.log, say)
+        journal, log_at = str(journal_stem(settings.log, scratch.path)), log_socket(scratch.path)
+        slots = [
+            WorkerSlot(number=number, workers=len(sockets), folder=str(scratch.path), journal=journal, log=str(log_at))
+            for number in range(len(sockets))
+        ]
+        supervisor = Supervisor(source, settings, sockets, slots, (scratch.lock,))
         try:
-            asyncio.run(Supervisor(source, settings, sockets, seats).run())
+            asyncio.run(supervisor.run(log_at, scratch.path, simulated))
+            supervisor.settle(scratch.path)
         except BaseExceptionGroup as failures:
-            faults = [each for each in failures.exceptions if isinstance(each, Fault)]
-            raise (faults or failures.exceptions)[0] from None
+            found = _causes(failures)
+            raise next((each for each in found if isinstance(each, Fault)), found[0]) from None
 
 
 class Supervisor:
-    """See the file."""
+    """Starts one worker for each slot, replaces workers that die, and sends new settings to all of them."""
 
     def __init__(
-        self, source: Source, settings: Settings, sockets: Sequence[socket.socket], seats: Sequence[Seat]
+        self,
+        source: ConfigSource,
+        settings: GatewaySettings,
+        sockets: Sequence[socket.socket],
+        slots: Sequence[WorkerSlot],
+        inherited: Sequence[int] = (),
     ) -> None:
+        """`inherited`: file descriptors that every worker holds open."""
         self._source = source
         self._settings = settings
         self._sockets = sockets
-        self._seats = seats
-        self._workers: dict[int, Process] = {}
-        self._answered: set[int] = set()
-        self._over = asyncio.Event()
-        self._failure: WorkersFail | None = None
-        self._address = url(sockets[0])
+        self._slots = slots
+        self._inherited = inherited
+        self._workers: dict[int, WorkerProcess] = {}
+        self._been_ready: set[int] = set()
+        self._ending = asyncio.Event()
+        self._signalled = False
+        self._failure: WorkersFailed | None = None
+        self._address = base_url(sockets[0])
+        self._manager = ServiceManager(say)
+        self._apply_to_fleet: Callable[[GatewaySettings], Awaitable[None]] | None = None
 
-    async def run(self) -> None:
-        """Until all workers have ended, as they were told to."""
+    async def run(self, log_at: Path, folder: Path, simulated: socket.socket | None = None) -> None:
+        """Run the workers until a signal has ended them. `log_at`, `simulated`: sockets of log process and simulator.
+        `folder`: of the workers' shared files.
+
+        Raises `WorkersFailed`.
+        """
         loop = asyncio.get_running_loop()
-        watch = Watch(self._source, self._settings, self._take)
+        watcher = ConfigWatcher(self._source, self._settings, self._apply, self._manager)
         for each in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(each, self._end)
-        on_hangup(watch.now, self._end)
-        async with asyncio.TaskGroup() as group:
-            watching = group.create_task(watch.run())
-            seated = zip(self._seats, self._sockets, strict=True)
-            await asyncio.wait([group.create_task(self._keep(*each)) for each in seated])
+            loop.add_signal_handler(each, self._on_signal)
+        on_hangup(watcher.now, self._on_signal)
+        async with (
+            log_process(self._settings.log, log_at),
+            fleet_process(self._settings, folder, self._sockets[0].getsockname()[1]) as self._apply_to_fleet,
+            simulator(simulated, self._settings),
+            asyncio.TaskGroup() as group,
+        ):
+            watching = group.create_task(watcher.run())
+            living = group.create_task(self._manager.keep_alive())
+            pairs = zip(self._slots, self._sockets, strict=True)
+            await asyncio.wait([group.create_task(self._run_slot(*pair)) for pair in pairs])
             watching.cancel()
+            living.cancel()
         if self._failure is not None:
             raise self._failure
 
+    def settle(self, folder: Path) -> None:
+        """Charge and log the calls of workers that died while the gateway was ending, and so were not replaced.
+
+        If the log cannot be written, they are saved for the next start: the gateway ends in any case.
+        """
+        orphans: list[CallRecord] = []
+        for slot in self._slots:
+            with contextlib.closing(journal_of(Path(str(slot.journal)), slot.number)) as journal:
+                settle(
+                    SharedCounters(folder / SHARED_COUNTERS, workers=slot.workers, number=slot.number),
+                    journal,
+                    worker=slot.number,
+                    keys=[key.name for key in self._settings.keys],
+                    keep=orphans.append,
+                    say=say,
+                )
+        if self._settings.log is not None and orphans:
+            log_orphans(self._settings.log, orphans, say)
+
+    def _on_signal(self) -> None:
+        """End the service. The first signal cuts no response, also if the service is ending by itself already."""
+        first, self._signalled = not self._signalled, True
+        if not (first and self._ending.is_set()):
+            self._end()
+
     def _end(self) -> None:
-        """Told to end: so are the workers, and told again where we are. Nobody queues at a port that is closed."""
-        self._over.set()
+        """Send a signal to the workers: the first makes them drain, the second makes them end at once.
+
+        The ports are closed here as well, so that no connection waits in the queue of a socket that nobody reads.
+        """
+        self._manager.stopping()
+        self._ending.set()
         for each in self._sockets:
             each.close()
         for worker in self._workers.values():
-            worker.end()
+            worker.terminate()
 
-    async def _take(self, settings: Settings) -> None:
-        tried(settings)
+    async def _apply(self, settings: GatewaySettings) -> None:
+        check_settings(settings)
         self._settings = settings
+        if self._apply_to_fleet is not None:
+            await self._apply_to_fleet(settings)
         async with asyncio.TaskGroup() as group:
             for number, worker in self._workers.items():
-                group.create_task(_told(number, worker, settings))
+                group.create_task(_update(number, worker, settings))
 
-    async def _keep(self, seat: Seat, listening: socket.socket) -> None:
-        """One worker after another in a seat, until the end."""
-        deaths = stillborn = 0
-        while True:
-            began_ns = clock.now_ns()
-            how, answered = await self._one(seat, listening)
-            if self._over.is_set():
+    async def _run_slot(self, slot: WorkerSlot, listening: socket.socket) -> None:
+        """Run one worker after another in a slot, until the service ends."""
+        deaths = failed_starts = 0
+        while not self._ending.is_set():  # a signal may come before the first worker starts, and closes its socket
+            start_ns, then = clock.now_ns(), "a new one replaces it"
+            try:
+                end, was_ready = await self._run_worker(slot, listening)
+                failed_starts = 0 if was_ready else failed_starts + 1
+            except OSError as error:
+                end, then = f"cannot start: {error}", "it is tried again"
+                failed_starts += not passes(error)
+            if self._ending.is_set():
                 return
-            deaths = 1 if clock.now_ns() - began_ns > STEADY_S * clock.NS_PER_S else deaths + 1
-            stillborn = 0 if answered else stillborn + 1
-            if stillborn == MOST_STILLBORN:
-                self._give_up(f"worker {seat.number} {how}; {stillborn} in a row died before they answered")
+            deaths = 1 if clock.now_ns() - start_ns > STEADY_S * clock.NS_PER_S else deaths + 1
+            if failed_starts >= MAX_FAILED_STARTS and slot.number not in self._been_ready:
+                self._give_up(f"worker {slot.number} {end}; {failed_starts} in a row died before they were ready")
                 return
-            say(f"worker {seat.number} {how}; another takes its place.")
+            say(f"worker {slot.number} {end}; {then}.")
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._over.wait(), _PAUSES_S[min(deaths, len(_PAUSES_S)) - 1])
+                await asyncio.wait_for(self._ending.wait(), _PAUSES_S[min(deaths, len(_PAUSES_S)) - 1])
                 return
 
-    def _give_up(self, words: str) -> None:
-        hint = "Their last words, if any, stand above."
-        self._failure = WorkersFail(words, kind="workers_fail", phase="queue", hint=hint)
+    def _give_up(self, message: str) -> None:
+        hint = "See the output of the workers above."
+        self._failure = WorkersFailed(message, kind="workers_fail", phase="queue", hint=hint)
         self._end()
 
-    async def _one(self, seat: Seat, listening: socket.socket) -> tuple[str, bool]:
-        """One worker from its start to its end: how it ended, in words, and whether it has ever answered.
+    async def _run_worker(self, slot: WorkerSlot, listening: socket.socket) -> tuple[str, bool]:
+        """Run one worker from its start to its end. Return how it ended, in words, and whether it was ever ready.
 
-        Raises `CallerFault` where none can start.
+        Raises `CallerFault` if the first worker of a slot rejects the settings.
         """
-        worker = await Process.start(seat, listening)
-        self._workers[seat.number] = worker
+        worker = await WorkerProcess.start(slot, listening, self._inherited)
+        self._workers[slot.number] = worker
         try:
-            if self._over.is_set():
-                worker.end()
+            if self._ending.is_set():
+                worker.terminate()
             settings = self._settings
             try:
                 async with asyncio.timeout(START_S):
-                    answers = await worker.tell(settings)
+                    ready = await worker.apply(settings)
             except TimeoutError:
-                return f"did not answer within {START_S:g} s", False
+                return f"was not ready within {START_S:g} s", False
             except CallerFault as fault:
-                if seat.number not in self._answered:
+                if slot.number not in self._been_ready:
                     raise
                 return f"could not start: {fault}", False
-            if answers:
-                if settings is not self._settings:  # others came while it started
-                    await _told(seat.number, worker, self._settings)
-                self._answers(seat.number)
-            return await worker.ended(self._over), answers
+            if ready:
+                if settings is not self._settings:  # they changed while it started
+                    await _update(slot.number, worker, self._settings)
+                self._mark_ready(slot.number)
+            return await worker.ended(self._ending, self._settings.listen.drain_s + STOP_S), ready
         finally:
-            del self._workers[seat.number]
+            del self._workers[slot.number]
             await worker.stop()
 
-    def _answers(self, number: int) -> None:
-        """One more serves; when the first of every seat does, so do we."""
-        waiting = len(self._answered) < len(self._seats)
-        self._answered.add(number)
-        if waiting and len(self._answered) == len(self._seats):
+    def _mark_ready(self, number: int) -> None:
+        """Note that a worker is ready. Print ``READY url`` when each slot has had one."""
+        waiting = len(self._been_ready) < len(self._slots)
+        self._been_ready.add(number)
+        if waiting and len(self._been_ready) == len(self._slots):
             print(f"READY {self._address}", flush=True)
+            self._manager.ready()
 
 
-class Process:
-    """A worker process, seen from the parent."""
+class WorkerProcess:
+    """The process of a worker, as the supervisor sees it."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, process: ChildProcess) -> None:
         self._process = process
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     @classmethod
-    async def start(cls, seat: Seat, listening: socket.socket) -> "Process":
-        """Starts one, which waits to be told its settings."""
+    async def start(cls, slot: WorkerSlot, listening: socket.socket, inherited: Sequence[int]) -> "WorkerProcess":
+        """Start a process, which waits for its settings."""
         number = listening.fileno()
-        command = (sys.executable, "-m", "splitsecond.gateway", str(number), msgspec.json.encode(seat))
-        return cls(
-            await asyncio.create_subprocess_exec(
-                *command,
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                pass_fds=(number,),
-                start_new_session=True,
-            )
-        )
+        command = (sys.executable, "-m", "splitsecond.gateway", str(number), msgspec.json.encode(slot))
+        return cls(await ChildProcess.start(*command, inherited=(number, *inherited)))
 
-    async def tell(self, settings: Settings) -> bool:
-        """Returns when it serves by `settings`; False: it has died. Raises `CallerFault` where it cannot."""
-        stdin, stdout = self._process.stdin, self._process.stdout
-        if stdin is None or stdout is None:
-            raise ValueError("the process has no pipes")
-        async with self._turn:
-            with contextlib.suppress(ConnectionError):  # it is dead, as reading will show
-                stdin.write(frame(settings))
-                await stdin.drain()
+    async def apply(self, settings: GatewaySettings) -> bool:
+        """Send settings and wait until the worker serves by them. Return False if it has died.
+
+        Raises `CallerFault` if the worker rejects them.
+        """
+        async with self._lock:
+            await self._process.write(encode(settings))
             word = why = ""
-            while word not in _ANSWERS and (line := await stdout.readline()):
-                word, _, why = line.decode("utf-8", "replace").rstrip("\n").partition(" ")
+            while word not in _ANSWERS and (line := await self._process.read_line()) is not None:
+                word, _, why = line.decode("utf-8", "replace").partition(" ")
         if word == "REFUSED":
             raise CallerFault(why, kind="bad_config")
         return word == "READY"
 
-    def end(self) -> None:
-        """Tells it to end in good order; told again, at once."""
-        with contextlib.suppress(ProcessLookupError):
-            self._process.terminate()
+    def terminate(self) -> None:
+        """Make the worker drain and end; a second time: end at once."""
+        self._process.terminate()
 
-    async def ended(self, over: asyncio.Event) -> str:
-        """Waits until it has, for `STOP_S` at most once it is `over`; says how in words."""
+    async def ended(self, ending: asyncio.Event, patience_s: float) -> str:
+        """Wait until the worker has ended; kill it `patience_s` after `ending` is set. Return how it ended."""
         async with asyncio.TaskGroup() as group:
             waiting = group.create_task(self._process.wait())
-            patience = group.create_task(self._patience(over))
-            waiting.add_done_callback(lambda _: patience.cancel())
-        code = waiting.result()
-        return f"was ended by {_signal(-code)}" if code < 0 else f"ended with exit code {code}"
+            limit = group.create_task(self._kill_after(ending, patience_s))
+            waiting.add_done_callback(lambda _: limit.cancel())
+        return how_it_ended(waiting.result())
 
     async def stop(self) -> None:
-        """Leaves nothing of it behind."""
-        if self._process.stdin is not None:
-            self._process.stdin.close()
-        self._kill()
-        await self._process.wait()
+        """Kill the process if it still runs, and wait until it has ended."""
+        await self._process.stop()
 
-    async def _patience(self, over: asyncio.Event) -> None:
-        await over.wait()
-        await asyncio.sleep(STOP_S)
-        self._kill()
-
-    def _kill(self) -> None:
-        if self._process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                self._process.kill()
+    async def _kill_after(self, ending: asyncio.Event, patience_s: float) -> None:
+        await ending.wait()
+        await asyncio.sleep(patience_s)
+        self._process.kill()
 
 
-def _signal(number: int) -> str:
-    return next((each.name for each in signal.Signals if each == number), f"signal {number}")
+def _causes(failures: BaseExceptionGroup[BaseException]) -> list[BaseException]:
+    """Return the exceptions in a group and in the groups in it: one for each task group that they left."""
+    return [
+        cause
+        for each in failures.exceptions
+        for cause in (_causes(each) if isinstance(each, BaseExceptionGroup) else [each])
+    ]
 
 
-async def _told(number: int, worker: Process, settings: Settings) -> None:
+async def _update(number: int, worker: WorkerProcess, settings: GatewaySettings) -> None:
+    """Make a running worker apply new settings, and report a failure: the worker keeps its old ones."""
     try:
-        async with asyncio.timeout(TELL_S):
-            await worker.tell(settings)
+        async with asyncio.timeout(APPLY_S):
+            await worker.apply(settings)
     except TimeoutError:
-        say(f"worker {number} has not put the new settings in force within {TELL_S:g} s.")
+        say(f"worker {number} has not applied the new settings within {APPLY_S:g} s.")
     except CallerFault as fault:
-        say(f"worker {number} goes on by its old settings: {fault}")
+        say(f"worker {number} keeps its old settings: {fault}")

@@ -1,1 +1,1 @@
-"""What is written down of each call: log, metrics, what clients may use."""
+"""Records of calls: metrics, OpenTelemetry, access log, journals, and the limits of client keys."""

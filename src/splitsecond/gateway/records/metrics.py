@@ -1,12 +1,15 @@
-"""Counters of the gateway, for `/metrics`: plain dictionaries while it serves, merged and put into words when read.
+"""Counters of the gateway for `/metrics`: plain dictionaries while it serves, merged over all workers when read.
 
-A call is counted once, when it is over, from the same record that goes into the log. Labels that clients could make up
-are not taken: a route is counted by its name, a target that a client named itself as "direct", and of targets only the
-first `MOST_TARGETS` each have their own counts.
+`MetricCounts` and `ProcessMetrics` are the list of all metrics: each field declares the name, help and labels that
+`/metrics` shows. Adding a metric is adding a field, and the line that counts it.
 
-Where several processes share the port, one of them is asked. Each writes its counters to a file in a folder of theirs,
-a second after the first change since the last time, so the answer adds up all, at most a second old for the others. The
-counts of a process that is gone stay; what only holds while it lives (requests under way, memory) does not.
+A call is counted once, when it has ended, from the record that also goes into the log. Clients cannot make up labels: a
+route is counted by its name, and a call whose client named a target as "direct". Targets of routes have their own
+counts, and so have the first `MOST_TARGETS` others; the rest are counted as `OTHER`.
+
+Workers share a port, and one of them answers `/metrics`. Each worker writes its counters to a file in a shared folder,
+one second after the first change since the last write, so the answer covers all workers and is at most a second old for
+the others. The counts of a process that has ended remain; its gauges (requests in flight, memory) do not.
 """
 
 import asyncio
@@ -17,56 +20,148 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, Self
 
 import msgspec
 from msgspec import Struct, field
 
 from splitsecond import clock
+from splitsecond.analysis.closed_early import BillingRule, attempt_cost
 from splitsecond.clock import NS_PER_S
-from splitsecond.store.served import Served
-from splitsecond.timing.observation import Observation
+from splitsecond.errors import printable
+from splitsecond.gateway.records.extra_attempts import extra_attempts
+from splitsecond.observation import Observation
+from splitsecond.policies.choosing.prompt_size import USUAL_OUTPUT_TOKENS
+from splitsecond.store.call_record import CallRecord
 
 MOST_TARGETS = 1000
+OTHER = "other"
+"""The label of all targets without counts of their own. It is no target's name, because those contain a slash."""
 BUCKETS_S = (0.025, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 60.0)
-"""Bounds of the histograms: close together where times to first token are compared, from a fast one's to a time-out."""
+"""Bounds of the histograms: dense where times to first token are compared, up to a timeout."""
 WRITE_S = 1.0
 _SUFFIX = ".counts"
 
 
+class LogState(Struct, frozen=True):
+    """Records that the log has lost, records that wait for it, and whether they wait because it cannot be written."""
+
+    dropped: int = 0
+    waiting: int = 0
+    failing: bool = False
+
+
+class Family(Struct, frozen=True):
+    """Form of a field in `/metrics`: its name without the prefix, help, labels and kind.
+
+    The keys of a field's dictionary are its labels. A label "" is not shown; values that differ only there are added.
+    For a field of `ProcessMetrics`, no labels mean the sum over all processes, "pid" the value of each process, and any
+    other label the mean over the processes that have a value.
+
+    `across`: what to do with the values of several gateways. "sum": add them. "avg": their mean. "min": all of them
+    report the same thing, so never add them. "": each gateway reports about itself only.
+    """
+
+    name: str
+    help: str
+    labels: tuple[str, ...] = ()
+    kind: Literal["counter", "gauge", "histogram"] = "counter"
+    across: Literal["sum", "avg", "min", ""] = "sum"
+
+
 class Histogram(Struct):
-    """How many were up to each of `BUCKETS_S`, beyond all of them, and their sum in seconds."""
+    """Number of times up to each of `BUCKETS_S` and beyond all of them, and their sum in seconds."""
 
     counts: list[int] = field(default_factory=lambda: [0] * (len(BUCKETS_S) + 1))
     total_s: float = 0.0
 
     def add(self, ns: int) -> None:
-        """One more."""
+        """Count one time."""
         seconds = ns / NS_PER_S
         self.counts[bisect_left(BUCKETS_S, seconds)] += 1
         self.total_s += seconds
 
-    def merge(self, other: "Histogram") -> None:
-        """All of `other` too."""
+    def __iadd__(self, other: "Histogram") -> Self:
         self.counts = [a + b for a, b in zip(self.counts, other.counts, strict=True)]
         self.total_s += other.total_s
+        return self
 
 
-class Process(Struct, frozen=True):
-    """What one process uses: `cpu_s` since it began, `resident_bytes` of memory; `in_flight` requests.
-
-    `began_ns`: when it did, on the clock that all processes of a machine share.
-    `cascades`: of each, by how it is written, the share that escalates, and whether it steps aside as it is dearer.
-    """
+class ProcessMetrics(Struct, frozen=True, kw_only=True):
+    """Gauges of one process. `began_ns`: its start, on the clock that all processes of a machine share."""
 
     pid: int
-    cpu_s: float
-    resident_bytes: int
-    in_flight: int
-    dropped: int
-    available: dict[str, bool]
-    cascades: dict[str, tuple[float, bool]] = {}
+    available: Annotated[
+        dict[str, bool],
+        Family(
+            "target_available", "Share of workers that use this target (0: none, 1: all).", ("target",), "gauge", "avg"
+        ),
+    ] = {}
+    escalated: Annotated[
+        dict[str, float],
+        Family(
+            "cascade_escalated",
+            "Share of recent answers of the small model that were rejected.",
+            ("policy",),
+            "gauge",
+            "avg",
+        ),
+    ] = {}
+    dearer: Annotated[
+        dict[str, bool],
+        Family(
+            "cascade_dearer",
+            "Share of workers that use only the large model, because that is cheaper.",
+            ("policy",),
+            "gauge",
+            "avg",
+        ),
+    ] = {}
+    in_flight: Annotated[int, Family("requests_in_flight", "Requests in flight.", (), "gauge")]
+    dropped: Annotated[int, Family("log_dropped", "Records that the log has lost.")]
+    waiting: Annotated[int, Family("log_waiting", "Records that wait to be written to the log.", (), "gauge")]
+    failing: Annotated[
+        int, Family("log_failing", "Workers whose records wait because the log cannot be written.", (), "gauge")
+    ]
+    cpu_s: Annotated[float, Family("process_cpu_seconds", "CPU time used.", ("pid",))]
+    resident_bytes: Annotated[
+        int, Family("process_resident_memory_bytes", "Resident memory in use.", ("pid",), "gauge")
+    ]
     began_ns: int = 0
+    fleet_connected: Annotated[
+        dict[str, bool],
+        Family("fleet_connected", "Whether the database of the fleet answers this gateway.", ("gateway",), "gauge", ""),
+    ] = {}
+    fleet_gateway_up: Annotated[
+        dict[str, bool],
+        Family(
+            "fleet_gateway_up", "Gateways of the fleet; 0: it has been silent for 10 s.", ("gateway",), "gauge", "min"
+        ),
+    ] = {}
+    fleet_answer_age_s: Annotated[
+        dict[str, float],
+        Family("fleet_answer_age_seconds", "Time since the database of the fleet answered.", ("gateway",), "gauge", ""),
+    ] = {}
+    fleet_failures: Annotated[
+        dict[str, int], Family("fleet_failures", "Exchanges with the database of the fleet that failed.", ("gateway",))
+    ] = {}
+    fleet_reports_invalid: Annotated[
+        dict[str, int],
+        Family("fleet_reports_invalid", "Reports of other gateways that were invalid and not used.", ("gateway",)),
+    ] = {}
+    fleet_turns: Annotated[
+        dict[str, int],
+        Family("fleet_turns", "Targets that are down and that this gateway may probe.", ("gateway",), "gauge"),
+    ] = {}
+    fleet_ceilings: Annotated[
+        dict[tuple[str, str], float],
+        Family(
+            "fleet_ceiling",
+            "This gateway's part of a key's limit: `requests` per minute or `usd` per day.",
+            ("limit", "client"),
+            "gauge",
+        ),
+    ] = {}
 
 
 def _numbers() -> Any:
@@ -77,48 +172,95 @@ def _histograms() -> Any:
     return field(default_factory=lambda: defaultdict(Histogram))
 
 
-class Counts(Struct):
-    """What is counted; keys are the labels. `lost`: attempts that another was faster than, by target.
+class MetricCounts(Struct):
+    """All counters and histograms; the keys are the labels."""
 
-    `cost_usd`: of all attempts whose price is known, by client and target; `lost_usd`: of those that lost, by target.
-    """
+    requests: Annotated[
+        dict[tuple[str, str, int], int],
+        Family("requests", "Requests by response status (499: the client left).", ("route", "client", "status")),
+    ] = _numbers()
+    attempts: Annotated[
+        dict[tuple[str, str, str, str], int],
+        Family("attempts", "Requests to targets by outcome and fault.", ("", "target", "outcome", "fault")),
+    ] = _numbers()
+    """By route, which `/metrics` does not show, target, outcome, and kind of the fault."""
+    lost: Annotated[
+        dict[str, int],
+        Family("attempts_lost", "Attempts closed because another had its first token earlier.", ("target",)),
+    ] = _numbers()
+    lost_usd: Annotated[
+        dict[str, float],
+        Family(
+            "lost_cost_usd",
+            "Expected cost of lost attempts in US dollars, by the provider's rule for closed requests.",
+            ("target",),
+        ),
+    ] = _numbers()
+    lost_low_usd: Annotated[
+        dict[str, float],
+        Family("lost_cost_low_usd", "Least cost of lost attempts: prompts and the tokens that arrived.", ("target",)),
+    ] = _numbers()
+    lost_high_usd: Annotated[
+        dict[str, float],
+        Family("lost_cost_high_usd", "Most that lost attempts may cost, if billed to their end.", ("target",)),
+    ] = _numbers()
+    cached: Annotated[dict[tuple[str, str], int], Family("cache", "Cache look-ups.", ("route", "result"))] = _numbers()
+    extra: Annotated[
+        dict[tuple[str, str, str], int],
+        Family(
+            "extra_attempts",
+            "Attempts beyond the first of a call, by what they were for and whether they delivered the response.",
+            ("", "kind", "result"),
+        ),
+    ] = _numbers()
+    """By route, which `/metrics` does not show, kind, and "won" or "lost"."""
+    tokens: Annotated[
+        dict[tuple[str, str], int], Family("tokens", "Tokens, as counted by targets.", ("target", "direction"))
+    ] = _numbers()
+    cost_usd: Annotated[
+        dict[tuple[str, str], float],
+        Family(
+            "cost_usd", "Cost of all attempts by the token, in US dollars, if prices are known.", ("client", "target")
+        ),
+    ] = _numbers()
+    target_ttft: Annotated[
+        dict[str, Histogram],
+        Family(
+            "target_ttft_seconds",
+            "From a streamed attempt's first byte to its first token.",
+            ("target",),
+            "histogram",
+        ),
+    ] = _histograms()
+    route_ttft: Annotated[
+        dict[str, Histogram],
+        Family(
+            "route_ttft_seconds",
+            "From a request's arrival to its first streamed token.",
+            ("route",),
+            "histogram",
+        ),
+    ] = _histograms()
 
-    requests: dict[tuple[str, str, int], int] = _numbers()
-    attempts: dict[tuple[str, str, str, str], int] = _numbers()
-    """By route, target, how it ended, and the kind of its fault."""
-    lost: dict[str, int] = _numbers()
-    lost_usd: dict[str, float] = _numbers()
-    cached: dict[tuple[str, str], int] = _numbers()
-    input_tokens: dict[str, int] = _numbers()
-    output_tokens: dict[str, int] = _numbers()
-    cost_usd: dict[tuple[str, str], float] = _numbers()
-    target_ttft: dict[str, Histogram] = _histograms()
-    route_ttft: dict[str, Histogram] = _histograms()
-
-    def merge(self, other: "Counts") -> None:
-        """All of `other` too."""
-        for name in (
-            "requests", "attempts", "lost", "lost_usd", "cached", "input_tokens", "output_tokens", "cost_usd",
-        ):  # fmt: skip
+    def merge(self, other: "MetricCounts") -> None:
+        """Add the counts of `other`."""
+        for name in self.__struct_fields__:
             mine = getattr(self, name)
-            for label, number in getattr(other, name).items():
-                mine[label] += number
-        for name in ("target_ttft", "route_ttft"):
-            mine = getattr(self, name)
-            for label, histogram in getattr(other, name).items():
-                mine[label].merge(histogram)
+            for label, value in getattr(other, name).items():
+                mine[label] += value
 
 
 class _File(Struct):
-    process: Process
-    counts: Counts
+    process: ProcessMetrics
+    counts: MetricCounts
 
 
 class Metrics:
-    """The counters of one process. `folder`: where those that share the port leave theirs; None: it is alone.
+    """The counters of one process. `folder`: where all workers write theirs; None: there is only one worker.
 
-    `available`: of each target, whether it is asked. `cascades`: see `Process`. `dropped`: how many records the log has
-    lost. `cost`: what an attempt cost in US dollars, None where that is not known.
+    `available` tells which targets are used; `cascades` returns the share of answers that escalate and whether only the
+    large model is used, by policy; `log` gives the state of the log. `cost` returns the cost of an
+    attempt in US dollars, None if it is not known; `stops_billing` the rule for attempts that are closed early.
     """
 
     def __init__(
@@ -127,55 +269,64 @@ class Metrics:
         folder: Path | None = None,
         available: Callable[[], Mapping[str, bool]] | None = None,
         cascades: Callable[[], Mapping[str, tuple[float, bool]]] | None = None,
-        dropped: Callable[[], int] | None = None,
+        log: Callable[[], LogState] = lambda: LogState(),
         cost: Callable[[Observation], float | None] | None = None,
+        stops_billing: BillingRule = lambda target: None,
     ) -> None:
-        self.counts = Counts()
+        self.counts = MetricCounts()
         self.in_flight = 0
         self._folder = folder
         self._available = available
         self._cascades = cascades
-        self._dropped = dropped
+        self._log = log
         self._cost = cost
+        self._stops_billing = stops_billing
         self._timer: asyncio.TimerHandle | None = None
         self._targets: dict[str, str] = {}
         self._began_ns = clock.now_ns()
 
-    def took(self, record: Served) -> None:
-        """A call is over."""
+    def took(self, record: CallRecord) -> None:
+        """Count an ended call."""
         counts = self.counts
         client = record.client
         route = "direct" if "/" in record.route else record.route
         counts.requests[route, client, record.status] += 1
         if record.cache:
             counts.cached[route, record.cache] += 1
-        if record.first_token_ns is not None:
-            counts.route_ttft[route].add(record.first_token_ns - record.start_ns)
-        for attempt in record.attempts:
+        streamed, attempts = True, record.attempts
+        if len(attempts) > 1:
+            for kind, won in extra_attempts(record):
+                counts.extra[route, kind, "won" if won else "lost"] += 1
+        for attempt in attempts:
+            streamed = streamed and attempt.streamed
             target = self._targets.get(attempt.target) or self._known(attempt.target)
             fault = attempt.fault
             counts.attempts[route, target, attempt.outcome, "" if fault is None else fault.kind] += 1
-            if attempt.role == "loser" and record.target and attempt.outcome == "cancelled":
-                self._lost(attempt, target, record)
-            if (ttft_ns := attempt.ttft_ns) is not None:
+            if attempt.streamed and (ttft_ns := attempt.ttft_ns) is not None:
                 counts.target_ttft[target].add(ttft_ns)
             if attempt.input_tokens:
-                counts.input_tokens[target] += attempt.input_tokens
+                counts.tokens[target, "input"] += attempt.input_tokens
             if attempt.output_tokens:
-                counts.output_tokens[target] += attempt.output_tokens
-            if self._cost is not None and (usd := self._cost(attempt)):
+                counts.tokens[target, "output"] += attempt.output_tokens
+            if attempt.role == "loser" and record.target and attempt.outcome == "cancelled":
+                usd = self._lost(attempt, target, record)
+            else:
+                usd = None if self._cost is None else self._cost(attempt)
+            if usd:
                 counts.cost_usd[client, target] += usd
+        if streamed and record.first_token_ns is not None:
+            counts.route_ttft[route].add(record.first_token_ns - record.start_ns)
         if self._folder is not None:
             self._changed()
 
     def refused(self, status: int, client: str = "") -> None:
-        """A request was answered that became no call: a wrong key, a wrong path, a limit."""
+        """Count a request that was rejected before it became a call: a wrong key, a wrong path, a limit."""
         self.counts.requests["", client, status] += 1
         self._changed()
 
-    def collected(self) -> tuple[Counts, list[Process]]:
-        """What all processes have counted, and those that live."""
-        merged, processes = Counts(), [self._process()]
+    def collected(self) -> tuple[MetricCounts, list[ProcessMetrics]]:
+        """Return the counts of all processes together, and the gauges of those that are alive."""
+        merged, processes = MetricCounts(), [self._process()]
         merged.merge(self.counts)
         for path in self._folder.glob(f"*{_SUFFIX}") if self._folder is not None else ():
             if path.stem != str(os.getpid()) and (file := _read(path)) is not None:
@@ -185,36 +336,39 @@ class Metrics:
         return merged, processes
 
     def close(self) -> None:
-        """Leaves the counts for those that go on."""
+        """Write the counts a last time, for the other workers."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         self._write()
 
-    def _lost(self, attempt: Observation, target: str, record: Served) -> None:
-        """Another was faster. Where it was closed before its tokens were counted to us, it is billed for its prompt,
-        which is as long as the winner's."""
+    def _lost(self, attempt: Observation, target: str, record: CallRecord) -> float | None:
+        """Count an attempt that lost. Return its expected cost."""
         counts = self.counts
         counts.lost[target] += 1
         if self._cost is None or attempt.sent_ns is None:
-            return
-        usd = self._cost(attempt)
+            return None
+        usd = attempt_cost(
+            attempt,
+            record.attempts,
+            self._cost,
+            self._stops_billing(attempt.target),
+            usual_tokens=USUAL_OUTPUT_TOKENS,
+            output_limit=record.output_limit,
+        )
         if usd is None:
-            prompt = attempt.input_tokens
-            if prompt is None:
-                prompt = next((each.input_tokens for each in record.attempts if each.role == "winner"), None)
-            billed = msgspec.structs.replace(attempt, input_tokens=prompt, output_tokens=attempt.output_tokens or 0)
-            if (usd := self._cost(billed)) is None:
-                return
-            counts.cost_usd[record.client, target] += usd
-        counts.lost_usd[target] += usd
+            return None
+        counts.lost_usd[target] += usd.expected
+        counts.lost_low_usd[target] += usd.low
+        counts.lost_high_usd[target] += usd.high
+        return usd.expected
 
     def _known(self, target: str) -> str:
-        """The label of a target."""
-        if len(self._targets) >= MOST_TARGETS:
-            return "other"
-        self._targets[target] = target
-        return target
+        """Return the label of a target that is counted for the first time. Control characters are escaped."""
+        if len(self._targets) >= MOST_TARGETS and (self._available is None or target not in self._available()):
+            return OTHER
+        label = self._targets[target] = printable(target)
+        return label
 
     def _changed(self) -> None:
         if self._timer is None and self._folder is not None:
@@ -224,31 +378,56 @@ class Metrics:
         self._timer = None
         if self._folder is None:
             return
-        data = msgspec.msgpack.encode(_File(self._process(), self.counts))
-        path = self._folder / f"{os.getpid()}{_SUFFIX}"
-        part = path.with_suffix(".part")
-        try:
-            part.write_bytes(data)
-            part.replace(path)
-        except OSError:
-            part.unlink(missing_ok=True)  # a full disk: the next second's counts hold these too
+        process = self._process()
+        write_counts(self._folder, process, self.counts)
+        if process.waiting or process.failing:  # it changes without further requests
+            self._changed()
 
-    def _process(self) -> Process:
-        usage = resource.getrusage(resource.RUSAGE_SELF)
-        return Process(
-            pid=os.getpid(),
-            cpu_s=usage.ru_utime + usage.ru_stime,
-            resident_bytes=_resident_bytes(usage.ru_maxrss),
+    def _process(self) -> ProcessMetrics:
+        log = self._log()
+        cascades = self._cascades() if self._cascades is not None else {}
+        return process_metrics(
             in_flight=self.in_flight,
-            dropped=self._dropped() if self._dropped is not None else 0,
+            dropped=log.dropped,
+            waiting=log.waiting,
+            failing=int(log.failing),
             available=dict(self._available()) if self._available is not None else {},
-            cascades=dict(self._cascades()) if self._cascades is not None else {},
+            escalated={policy: share for policy, (share, _) in cascades.items()},
+            dearer={policy: dearer for policy, (_, dearer) in cascades.items()},
             began_ns=self._began_ns,
         )
 
 
+def process_metrics(
+    *, in_flight: int = 0, dropped: int = 0, waiting: int = 0, failing: int = 0, **others: Any
+) -> ProcessMetrics:
+    """Return the gauges of this process, with its CPU time and memory."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return ProcessMetrics(
+        pid=os.getpid(),
+        cpu_s=usage.ru_utime + usage.ru_stime,
+        resident_bytes=_resident_bytes(usage.ru_maxrss),
+        in_flight=in_flight,
+        dropped=dropped,
+        waiting=waiting,
+        failing=failing,
+        **others,
+    )
+
+
+def write_counts(folder: Path, process: ProcessMetrics, counts: MetricCounts) -> None:
+    """Write the metrics of this process for the worker that answers `/metrics`."""
+    path = folder / f"{os.getpid()}{_SUFFIX}"
+    part = path.with_suffix(".part")
+    try:
+        part.write_bytes(msgspec.msgpack.encode(_File(process, counts)))
+        part.replace(path)
+    except OSError:
+        part.unlink(missing_ok=True)  # a full disk: the next write includes these counts
+
+
 def _read(path: Path) -> _File | None:
-    """What another process has left. None: it is of another version, or just going."""
+    """Return what another process wrote; None if it has another version or is being replaced."""
     try:
         return msgspec.msgpack.decode(path.read_bytes(), type=_File)
     except (OSError, msgspec.MsgspecError):
@@ -266,7 +445,7 @@ def _lives(pid: int) -> bool:
 
 
 def _resident_bytes(most: int) -> int:
-    """Memory in use; where the system does not say, the most that ever was (`most`, in the system's own unit)."""
+    """Return the memory in use; if the system does not tell, the maximum so far (`most`, in the system's unit)."""
     try:
         pages = int(Path("/proc/self/statm").read_text("ascii").split()[1])
     except (OSError, ValueError, IndexError):

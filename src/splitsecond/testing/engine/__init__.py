@@ -1,7 +1,7 @@
-"""A real inference engine for tests and demonstrations: llama.cpp's own C++ server, on a model written on the spot.
+"""A real inference engine for tests and demonstrations: llama.cpp's C++ server with a small generated model.
 
-`EngineProcess` starts and stops one; ``python -m splitsecond.testing.engine`` is the same by hand. The engine is the
-extra ``splitsecond[engine]``; `available` says whether it is installed.
+`EngineProcess` starts and stops it; ``python -m splitsecond.testing.engine`` starts it from a shell. It needs the extra
+``splitsecond[engine]``; `available` tells whether that is installed.
 """
 
 from splitsecond.testing.engine.process import EngineProcess, available

@@ -1,8 +1,8 @@
-"""Starts the engine as a process of its own and stops it: a context manager for tests and for the demo.
+"""Runs the engine in a separate process: a context manager for tests and for the demo.
 
-The engine must not outlive us, however we end: it holds the reading end of a pipe whose writing end only we hold, and
-leaves when that closes. It runs in a session of its own, so Ctrl-C at the terminal reaches us alone, and we decide
-what is finished before the engine is stopped.
+The engine must not outlive the program, however that ends: it reads from a pipe whose writing end only the program
+holds, and exits when that is closed. It runs in its own session, so Ctrl-C at the terminal reaches only the program,
+which decides when to stop the engine.
 """
 
 import re
@@ -10,6 +10,7 @@ import select
 import subprocess
 import sys
 import tempfile
+from importlib import import_module
 from importlib.util import find_spec
 from types import TracebackType
 from typing import IO, Self
@@ -17,40 +18,51 @@ from typing import IO, Self
 from splitsecond.clock import NS_PER_S
 from splitsecond.errors import CallerFault, ProviderFault, TimedOut, excerpt
 
-NOT_INSTALLED = "llama.cpp's engine is not installed here:"
+NOT_INSTALLED = "llama.cpp's engine is not installed:"
 INSTALL = "pip install 'splitsecond[engine]'"
 
 MODELS = ("tiny", "small")
-"""For tests; and for a demonstration, at a pace nearer to that of a real endpoint."""
+"""One for tests, and one for demonstrations, at a pace closer to that of a real endpoint."""
 
 _READY = re.compile(r"READY (http://\S+)/v1 model=(\S+)\n")
-_START_S = 30
+_START_S = 120
 _STOP_S = 5
 
 
 def available() -> bool:
-    """Whether the packages of the extra ``splitsecond[engine]`` are installed."""
+    """Return whether the packages of the extra ``splitsecond[engine]`` are installed."""
     return all(find_spec(package) for package in ("xllamacpp", "gguf"))
+
+
+def unavailable_reason() -> str:
+    """Return why the engine cannot run here, "" if it can. Loads llama.cpp, whose libraries small images lack."""
+    if not available():
+        return f"{NOT_INSTALLED} {INSTALL}"
+    try:
+        import_module("xllamacpp")
+    except ImportError as error:
+        return f"llama.cpp cannot be loaded: {error}. On Debian: apt-get install libgomp1."
+    return ""
 
 
 class EngineProcess:
     """One engine on a free port of 127.0.0.1, serving while the context is open.
 
     `model` is one of `MODELS`. `slots` requests are decoded at once, each with room for `context` tokens in and out;
-    others wait. With `prompt_cache` a slot reuses what it already knows of a prompt, with an `api_key` all but health
-    checks need it.
+    others wait. With `prompt_cache` a slot reuses the common prefix of its last prompt. With an `api_key` all requests
+    except health checks need it.
 
-    Entering takes a fraction of a second, and raises `CallerFault` where the engine is not installed,
-    `ProviderFault` where it ends before it answers, `TimedOut` where it does not answer within 30 s.
+    Entering takes a fraction of a second. It raises `CallerFault` if the engine is not installed, `ProviderFault` if it
+    ends before it is ready, and `TimedOut` if it is not ready within 120 s.
     """
 
     def __init__(
         self, model: str = "tiny", *, slots: int = 8, context: int = 2048, prompt_cache: bool = False, api_key: str = ""
     ) -> None:
         self.address = ""
-        """``http://127.0.0.1:PORT``, where /health, /slots and /metrics are; "" until it answers."""
+        """``http://127.0.0.1:PORT``, with /health, /slots and /metrics; "" until it is ready."""
         self.model = ""
-        """The name that the engine serves its model by; "" until it answers."""
+        """The name of the served model; "" until it is ready."""
         self._command = [sys.executable, "-m", "splitsecond.testing.engine", "--until-eof", f"--model={model}"]
         self._command += [f"--slots={slots}", f"--context={context}"]
         self._command += ["--prompt-cache"] if prompt_cache else []
@@ -67,23 +79,23 @@ class EngineProcess:
 
     @property
     def pid(self) -> int | None:
-        """The engine's process id; None while it does not run."""
+        """The engine's process id, or None if it does not run."""
         return self._process.pid if self._process else None
 
     def __enter__(self) -> Self:
         if not available():
             raise CallerFault(NOT_INSTALLED.removesuffix(":"), kind="engine_missing", hint=f"Try: {INSTALL}")
-        with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as complaints:
+        with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as errors:
             self._process = subprocess.Popen(
                 self._command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=complaints,
+                stderr=errors,
                 text=True,
                 start_new_session=True,
             )
             try:
-                self.address, self.model = self._ready(self._process, complaints)
+                self.address, self.model = self._ready(self._process, errors)
             except BaseException:
                 self.stop()
                 raise
@@ -95,7 +107,7 @@ class EngineProcess:
         self.stop()
 
     def stop(self) -> None:
-        """Stop the engine, open requests and all, and wait until it is gone. Stopping again does nothing."""
+        """Stop the engine, with all open requests, and wait until it has exited. Stopping again does nothing."""
         process, self._process, self.address = self._process, None, ""
         if process is None:
             return
@@ -106,21 +118,21 @@ class EngineProcess:
             process.kill()
             process.communicate()
 
-    def _ready(self, process: subprocess.Popen[str], complaints: IO[str]) -> tuple[str, str]:
-        """The engine's address and model, from the one line that it prints."""
+    def _ready(self, process: subprocess.Popen[str], errors: IO[str]) -> tuple[str, str]:
+        """Return the engine's address and model, from the line that it prints."""
         assert process.stdout
         readable, _, _ = select.select([process.stdout], [], [], _START_S)
         if not readable:
             raise TimedOut(
                 f"the engine was not ready after {_START_S} s", phase="connect", after_ns=_START_S * NS_PER_S
             )
-        line = process.stdout.readline()  # written at once, so it is whole; "" if the engine ended
+        line = process.stdout.readline()  # the line is written at once, so it is complete; "" if the engine ended
         if ready := _READY.fullmatch(line):
             return ready[1], ready[2]
         process.wait(_STOP_S)
-        complaints.seek(0)
+        errors.seek(0)
         raise ProviderFault(
-            f"the engine ended with exit code {process.returncode} before it was ready: {excerpt(complaints.read())}",
+            f"the engine ended with exit code {process.returncode} before it was ready: {excerpt(errors.read())}",
             kind="engine_failed",
             phase="connect",
         )

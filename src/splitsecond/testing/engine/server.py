@@ -1,4 +1,4 @@
-"""llama.cpp's C++ HTTP server in this process, on a small model, until it is told to stop.
+"""Runs llama.cpp's C++ HTTP server with a small model in this process.
 
 Only this module and `tiny_llama` import the packages of the extra `engine`.
 """
@@ -6,19 +6,19 @@ Only this module and `tiny_llama` import the packages of the extra `engine`.
 import os
 import signal
 import sys
-import tempfile
 from pathlib import Path
 from typing import NoReturn
 
 from xllamacpp.xllamacpp import CommonParams, Server
 
+from splitsecond.scratch import scratch_folder
 from splitsecond.testing.engine import tiny_llama
 
 SHAPES = {
     "tiny": tiny_llama.TINY,
     "small": tiny_llama.Shape(width=512, layers=6, heads=8, kv_heads=4, feed_forward=1536),
 }
-"""The models by name: thousands of tokens a second, for tests; and a pace nearer to that of a real endpoint."""
+"""The models by name: thousands of tokens a second for tests, and a pace closer to that of a real endpoint."""
 
 
 def serve(
@@ -27,16 +27,16 @@ def serve(
     """Serve on 127.0.0.1 and print one READY line. Does not return: a signal ends the process.
 
     `port` 0 takes a free one. `slots` requests are decoded at once, each with room for `context` tokens; others wait.
-    `until_eof`: the end of standard input ends the process, too, with exit code 0. Raises `RuntimeError` where
-    llama.cpp cannot start, `OSError` where the model cannot be written to the temporary folder.
+    With `until_eof` the end of standard input also ends the process, with exit code 0. Raises `RuntimeError` if
+    llama.cpp cannot start, and `OSError` if the model cannot be written to the temporary folder.
     """
-    with tempfile.TemporaryDirectory(prefix="splitsecond-engine-") as folder:
-        file = Path(folder) / "model.gguf"
+    with scratch_folder("engine-") as scratch:
+        file = scratch.path / "model.gguf"
         tiny_llama.write(file, SHAPES[model])
-        # llama.cpp maps the file and needs its name no longer once it has started.
+        # llama.cpp maps the file and does not need its name after the start.
         server = Server(_settings(file, model, port, slots, context, prompt_cache, api_key))
     print(f"READY {server.listening_address}/v1 model={model}", flush=True)
-    # Ctrl-C ends the process as SIGTERM does, at once: Python would only see it once its own code ran again, and
+    # Ctrl-C ends the process at once, as SIGTERM does: Python would see it only when its own code runs again, and
     # llama.cpp's destructor would wait for all open requests.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     while not until_eof:
@@ -56,8 +56,8 @@ def _settings(
     settings.port = port
     settings.n_parallel = slots
     settings.n_ctx = slots * context
-    settings.fit_params = False  # would shrink the context to what memory it finds free
-    # One thread computes: with more, engine and client fight for the processors of a small machine, and both are late.
+    settings.fit_params = False  # it would shrink the context to the free memory
+    # One thread computes. With more, engine and client compete for the cores of a small machine, and both are late.
     settings.cpuparams.n_threads = settings.cpuparams_batch.n_threads = 1
     settings.cache_prompt = prompt_cache
     settings.cache_ram_mib = 0

@@ -1,12 +1,12 @@
 """Writes a small model: a Llama with random weights as a GGUF file, in a fraction of a second.
 
-What it says is a salad of common words, but each request goes through a real tokenizer, KV cache, scheduler and
-sampler, so its timing is a real engine's. The weights are drawn from numpy's `RandomState`, whose streams are frozen
-for good, and quantized to 8 bits as served models often are: the same file comes out each time.
+Its output is random common words, but each request goes through a real tokenizer, KV cache, scheduler and sampler, so
+the timing is that of a real engine. The weights are drawn from numpy's `RandomState`, whose streams are frozen, and
+quantized to 8 bits like many served models, so the file is the same each time.
 
-One thing is not random. The output rows of all tokens but whole words are zeros: their scores are 0, and the best
-scores among hundreds of random words are well above. So an answer is words, one token each, and never ends before its
-`max_tokens`. (A model that may draw the end token gives answers of another length at each request.)
+One thing is not random. The output rows of all tokens except whole words are zeros: their scores are 0, and the best
+scores among hundreds of random words are far above. So a response consists of words, one token each, and never ends
+before its `max_tokens`. (A model that can draw the end token gives responses of random length.)
 """
 
 from pathlib import Path
@@ -29,7 +29,7 @@ _Weights = dict[str, NDArray[np.float32]]
 
 
 class Shape(NamedTuple):
-    """The sizes of the network. Its own are "tiny": 2.2 million parameters, 1 kB of KV cache for each token."""
+    """The sizes of the network. The defaults are "tiny": 2.2 million parameters, 1 kB of KV cache for each token."""
 
     width: int = 256
     layers: int = 2
@@ -47,7 +47,7 @@ TINY = Shape()
 
 
 def write(path: Path, shape: Shape = TINY) -> None:
-    """Write the model to `path`. Raises `OSError` where that cannot be written."""
+    """Write the model to `path`. Raises `OSError` if it cannot be written."""
     words = vocabulary.build()
     writer = gguf.GGUFWriter(path, "llama")
     _describe_network(writer, shape)
@@ -92,7 +92,7 @@ def _describe_tokenizer(writer: gguf.GGUFWriter, words: vocabulary.Vocabulary) -
 
 
 def _draw(shape: Shape, words: vocabulary.Vocabulary) -> _Weights:
-    """All weights by llama.cpp's names, uniform with a standard deviation of 0.05; the norms are ones."""
+    """Return all weights by llama.cpp's names: uniform with a standard deviation of 0.05; the norms are ones."""
     random = np.random.RandomState(0)
     bound = 0.05 * 3**0.5
     size, kv_width = len(words.tokens), shape.kv_heads * shape.head_width

@@ -1,12 +1,12 @@
-"""The tiny model's vocabulary: bytes, common English words, and what lies between them.
+"""The tiny model's vocabulary: bytes, common English words, and the prefixes of these words.
 
 llama.cpp tokenizes by byte-level BPE: it cuts a text into words, each with the space before it, starts from bytes and
-joins neighbours by a ranked list of merges. Training such a list takes a library and a corpus, and another corpus
-gives another model. So none is trained: the merges are the branches of a trie. For " the" the trie has " t", " th" and
-" the", and each merge adds one letter to what is there, so a listed word ends as one token and any other text as its
-longest listed beginning and single bytes. The same tokens come out on every machine.
+joins neighbours by a ranked list of merges. Training such a list takes a library and a corpus, and another corpus gives
+another model. So it is not trained: the merges are the branches of a trie. For " the" the trie has " t", " th" and
+" the", and each merge adds one letter, so a listed word becomes one token, and other text its longest listed prefix and
+single bytes. The tokens are the same on every machine.
 
-Bytes are written as GPT-2 writes them, each as one printable character.
+Bytes are encoded as in GPT-2, each as one printable character.
 """
 
 import itertools
@@ -40,11 +40,11 @@ check game shape equate hot miss brought heat snow tire bring yes distant fill e
 """
 
 
-class Token(NamedTuple):
+class VocabularyToken(NamedTuple):
     """One entry of the vocabulary, in GPT-2's alphabet.
 
-    `mark`: it stands between messages. `word`: a listed word, what the model may say. Neither: a byte or the beginning
-    of a word, there to read prompts with.
+    A `mark` separates messages. A `word` is a listed word, which the model can output. Other tokens are bytes and
+    prefixes of words, which occur only in prompts.
     """
 
     text: str
@@ -55,26 +55,26 @@ class Token(NamedTuple):
 class Vocabulary(NamedTuple):
     """`tokens` in the order of their ids; `merges` in the order in which they apply, each "left right"."""
 
-    tokens: list[Token]
+    tokens: list[VocabularyToken]
     merges: list[str]
 
 
 def gpt2_alphabet() -> list[str]:
-    """The printable character that stands for each byte: itself if it is visible Latin-1, else one from U+0100 on."""
+    """Return the printable character of each byte: itself if it is visible Latin-1, or else one from U+0100 on."""
     visible = {*range(ord("!"), ord("~") + 1), *range(0xA1, 0xAC + 1), *range(0xAE, 0xFF + 1)}
     stand_in = itertools.count(256)
     return [chr(byte if byte in visible else next(stand_in)) for byte in range(256)]
 
 
 def build() -> Vocabulary:
-    """The vocabulary: the same at each call, on every machine."""
+    """Return the vocabulary, which is always the same."""
     alphabet = gpt2_alphabet()
     words = {alphabet[ord(" ")] + word for word in _WORDS.split()}
     beginnings = {word[:length] for word in words for length in range(2, len(word) + 1)}
     branches = sorted(beginnings, key=lambda text: (len(text), text))
     tokens = [
-        *(Token(text, mark=True) for text in (BEGIN, END)),
-        *(Token(text) for text in alphabet),
-        *(Token(text, word=text in words) for text in branches),
+        *(VocabularyToken(text, mark=True) for text in (BEGIN, END)),
+        *(VocabularyToken(text) for text in alphabet),
+        *(VocabularyToken(text, word=text in words) for text in branches),
     ]
     return Vocabulary(tokens, merges=[f"{text[:-1]} {text[-1]}" for text in branches])

@@ -1,9 +1,9 @@
-"""A corpus of streams that are hard to time, each with its exact truth.
+"""A corpus of streams that are difficult to time, each with its exact truth.
 
-A stream is a ``.toml`` file here: the body in packets, each with the time at which it is sent, how the body is framed,
-and what a correct client must make of it. Times in the files are milliseconds since the request was sent. A decoder is
-checked without sockets by `check_decoder`; a client is checked by serving the packets at their times and comparing
-what it saw with `differences`.
+Each stream is a ``.toml`` file in this folder: the packets of the body with their send times, the framing of the body,
+and the result that a correct client must get. Times in the files are milliseconds since the request was sent.
+`check_decoder` checks a decoder without sockets. To check a client, serve the packets at their times and compare its
+result by `differences`.
 """
 
 from collections.abc import Iterable
@@ -30,11 +30,12 @@ class Packet(Struct, frozen=True):
 
 
 class Truth(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a stream is. Times are nanoseconds since the request was sent; None: it never came.
+    """The truth about a stream. Times are nanoseconds since the request was sent; None: the event never came.
 
-    `outcome` is "ok" or the kind of the fault, `phase` the fault's. `first_event_ns` is the first event that does not
-    end the stream, `end_ns` the one that does. `token_ns` holds one time for each content event; `text` and its like
-    hold what they carried, all choices in order of arrival. `finish` holds the reasons in that order.
+    `outcome` is "ok" or the kind of the fault, `phase` its phase. `first_event_ns` is the time of the first event that
+    does not end the stream, `end_ns` that of the one that does. `token_ns` holds one time for each content event;
+    `text`, `reasoning`, `refusal`, `tool` and `audio` hold their content, of all choices in order of arrival. `finish`
+    holds the finish reasons in that order.
     """
 
     outcome: str
@@ -59,20 +60,20 @@ class Truth(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def first_token_ns(self) -> int | None:
-        """When the first content event came."""
+        """The time of the first content event."""
         return self.token_ns[0] if self.token_ns else None
 
     @property
     def last_token_ns(self) -> int | None:
-        """When the last content event came."""
+        """The time of the last content event."""
         return self.token_ns[-1] if self.token_ns else None
 
 
 class Stream(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One response with status 200, and its truth.
 
-    `why` says what is hard about it. `stream`: what the request asked for. `head_ns`: when the head is sent. `ending`
-    "cut": the connection closes without the end that `framing` asks for. `end_ns`: when the body ends.
+    `why` explains the difficulty. `stream` is that of the request. The headers are sent at `head_ns`, and the body ends
+    at `end_ns`. With the `ending` "cut" the connection closes without the end that `framing` requires.
     """
 
     name: str
@@ -89,7 +90,7 @@ class Stream(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def load() -> list[Stream]:
-    """All streams of the corpus, by name."""
+    """Return all streams of the corpus, sorted by name."""
     entries = sorted(
         (entry for entry in files(__name__).iterdir() if entry.name.endswith(".toml")), key=lambda e: e.name
     )
@@ -97,8 +98,8 @@ def load() -> list[Stream]:
 
 
 def check_decoder(stream: Stream) -> list[str]:
-    """What our decoder makes of `stream` that is not its truth, a line for each difference; none where it is right."""
-    decoder = openai.decoder(stream.operation, stream.stream)
+    """Decode `stream` with our decoder and return a line for each difference from its truth."""
+    decoder = openai.decoder(stream.operation)
     events: list[Event] = []
     for packet in stream.packets:
         events += decoder.feed(packet.data, packet.at_ns)
@@ -107,17 +108,17 @@ def check_decoder(stream: Stream) -> list[str]:
 
 
 def seen(events: Iterable[Event], server_timings: dict[str, float]) -> Truth:
-    """The `Truth` that `events`, a whole stream of them, amount to."""
-    told = list(events)
-    end = told.pop()
+    """Return the `Truth` of a complete stream of `events`."""
+    content = list(events)
+    end = content.pop()
     if not isinstance(end, Done | Broken):
         raise ValueError(f"the events must end with Done or Broken, got {end!r}")
-    tokens = [event for event in told if isinstance(event, Token)]
-    usage = next((event for event in reversed(told) if isinstance(event, Usage)), Usage(0))
+    tokens = [event for event in content if isinstance(event, Token)]
+    usage = next((event for event in reversed(content) if isinstance(event, Usage)), Usage(0))
     return Truth(
         outcome="ok" if isinstance(end, Done) else end.fault.kind,
         phase="" if isinstance(end, Done) else end.fault.phase,
-        first_event_ns=told[0].at if told else None,
+        first_event_ns=content[0].at if content else None,
         token_ns=tuple(token.at for token in tokens),
         first_answer_ns=next((token.at for token in tokens if token.kind != "reasoning"), None),
         end_ns=end.at,
@@ -126,7 +127,7 @@ def seen(events: Iterable[Event], server_timings: dict[str, float]) -> Truth:
         refusal=_joined(tokens, "refusal"),
         tool=_joined(tokens, "tool"),
         audio=_joined(tokens, "audio"),
-        finish=tuple(event.reason for event in told if isinstance(event, Finish)),
+        finish=tuple(event.reason for event in content if isinstance(event, Finish)),
         tokens_so_far=tuple(token.tokens_so_far for token in tokens if token.tokens_so_far is not None),
         input_tokens=usage.input_tokens,
         output_tokens=usage.output_tokens,
@@ -138,7 +139,7 @@ def seen(events: Iterable[Event], server_timings: dict[str, float]) -> Truth:
 
 
 def differences(truth: Truth, got: Truth) -> list[str]:
-    """One line for each field in which `got` is not `truth`."""
+    """Return a line for each field in which `got` differs from `truth`."""
     return [
         f"{name}: got {_brief(getattr(got, name))}, expected {_brief(getattr(truth, name))}"
         for name in Truth.__struct_fields__
@@ -156,7 +157,7 @@ def _brief(value: object) -> str:
 
 
 def _stream(name: str, data: bytes) -> Stream:
-    """A file as a stream. It may leave out both ``end_ms`` where the last packet ends body and stream."""
+    """Parse a file. It can omit both ``end_ms`` if the last packet ends body and stream."""
     fields = _in_nanoseconds(msgspec.toml.decode(data))
     packets = tuple(_packet(**_in_nanoseconds(packet)) for packet in fields.get("packets", ()))
     last_ns = packets[-1].at_ns if packets else fields["end_ns"]
@@ -166,12 +167,12 @@ def _stream(name: str, data: bytes) -> Stream:
 
 
 def _packet(at_ns: int, text: str = "", hex: str = "", times: int = 1) -> Packet:  # noqa: A002
-    """A packet in a file holds `text`, or `hex` for what is not text, repeated."""
+    """Return a packet of a file: `text`, or `hex` for other bytes, repeated `times`."""
     return Packet(at_ns, (bytes.fromhex(hex) or text.encode()) * times)
 
 
 def _in_nanoseconds(table: dict[str, Any]) -> dict[str, Any]:
-    """`table` with its fields ``…_ms``, numbers or lists of them, as ``…_ns``."""
+    """Return `table` with its fields ``…_ms``, numbers or lists of numbers, converted to ``…_ns``."""
     times = {name.removesuffix("_ms") + "_ns": _scaled(ms) for name, ms in table.items() if name.endswith("_ms")}
     return times | {name: value for name, value in table.items() if not name.endswith("_ms")}
 

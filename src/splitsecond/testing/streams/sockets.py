@@ -1,8 +1,8 @@
-"""The corpus over real sockets: each stream served packet by packet on the loopback, and timed by the whole instrument.
+"""The corpus over real sockets: each stream is served packet by packet on the loopback and timed by the instrument.
 
-What `check_decoder` checks for the decoder alone, this checks for everything from the socket to the event: transport,
-framing, decoder, and the times. The server notes the moment before it writes each packet; a token's arrival must not be
-before the write of the packet that completed it, and how far behind it is, is the error.
+While `check_decoder` checks the decoder alone, this checks everything from the socket to the event: transport, framing,
+decoder, and the times. The server records the time before it writes each packet. A token must not arrive before the
+packet that completes it was written; the difference is the error.
 """
 
 import asyncio
@@ -15,22 +15,22 @@ from msgspec import Struct
 from splitsecond import clock
 from splitsecond.errors import Fault
 from splitsecond.events import Broken, Event
+from splitsecond.observation import Observation
 from splitsecond.service import Call
 from splitsecond.testing.streams import Stream, Truth, differences, seen
-from splitsecond.timing.observation import Observation
 from splitsecond.transport.client import Client
 from splitsecond.upstream.spec import TargetSpec
 from splitsecond.upstream.target import connect
 
 LOOPBACK = "127.0.0.1"
 NOT_COMPARED = ("first_event_ns", "end_ns", "first_answer_ns", "token_ns")
-"""Moments: those of tokens are compared with the server's own, the others follow from them."""
+"""Times: token times are compared with those of the server, and the others follow from them."""
 
 
 class StreamCheck(Struct, frozen=True, kw_only=True):
-    """What the instrument made of one stream. `wrong`: a line for each difference from the truth; empty: all right.
+    """The result for one stream. `wrong` has a line for each difference from the truth.
 
-    `error_ns`: for each token, its arrival as the instrument saw it minus the moment before the server's write.
+    `error_ns` is, for each token, its measured arrival minus the time before the server's write.
     """
 
     stream: Stream
@@ -39,7 +39,7 @@ class StreamCheck(Struct, frozen=True, kw_only=True):
 
 
 async def check_over_sockets(streams: Sequence[Stream], *, at_once: int = 16) -> list[StreamCheck]:
-    """Serves and times all `streams`, `at_once` at a time; in their order."""
+    """Serve and time all `streams`, `at_once` at a time; return the results in their order."""
     turns = asyncio.Semaphore(at_once)
     client = Client(proxies={})
     try:
@@ -72,7 +72,7 @@ async def _check(stream: Stream, base_url: str, written: Mapping[int, int], clie
 
 
 def _misobserved(truth: Truth, got: Truth, observation: Observation) -> list[str]:
-    """What the observation says that the stream does not."""
+    """Return a line for each difference between the observation and the stream."""
     kind = observation.fault.kind if observation.fault else "ok"
     expected = truth.outcome if truth.outcome != "ok" or truth.token_ns else "empty_answer"
     wrong = [] if kind == expected else [f"observation: got {kind}, expected {expected}"]
@@ -90,7 +90,7 @@ async def _call(stream: Stream, base_url: str, client: Client) -> tuple[list[Eve
         async with await service(call) as reply:
             events = [event async for event in reply]
             await reply.finished()
-    except Fault as fault:  # it broke before the first token: what it was is all there is to compare
+    except Fault as fault:  # before the first token there is only the fault to compare
         events = [Broken(observed[0].end_ns, fault)]
     (observation,) = observed
     return events, observation, observation.server_timings
@@ -98,10 +98,10 @@ async def _call(stream: Stream, base_url: str, client: Client) -> tuple[list[Eve
 
 @asynccontextmanager
 async def serving(streams: Sequence[Stream]) -> AsyncIterator[tuple[dict[str, str], dict[str, dict[int, int]]]]:
-    """Serves each stream to whoever asks for it, while the context is open.
+    """Serve all streams while the context is open.
 
-    Gives the base URL of each by name; and by name, for each packet's planned time (ns since the request), the moment
-    right before the first packet of that time was written.
+    Yields two mappings by name: the base URL of each stream, and for each planned time of a packet (ns since the
+    request) the time right before the first packet of that time was written.
     """
     by_name = {stream.name: stream for stream in streams}
     written: dict[str, dict[int, int]] = {name: {} for name in by_name}
@@ -112,7 +112,7 @@ async def serving(streams: Sequence[Stream]) -> AsyncIterator[tuple[dict[str, st
                 if not await _play(by_name[name], writer, written[name]):
                     break
         except ConnectionError:
-            pass  # the client has heard enough, as it should after some of these
+            pass  # the client closes early, which is right for some of the streams
         except asyncio.CancelledError:
             pass  # the loop ends (Ctrl-C); asyncio before 3.12 would print that as a failure of this task
         finally:
@@ -125,7 +125,7 @@ async def serving(streams: Sequence[Stream]) -> AsyncIterator[tuple[dict[str, st
 
 
 async def _requested(reader: asyncio.StreamReader) -> str | None:
-    """The stream that the next request asks for; None where no further request comes."""
+    """Read a request and return the name of its stream; None at the end of the connection."""
     try:
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
         fields = dict(line.lower().split(": ", 1) for line in head.split("\r\n")[1:] if ": " in line)
@@ -136,7 +136,7 @@ async def _requested(reader: asyncio.StreamReader) -> str | None:
 
 
 async def _play(stream: Stream, writer: asyncio.StreamWriter, written: dict[int, int]) -> bool:
-    """Writes one answer at its times. Whether the connection can take another request."""
+    """Write one response at its times. Returns whether the connection can take another request."""
     begin_ns = clock.now_ns()
     await _wait_until(begin_ns + stream.head_ns)
     writer.write(_head(stream))

@@ -1,32 +1,13 @@
-"""The Anthropic dialect: Messages, in both roles.
+"""Anthropic's API format, Messages, in both roles.
 
-Client: `encode` a call, `decoder` for its answer, `fault_from_response` for a refusal. Server: `parse_request`, then a
-`StreamWriter` or `whole`, or an `error_body`. Between the two: `pass_on` gives a request of this dialect to a target
-that speaks it too, `to_chat` brings it into the form that the others can `encode`.
+`pass_on` encodes a request of this format for a target of the same format, `to_chat` rewrites it in the common chat
+form for targets of other formats.
 """
 
-from splitsecond.wire.anthropic.answers import StreamWriter, error_body, token_count, whole
-from splitsecond.wire.anthropic.decode import AnthropicDecoder, decoder
+from splitsecond.wire.anthropic.answers import StreamWriter, error_body, model_entry, model_list, token_count
+from splitsecond.wire.anthropic.decode import AnthropicDecoder as decoder
+from splitsecond.wire.anthropic.decode import fault_from_response
 from splitsecond.wire.anthropic.encode import count, encode, pass_on
-from splitsecond.wire.anthropic.faults import fault_from_response
-from splitsecond.wire.anthropic.requests import parse_count, parse_request
-from splitsecond.wire.anthropic.to_chat import to_chat
-from splitsecond.wire.dialect import Answer, ServerRequest
-
-__all__ = [
-    "Answer",
-    "AnthropicDecoder",
-    "ServerRequest",
-    "StreamWriter",
-    "count",
-    "decoder",
-    "encode",
-    "error_body",
-    "fault_from_response",
-    "parse_count",
-    "parse_request",
-    "pass_on",
-    "to_chat",
-    "token_count",
-    "whole",
-]
+from splitsecond.wire.anthropic.to_chat import sources, to_chat
+from splitsecond.wire.server_request import parse_anthropic as parse_request
+from splitsecond.wire.server_request import parse_anthropic_count as parse_count

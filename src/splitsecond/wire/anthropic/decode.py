@@ -1,124 +1,168 @@
-"""The client role, reading: the body of an answer to events.
+"""Client role: the body of an answer from Anthropic to events, and an error response to a fault.
 
-Strategy: the first byte tells what the body is. ``{`` begins a plain JSON answer (asked for, or an error inside a 200):
-it is kept, and decoded when it ends. All else goes through the SSE decoder. Each event is decoded once, to the one
-shape of `shapes`, and goes by its ``type``; the name in its ``event:`` line serves only where that is missing.
+Each event is decoded once, to the one structure `MessageEvent`; its ``type`` decides, or the name in its ``event:``
+line if the type is missing. msgspec skips fields that are not named here at C speed. Every field may be absent or null,
+and no field has two meanings, so one structure serves stream events, whole answers and errors.
 
-What is content: a delta of text, thinking or a tool's arguments, and the name with which the block of a tool call
-begins. What is not: signatures and thoughts that come encrypted, which are kept as data of `Quiet`, citations, results
-of the provider's own tools, and types that this version does not know, of which Anthropic says that there will be more.
-A refusal has no words of its own: it is the stop reason "refusal".
+Content: deltas of text, thinking and tool arguments, and the name at the start of a tool call. Not content: signatures
+and encrypted thinking, which become data of `Quiet`, citations, results of the provider's own tools, and unknown types,
+which Anthropic announces for the future. A refusal has no text: it is the stop reason "refusal".
 
-What makes an answer whole: its ``stop_reason``. ``message_stop`` after that is the end mark; by itself it proves
-nothing. Blocks are parts of the one answer, so all tokens have index 0.
+An answer is complete if it has a ``stop_reason``. ``message_stop`` after it is the end mark, and proves nothing alone.
+Blocks are parts of the one answer, so all tokens have index 0.
+
+Usage. Anthropic counts input in three parts, which add up: ``input_tokens`` (neither read from the cache nor written to
+it), ``cache_creation_input_tokens`` and ``cache_read_input_tokens``. ``output_tokens`` includes thinking; newer models
+report its share (``output_tokens_details.thinking_tokens``). A stream reports usage at least twice, each time for the
+message so far. A count that a later event omits, or reports as 0, keeps its value: counts never decrease. The first
+event, ``message_start``, has all of the input, but its ``output_tokens`` is a placeholder of a few tokens and is
+ignored.
 """
 
+import re
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
+from msgspec import Raw, Struct
 
-from splitsecond.events import Done, Event, Finish, Quiet, Token, TokenKind, ToolPart
+from splitsecond.errors import CallerFault, Fault, Phase, ProviderFault
+from splitsecond.events import Event, Finish, Quiet, Usage
 from splitsecond.service import Operation
-from splitsecond.wire.anthropic.counts import Counts
-from splitsecond.wire.anthropic.shapes import Block, Delta, Happening, UsageShape
-from splitsecond.wire.refusals import error_said, said_in
-from splitsecond.wire.sse import SseEvent
-from splitsecond.wire.streaming import END_MARK, StreamDecoder
+from splitsecond.wire import provider_errors
+from splitsecond.wire.provider_errors import error_of
+from splitsecond.wire.streaming import Count, StreamDecoder
 from splitsecond.wire.tool_calls import ToolCalls
 
-_decode_happening = msgspec.json.Decoder(Happening).decode
+
+class OutputDetails(Struct, gc=False):
+    """``output_tokens_details``."""
+
+    thinking_tokens: Count | None = None
+
+
+class UsageShape(Struct, gc=False):
+    """``usage``. `input_tokens` excludes tokens read from the cache or written to it."""
+
+    input_tokens: Count | None = None
+    cache_creation_input_tokens: Count | None = None
+    cache_read_input_tokens: Count | None = None
+    output_tokens: Count | None = None
+    output_tokens_details: OutputDetails | None = None
+    speed: Any = None
+
+
+class Block(Struct, gc=False):
+    """A block of content, whole or at its start. `id`, `name`, `input`: of a tool call. `data`: encrypted thinking."""
+
+    type: str = ""
+    text: str | None = None
+    thinking: str | None = None
+    signature: str | None = None
+    data: str | None = None
+    id: str | None = None
+    name: str | None = None
+    input: Raw = Raw()
+
+
+class Delta(Struct, gc=False):
+    """The addition of an event to a block, or (`stop_reason`) to the message."""
+
+    text: str | None = None
+    thinking: str | None = None
+    partial_json: str | None = None
+    signature: str | None = None
+    stop_reason: str | None = None
+
+
+class Message(Struct, gc=False):
+    """The message in ``message_start``, which has only its usage."""
+
+    usage: UsageShape | None = None
+
+
+class MessageEvent(Struct, gc=False):
+    """One event of a stream, or a whole answer (`content` and later fields). `index`: the number of the block."""
+
+    type: str = ""
+    index: Any = None
+    message: Message | None = None
+    content_block: Block | None = None
+    delta: Delta | None = None
+    usage: UsageShape | None = None
+    error: Any = None
+    content: list[Block] | None = None
+    stop_reason: str | None = None
+
 
 _NO_INPUT = (b"", b"{}", b"null")
 
 
-def decoder(operation: Operation, stream: bool = True) -> "AnthropicDecoder":
-    """A decoder for one answer. The body itself shows whether it is streamed, so any will do."""
-    return AnthropicDecoder()
-
-
 class AnthropicDecoder(StreamDecoder):
-    """One answer's body in, events out. See `splitsecond.wire.dialect.Decoder`. Anthropic sends no timings."""
+    """Decoder of one answer: see `splitsecond.wire.dialect.Decoder`. Anthropic sends no timings."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    event_form = whole_form = msgspec.json.Decoder(MessageEvent)
+    done_ends = False
+    end_name = "a stop_reason"
+    marker_name = "message_stop"
+
+    def __init__(self, operation: Operation = "chat") -> None:
+        super().__init__(operation)
         self._finished = ""
         self._counts = Counts()
         self._calls = ToolCalls()
 
-    def _take(self, event: SseEvent, at: int, out: list[Event]) -> None:
-        data = event.data
-        if data is None:
-            out.append(Quiet(at, "comment"))
-            return
-        try:
-            happening = _decode_happening(data)
-        except (ValueError, RecursionError) as error:
-            if event.name == "error":
-                self._report(at, out, said_in(data), data)
-                return
-            if data.strip() in (b"", END_MARK):
-                out.append(Quiet(at, event.name or "empty"))
-                return
-            lenient = self._mended(_decode_happening, data, error, "one", at, out)
-            if lenient is None:
-                return
-            happening = lenient
+    def _take_event(self, parsed: MessageEvent, name: str, data: bytes, at: int, out: list[Event]) -> None:
         self._chunks += 1
-        kind = happening.type or event.name
-        if kind == "content_block_delta" and happening.delta is not None:
-            self._take_delta(happening.delta, _number(happening.index), at, out)
-        elif kind == "error" or happening.error:
-            self._report(at, out, error_said(happening.error or None), data)
+        kind = parsed.type or name
+        if kind == "content_block_delta" and parsed.delta is not None:
+            delta = parsed.delta
+            if delta.text:
+                self._add_token(at, out, delta.text, "text")
+            elif delta.thinking:
+                self._add_token(at, out, delta.thinking, "reasoning")
+            elif delta.partial_json:
+                self._add_token(at, out, delta.partial_json, "tool", self._calls.begun(_number(parsed.index)))
+            elif delta.signature:
+                out.append(Quiet(at, "signature", delta.signature))
+            else:
+                out.append(Quiet(at, kind))
+        elif kind == "error" or parsed.error:
+            self._report_error(at, out, error_of(parsed.error or None), data)
         elif kind == "message_stop":
             self._end(at, out, marker=True)
         else:
-            self._take_other(kind, happening, at, out)
+            self._take_other(kind, parsed, at, out)
 
-    def _take_delta(self, delta: Delta, block: int, at: int, out: list[Event]) -> None:
-        if delta.text:
-            self._say(at, out, delta.text, "text")
-        elif delta.thinking:
-            self._say(at, out, delta.thinking, "reasoning")
-        elif delta.partial_json:
-            self._say(at, out, delta.partial_json, "tool", self._calls.begun(block))
-        elif delta.signature:
-            out.append(Quiet(at, "signature", delta.signature))
-        else:
-            out.append(Quiet(at, "content_block_delta"))
-
-    def _take_other(self, kind: str, happening: Happening, at: int, out: list[Event]) -> None:
+    def _take_other(self, kind: str, parsed: MessageEvent, at: int, out: list[Event]) -> None:
         before = len(out)
-        if happening.content_block is not None:
-            self._take_block(happening.content_block, _number(happening.index), at, out)
-        if happening.message is not None:
-            self._count(happening.message.usage, at, out, opening=True)
-        if happening.delta is not None:
-            self._take_reason(happening.delta.stop_reason, at, out)
-        self._count(happening.usage, at, out)
+        if parsed.content_block is not None:
+            self._take_block(parsed.content_block, _number(parsed.index), at, out)
+        if parsed.message is not None:
+            self._count(parsed.message.usage, at, out, opening=True)
+        if parsed.delta is not None:
+            self._take_reason(parsed.delta.stop_reason, at, out)
+        self._count(parsed.usage, at, out)
         if len(out) == before or kind == "message_start":
             out.insert(before, Quiet(at, kind or "empty"))
 
     def _take_block(self, block: Block, number: int, at: int, out: list[Event]) -> None:
-        """Block `number` as it begins, or a whole one."""
+        """Take block `number`, at its start or whole."""
         if block.thinking:
-            self._say(at, out, block.thinking, "reasoning")
+            self._add_token(at, out, block.thinking, "reasoning")
         if block.signature:
             out.append(Quiet(at, "signature", block.signature))
         if block.data:
             out.append(Quiet(at, block.type, block.data))
         if block.text:
-            self._say(at, out, block.text, "text")
+            self._add_token(at, out, block.text, "text")
         if block.type.endswith("tool_use"):
-            answerable = block.type == "tool_use"  # the others are the provider's own to answer
+            answerable = block.type == "tool_use"  # the provider runs the other tools itself
             if block.name:
                 part = self._calls.part(number, block.id or "", block.name) if answerable else None
-                self._say(at, out, block.name, "tool", part)
+                self._add_token(at, out, block.name, "tool", part)
             if (arguments := bytes(block.input)) not in _NO_INPUT:
-                self._say(at, out, arguments.decode("utf-8", "replace"), "tool", self._calls.begun(number))
-
-    def _say(self, at: int, out: list[Event], text: str, kind: TokenKind, tool: ToolPart | None = None) -> None:
-        self._tokens += 1
-        out.append(Token(at, text, kind, tool=tool))
+                self._add_token(at, out, arguments.decode("utf-8", "replace"), "tool", self._calls.begun(number))
 
     def _take_reason(self, reason: str | None, at: int, out: list[Event]) -> None:
         if reason and reason != self._finished:
@@ -127,35 +171,75 @@ class AnthropicDecoder(StreamDecoder):
 
     def _count(self, shape: UsageShape | None, at: int, out: list[Event], *, opening: bool = False) -> None:
         usage = None if shape is None else self._counts.take(shape, at, opening=opening)
+        if shape is not None:
+            self._note_tier(shape.speed)
         if usage is not None:
             out.append(usage)
 
-    def _take_whole(self, body: bytes, at: int, out: list[Event]) -> None:
-        """A plain JSON answer. Its tokens arrived when its last byte did."""
-        happening = self._whole(_decode_happening, body, "an answer", at, out)
-        if happening is None:
+    def _take_whole(self, parsed: MessageEvent, body: bytes, at: int, out: list[Event]) -> None:
+        if parsed.type == "error" or parsed.error:
+            self._report_error(at, out, error_of(parsed.error or None), body)
             return
-        if happening.type == "error" or happening.error:
-            self._report(at, out, error_said(happening.error or None), body)
-            return
-        if happening.content is None:
+        if parsed.content is None:
             self._break(at, out, "malformed", "the body is JSON without any content", body)
             return
-        for number, block in enumerate(happening.content):
+        for number, block in enumerate(parsed.content):
             self._take_block(block, number, self._json_at, out)
-        self._take_reason(happening.stop_reason, self._json_at, out)
-        self._count(happening.usage, self._json_at, out)
-        self._ended = True
-        out.append(Done(at, False))
+        self._take_reason(parsed.stop_reason, self._json_at, out)
+        self._count(parsed.usage, self._json_at, out)
+        self._complete(at, out, marker=False)
 
-    def _end(self, at: int, out: list[Event], *, marker: bool = False, cut: bool = False) -> None:
-        if self._finished and not cut:
-            self._ended = True
-            out.append(Done(at, marker))
-        else:
-            self._break_off(at, out, "a stop_reason", cut=cut, then="message_stop" if marker else "")
+    def _is_whole(self, marker: bool) -> bool:
+        return bool(self._finished)
 
 
 def _number(index: Any) -> int:
-    """A block's number. Whoever leaves it out has one block at a time."""
+    """Return the number of a block. Servers that omit it have one block at a time."""
     return index if isinstance(index, int) else 0
+
+
+class Counts:
+    """Sum of the usage reports of one answer."""
+
+    def __init__(self) -> None:
+        self._fresh: int | None = None
+        self._written: int | None = None
+        self._read: int | None = None
+        self._output: int | None = None
+        self._thinking: int | None = None
+
+    def take(self, shape: UsageShape, at: int, *, opening: bool = False) -> Usage | None:
+        """Add `shape` and return the usage so far, None if nothing is known. `opening`: it came with
+        ``message_start``."""
+        self._fresh = _later(self._fresh, shape.input_tokens)
+        self._written = _later(self._written, shape.cache_creation_input_tokens)
+        self._read = _later(self._read, shape.cache_read_input_tokens)
+        if not opening:
+            self._output = _later(self._output, shape.output_tokens)
+        if shape.output_tokens_details is not None:
+            self._thinking = _later(self._thinking, shape.output_tokens_details.thinking_tokens)
+        input_tokens = (self._fresh or 0) + (self._written or 0) + (self._read or 0) or None  # a prompt is never empty
+        if input_tokens is None and self._output is None:
+            return None
+        return Usage(at, input_tokens, self._output, self._thinking, self._read, self._written)
+
+
+def _later(before: int | None, now: int | None) -> int | None:
+    return now if now or before is None else before
+
+
+_ACCOUNT = re.compile(r"credit balance|API usage limits|organization has been disabled", re.IGNORECASE)
+_ACCOUNT_HINT = "Anthropic does not serve this account now: check its billing and its limits."
+"""An account without credit, over its own limit or disabled gets a 400, which is not the caller's fault: another target
+may serve the request. Only the message shows it, and a message may quote the request; so it decides for one request
+only, and does not lock the key."""
+
+
+def fault_from_response(status: int, headers: Mapping[str, str], body: bytes, *, phase: Phase = "head") -> Fault:
+    """Return the fault of an error response."""
+    fault = provider_errors.fault_from_response(status, headers, body, phase=phase)
+    if isinstance(fault, CallerFault) and _ACCOUNT.search(fault.message):
+        return ProviderFault(
+            fault.message, kind=fault.kind, phase=phase, status=status, excerpt=fault.excerpt, hint=_ACCOUNT_HINT
+        )
+    return fault

@@ -1,13 +1,15 @@
-"""The client role, writing: a call in OpenAI's form to a request for ``/messages``.
+"""Client role: a call in the common chat form as a request for ``/messages``.
 
-Anthropic demands a limit on output tokens: a call without one gets `DEFAULT_MAX_TOKENS`. Every field that is not
-OpenAI's is Anthropic's own and goes through as it is (``thinking``, ``top_k``, ``system``, ``output_config``, …); where
-it says the same as a field of OpenAI's, it wins. Tools that are not OpenAI's functions are Anthropic's own too.
+Anthropic requires a limit on output tokens: a call without one gets `DEFAULT_MAX_TOKENS`. Every field that OpenAI does
+not define is Anthropic's own and passes unchanged (``thinking``, ``top_k``, ``system``, ``output_config``, …); it wins
+over a field of OpenAI's with the same meaning. Tools that are not OpenAI's functions are Anthropic's own, too.
 
-The version of the format is ours to say, so its header is set here. On Vertex the body says it, and the path the model.
+The version of the format is in a header: the client's own, or the one set here. On Vertex it is in the body, and the
+model is in the path.
 """
 
 import re
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
@@ -15,20 +17,25 @@ import msgspec
 
 from splitsecond.errors import CallerFault
 from splitsecond.service import Call
-from splitsecond.wire.anthropic import foreign, messages
-from splitsecond.wire.chat_form import chat_fields, chat_messages, leave_thoughts, looked_up, output_limit
+from splitsecond.wire import chat_form
+from splitsecond.wire.anthropic import messages
+from splitsecond.wire.anthropic.to_chat import NO_THREAD, no_threads
 from splitsecond.wire.dialect import STREAM_HEADERS, WHOLE_HEADERS, Encoded, Quirks
-from splitsecond.wire.thinking import BUDGETS, LEAST_BUDGET, Thinking, wished
-from splitsecond.wire.translation import leave_out, left_out, not_translatable, short
+from splitsecond.wire.reasoning import BUDGETS, LEAST_BUDGET, ReasoningRequest, requested
+from splitsecond.wire.translation import leave_out, left_out, not_translatable, object_field, refuse, short, take_tools
 
 DEFAULT_MAX_TOKENS = 8192
-"""Enough for a long answer, and no more than any model takes that is still served."""
+"""Enough for a long answer, and accepted by every model that is still served."""
+
+_JSON_ONLY = "Respond with one JSON object and nothing else: no other text, no code fence."
+"""The instruction in the place of the format "json_object", which Anthropic does not have."""
 
 _VERTEX_VERSION = "vertex-2023-10-16"
-"""The same format as `_VERSION_HEADER` names."""
+"""The same format as in `_VERSION_HEADER`."""
 _VERSION_HEADER = ("anthropic-version", "2023-06-01")
+Headers = tuple[tuple[str, str], ...]
+NO_HINTS: Mapping[str, str] = {}
 _KNOWN = ("parallel_tool_calls", "service_tier", "user", "safety_identifier")
-_PENALTIES = ("presence_penalty", "frequency_penalty")
 _SERVICE_TIERS = {
     "auto": "auto",
     "priority": "auto",
@@ -44,19 +51,19 @@ _LEAST_TOP_P = 0.95
 _FIRST_THINKING = (3, 7)
 _FIRST_ADAPTIVE = (4, 6)
 _NEWEST = (99, 0)
-"""The version of a Claude whose name has none ("claude-opus-latest")."""
+"""The version of a Claude whose name has no version ("claude-opus-latest")."""
 
 
 def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
-    """`call` as a request to the model that Anthropic calls `model`.
+    """Encode `call` for `model`.
 
-    Raises `CallerFault`: "not_translatable" names the field that Anthropic has not.
+    Raises `CallerFault`; its kind is "not_translatable" for a field that Anthropic does not have.
     """
-    fields = chat_fields(call, "Anthropic", known=_KNOWN)
+    fields = chat_form.chat_fields(call, "Anthropic", known=_KNOWN)
     streamed = quirks.streamed(call)
     body: dict[str, Any] = {"model": model, "stream": streamed}
-    turns = chat_messages(fields.pop("messages", []), "Anthropic", pictures=True, failures=True)
-    leave_thoughts(call, turns)
+    turns = chat_form.chat_messages(fields.pop("messages", []), "Anthropic", pictures=True, failures=True)
+    chat_form.leave_reasoning(call, turns)
     system, body["messages"] = messages.translate(turns)
     if system:
         body["system"] = system
@@ -64,71 +71,97 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
         messages.mark_end(system, body["messages"])
     leave_out(call, fields, "seed")
     _refuse_sampling(fields)
-    if (stop := fields.pop("stop", None)) is not None:
-        body["stop_sequences"] = [stop] if isinstance(stop, str) else stop
-    if (tier := looked_up(fields, "service_tier", _SERVICE_TIERS, "Anthropic")) is not None:
+    if (stop := chat_form.stop_list(fields)) is not None:
+        body["stop_sequences"] = stop
+    if (tier := chat_form.mapped_field(fields, "service_tier", _SERVICE_TIERS, "Anthropic")) is not None:
         body["service_tier"] = tier
-    body |= _whom(fields)
+    older, newer = fields.pop("user", None), fields.pop("safety_identifier", None)
+    user = older if newer is None else newer
+    if isinstance(user, str):
+        body["metadata"] = {"user_id": user}
     body |= _tools(fields)
-    limit = output_limit(fields)
-    config = _format(fields.pop("response_format", None))
-    wish = wished(call, fields, model, quirks.thinking, own="thinking")
-    if wish is not None and wish.said:
-        thinking, chosen = _thinking(call, wish, model, limit, body)
-        if thinking and not wish.off:
+    limit = chat_form.output_limit(fields)
+    kind, schema = chat_form.output_format(fields, "Anthropic")
+    if kind == "json_object":
+        left_out(call, "response_format")
+        body["system"] = [*system, {"type": "text", "text": _JSON_ONLY}]
+    config: dict[str, Any] = {"format": {"type": kind, "schema": schema}} if kind == "json_schema" else {}
+    wanted = requested(call, fields, model, quirks.thinking, own="thinking")
+    if wanted is not None and wanted.is_set:
+        thinking, chosen = _thinking(call, wanted, model, limit, body)
+        if thinking and not wanted.off:
             _leave_sampling(call, fields)
         body |= thinking
         config |= chosen
-    config |= _object("output_config", fields.pop("output_config", {}))
+    config |= object_field("output_config", fields.pop("output_config", {}))
     if config:
         body["output_config"] = config
     body |= fields
-    body["max_tokens"] = _default_limit(body.get("thinking")) if limit is None else limit
+    if limit is None:
+        limit = DEFAULT_MAX_TOKENS
+        match body.get("thinking"):
+            case {"budget_tokens": int(budget)}:  # the limit must exceed it
+                limit += budget
+    body["max_tokens"] = limit
     return _request(body, model, quirks, streamed)
 
 
 def pass_on(call: Call, model: str, quirks: Quirks) -> Encoded:
-    """`call`, whose body is Anthropic's already, as a request to `model`: its fields go through as they came.
+    """Encode `call`, whose body is in Anthropic's form, for `model`: its fields pass unchanged.
 
-    Only thoughts of other makers' models are taken out of the conversation (`foreign`). The names of features that are
-    not settled yet (``anthropic-beta``) go along, if its hints hold some.
+    Only unsigned reasoning is removed from the conversation (`messages`). The version of the format and the names of
+    beta features (``anthropic-beta``) are the client's, if the call's hints hold them. Raises `CallerFault` for a
+    conversation that the provider should have kept (`thread`), unless it keeps them.
     """
+    if call.body.get("thread") not in NO_THREAD and not quirks.threads:
+        raise no_threads()
     streamed = quirks.streamed(call)
-    body = {**foreign.own(call), "model": model, "stream": streamed}
-    return _request(body, model, quirks, streamed, call.hints.get("betas", ""))
+    body = {**messages.own_body(call), "model": model, "stream": streamed}
+    return _request(body, model, quirks, streamed, call.hints)
 
 
 def count(call: Call, model: str) -> Encoded:
-    """`call`, whose body is Anthropic's, as the question how many tokens of `model` it has."""
-    betas = call.hints.get("betas", "")
-    fresh = (("anthropic-beta", betas),) if betas else ()
-    body = msgspec.json.encode({**foreign.own(call), "model": model})
-    return Encoded("/messages/count_tokens", (*WHOLE_HEADERS, _VERSION_HEADER), body, streamed=False, fresh=fresh)
+    """Encode the request that counts the tokens of `call`, whose body is in Anthropic's form, for `model`."""
+    body = msgspec.json.encode({**messages.own_body(call), "model": model})
+    version, fresh = _client_headers(call.hints)
+    return Encoded("/messages/count_tokens", (*WHOLE_HEADERS, *version), body, streamed=False, fresh=fresh)
 
 
-def _request(body: dict[str, Any], model: str, quirks: Quirks, streamed: bool, betas: str = "") -> Encoded:
+def _client_headers(hints: Mapping[str, str]) -> tuple[Headers, Headers]:
+    """Return the header of the version if it is the usual one, and the headers that are the client's own."""
+    own = {"anthropic-version": hints.get("version", ""), "anthropic-beta": hints.get("betas", "")}
+    given = tuple((name, value) for name, value in own.items() if value)
+    return () if own["anthropic-version"] else (_VERSION_HEADER,), given
+
+
+def _request(
+    body: dict[str, Any], model: str, quirks: Quirks, streamed: bool, hints: Mapping[str, str] = NO_HINTS
+) -> Encoded:
     headers = STREAM_HEADERS if streamed else WHOLE_HEADERS
+    body |= quirks.extra_fields
+    if quirks.betas:
+        given = [beta.strip() for beta in hints.get("betas", "").split(",")]
+        hints = {**hints, "betas": ",".join(dict.fromkeys([*filter(None, given), quirks.betas]))}
     if quirks.on_vertex:
+        betas = hints.get("betas", "")
         named = {"anthropic_beta": [beta.strip() for beta in betas.split(",")]} if betas else {}
         body = {"anthropic_version": _VERTEX_VERSION, **named} | {name: body[name] for name in body if name != "model"}
         path = f"/models/{quote(model, safe='@')}:{'streamRawPredict' if streamed else 'rawPredict'}"
         return Encoded(path, headers, msgspec.json.encode(body), streamed)
-    fresh = (("anthropic-beta", betas),) if betas else ()
-    return Encoded("/messages", (*headers, _VERSION_HEADER), msgspec.json.encode(body), streamed, fresh=fresh)
+    version, fresh = _client_headers(hints)
+    return Encoded("/messages", (*headers, *version), msgspec.json.encode(body), streamed, fresh=fresh)
 
 
 def _refuse_sampling(fields: dict[str, Any]) -> None:
-    """Refuses what Anthropic has not for sampling, where it would make a difference; takes it out of `fields`."""
-    for name in _PENALTIES:
-        if (value := fields.pop(name, 0)) != 0:
-            raise not_translatable(f"{name} {short(value)}", "Anthropic")
+    """Remove sampling fields that Anthropic does not have; refuse values that would change the answer."""
+    refuse(fields, {"presence_penalty": (0,), "frequency_penalty": (0,)}, "Anthropic")
     temperature = fields.get("temperature")
     if isinstance(temperature, int | float) and temperature > 1:
         raise not_translatable(f"temperature {short(temperature)}", "Anthropic", "Possible here: 0 to 1.")
 
 
 def _leave_sampling(call: Call, fields: dict[str, Any]) -> None:
-    """Takes out of `fields` what Anthropic refuses of who thinks: a temperature but 1, a top_k, a top_p below 0.95."""
+    """Leave out what Anthropic rejects together with thinking: a temperature other than 1, top_k, top_p below 0.95."""
     temperature, top_p = fields.get("temperature"), fields.get("top_p")
     if temperature != 1:
         leave_out(call, fields, "temperature")
@@ -138,13 +171,11 @@ def _leave_sampling(call: Call, fields: dict[str, Any]) -> None:
 
 
 def _tools(fields: dict[str, Any]) -> dict[str, Any]:
-    """``tools`` and ``tool_choice``, out of the fields that go into them; they are taken out of `fields`."""
-    tools, choice = fields.pop("tools", None), fields.pop("tool_choice", None)
+    """Return ``tools`` and ``tool_choice``; their fields are removed from `fields`."""
+    tools, choice = take_tools(fields), fields.pop("tool_choice", None)
     parallel = fields.pop("parallel_tool_calls", True)
     if not tools:
         return {}
-    if not isinstance(tools, list):
-        raise CallerFault(f"tools must be a list, got {short(tools)}")
     translated: dict[str, Any] = {"tools": [_tool(tool) for tool in tools]}
     chosen = {"type": "auto"} if choice is None else _tool_choice(choice)
     if not parallel and chosen["type"] != "none":
@@ -179,67 +210,37 @@ def _tool_choice(choice: Any) -> dict[str, Any]:
     raise not_translatable(f"tool_choice {short(choice)}", "Anthropic")
 
 
-def _format(wanted: Any) -> dict[str, Any]:
-    """What ``output_config`` says of the format."""
-    match wanted:
-        case None | {"type": "text"}:
-            return {}
-        case {"type": "json_schema", "json_schema": {"schema": dict(schema)}}:
-            return {"format": {"type": "json_schema", "schema": schema}}
-    raise not_translatable(f"response_format {short(wanted)}", "Anthropic", "Possible here: text, json_schema.")
-
-
 def _thinking(
-    call: Call, wish: Thinking, model: str, limit: Any, body: dict[str, Any]
+    call: Call, wanted: ReasoningRequest, model: str, limit: Any, body: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """``thinking``, and what the wish adds to ``output_config``, for a request that is `body` so far.
+    """Return ``thinking``, and the additions to ``output_config``, for a request that is `body` so far.
 
-    Claude thinks as far as it finds right since 4.6, and up to a budget before that, which is part of the limit on
-    output tokens; before 3.7 it does not think. Other makers' models with this dialect know the budget. Who thinks
-    cannot be made to call a tool, and who thinks by a budget must have the thoughts behind the calls that are being
-    answered: then it does not think.
+    Claude chooses the amount of thinking itself since 4.6, and has a budget before that, which is part of the limit on
+    output tokens; before 3.7 it does not think. Other providers' models with this API format have the budget. A model
+    that thinks cannot be forced to call a tool, and with a budget it needs the thinking before the tool calls that are
+    being answered; in these cases thinking stays off.
     """
-    if wish.off:
+    if wanted.off:
         return {"thinking": {"type": "disabled"}}, {}
     version = _version(model)
     adaptive = version is not None and version >= _FIRST_ADAPTIVE
-    config = {"effort": wish.level(call, _EFFORTS)} if adaptive and wish.tokens is not None else {}
-    budget = wish.tokens or BUDGETS["medium"]
+    config = {"effort": wanted.level(call, _EFFORTS)} if adaptive and wanted.tokens is not None else {}
+    budget = wanted.tokens or BUDGETS["medium"]
     if isinstance(limit, int):
         budget = min(budget, limit - 1)
     forced = body.get("tool_choice", {}).get("type") in ("any", "tool")
     unable = version is not None and version < _FIRST_THINKING
-    if forced or unable or (not adaptive and (budget < LEAST_BUDGET or foreign.lacks_thoughts(body["messages"]))):
-        left_out(call, wish.name)
+    if forced or unable or (not adaptive and (budget < LEAST_BUDGET or messages.lacks_reasoning(body["messages"]))):
+        left_out(call, wanted.name)
         return {}, config
-    shown = {} if wish.shown is None else {"display": "summarized" if wish.shown else "omitted"}
+    shown = {} if wanted.shown is None else {"display": "summarized" if wanted.shown else "omitted"}
     how = {"type": "adaptive"} if adaptive else {"type": "enabled", "budget_tokens": budget}
     return {"thinking": {**how, **shown}}, config
 
 
 def _version(model: str) -> tuple[int, int] | None:
-    """Which Claude it is; None: it is none."""
+    """Return the version of a Claude; None for other models."""
     found = _VERSION.search(model)
     if found is None:
         return _NEWEST if "claude" in model else None
     return int(found[1]), int(found[2] or 0)
-
-
-def _whom(fields: dict[str, Any]) -> dict[str, Any]:
-    """``metadata``, which says for whom the request is, as OpenAI's newer and older field do."""
-    older, newer = fields.pop("user", None), fields.pop("safety_identifier", None)
-    said = older if newer is None else newer
-    return {"metadata": {"user_id": said}} if isinstance(said, str) else {}
-
-
-def _default_limit(thinking: Any) -> int:
-    match thinking:
-        case {"budget_tokens": int(budget)}:  # which the limit has to exceed
-            return budget + DEFAULT_MAX_TOKENS
-    return DEFAULT_MAX_TOKENS
-
-
-def _object(field: str, value: Any) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise CallerFault(f"{field} must be an object, got {short(value)}")
-    return value

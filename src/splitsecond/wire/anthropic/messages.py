@@ -1,32 +1,38 @@
-"""Messages in OpenAI's form to Anthropic's: turns of blocks by "user" and "assistant", the system's words beside them.
+"""Messages for Anthropic: translated from OpenAI's form, or the client's own without unsigned reasoning.
 
-Turns of one role that follow each other become one, because Anthropic wants the results of parallel calls together. The
-system's words go to the front, as they do at Anthropic's own compatibility endpoint. Blocks of types that only
-Anthropic has go through as they are, and so do the marks of its prompt cache (``cache_control``), on a part or on a
-message.
+Translation. Anthropic has turns of blocks by "user" and "assistant", and the system prompt beside them. Consecutive
+turns of one role become one, because Anthropic requires the results of parallel tool calls together. System messages go
+to the front, as at Anthropic's own compatibility endpoint. Block types that only Anthropic has pass unchanged, and so
+do the marks of its prompt cache (``cache_control``) on a part or a message.
 
-What an assistant thought before goes on only as Anthropic's own block, which carries a signature. The bare text
-(``reasoning_content``) is left out: Anthropic takes no thoughts without their signature.
+Reasoning. Anthropic accepts reasoning only in its own blocks, which have a signature. The plain text
+(``reasoning_content``) is left out of a translated request. In a conversation of Anthropic's own form, answers of other
+targets leave blocks without a signature, and those are removed: the bytes are searched for an empty signature, and only
+a conversation that holds one is decoded. If a tool call that is being answered loses the reasoning before it, a model
+with a reasoning budget would reject the request, so reasoning is switched off.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
+from msgspec import Raw
 
-from splitsecond.errors import CallerFault
+from splitsecond.service import Call
 from splitsecond.wire.anthropic.answers import NOT_IN_AN_ID
-from splitsecond.wire.chat_form import Message, ToolCall
-from splitsecond.wire.translation import not_translatable
+from splitsecond.wire.chat_form import Message, file_data, media_of, read_part
+from splitsecond.wire.translation import left_out, not_translatable
 
-_DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)(?:;[^,]*)?;base64,", re.ASCII)
+_UNSIGNED = re.compile(rb'"signature"\s*:\s*""')
+UNSIGNED_REASONING = "thinking blocks"
+"""The name of what was left out, for the client."""
 
 Blocks = list[dict[str, Any]]
 
 
 def translate(messages: Sequence[Message]) -> tuple[Blocks, list[dict[str, Any]]]:
-    """The blocks of ``system``, and ``messages``. Raises `CallerFault` for what Anthropic does not take."""
+    """Return the blocks of ``system``, and ``messages``. Raises `CallerFault` for content that Anthropic rejects."""
     system: Blocks = []
     turns: list[dict[str, Any]] = []
     for number, message in enumerate(messages):
@@ -36,7 +42,7 @@ def translate(messages: Sequence[Message]) -> tuple[Blocks, list[dict[str, Any]]
         if (mark := native.pop("cache_control", None)) is not None and blocks:
             blocks[-1] = {**blocks[-1], "cache_control": mark}
         if role == "assistant" and not blocks:
-            continue  # Anthropic refuses an answer that says nothing
+            continue  # Anthropic rejects an empty message of the assistant
         if role == "system":
             system += blocks
         elif turns and turns[-1]["role"] == role:
@@ -48,10 +54,10 @@ def translate(messages: Sequence[Message]) -> tuple[Blocks, list[dict[str, Any]]
 
 
 def mark_end(system: Blocks, turns: Sequence[dict[str, Any]]) -> None:
-    """Marks the last block of the system's words, or where there are none of the last turn: all up to it is cached.
+    """Mark the last block of the system prompt, or else of the last turn, for the prompt cache: all up to it is cached.
 
-    What differs from request to request belongs behind the mark, as a prompt is looked up by all that stands before
-    one. A mark that is there stays.
+    The cache finds a prompt by everything before a mark, so parts that change from request to request belong after it.
+    An existing mark stays.
     """
     blocks = system or (turns[-1]["content"] if turns else [])
     if blocks:
@@ -66,79 +72,108 @@ def _blocks(message: Message, where: str) -> Blocks:
         return [{"type": "tool_result", "tool_use_id": identity, "content": blocks, **failed}]
     if message.refusal:
         blocks.append({"type": "text", "text": message.refusal})
-    return blocks + [
-        _call(call, f"{where}.tool_calls[{number}]") for number, call in enumerate(message.tool_calls or ())
-    ]
+    for number, call in enumerate(message.tool_calls or ()):
+        arguments = call.arguments(f"{where}.tool_calls[{number}]")
+        named = {"id": _identity(call.id), "name": call.function.name}
+        blocks.append({"type": "tool_use", **named, "input": arguments})
+    return blocks
 
 
 def _content(content: str | list[dict[str, Any]] | None, where: str) -> Blocks:
     parts = [{"type": "text", "text": content}] if isinstance(content, str) else content or []
     blocks = [_block(part, f"{where}.content[{number}]") for number, part in enumerate(parts)]
-    return [block for block in blocks if block.get("type") != "text" or block["text"]]  # Anthropic refuses empty ones
+    return [block for block in blocks if block.get("type") != "text" or block["text"]]  # Anthropic rejects empty ones
 
 
 def _block(part: dict[str, Any], place: str) -> dict[str, Any]:
-    kind = part.get("type")
-    if not isinstance(kind, str) or kind in _REFUSED:
-        raise not_translatable(f"{place}.type {kind!r}", "Anthropic")
-    if kind not in _BLOCKS:
-        return part
-    try:
-        block = _BLOCKS[kind](part, place)
-    except (KeyError, TypeError, AttributeError):
-        raise CallerFault(f"{place} is not a part of type {kind!r} as OpenAI defines it") from None
+    kind, value = read_part(part, place)
+    match kind:
+        case "text":
+            block = part if part["type"] == "text" else {"type": "text", "text": value}
+        case "image" if not value.startswith("data:"):
+            block = {"type": "image", "source": {"type": "url", "url": value}}
+        case "image":
+            block = {"type": "image", "source": _inline(value, f"{place}.image_url")}
+        case "file":
+            source = _inline(file_data(part, place, "Anthropic"), f"{place}.file.file_data")
+            named = {"title": name} if (name := part["file"].get("filename")) else {}
+            block = {"type": "document", "source": source, **named}
+        case _ if not isinstance(part.get("type"), str) or part["type"] == "input_audio":
+            raise not_translatable(f"{place}.type {part.get('type')!r}", "Anthropic")
+        case _:
+            return part
     mark = part.get("cache_control")
     return block if mark is None else {**block, "cache_control": mark}
 
 
-def _text(part: dict[str, Any], place: str) -> dict[str, Any]:
-    if not isinstance(part["text"], str):
-        raise TypeError
-    return part
-
-
-def _image(part: dict[str, Any], place: str) -> dict[str, Any]:
-    image = part["image_url"]
-    url = image if isinstance(image, str) else image["url"]
-    if not url.startswith("data:"):
-        return {"type": "image", "source": {"type": "url", "url": url}}
-    return {"type": "image", "source": _inline(url, f"{place}.image_url")}
-
-
-def _file(part: dict[str, Any], place: str) -> dict[str, Any]:
-    file = part["file"]
-    if "file_data" not in file:
-        raise not_translatable(f"{place}.file without file_data", "Anthropic", "Send the file's data as a data URL.")
-    named = {"title": file["filename"]} if file.get("filename") else {}
-    return {"type": "document", "source": _inline(file["file_data"], f"{place}.file.file_data"), **named}
-
-
-_BLOCKS: Mapping[str, Callable[[dict[str, Any], str], dict[str, Any]]] = {
-    "text": _text,
-    "refusal": lambda part, place: {"type": "text", "text": part["refusal"]},
-    "image_url": _image,
-    "file": _file,
-}
-_REFUSED = ("input_audio",)
-
-
 def _inline(url: str, place: str) -> dict[str, Any]:
-    found = _DATA_URL.match(url)
-    if found is None:
-        raise CallerFault(f"{place} is no data URL in base64", hint="Expected data:image/png;base64,...")
-    return {"type": "base64", "media_type": found[1], "data": url[found.end() :]}
-
-
-def _call(call: ToolCall, place: str) -> dict[str, Any]:
-    if call.function is None:
-        raise not_translatable(f"{place}.type {call.type!r}", "Anthropic")
-    try:
-        arguments = msgspec.json.decode(call.function.arguments or "{}", type=dict[str, Any])
-    except (ValueError, RecursionError):
-        raise CallerFault(f"{place}.function.arguments is not the JSON of an object") from None
-    return {"type": "tool_use", "id": _identity(call.id), "name": call.function.name, "input": arguments}
+    kind, data = media_of(url, place)
+    return {"type": "base64", "media_type": kind, "data": data}
 
 
 def _identity(given: str) -> str:
-    """A call's id with what Anthropic takes in one; other providers put dots and colons there."""
+    """Return the id of a tool call without the dots and colons of other providers, which Anthropic rejects."""
     return NOT_IN_AN_ID.sub("_", given)
+
+
+def own_body(call: Call) -> Mapping[str, Any]:
+    """Return the body of `call`, in Anthropic's form, without unsigned reasoning; otherwise unchanged.
+
+    The call's notes name what was left out.
+    """
+    body = call.body
+    given = body.get("messages")
+    if not isinstance(given, Raw) or not _UNSIGNED.search(given):
+        return body
+    turns = without_unsigned_reasoning(given)
+    if turns is given:
+        return body
+    left_out(call, UNSIGNED_REASONING)
+    made = {**body, "messages": turns}
+    if _has_budget(body.get("thinking")) and lacks_reasoning(turns):
+        left_out(call, "thinking")
+        del made["thinking"]
+    return made
+
+
+def without_unsigned_reasoning(messages: Raw) -> Any:
+    """Return `messages` of a request without unsigned reasoning; otherwise unchanged."""
+    try:
+        turns = msgspec.json.decode(messages)
+    except (ValueError, RecursionError):
+        return messages
+    kept: list[Any] = []
+    found = False
+    for turn in turns if isinstance(turns, list) else ():
+        match turn:
+            case {"role": "assistant", "content": [*blocks]}:
+                signed = [
+                    block
+                    for block in blocks
+                    if not (isinstance(block, dict) and block.get("type") == "thinking" and not block.get("signature"))
+                ]
+                found = found or len(signed) < len(blocks)
+                if signed or not blocks:
+                    kept.append({**turn, "content": signed})
+            case _:
+                kept.append(turn)
+    return kept if found else messages
+
+
+def lacks_reasoning(turns: Sequence[Any]) -> bool:
+    """Return whether the assistant's last turn calls a tool and does not begin with reasoning."""
+    last = next((turn for turn in reversed(turns) if isinstance(turn, dict) and turn.get("role") == "assistant"), {})
+    match last.get("content"):
+        case [{"type": "thinking" | "redacted_thinking"}, *_]:
+            return False
+        case [*blocks]:
+            return any(isinstance(block, dict) and block.get("type") == "tool_use" for block in blocks)
+    return False
+
+
+def _has_budget(thinking: Any) -> bool:
+    try:
+        given = msgspec.json.decode(thinking) if isinstance(thinking, Raw) else thinking
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(given, dict) and given.get("type") == "enabled"

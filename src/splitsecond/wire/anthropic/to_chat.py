@@ -1,68 +1,90 @@
-"""The server role, reading: a request for ``/messages`` in OpenAI's chat form, which every target's dialect can encode.
+"""Server role: a request for ``/messages`` in the common chat form, which every target's API format can encode.
 
-Results of tools become messages of their own, before the rest of their turn, because that is where OpenAI wants them.
-They keep their pictures, and that they are a failure, for targets that have a place for it (`tool_results`). Thoughts
-go on as text, for targets that take them back; signatures and hidden thoughts mean something to Anthropic alone. How
-far to think goes on in a form of its own (`thinking`).
+Results of tools become messages of their own before the rest of their turn, where OpenAI requires them. They keep their
+images and their error flag for targets that support these (`tool_results`). Reasoning passes as text, for targets that
+take it back; signatures and hidden reasoning are readable for Anthropic only. The reasoning effort passes in a form of
+its own (`reasoning`).
 
-What is left out changes nothing in the answer, and the call's notes name it: marks for the prompt cache, say. What
-Anthropic would do itself (its own tools, its files) is refused by name. Fields that are unknown here go on as they are:
-they are the target's to take or to refuse.
+Fields that are left out do not change the answer, and the call's notes name them: marks for the prompt cache, for
+example, and fields that are unknown here. Requests for Anthropic's own services (its tools, its files, conversations
+that it has kept) are refused by name.
 """
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
-from msgspec import structs
+from msgspec import Raw, structs
 
 from splitsecond.errors import CallerFault
-from splitsecond.service import Call
-from splitsecond.wire import thinking
+from splitsecond.service import Call, Notes
+from splitsecond.wire import reasoning
+from splitsecond.wire.chat_form import assistant_message, tool_message
+from splitsecond.wire.server_answer import function_call
 from splitsecond.wire.tool_results import FAILED
-from splitsecond.wire.translation import leave_out, not_translatable, plain_fields, short
+from splitsecond.wire.translation import (
+    leave_out,
+    not_translatable,
+    object_field,
+    plain_fields,
+    refuse,
+    shared_fields,
+    short,
+    take_tools,
+)
 
-ELSEWHERE = "a target that does not speak Anthropic's dialect"
-_LEFT_OUT = ("context_management", "inference_geo", "speed")
-_REFUSED = ("mcp_servers", "container")
+_REFUSED: Mapping[str, tuple[Any, ...]] = {"mcp_servers": ([],), "container": ("", {})}
+_SHARED = ("model", "stream", "max_tokens", "temperature", "top_p", "top_k")
+"""Fields that are the same in the common chat form."""
+NO_THREAD = (None, Raw(b"null"))
 _EFFORTS = ("low", "medium", "high", "xhigh", "max")
 _TIERS = {"auto": "auto", "standard_only": "default"}
 _CHOICES = {"auto": "auto", "any": "required", "none": "none"}
 _HINTS_OF_TOOLS = ("eager_input_streaming", "defer_loading", "input_examples", "allowed_callers")
 _LONGEST_USER = 64
-"""Characters, at OpenAI. Agents send longer ones; those are told by their digest."""
+"""Characters, at OpenAI. Agents send longer ids; their digest is passed instead."""
 
 Fields = dict[str, Any]
 
 
 def to_chat(call: Call) -> Call:
-    """`call`, whose body is a request for ``/messages``, in OpenAI's form.
+    """Return `call`, whose body is a request for ``/messages``, in the common chat form.
 
-    Raises `CallerFault`: for a field that is wrong, or ("not_translatable") exists at Anthropic only.
+    Raises `CallerFault` for a field that is wrong, or ("not_translatable") that only Anthropic has.
     """
     fields = plain_fields(call)
-    for name in _LEFT_OUT:
-        leave_out(call, fields, name)
-    for name in _REFUSED:
-        if value := fields.pop(name, None):
-            raise not_translatable(f"{name} {short(value)}", ELSEWHERE)
+    if "thread" in fields:
+        raise no_threads()
+    refuse(fields, _REFUSED)
     notice = _Notice(call)
-    body: Fields = {"messages": _messages(fields, notice)}
-    if stop := fields.pop("stop_sequences", None):  # OpenAI refuses an empty list
+    body: Fields = {"messages": [message for _, message in _messages(fields, notice)]}
+    if stop := fields.pop("stop_sequences", None):  # OpenAI rejects an empty list
         body["stop"] = stop
     body |= _tools(fields, notice)
     body |= _output(call, fields)
-    body |= _whom(fields, notice)
+    body |= _user_id(fields, notice)
     if (tier := fields.pop("service_tier", None)) is not None:
         if not isinstance(tier, str) or tier not in _TIERS:
             raise CallerFault(f"service_tier is {short(tier)}: expected one of {', '.join(_TIERS)}")
         body["service_tier"] = _TIERS[tier]
-    return structs.replace(call, body=body | fields, dialect="openai")
+    return structs.replace(call, body=body | shared_fields(call, fields, _SHARED), dialect="openai")
+
+
+def no_threads() -> CallerFault:
+    """Return the fault of a request that continues a conversation which only Anthropic's own API has kept.
+
+    Anthropic's libraries know the code, and send the whole conversation.
+    """
+    fault = not_translatable(
+        "thread", "a target that keeps no conversations", "Send the whole conversation, without it."
+    )
+    fault.code = "thread_unsupported_request"
+    return fault
 
 
 class _Notice:
-    """What is left out inside of messages and tools."""
+    """Report of what is left out inside messages and tools."""
 
     def __init__(self, call: Call) -> None:
         self._call = call
@@ -73,10 +95,19 @@ class _Notice:
                 leave_out(self._call, {name: part[name]}, name)
 
 
-def _messages(fields: Fields, notice: _Notice) -> list[Fields]:
-    said: list[Fields] = []
+def sources(call: Call) -> list[int]:
+    """Return the number of the client's message that each message of `to_chat` comes from; -1 for ``system``.
+
+    Raises `CallerFault` as `to_chat` does for messages that are wrong.
+    """
+    own = structs.replace(call, notes=Notes())
+    return [number for number, _ in _messages(plain_fields(own), _Notice(own))]
+
+
+def _messages(fields: Fields, notice: _Notice) -> Iterator[tuple[int, Fields]]:
+    """Yield the messages, each with the number of the client's that it comes from; -1 for ``system``."""
     if system := _joined(fields.pop("system", None), "system", notice):
-        said.append({"role": "system", "content": system})
+        yield -1, {"role": "system", "content": system}
     turns = fields.pop("messages", None)
     if not isinstance(turns, list) or not turns:
         raise CallerFault("messages must be a list of at least one message")
@@ -84,10 +115,10 @@ def _messages(fields: Fields, notice: _Notice) -> list[Fields]:
         where = f"messages[{number}]"
         match turn:
             case {"role": "user" | "assistant" | "system" as role, "content": str() | list() as content}:
-                said += _TURNS[role](_blocks(content, f"{where}.content"), f"{where}.content", notice)
+                for message in _TURNS[role](_blocks(content, f"{where}.content"), f"{where}.content", notice):
+                    yield number, message
             case _:
                 raise CallerFault(f"{where} must have a role, user or assistant, and content: a text or a list")
-    return said
 
 
 def _blocks(content: Any, where: str) -> list[Fields]:
@@ -98,7 +129,7 @@ def _blocks(content: Any, where: str) -> list[Fields]:
 
 
 def _joined(content: Any, where: str, notice: _Notice) -> str:
-    """Blocks that can only be text."""
+    """Return the text of `content`, whose blocks must be text."""
     texts = []
     for number, block in enumerate([] if content is None else _blocks(content, where)):
         match block:
@@ -106,7 +137,7 @@ def _joined(content: Any, where: str, notice: _Notice) -> str:
                 notice(block)
                 texts.append(text)
             case _:
-                raise not_translatable(f"{where}[{number}].type {block.get('type')!r}", ELSEWHERE)
+                raise not_translatable(f"{where}[{number}].type {block.get('type')!r}")
     return "\n".join(texts)
 
 
@@ -125,7 +156,7 @@ def _user(blocks: list[Fields], where: str, notice: _Notice) -> list[Fields]:
 
 
 def _result(block: Fields, place: str, notice: _Notice) -> Fields:
-    """The message with a tool's result."""
+    """Return the message with a tool's result."""
     identity = block.get("tool_use_id")
     if not isinstance(identity, str):
         raise CallerFault(f"{place}.tool_use_id must be a text, got {short(identity)}")
@@ -133,52 +164,39 @@ def _result(block: Fields, place: str, notice: _Notice) -> Fields:
     parts: list[Fields] = []
     for number, inner in enumerate(_blocks(block.get("content", ""), f"{place}.content")):
         parts += _parts(inner, f"{place}.content[{number}]", notice)
-    content: Any = parts
-    if all(part["type"] == "text" for part in parts):
-        content = "\n".join(part["text"] for part in parts)
     failed = {FAILED: True} if block.get("is_error") is True else {}
-    return {"role": "tool", "tool_call_id": identity, "content": content, **failed}
+    return {**tool_message(identity, parts), **failed}
 
 
 def _assistant(blocks: list[Fields], where: str, notice: _Notice) -> list[Fields]:
     texts: list[str] = []
-    thoughts: list[str] = []
+    reasoning_texts: list[str] = []
     calls: list[Fields] = []
     for number, block in enumerate(blocks):
         match block:
             case {"type": "text", "text": str(text)}:
                 texts.append(text)
-            case {"type": "thinking", "thinking": str(thought)}:
-                thoughts.append(thought)
+            case {"type": "thinking", "thinking": str(reasoning_text)}:
+                reasoning_texts.append(reasoning_text)
             case {"type": "redacted_thinking"}:
                 notice({**block, "redacted_thinking": True}, "redacted_thinking")
             case {"type": "tool_use", "id": str(identity), "name": str(name), "input": dict(given)}:
-                function = {"name": name, "arguments": msgspec.json.encode(given).decode()}
-                calls.append({"id": identity, "type": "function", "function": function})
+                calls.append(function_call(identity, name, msgspec.json.encode(given).decode()))
             case _:
                 raise _unknown(block, f"{where}[{number}]", ("text", "thinking", "tool_use"))
         notice(block)
-    said: Fields = {"role": "assistant", "content": "\n".join(texts) or (None if calls else "")}
-    if thoughts:
-        said["reasoning_content"] = "\n".join(thoughts)
-    if calls:
-        said["tool_calls"] = calls
-    return [said]
-
-
-def _system(blocks: list[Fields], where: str, notice: _Notice) -> list[Fields]:
-    return [{"role": "system", "content": _joined(blocks, where, notice)}]
+    return [assistant_message(texts, reasoning_texts, calls)]
 
 
 _TURNS: Mapping[str, Callable[[list[Fields], str, _Notice], list[Fields]]] = {
     "user": _user,
     "assistant": _assistant,
-    "system": _system,
+    "system": lambda blocks, where, notice: [{"role": "system", "content": _joined(blocks, where, notice)}],
 }
 
 
 def _parts(block: Fields, place: str, notice: _Notice) -> list[Fields]:
-    """What a user's block holds, in OpenAI's parts."""
+    """Return a user's block as OpenAI's parts."""
     notice(block)
     match block:
         case {"type": "text", "text": str(text)}:
@@ -206,23 +224,21 @@ def _document(block: Fields, place: str, notice: _Notice) -> list[Fields]:
             held = [_parts(each, f"{place}.source.content[{n}]", notice) for n, each in enumerate(blocks)]
             return [{"type": "text", "text": text} for text in about] + [part for parts in held for part in parts]
         case source:
-            raise not_translatable(f"{place}.source of type {source['type']!r}", ELSEWHERE, "Send the document itself.")
+            raise not_translatable(f"{place}.source of type {source['type']!r}", hint="Send the document itself.")
 
 
 def _unknown(block: Fields, place: str, known: tuple[str, ...]) -> CallerFault:
     kind = block.get("type")
     if kind in known:
         return CallerFault(f"{place} is not a block of type {kind!r} as Anthropic defines it")
-    return not_translatable(f"{place}.type {kind!r}", ELSEWHERE)
+    return not_translatable(f"{place}.type {kind!r}")
 
 
 def _tools(fields: Fields, notice: _Notice) -> Fields:
-    """``tools`` and what is said of their use, out of `fields`."""
-    tools, choice = fields.pop("tools", None), fields.pop("tool_choice", None)
+    """Return ``tools`` and the fields about their use, which are removed from `fields`."""
+    tools, choice = take_tools(fields), fields.pop("tool_choice", None)
     if not tools:
         return {}
-    if not isinstance(tools, list):
-        raise CallerFault(f"tools must be a list, got {short(tools)}")
     made: Fields = {"tools": [_tool(tool, f"tools[{number}]", notice) for number, tool in enumerate(tools)]}
     match choice:
         case None:
@@ -232,7 +248,7 @@ def _tools(fields: Fields, notice: _Notice) -> Fields:
         case {"type": "auto" | "any" | "none" as kind}:
             made["tool_choice"] = _CHOICES[kind]
         case _:
-            raise not_translatable(f"tool_choice {short(choice)}", ELSEWHERE)
+            raise not_translatable(f"tool_choice {short(choice)}")
     if choice.get("disable_parallel_tool_use"):
         made["parallel_tool_calls"] = False
     return made
@@ -246,16 +262,14 @@ def _tool(tool: Any, place: str, notice: _Notice) -> Fields:
             function |= {key: tool[key] for key in ("description", "strict") if tool.get(key) is not None}
             return {"type": "function", "function": function}
         case {"type": str(kind)} if kind != "custom":
-            raise not_translatable(f"{place}, Anthropic's own tool {kind!r},", ELSEWHERE, "Leave it out.")
+            raise not_translatable(f"{place}, Anthropic's own tool {kind!r},", hint="Leave it out.")
     raise CallerFault(f"{place} must have a name and an input_schema, got {short(tool)}")
 
 
 def _output(call: Call, fields: Fields) -> Fields:
-    """What is said of the answer's form and effort, out of `fields`."""
-    config = fields.pop("output_config", {})
-    if not isinstance(config, dict):
-        raise CallerFault(f"output_config must be an object, got {short(config)}")
-    config, older = dict(config), fields.pop("output_format", None)
+    """Return the answer's format and the reasoning effort, which are removed from `fields`."""
+    config = dict(object_field("output_config", fields.pop("output_config", {})))
+    older = fields.pop("output_format", None)
     made: Fields = {}
     match config.pop("format", None) or older:
         case None:
@@ -264,33 +278,34 @@ def _output(call: Call, fields: Fields) -> Fields:
             named = {"name": "answer", "schema": schema, "strict": True}
             made["response_format"] = {"type": "json_schema", "json_schema": named}
         case wanted:
-            raise not_translatable(f"output_config.format {short(wanted)}", ELSEWHERE)
-    if (wish := _thinking(fields.pop("thinking", None), config.pop("effort", None))) is not None:
-        made[thinking.FIELD] = wish
+            raise not_translatable(f"output_config.format {short(wanted)}")
+    if (wanted := _thinking(fields.pop("thinking", None), config.pop("effort", None))) is not None:
+        made[reasoning.FIELD] = wanted
     for name in list(config):
         leave_out(call, config, name)
     return made
 
 
-def _thinking(given: Any, effort: Any) -> thinking.Thinking | None:
-    """How far to think; None: nothing is said of it. The effort is of the whole answer, but elsewhere of thoughts."""
+def _thinking(given: Any, effort: Any) -> reasoning.ReasoningRequest | None:
+    """Return the requested reasoning; None if unset. Anthropic's effort is for the whole answer, elsewhere for
+    reasoning."""
     if effort is not None and (not isinstance(effort, str) or effort not in _EFFORTS):
         raise CallerFault(f"output_config.effort is {short(effort)}: expected one of {', '.join(_EFFORTS)}")
     if given is None:
-        return thinking.Thinking(name="effort", effort=effort) if effort else None
-    wish = thinking.of_messages(given)
-    if wish is None:
+        return reasoning.ReasoningRequest(name="effort", effort=effort) if effort else None
+    wanted = reasoning.from_messages(given)
+    if wanted is None:
         raise CallerFault(f"thinking is {short(given)}: expected the type enabled, adaptive or disabled")
-    return structs.replace(wish, effort=effort or "")
+    return structs.replace(wanted, effort=effort or "")
 
 
-def _whom(fields: Fields, notice: _Notice) -> Fields:
-    """``user``, out of what `fields` say of whom the request is for."""
-    about = fields.pop("metadata", None)
-    if not isinstance(about, dict):
+def _user_id(fields: Fields, notice: _Notice) -> Fields:
+    """Return ``user``, from ``metadata``, which is removed from `fields`."""
+    metadata = fields.pop("metadata", None)
+    if not isinstance(metadata, dict):
         return {}
-    whom = about.get("user_id")
-    if not isinstance(whom, str):
-        notice({"metadata": about}, "metadata")
+    user = metadata.get("user_id")
+    if not isinstance(user, str):
+        notice({"metadata": metadata}, "metadata")
         return {}
-    return {"user": whom if len(whom) <= _LONGEST_USER else hashlib.sha256(whom.encode()).hexdigest()}
+    return {"user": user if len(user) <= _LONGEST_USER else hashlib.sha256(user.encode()).hexdigest()}

@@ -1,146 +1,110 @@
-"""The server role, writing: answers as bytes.
+"""Server role, writing: answers as bytes.
 
-Cohere's streams are made of blocks: text, thinking, tool calls, each with an event for its beginning and its end. The
-writer begins and ends them itself, so that the caller only says what comes. What is the same in every event of a block
-is put into JSON once. Reason and counts share the last event, so `finish` and `usage` do not write them yet.
+Cohere's streams consist of blocks (text, thinking, tool calls), each with a start event and an end event. The writer
+starts and ends them itself, so that the caller only passes the content. Finish reason and counts share the last event,
+so `finish` and `usage` only store them.
 """
 
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
-
 from splitsecond.events import TokenKind, Usage
 from splitsecond.service import Operation
-from splitsecond.wire.dialect import Answer
-from splitsecond.wire.sse import encode_event
+from splitsecond.wire.dialect import AnswerWriter, ServerAnswer
+from splitsecond.wire.server_answer import SLOT, around_slot, function_call, known, to_json, typed_event
 
-_json = msgspec.json.Encoder().encode
-
-_MARK = b'"\\u0000"'
 _FIELDS: dict[TokenKind, str] = {"text": "text", "refusal": "text", "reasoning": "thinking"}
-"""The field of a block's content where each kind of token stands; it is the block's type too."""
+"""The field of a block's content for each kind of token; it is the block's type too."""
 _TOOL = "tool"
 _FINISH = {"stop": "COMPLETE", "length": "MAX_TOKENS", "tool_calls": "TOOL_CALL", "content_filter": "COMPLETE"}
-"""OpenAI's words to Cohere's, which has none for a filter; its own go through."""
+"""OpenAI's finish reasons to Cohere's, which has none for a filter; other reasons pass unchanged."""
 
 
-class StreamWriter:
-    """The bytes of one streamed answer. Each method gives whole events, ready to send.
+class StreamWriter(AnswerWriter):
+    """Writer of one answer: see `AnswerWriter`. There is one choice."""
 
-    There is one choice: `index` is always 0. The order: `opening`, tokens and tool calls, `finish`, `usage`, `done`.
-    """
-
-    def __init__(self, operation: Operation, model: str, *, id: str, created: int) -> None:  # noqa: A002
+    def __init__(self, operation: Operation, model: str, *, id: str, created: int) -> None:
         self._id = id
-        self._block = ""  # the type of the block that is open
+        self._block = ""  # the type of the open block
         self._numbers = {"content": -1, "tool-call": -1}
         self._around = b"", b""
         self._last: dict[str, Any] = {}
 
     def opening(self, index: int = 0) -> bytes:
-        """The role, which says nothing yet."""
         message = {"role": "assistant", "content": [], "tool_plan": "", "tool_calls": [], "citations": []}
-        return _event("message-start", id=self._id, delta={"message": message})
+        return typed_event("message-start", id=self._id, delta={"message": message})
 
     def token(self, text: str, kind: TokenKind = "text", index: int = 0) -> bytes:
-        """One content event, after the beginning of its block if need be.
+        """Return one content event, after the start of its block if it is new.
 
-        For "tool", `text` is a fragment of the arguments (`tool_call` comes before it). Raises `KeyError` for "audio",
-        which Cohere has not.
+        Raises `KeyError` for "audio", which Cohere does not have.
         """
         block = _TOOL if kind == "tool" else _FIELDS[kind]
-        begun = b"" if block == self._block else self._begun(block)
+        start = b"" if block == self._block else self._start_block(block)
         before, after = self._around
-        return begun + before + _json(text) + after
+        return start + before + to_json(text) + after
 
     def tool_call(self, name: str, call_id: str, index: int = 0) -> bytes:
-        """A tool call begins: its name."""
-        ended = self._ended_block()
+        ended = self._end_block()
         self._block = _TOOL
         number = self._next("tool-call")
-        call = {"id": call_id, "type": "function", "function": {"name": name, "arguments": ""}}
-        fragment = {"function": {"arguments": "\0"}}
-        self._around = _frame("tool-call-delta", index=number, delta={"message": {"tool_calls": fragment}})
-        return ended + _event("tool-call-start", index=number, delta={"message": {"tool_calls": call}})
+        call = function_call(call_id, name, "")
+        fragment = {"function": {"arguments": SLOT}}
+        delta = typed_event("tool-call-delta", index=number, delta={"message": {"tool_calls": fragment}})
+        self._around = around_slot(delta)
+        return ended + typed_event("tool-call-start", index=number, delta={"message": {"tool_calls": call}})
 
     def finish(self, reason: str, index: int = 0) -> bytes:
-        """The end of the block that is open. Why the answer ended waits for the last event."""
         self._last["finish_reason"] = _FINISH.get(reason, reason)
-        return self._ended_block()
+        return self._end_block()
 
     def usage(self, usage: Usage) -> bytes:
-        """The counts, for the last event."""
         self._last["usage"] = _usage_fields(usage)
         return b""
 
     def done(self) -> bytes:
-        """The last event."""
-        return _event("message-end", delta=self._last)
+        return typed_event("message-end", delta=self._last)
 
-    def error(self, message: str, type: str, code: str | int | None = None) -> bytes:  # noqa: A002
-        """An error inside the stream, which ends it. Cohere has only words for it."""
-        return _event("message-end", delta={"finish_reason": "ERROR", "error": message})
+    def error(self, message: str, type: str, code: str | int | None = None) -> bytes:
+        """Return an error inside the stream, which ends it. Cohere has only a message for it."""
+        return typed_event("message-end", delta={"finish_reason": "ERROR", "error": message})
 
-    def _begun(self, block: str) -> bytes:
-        ended = self._ended_block()
+    def whole(self, answers: Sequence[ServerAnswer], usage: Usage) -> bytes:
+        (answer,) = answers
+        texts = {"thinking": answer.reasoning, "text": answer.text or answer.refusal}
+        content = [{"type": block, block: text} for block, text in texts.items() if text]
+        message: dict[str, Any] = {"role": "assistant", "content": content}
+        if answer.calls:
+            message["tool_calls"] = [function_call(call.id, call.name, call.arguments) for call in answer.calls]
+        end = {"finish_reason": _FINISH.get(answer.finish, answer.finish), "usage": _usage_fields(usage)}
+        return to_json({"id": self._id, "message": message, **end})
+
+    def _start_block(self, block: str) -> bytes:
+        ended = self._end_block()
         self._block = block
         number = self._next("content")
-        self._around = _frame("content-delta", index=number, delta={"message": {"content": {block: "\0"}}})
+        delta = typed_event("content-delta", index=number, delta={"message": {"content": {block: SLOT}}})
+        self._around = around_slot(delta)
         opened = {"type": block, block: ""}
-        return ended + _event("content-start", index=number, delta={"message": {"content": opened}})
+        return ended + typed_event("content-start", index=number, delta={"message": {"content": opened}})
 
-    def _ended_block(self) -> bytes:
+    def _end_block(self) -> bytes:
         block, self._block = self._block, ""
         if not block:
             return b""
         name = "tool-call" if block == _TOOL else "content"
-        return _event(f"{name}-end", index=self._numbers[name])
+        return typed_event(f"{name}-end", index=self._numbers[name])
 
     def _next(self, name: str) -> int:
         self._numbers[name] += 1
         return self._numbers[name]
 
 
-def whole(
-    operation: Operation,
-    model: str,
-    answers: Sequence[Answer],
-    usage: Usage,
-    *,
-    id: str,  # noqa: A002
-    created: int,
-) -> bytes:
-    """A whole answer, not streamed; `answers` holds one."""
-    (answer,) = answers
-    said = {"thinking": answer.reasoning, "text": answer.text or answer.refusal}
-    content = [{"type": block, block: text} for block, text in said.items() if text]
-    message: dict[str, Any] = {"role": "assistant", "content": content}
-    if answer.calls:
-        message["tool_calls"] = [
-            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-            for call in answer.calls
-        ]
-    reason = _FINISH.get(answer.finish, answer.finish)
-    return _json({"id": id, "message": message, "finish_reason": reason, "usage": _usage_fields(usage)})
-
-
-def error_body(status: int, message: str, type: str, code: str | None = None, param: str | None = None) -> bytes:  # noqa: A002
-    """The body of an error response: Cohere has only words for it."""
-    return _json({"message": message})
-
-
-def _event(name: str, **fields: Any) -> bytes:
-    return encode_event(_json({"type": name, **fields}), name)
-
-
-def _frame(name: str, **fields: Any) -> tuple[bytes, bytes]:
-    before, _, after = _event(name, **fields).rpartition(_MARK)
-    return before, after
+def error_body(status: int, message: str, type: str, code: str | None = None, param: str | None = None) -> bytes:
+    """Return the body of an error response: Cohere has only a message for it."""
+    return to_json({"message": message})
 
 
 def _usage_fields(usage: Usage) -> dict[str, Any]:
-    named = {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens}
-    counts = {name: count for name, count in named.items() if count is not None}
-    cached = {} if usage.cached_tokens is None else {"cached_tokens": usage.cached_tokens}
-    return {"billed_units": counts, "tokens": counts, **cached}
+    counts = known(input_tokens=usage.input_tokens, output_tokens=usage.output_tokens)
+    return {"billed_units": counts, "tokens": counts, **known(cached_tokens=usage.cached_tokens)}

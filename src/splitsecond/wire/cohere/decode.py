@@ -1,53 +1,106 @@
-"""The client role, reading: the body of a Cohere answer to events.
+"""Client role, reading: the body of a Cohere answer to events.
 
-Strategy: the first byte tells what the body is. ``{`` begins an answer that was not streamed: it is kept, and decoded
-when it ends. All else goes through the SSE decoder. What an event says is read from its fields; of its type only
-``message-end`` matters, without which no answer is whole. A tool plan, the thoughts before a call, is reasoning.
+An event is read from its fields; of the types only ``message-end`` matters, without which no answer is complete. A tool
+plan, the text before a call, is reasoning.
 
-`Usage` takes ``usage.tokens``, all that the model read and wrote, with Cohere's own words around the prompt;
-``billed_units`` leaves those out, and serves only where the others are not said. Cached tokens are part of the input.
-How many of the output were thinking is not said.
+`Usage` takes ``usage.tokens``, everything that the model read and wrote, including Cohere's own text around the prompt;
+``billed_units`` leaves that out, and is used only if the other is missing. Cached tokens are part of the input. The
+number of thinking tokens is not reported.
+
+One shape serves the events of a stream, which have a `delta`, and a whole answer, whose fields stand at the top. Every
+field may be absent or null.
 """
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta, Struct
 
-from splitsecond.events import Done, Event, Finish, Quiet, Token, TokenKind, ToolPart, Usage
+from splitsecond.events import Event, Finish, Quiet, Token, Usage
 from splitsecond.service import Operation
-from splitsecond.wire.cohere.shapes import Chunk, Content, Count, Delta, Message, ToolCall, UsageShape
-from splitsecond.wire.refusals import Said, error_said, said_in
-from splitsecond.wire.sse import SseEvent
-from splitsecond.wire.streaming import END_MARK, StreamDecoder
+from splitsecond.wire.openai.shapes import ToolCall
+from splitsecond.wire.provider_errors import ProviderError, error_of, parse_error, with_hints
+from splitsecond.wire.streaming import StreamDecoder
 from splitsecond.wire.tool_calls import ToolCalls
 
-_decode_chunk = msgspec.json.Decoder(Chunk).decode
+Count = Annotated[float, Meta(ge=0, lt=1 << 53)]
+"""Cohere's schema declares its counts as numbers, not integers."""
 
-_Piece = tuple[TokenKind, str, ToolPart | None]
+
+class Content(Struct, gc=False):
+    """A block of text or thinking, or a fragment of one."""
+
+    text: str | None = None
+    thinking: str | None = None
+
+
+class Message(Struct, gc=False):
+    """A message. A whole one has lists where an event has one element."""
+
+    content: Content | list[Content] | str | None = None
+    tool_plan: str | None = None
+    tool_calls: ToolCall | list[ToolCall] | None = None
+
+
+class Tokens(Struct, gc=False):
+    """Input and output counts of one kind."""
+
+    input_tokens: Count | None = None
+    output_tokens: Count | None = None
+
+
+class UsageShape(Struct, gc=False):
+    """``usage``: the tokens that the model read and wrote (`tokens`), and those that are billed."""
+
+    tokens: Tokens | None = None
+    billed_units: Tokens | None = None
+    cached_tokens: Count | None = None
+
+
+class Delta(Struct, gc=False):
+    """The change that an event makes. The last one has the finish reason, the counts, or an error."""
+
+    message: Message | None = None
+    finish_reason: str | None = None
+    usage: UsageShape | None = None
+    error: Any = None
+
+
+class Chunk(Struct, gc=False):
+    """One event of a stream, or a whole answer. A `message` that is a string is an error's; `index` is the block's."""
+
+    type: str = ""
+    index: Any = None
+    delta: Delta | None = None
+    message: Message | str | None = None
+    finish_reason: str | None = None
+    usage: UsageShape | None = None
+    error: Any = None
+
+
+_CHUNK = msgspec.json.Decoder(Chunk)
+_decode_chunk = _CHUNK.decode
 
 _CONTENT_DELTA = b"event: content-delta\ndata: "
 _FAILURES = ("ERROR", "TIMEOUT")
-_HTML_HINT = "That is a web page, not an API: check the base URL (it usually ends in /v2)."
-
-
-def decoder(operation: Operation, stream: bool = True) -> "CohereDecoder":
-    """A decoder for one answer. The body itself shows whether it is streamed, so any will do."""
-    return CohereDecoder()
+_HTML_HINT = "The response is a web page, not an API: check the base URL (it usually ends in /v2)."
 
 
 class CohereDecoder(StreamDecoder):
-    """One answer's body in, events out. See `splitsecond.wire.dialect.Decoder`. Cohere sends no timings."""
+    """Decoder of one answer: see `splitsecond.wire.dialect.Decoder`. Cohere sends no timings."""
 
+    event_form = whole_form = _CHUNK
+    end_name = "message-end"
     html_hint = _HTML_HINT
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, operation: Operation = "chat") -> None:
+        super().__init__(operation)
         self._calls = ToolCalls()
 
     def _plain_token(self, data: bytes, at: int) -> Token | None:
-        """The token, where `data` is one whole event with the next piece of a block; else None.
+        """Return the token if `data` is one whole event with the next piece of a block; else None.
 
-        That is nearly every read. It takes a third of the time of the way that serves them all, which gives the same.
+        That is nearly every read. It takes a third of the time of the general path, with the same result.
         """
         if not (self._tokens and self._sse.between_events and data.startswith(_CONTENT_DELTA)):
             return None
@@ -64,30 +117,10 @@ class CohereDecoder(StreamDecoder):
         self._tokens += 1
         return Token(at, text, "text" if content.text else "reasoning")
 
-    def _take(self, event: SseEvent, at: int, out: list[Event]) -> None:
-        data = event.data
-        if data is None:
-            out.append(Quiet(at, "comment"))
-        elif event.name == "error":
-            self._report(at, out, said_in(data), data)
-        elif not data.strip():
-            out.append(Quiet(at, "empty"))
-        elif data.strip() == END_MARK:
-            self._end(at, out, cut=False)
-        else:
-            try:
-                chunk = _decode_chunk(data)
-            except (ValueError, RecursionError) as error:
-                lenient = self._mended(_decode_chunk, data, error, "a chat", at, out)
-                if lenient is None:
-                    return
-                chunk = lenient
-            self._take_chunk(chunk, data, at, out)
-
-    def _take_chunk(self, chunk: Chunk, data: bytes, at: int, out: list[Event]) -> None:
+    def _take_event(self, chunk: Chunk, name: str, data: bytes, at: int, out: list[Event]) -> None:
         self._chunks += 1
         if chunk.error or chunk.type == "error" or isinstance(chunk.message, str):
-            self._report(at, out, said_in(data), data)
+            self._report_error(at, out, parse_error(data), data)
             return
         delta = chunk.delta
         if delta is None:
@@ -103,59 +136,46 @@ class CohereDecoder(StreamDecoder):
             out.append(Quiet(at, chunk.type or "empty"))
 
     def _take_message(self, message: Message, block: Any, at: int, out: list[Event]) -> None:
-        pieces = self._pieces(message, block if isinstance(block, int) else None)
-        self._tokens += len(pieces)
-        out.extend(Token(at, text, kind, tool=tool) for kind, text, tool in pieces)
-
-    def _pieces(self, message: Message, block: int | None) -> list[_Piece]:
-        """The content-bearing parts of a message, in the order in which they were made."""
-        pieces: list[_Piece] = [("reasoning", message.tool_plan or "", None)]
+        """Take the parts of a message with content, in the order in which they were generated."""
+        self._add_token(at, out, message.tool_plan or "", "reasoning")
         content = message.content
         if isinstance(content, str):
-            pieces.append(("text", content, None))
+            self._add_token(at, out, content, "text")
         else:
-            for said in [content] if isinstance(content, Content) else content or ():
-                pieces += [("reasoning", said.thinking or "", None), ("text", said.text or "", None)]
-        calls = message.tool_calls
+            for part in [content] if isinstance(content, Content) else content or ():
+                self._add_token(at, out, part.thinking or "", "reasoning")
+                self._add_token(at, out, part.text or "", "text")
+        calls, key = message.tool_calls, block if isinstance(block, int) else None
         for call in [calls] if isinstance(calls, ToolCall) else calls or ():
             if call.function is not None:
-                part = self._calls.part(block, call.id or "", call.function.name or "")
-                pieces.append(("tool", part.name + (call.function.arguments or ""), part))
-        return [piece for piece in pieces if piece[1]]
+                tool = self._calls.part(key, str(call.id or ""), call.function.name or "")
+                self._add_token(at, out, tool.name + (call.function.arguments or ""), "tool", tool)
 
     def _take_end(self, end: Delta, data: bytes, at: int, out: list[Event], *, marker: bool) -> None:
         reason = end.finish_reason or ""
         if end.error or reason.startswith(_FAILURES):
-            said = error_said(end.error) if end.error else Said(f"finish_reason is {reason}")
-            self._report(at, out, said, data)
+            error = error_of(end.error) if end.error else ProviderError(f"finish_reason is {reason}")
+            self._report_error(at, out, error, data)
             return
-        self._ended = True
         if reason:
             out.append(Finish(at, reason))
         if end.usage is not None and (usage := _usage(end.usage, at)) is not None:
             out.append(usage)
-        out.append(Done(at, marker))
+        self._complete(at, out, marker=marker)
 
-    def _take_whole(self, body: bytes, at: int, out: list[Event]) -> None:
-        """An answer that was not streamed. Its tokens arrived when its last byte did."""
-        chunk = self._whole(_decode_chunk, body, "an answer", at, out)
-        if chunk is None:
-            return
+    def _take_whole(self, chunk: Chunk, body: bytes, at: int, out: list[Event]) -> None:
         if isinstance(chunk.message, Message):
             self._take_message(chunk.message, None, self._json_at, out)
             end = Delta(finish_reason=chunk.finish_reason, usage=chunk.usage, error=chunk.error)
             self._take_end(end, body, self._json_at, out, marker=False)
         elif chunk.error or chunk.message:
-            self._report(at, out, said_in(body), body)
+            self._report_error(at, out, parse_error(body), body)
         else:
             self._break(at, out, "malformed", "the body is JSON without a message", body)
 
-    def _end(self, at: int, out: list[Event], *, marker: bool = False, cut: bool = False) -> None:
-        self._break_off(at, out, "message-end", cut=cut)
-
 
 def _only_content(chunk: Chunk) -> Content | None:
-    """What an event adds to a block, where it does nothing else."""
+    """Return the content of an event that does nothing else; else None."""
     delta = chunk.delta
     if delta is None or delta.message is None or chunk.type != "content-delta":
         return None
@@ -182,3 +202,12 @@ def _usage(shape: UsageShape, at: int) -> Usage | None:
 
 def _whole_number(count: Count | None) -> int | None:
     return None if count is None else round(count)
+
+
+fault_from_response = with_hints(
+    {
+        404: "Check the model's name, and the base URL (it usually ends in /v2).",
+        405: "Check the base URL (it usually ends in /v2).",
+    }
+)
+"""Return the fault of a response with a status other than 200."""

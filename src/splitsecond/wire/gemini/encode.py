@@ -1,13 +1,21 @@
-"""The client role, writing: a call in OpenAI's form to a request for ``streamGenerateContent``, or ``generateContent``.
+"""Client role, writing: a call in OpenAI's form to a request for ``streamGenerateContent``, or ``generateContent``.
 
-A table says which of OpenAI's fields ``generationConfig`` has under another name; what becomes of those that Gemini has
-not, `chat_form` says. Every other field is Gemini's own and goes through as it is (``safetySettings``,
-``cachedContent``, ``generationConfig``, ``contents`` in the place of messages); where it says the same as a field of
-OpenAI's, it wins. Tools without a ``type`` are Gemini's own too (``{"googleSearch": {}}``).
+A table maps OpenAI's fields to those of ``generationConfig`` with another name; `chat_form` handles fields that Gemini
+lacks. Every other field is Gemini's own and is passed unchanged (``safetySettings``, ``cachedContent``,
+``generationConfig``, ``contents`` instead of messages); it overrides a translated field. Tools without a ``type`` are
+Gemini's own too (``{"googleSearch": {}}``).
+
+Messages become turns by "user" and "model", with the system text apart. Consecutive turns of one role become one,
+because Gemini expects the results of parallel calls together. A result names the function that it answers, so the call
+must be among the messages.
+
+Models from Gemini 3 on refuse a function call in the history without the signature of the thought behind it. It comes
+back in the form of Google's own compatibility endpoint (``extra_content.google.thought_signature``). A history without
+it, from another provider or an unaware client, gets the placeholder that Google documents.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -15,12 +23,10 @@ import msgspec
 
 from splitsecond.errors import CallerFault
 from splitsecond.service import Call
-from splitsecond.wire import tool_results
-from splitsecond.wire.chat_form import THOUGHTS, chat_fields
-from splitsecond.wire.dialect import STREAM_HEADERS, WHOLE_HEADERS, Encoded, Quirks
-from splitsecond.wire.gemini import messages
-from splitsecond.wire.thinking import Thinking, wished
-from splitsecond.wire.translation import left_out, not_translatable, short
+from splitsecond.wire import chat_form
+from splitsecond.wire.dialect import Encoded, Quirks, chat_request
+from splitsecond.wire.reasoning import ReasoningRequest, requested
+from splitsecond.wire.translation import left_out, not_translatable, object_field, short
 
 _WITH_PREFIX = ("models/", "tunedModels/")
 
@@ -35,37 +41,38 @@ _CONFIG = {
     "frequency_penalty": "frequencyPenalty",
     "n": "candidateCount",
 }
-"""OpenAI's name (and for `top_k` everyone else's) to the one in ``generationConfig``; the first of two wins."""
+"""OpenAI's name (for `top_k` the common one) to the one in ``generationConfig``; the first of two wins."""
 
 _KNOWN = ("n", "service_tier")
-"""Fields that other dialects have not, and this one has."""
+"""Fields that other formats lack, and this one has."""
 
 _LEVELS = ("low", "medium", "high", "xhigh", "minimal")
-"""From Gemini 3 on, where thinking cannot be turned off; the first is one that all models have."""
+"""Levels from Gemini 3 on, where thinking cannot be turned off; all models have the first."""
 _BUDGETS = (0, 24576)
 _BUDGETS_OF_PRO = (128, 32768)
-"""The least and the most tokens that Gemini 2.5 may be told to think."""
-_AS_FOUND_RIGHT = -1
+"""The minimum and maximum thinking budget of Gemini 2.5."""
+_DYNAMIC_BUDGET = -1
 _NOT_THINKING = re.compile(r"gemma|gemini-(1|2\.0)")
 
 _MODES = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
-_SERVICE_TIERS = {"default": "standard", "flex": "flex", "priority": "priority"}
+_SERVICE_TIERS = {"auto": None, "default": "standard", "flex": "flex", "priority": "priority"}
 
 
 def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
-    """`call` as a request to the model that Google calls `model`. Of `quirks`, `stream_whole` and `thinking` matter.
+    """Return `call` as a request to Google's `model`, with the quirks `stream_whole` and `thinking`.
 
-    Raises `CallerFault`: "not_translatable" names the field that Gemini has not.
+    Raises `CallerFault`: "not_translatable" names the field that Gemini lacks.
     """
-    fields = chat_fields(call, "Gemini", known=_KNOWN)
+    fields = chat_form.chat_fields(call, "Gemini", known=_KNOWN)
     body: dict[str, Any] = {}
     config = _config(fields)
-    wish = wished(call, fields, model, quirks.thinking)
+    wish = requested(call, fields, model, quirks.thinking)
     if wish is not None:
         config |= _thinking(call, wish, model)
     if "messages" in fields:
-        fields["messages"] = _results(call, fields["messages"])
-        body["contents"], system = messages.translate(fields.pop("messages"), signed=_is_new(model))
+        turns = chat_form.chat_messages(fields.pop("messages"), "Gemini", failures=True)
+        chat_form.leave_reasoning(call, turns)
+        body["contents"], system = _turns(turns, signed=_is_new(model))
         if system:
             body["systemInstruction"] = {"parts": system}
     elif "contents" not in fields:
@@ -74,14 +81,13 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
         body["tools"] = _tools(call, tools)
     if (choice := fields.pop("tool_choice", None)) is not None:
         body["toolConfig"] = {"functionCallingConfig": _tool_choice(choice)}
-    if (tier := fields.pop("service_tier", "auto")) != "auto":
-        body["serviceTier"] = _looked_up("service_tier", tier, _SERVICE_TIERS)
-    config |= _object("generationConfig", fields.pop("generationConfig", {}))
+    if (tier := chat_form.mapped_field(fields, "service_tier", _SERVICE_TIERS, "Gemini")) is not None:
+        body["serviceTier"] = tier
+    config |= object_field("generationConfig", fields.pop("generationConfig", {}))
     if config:
         body["generationConfig"] = config
     streamed = quirks.streamed(call)
-    headers = STREAM_HEADERS if streamed else WHOLE_HEADERS
-    return Encoded(_path(model, streamed), headers, msgspec.json.encode(body | fields), streamed)
+    return chat_request(_path(model, streamed), body | fields, streamed)
 
 
 def _path(model: str, streamed: bool) -> str:
@@ -90,66 +96,51 @@ def _path(model: str, streamed: bool) -> str:
 
 
 def _config(fields: dict[str, Any]) -> dict[str, Any]:
-    """``generationConfig``, out of the fields that go into it; they are taken out of `fields`."""
+    """Return ``generationConfig`` from the fields that belong there, and remove those from `fields`."""
     config: dict[str, Any] = {}
     for name, native in _CONFIG.items():
         if (value := fields.pop(name, None)) is not None:
             config.setdefault(native, value)
-    if (stop := fields.pop("stop", None)) is not None:
-        config["stopSequences"] = [stop] if isinstance(stop, str) else stop
-    if (wanted := fields.pop("response_format", None)) is not None:
-        config |= _response_format(wanted)
+    if (stop := chat_form.stop_list(fields)) is not None:
+        config["stopSequences"] = stop
+    kind, schema = chat_form.output_format(fields, "Gemini")
+    if kind != "text":
+        config["responseMimeType"] = "application/json"
+    if schema:
+        config["responseJsonSchema"] = schema
     return config
 
 
-def _thinking(call: Call, wish: Thinking, model: str) -> dict[str, Any]:
-    """``thinkingConfig``: a level from Gemini 3 on, a budget before; nothing for models that do not think."""
+def _thinking(call: Call, wish: ReasoningRequest, model: str) -> dict[str, Any]:
+    """Return ``thinkingConfig``: a level from Gemini 3 on, a budget before; nothing for models that do not reason."""
     if _NOT_THINKING.search(model):
-        if wish.said and not wish.off:
+        if wish.is_set and not wish.off:
             left_out(call, wish.name)
         return {}
     shown = wish.shown
     if shown is None and wish.name == "thinking":
-        shown = True  # where the word comes from thoughts are part of the answer, and here only if asked for
+        shown = True  # the formats with a field of that name show reasoning by default; Gemini only on request
     made: dict[str, Any] = {} if shown is None or wish.off else {"includeThoughts": shown}
     if _is_new(model):
-        if wish.tokens is not None:  # else it finds out itself
+        if wish.tokens is not None:  # else the model decides
             made["thinkingLevel"] = wish.level(call, _LEVELS).upper()
-    elif wish.said:
+    elif wish.is_set:
         least, most = _BUDGETS_OF_PRO if "pro" in model else _BUDGETS
         tokens = wish.tokens
         if wish.off and least:
             left_out(call, wish.name)
-        made["thinkingBudget"] = _AS_FOUND_RIGHT if tokens is None else min(max(tokens, least), most)
+        made["thinkingBudget"] = _DYNAMIC_BUDGET if tokens is None else min(max(tokens, least), most)
     return {"thinkingConfig": made} if made else {}
 
 
-def _results(call: Call, messages: Any) -> Any:
-    """The messages with results of tools as Gemini takes them, which are text, or a failure with its text."""
-    if isinstance(messages, list) and any(isinstance(each, dict) and each.get(THOUGHTS) for each in messages):
-        left_out(call, THOUGHTS)
-    return tool_results.as_text(messages, failures=True)
-
-
 def _is_new(model: str) -> bool:
-    """Whether it is Gemini 3 or later: it thinks in levels and signs its thoughts. "gemini-flash-latest" is."""
+    """Return whether the model is Gemini 3 or later, with levels and signed reasoning; "gemini-flash-latest" is."""
     version = re.search(r"gemini-(\d+)", model)
     return int(version[1]) >= 3 if version else "gemini" in model
 
 
-def _response_format(wanted: Any) -> dict[str, Any]:
-    match wanted:
-        case {"type": "text"}:
-            return {}
-        case {"type": "json_object"}:
-            return {"responseMimeType": "application/json"}
-        case {"type": "json_schema", "json_schema": {"schema": dict(schema)}}:
-            return {"responseMimeType": "application/json", "responseJsonSchema": schema}
-    raise not_translatable(f"response_format {short(wanted)}", "Gemini")
-
-
 def _tools(call: Call, tools: Any) -> list[dict[str, Any]]:
-    """OpenAI's functions in one tool, as Gemini wants them, and Gemini's own tools after it."""
+    """Return OpenAI's functions in one tool, as Gemini expects them, followed by Gemini's own tools."""
     declarations: list[dict[str, Any]] = []
     native: list[dict[str, Any]] = []
     for tool in tools if isinstance(tools, list) else [tools]:
@@ -188,13 +179,106 @@ def _allowed_name(tool: Any) -> str:
     raise not_translatable(f"in tool_choice, the tool {short(tool)}", "Gemini")
 
 
-def _looked_up(field: str, value: Any, table: Mapping[str, Any]) -> Any:
-    if not isinstance(value, str) or value not in table:
-        raise not_translatable(f"{field} {short(value)}", "Gemini", f"Possible here: {', '.join(table)}.")
-    return table[value]
+_NO_SIGNATURE = "skip_thought_signature_validator"
+_MEDIA_TYPES = {
+    "png": "image/png",
+    "jpg": "image/jpeg",
+    "jpeg": "image/jpeg",
+    "webp": "image/webp",
+    "gif": "image/gif",
+    "heic": "image/heic",
+    "heif": "image/heif",
+    "pdf": "application/pdf",
+}
+
+Parts = list[dict[str, Any]]
 
 
-def _object(field: str, value: Any) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise CallerFault(f"{field} must be an object, got {short(value)}")
-    return value
+def _media(url: str, place: str) -> dict[str, Any]:
+    """Return the data of a data URL, or a link that Google fetches."""
+    if not url.startswith("data:"):
+        ending = url.partition("?")[0].rpartition(".")[2].lower()
+        media_type = {"mimeType": _MEDIA_TYPES[ending]} if ending in _MEDIA_TYPES else {}
+        return {"fileData": {"fileUri": url, **media_type}}
+    kind, data = chat_form.media_of(url, place)
+    return {"inlineData": {"mimeType": kind, "data": data}}
+
+
+def _turns(messages: Sequence[chat_form.Message], *, signed: bool) -> tuple[list[dict[str, Any]], Parts]:
+    """Return ``contents``, and the parts of ``systemInstruction``. `signed`: the model wants signatures of reasoning.
+
+    Raises `CallerFault` for content that Gemini does not take.
+    """
+    system: Parts = []
+    contents: list[dict[str, Any]] = []
+    names: dict[str, str] = {}
+    for number, message in enumerate(messages):
+        where = f"messages[{number}]"
+        if message.role == "system":
+            system += _parts(message, where)
+            continue
+        names |= {call.id: call.function.name for call in message.tool_calls or ()}
+        if message.role == "tool":
+            parts = [_result(message, where, names)]
+        else:
+            parts = _parts(message, where) + _calls(message, where, signed=signed)
+        role = "model" if message.role == "assistant" else "user"
+        if contents and contents[-1]["role"] == role:
+            contents[-1]["parts"] += parts
+        elif parts:
+            contents.append({"role": role, "parts": parts})
+    return contents, system
+
+
+def _parts(message: chat_form.Message, where: str) -> Parts:
+    content = message.content
+    if isinstance(content, str) or content is None:
+        return [{"text": text} for text in (content, message.refusal) if text]
+    parts = [_part(part, f"{where}.content[{number}]") for number, part in enumerate(content)]
+    return [part for part in parts if part != {"text": ""}]
+
+
+def _part(part: dict[str, Any], place: str) -> dict[str, Any]:
+    kind, value = chat_form.read_part(part, place)
+    match kind, part:
+        case "text", _:
+            return {"text": value}
+        case "image", _:
+            return _media(value, f"{place}.image_url")
+        case "file", _:
+            return _media(chat_form.file_data(part, place, "Gemini"), f"{place}.file.file_data")
+        case _, {"type": "input_audio", "input_audio": {"data": str(data), "format": str(form)}}:
+            return {"inlineData": {"mimeType": f"audio/{form}", "data": data}}
+    if part.get("type") is not None:
+        raise not_translatable(f"{place}.type {part['type']!r}", "Gemini")
+    return part  # Gemini's own
+
+
+def _calls(message: chat_form.Message, where: str, *, signed: bool) -> Parts:
+    parts: Parts = []
+    for number, call in enumerate(message.tool_calls or ()):
+        args = call.arguments(f"{where}.tool_calls[{number}]")
+        identity = {"id": call.id} if call.id else {}
+        part: dict[str, Any] = {"functionCall": {**identity, "name": call.function.name, "args": args}}
+        match call.extra_content:
+            case {"google": {"thought_signature": str(signature)}}:
+                part["thoughtSignature"] = signature
+            case _ if signed and number == 0:  # of parallel calls only the first is signed
+                part["thoughtSignature"] = _NO_SIGNATURE
+        parts.append(part)
+    return parts
+
+
+def _result(message: chat_form.Message, where: str, names: Mapping[str, str]) -> dict[str, Any]:
+    name = chat_form.function_answered(message, where, names, "Gemini")
+    parts = _parts(message, where)
+    if any(part.keys() != {"text"} or not isinstance(part["text"], str) for part in parts):
+        raise not_translatable(f"{where}.content with anything but text", "Gemini")
+    text = "".join(part["text"] for part in parts)
+    try:
+        response = msgspec.json.decode(text, type=dict[str, Any])
+    except (ValueError, RecursionError):
+        response = {"output": text}
+    if message.is_error:
+        response = {"error": text}
+    return {"functionResponse": {"id": message.tool_call_id, "name": name, "response": response}}

@@ -1,8 +1,7 @@
-"""The server role, writing: answers as bytes, one JSON object a line.
+"""Server role, writing: answers as bytes, one JSON object per line.
 
-All that is the same in every line is put into JSON once; a token then costs the JSON of its own text. Reason, counts
-and durations share the last line, so `finish` and `usage` write nothing yet; and a tool call goes out whole, so its
-fragments wait for its end.
+Finish reason, counts and durations share the last line, so `finish` and `usage` only store them; a tool call is sent
+whole, so its fragments wait for its end.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,78 +12,64 @@ import msgspec
 
 from splitsecond.events import TokenKind, Usage
 from splitsecond.service import Operation
-from splitsecond.wire.dialect import Answer
-from splitsecond.wire.server_times import Took
+from splitsecond.wire.dialect import AnswerWriter, ServerAnswer
+from splitsecond.wire.server_answer import SLOT, around_slot, known, to_json
+from splitsecond.wire.server_times import ServerTimes
 
-_json = msgspec.json.Encoder().encode
-
-_MARK = b'"\\u0000"'
 _MESSAGES: dict[TokenKind, dict[str, str]] = {
-    "text": {"content": "\0"},
-    "reasoning": {"content": "", "thinking": "\0"},
-    "refusal": {"content": "\0"},
+    "text": {"content": SLOT},
+    "reasoning": {"content": "", "thinking": SLOT},
+    "refusal": {"content": SLOT},
 }
-"""Where each kind of token stands in a message; the NUL is where its text goes."""
+"""The message of each kind of token."""
 _FINISH = {"tool_calls": "stop", "content_filter": "stop"}
-"""OpenAI's words that Ollama has not; "stop" and "length" are the same in both."""
+"""OpenAI's finish reasons that Ollama lacks; "stop" and "length" are the same in both."""
 _NO_TIMINGS: Mapping[str, int] = {}
 
 
-class StreamWriter:
-    """The bytes of one streamed answer. Each method gives whole lines, ready to send, or none yet.
+class StreamWriter(AnswerWriter):
+    """Writer of one answer: see `AnswerWriter`. There is one choice, and the events are lines."""
 
-    There is one choice: `index` is always 0. The order: tokens, `finish`, `usage`, `done`.
-    """
-
-    def __init__(self, operation: Operation, model: str, *, id: str, created: int) -> None:  # noqa: A002
-        self._head = _head(model, created)
-        self._around = {kind: self._frame(message) for kind, message in _MESSAGES.items()}
+    def __init__(self, operation: Operation, model: str, *, id: str, created: int) -> None:
+        made = datetime.fromtimestamp(created, UTC).isoformat()
+        self._head: dict[str, Any] = {"model": model, "created_at": made}
+        self._around = {kind: around_slot(self._line(message)) for kind, message in _MESSAGES.items()}
         self._call: str | None = None
         self._call_id = ""
         self._arguments: list[str] = []
         self._last: dict[str, Any] = {}
 
-    def opening(self, index: int = 0) -> bytes:
-        """Nothing: a stream begins with its first token."""
-        return b""
-
     def token(self, text: str, kind: TokenKind = "text", index: int = 0) -> bytes:
-        """One content line. For "tool", `text` is a fragment of the arguments: no bytes until the call has ended.
-
-        Raises `KeyError` for "audio", which Ollama has not.
-        """
+        """Return one content line; no bytes for "tool" until the call ends. Raises `KeyError` for "audio"."""
         if kind == "tool":
             self._arguments.append(text)
             return b""
         before, after = self._around[kind]
-        return self._ended_call() + before + _json(text) + after
+        return self._end_call() + before + to_json(text) + after
 
     def tool_call(self, name: str, call_id: str, index: int = 0) -> bytes:
-        """A tool call begins; the one before it goes out."""
-        ended = self._ended_call()
+        """Begin a tool call; return the one before it."""
+        ended = self._end_call()
         self._call, self._call_id = name, call_id
         return ended
 
     def finish(self, reason: str, index: int = 0) -> bytes:
-        """Why the answer ended, for the last line; a tool call that is open goes out."""
         self._last["done_reason"] = _FINISH.get(reason, reason)
-        return self._ended_call()
+        return self._end_call()
 
     def usage(self, usage: Usage) -> bytes:
-        """The counts, for the last line."""
         self._last |= _counts(usage)
         return b""
 
     def done(self, timings: Mapping[str, int] = _NO_TIMINGS) -> bytes:
-        """The last line. `timings`: Ollama's durations by name (``eval_duration`` …), in nanoseconds."""
-        message = {"role": "assistant", "content": ""}
-        return _json({**self._head, "message": message, "done": True, **self._last, **timings}) + b"\n"
+        """Return the last line. `timings`: Ollama's durations by name (``eval_duration`` …), in nanoseconds."""
+        return to_json({**self._head, **self._said({"content": ""}), "done": True, **self._last, **timings}) + b"\n"
 
-    def error(self, message: str, type: str, code: str | int | None = None) -> bytes:  # noqa: A002
-        """An error inside the stream; nothing should follow. Ollama has only words for it."""
-        return _json({"error": message}) + b"\n"
+    def error(self, message: str, type: str, code: str | int | None = None) -> bytes:
+        """Return an error inside the stream, which ends it. Ollama has only a message for it."""
+        return to_json({"error": message}) + b"\n"
 
-    def _ended_call(self) -> bytes:
+    def _end_call(self) -> bytes:
         if self._call is None:
             return b""
         arguments = msgspec.Raw("".join(self._arguments).encode() or b"{}")
@@ -94,56 +79,56 @@ class StreamWriter:
         return self._line({"content": "", "tool_calls": [call]})
 
     def _line(self, message: dict[str, Any]) -> bytes:
-        return _json({**self._head, "message": {"role": "assistant", **message}, "done": False}) + b"\n"
+        return to_json({**self._head, **self._said(message), "done": False}) + b"\n"
 
-    def _frame(self, message: dict[str, str]) -> tuple[bytes, bytes]:
-        before, _, after = self._line(message).rpartition(_MARK)
-        return before, after
+    def _said(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Return the fields with the content of a line."""
+        return {"message": {"role": "assistant", **message}}
 
-
-def whole(
-    operation: Operation,
-    model: str,
-    answers: Sequence[Answer],
-    usage: Usage,
-    *,
-    id: str,  # noqa: A002
-    created: int,
-    timings: Mapping[str, int] = _NO_TIMINGS,
-) -> bytes:
-    """A whole answer, not streamed; `answers` holds one, and `timings` are as `StreamWriter.done` has them."""
-    (answer,) = answers
-    message: dict[str, Any] = {"role": "assistant", "content": answer.text or answer.refusal}
-    if answer.reasoning:
-        message["thinking"] = answer.reasoning
-    if answer.calls:
-        message["tool_calls"] = [
-            {"id": call.id, "function": {"name": call.name, "arguments": msgspec.Raw(call.arguments.encode())}}
-            for call in answer.calls
-        ]
-    last = {"done": True, "done_reason": _FINISH.get(answer.finish, answer.finish), **_counts(usage), **timings}
-    return _json({**_head(model, created), "message": message, **last})
+    def whole(self, answers: Sequence[ServerAnswer], usage: Usage, timings: Mapping[str, int] = _NO_TIMINGS) -> bytes:
+        """Return an answer that is not streamed; `timings` are as in `done`."""
+        (answer,) = answers
+        message: dict[str, Any] = {"content": answer.text or answer.refusal}
+        if answer.reasoning:
+            message["thinking"] = answer.reasoning
+        if answer.calls:
+            message["tool_calls"] = [
+                {"id": call.id, "function": {"name": call.name, "arguments": msgspec.Raw(call.arguments.encode())}}
+                for call in answer.calls
+            ]
+        last = {"done": True, "done_reason": _FINISH.get(answer.finish, answer.finish), **_counts(usage), **timings}
+        return to_json({**self._head, **self._said(message), **last})
 
 
-def durations(took: Took) -> dict[str, int]:
-    """Ollama's, by name. Loading the model is where the wait before the prompt belongs."""
+class GenerateWriter(StreamWriter):
+    """Writer of one answer to a request for ``/api/generate``, which has no tools."""
+
+    def _said(self, message: dict[str, Any]) -> dict[str, Any]:
+        thinking = {"thinking": message["thinking"]} if "thinking" in message else {}
+        return {"response": message["content"], **thinking}
+
+
+def durations(times: ServerTimes) -> dict[str, int]:
+    """Return Ollama's durations by name. The wait before the prompt counts as loading the model."""
     return {
-        "total_duration": took.total_ns,
-        "load_duration": took.queue_ns,
-        "prompt_eval_duration": took.prompt_ns,
-        "eval_duration": took.output_ns,
+        "total_duration": times.total_ns,
+        "load_duration": times.queue_ns,
+        "prompt_eval_duration": times.prompt_ns,
+        "eval_duration": times.output_ns,
     }
 
 
-def error_body(status: int, message: str, type: str, code: str | None = None, param: str | None = None) -> bytes:  # noqa: A002
-    """The body of an error response: Ollama has only words for it."""
-    return _json({"error": message})
+def error_body(status: int, message: str, type: str, code: str | None = None, param: str | None = None) -> bytes:
+    """Return the body of an error response: Ollama has only a message for it."""
+    return to_json({"error": message})
 
 
-def _head(model: str, created: int) -> dict[str, Any]:
-    return {"model": model, "created_at": datetime.fromtimestamp(created, UTC).isoformat()}
+def model_list(names: Sequence[str]) -> bytes:
+    """Return the list of the models with these `names`."""
+    return to_json(
+        {"models": [{"name": name, "model": name, "size": 0, "digest": "", "details": {}} for name in names]}
+    )
 
 
 def _counts(usage: Usage) -> dict[str, int]:
-    counts = {"prompt_eval_count": usage.input_tokens, "eval_count": usage.output_tokens}
-    return {name: count for name, count in counts.items() if count is not None}
+    return known(prompt_eval_count=usage.input_tokens, eval_count=usage.output_tokens)

@@ -1,54 +1,90 @@
-"""The client role, reading: the body of an Ollama answer to events.
+"""Client role, reading: the body of an Ollama answer to events.
 
-Strategy: a line is an event. Each is decoded once, to the fields of `shapes`; what msgspec refuses and a lenient reader
-would take is mended and tried once more. An answer that was not streamed is one such line.
+Each line is one event, decoded once; if msgspec refuses it and a lenient reader does not, it is repaired and decoded
+again. An answer that was not streamed is one such line.
 
-An answer is whole when a line with ``done`` has come. An error after the first line is a line too (``{"error": …}``):
-the status was sent by then. `Usage.input_tokens` is ``prompt_eval_count``, the whole prompt, cached or not;
-``eval_count`` holds thinking too, and Ollama says neither how much of it nor how much was cached.
+An answer is complete when a line with ``done`` has come. An error after the first line is a line too (``{"error":
+…}``), as the status has been sent by then. `Usage.input_tokens` is ``prompt_eval_count``, the whole prompt, cached or
+not; ``eval_count`` includes thinking. Ollama reports neither how much of it was thinking nor how much was cached. Every
+field may be absent or null.
 """
 
-import msgspec
+from typing import Any
 
-from splitsecond.errors import Phase, ProviderFault, excerpt
+import msgspec
+from msgspec import Raw, Struct
+
 from splitsecond.events import Broken, Done, Event, Finish, Quiet, Token, Usage
 from splitsecond.service import Operation
-from splitsecond.wire.lenient import mended
-from splitsecond.wire.ollama.shapes import DURATIONS, Line, Message
-from splitsecond.wire.refusals import error_said
+from splitsecond.wire.provider_errors import error_of, with_hints
 from splitsecond.wire.sse import MAX_EVENT_BYTES
+from splitsecond.wire.streaming import AnswerDecoder, Count, is_json, repair_json
 from splitsecond.wire.tool_calls import ToolCalls
 
-_decode_line = msgspec.json.Decoder(Line).decode
+
+class Function(Struct, gc=False):
+    """A function name with its arguments, an object that is kept as JSON."""
+
+    name: str = ""
+    arguments: Raw = Raw()
+
+
+class ToolCall(Struct, gc=False):
+    """One whole tool call: Ollama never sends fragments, and older servers no id."""
+
+    id: str | None = None
+    function: Function | None = None
+
+
+class Message(Struct, gc=False):
+    """The message of one line."""
+
+    content: str | None = None
+    thinking: str | None = None
+    tool_calls: list[ToolCall] | None = None
+
+
+class ResponseLine(Struct, gc=False):
+    """A line, or a whole answer. The last one has `done`, the counts, and the durations in nanoseconds."""
+
+    message: Message | None = None
+    done: bool = False
+    done_reason: str | None = None
+    error: Any = None
+    prompt_eval_count: Count | None = None
+    eval_count: Count | None = None
+    total_duration: Count | None = None
+    load_duration: Count | None = None
+    prompt_eval_duration: Count | None = None
+    eval_duration: Count | None = None
+
+
+DURATIONS = ("total_duration", "load_duration", "prompt_eval_duration", "eval_duration")
+
+
+_decode_line = msgspec.json.Decoder(ResponseLine).decode
 
 _BLANK = b" \t\r\n"
-_HTML_HINT = "That is a web page, not Ollama: check the base URL (it has no path)."
+_HTML_HINT = "The response is a web page, not Ollama: check the base URL (it has no path)."
 
 
-def decoder(operation: Operation, stream: bool = True) -> "OllamaDecoder":
-    """A decoder for one answer, streamed or not."""
-    return OllamaDecoder()
+class OllamaDecoder(AnswerDecoder):
+    """Decoder of one answer: see `splitsecond.wire.dialect.Decoder`.
 
-
-class OllamaDecoder:
-    """One answer's body in, events out. See `splitsecond.wire.dialect.Decoder`.
-
-    `server_timings` holds the durations of the last line, by their own names, in nanoseconds.
+    `server_timings` holds the durations of the last line, under Ollama's names, in nanoseconds.
     """
 
-    def __init__(self) -> None:
-        self.server_timings: dict[str, float] = {}
-        self.in_runs = False
+    html_hint = _HTML_HINT
+
+    def __init__(self, operation: Operation = "chat") -> None:
+        super().__init__(operation)
         self._rest = bytearray()  # the unfinished line
         self._rest_at = 0
-        self._ended = False
-        self._lines = 0
-        self._tokens = 0
         self._calls = ToolCalls()
-        self._odd = b""  # the first line that is JSON, but none of a chat's
+        self._foreign_line = b""  # the first line that is JSON without a message
 
     def feed(self, data: bytes, at: int) -> list[Event]:
-        """The events of the lines that `data` completes. None after the end."""
+        """Return the events of the lines that `data` completes. None after the end."""
         out: list[Event] = []
         if self._ended:
             return out
@@ -62,12 +98,12 @@ class OllamaDecoder:
         return out
 
     def close(self, at: int) -> list[Event]:
-        """The body ended: the last events, `Done` or `Broken` among them unless one was given before."""
+        """End the body: return the last events, with `Done` or `Broken` unless one was returned before."""
         out: list[Event] = []
         if self._ended:
             return out
         rest = bytes(self._rest).strip(_BLANK)
-        cut = _is_cut(rest)
+        cut = rest.startswith(b"{") and not is_json(rest)
         self._take_lines([rest] if rest and not cut else [], self._rest_at, out)
         if not out or not isinstance(out[-1], Done | Broken):
             self._end(at, out, cut=cut)
@@ -92,21 +128,19 @@ class OllamaDecoder:
                 out.append(Quiet(at, "empty"))
                 return
             try:
-                line = _decode_line(mended(data))
+                line = _decode_line(repair_json(data))
             except (ValueError, RecursionError):
                 self._break(at, out, "malformed", f"a line is not the JSON of a chat: {error}", data)
                 return
-        self._lines += 1
+        self._chunks += 1
         if line.error:
-            said = error_said(line.error)
-            message = f"the provider put an error inside a 200: {said.message}"
-            self._break(at, out, "in_band_error", message, data)
+            self._report_error(at, out, error_of(line.error), data)
             return
         before = len(out)
         if line.message is not None:
             self._take_message(line.message, at, out)
-        elif not (line.done or self._odd):
-            self._odd = data
+        elif not (line.done or self._foreign_line):
+            self._foreign_line = data
         if line.done:
             self._take_done(line, at, out)
         elif len(out) == before:
@@ -125,8 +159,7 @@ class OllamaDecoder:
                 out.append(Token(at, part.name + arguments, "tool", tool=part))
         self._tokens += len(out) - before
 
-    def _take_done(self, line: Line, at: int, out: list[Event]) -> None:
-        self._ended = True
+    def _take_done(self, line: ResponseLine, at: int, out: list[Event]) -> None:
         for name in DURATIONS:
             if (value := getattr(line, name)) is not None:
                 self.server_timings[name] = float(value)
@@ -134,34 +167,25 @@ class OllamaDecoder:
             out.append(Finish(at, line.done_reason))
         if line.prompt_eval_count is not None or line.eval_count is not None:
             out.append(Usage(at, line.prompt_eval_count, line.eval_count))
-        out.append(Done(at, True))
+        self._complete(at, out, marker=True)
 
     def _end(self, at: int, out: list[Event], *, cut: bool) -> None:
-        if self._odd and not self._tokens:
-            self._break(at, out, "malformed", "the body is JSON, but no chat's", self._odd)
-        elif self._lines or cut:
+        if self._foreign_line and not self._tokens:
+            self._break(at, out, "malformed", "the body is JSON, but not a chat answer", self._foreign_line)
+        elif self._chunks or cut:
             how = "inside a line" if cut else "without done"
             self._break(at, out, "truncated", f"the answer ended {how} after {self._tokens} content events")
         else:
-            self._break(at, out, "empty_answer", "the answer holds no line")
+            self._break(at, out, "empty_answer", "the answer is empty")
 
     def _break_long(self, at: int, out: list[Event]) -> None:
-        self._break(at, out, "malformed", f"a line is longer than {MAX_EVENT_BYTES} bytes")
-
-    def _break(self, at: int, out: list[Event], kind: str, message: str, data: bytes = b"") -> None:
-        self._ended = True
-        phase: Phase = "between tokens" if self._tokens else "first token"
-        hint = _HTML_HINT if data.lstrip().startswith(b"<") else ""
-        fault = ProviderFault(message, kind=kind, phase=phase, status=200, excerpt=excerpt(data), hint=hint)
-        out.append(Broken(at, fault))
+        self._break(at, out, "malformed", f"a line is longer than {MAX_EVENT_BYTES:,} bytes")
 
 
-def _is_cut(rest: bytes) -> bool:
-    """Whether `rest` is the beginning of a line, and no more."""
-    if not rest.startswith(b"{"):
-        return False
-    try:
-        mended(rest)
-    except (ValueError, RecursionError):
-        return True
-    return False
+fault_from_response = with_hints(
+    {
+        404: "Pull the model (ollama pull NAME), and check the base URL (it has no path).",
+        405: "Check the base URL (it has no path).",
+    }
+)
+"""Return the fault of a response with a status other than 200."""

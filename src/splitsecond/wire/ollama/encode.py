@@ -1,49 +1,62 @@
-"""The client role, writing: a call in OpenAI's form to a request for ``/api/chat``.
+"""Client role, writing: a call in OpenAI's form to a request for ``/api/chat``.
 
-What OpenAI has as fields of their own stands in ``options`` here, some under another name. Tools are the same in both.
-A tool choice has no word: "none" leaves the tools out, "auto" is what happens anyway, the rest is refused. Every field
-that is not OpenAI's goes through (``options``, ``think``, ``keep_alive``, ``format``), and wins over what was made of
-OpenAI's.
+Some of OpenAI's top-level fields stand in ``options`` here, some under another name. Tools are the same in both. A tool
+choice does not exist: "none" leaves the tools out, "auto" is the default, others are refused. Every field that is not
+OpenAI's is passed unchanged (``options``, ``think``, ``keep_alive``, ``format``), and overrides a translated one.
+
+A message is one string of text, with images in base64 beside it; arguments of tool calls are objects. Several texts of
+one message are joined by line feeds, as servers with one prompt do. A tool's result names the function that it answers,
+so the call must be among the messages, unless the result has a name itself.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from splitsecond.errors import CallerFault
 from splitsecond.service import Call
-from splitsecond.wire.chat_form import chat_fields, chat_messages, output_limit
+from splitsecond.wire.chat_form import (
+    Message,
+    chat_fields,
+    chat_messages,
+    function_answered,
+    media_of,
+    output_format,
+    output_limit,
+    read_part,
+    stop_list,
+)
 from splitsecond.wire.dialect import WHOLE_HEADERS, Encoded, Quirks
-from splitsecond.wire.ollama import messages
-from splitsecond.wire.thinking import Thinking, wished
-from splitsecond.wire.translation import not_translatable, short
+from splitsecond.wire.reasoning import ReasoningRequest, requested
+from splitsecond.wire.translation import not_translatable, object_field, short
 
 _HEADERS = (("content-type", "application/json"), ("accept", "application/x-ndjson"))
 
 _OPTIONS = ("temperature", "top_p", "seed", "frequency_penalty", "presence_penalty", "top_k", "min_p")
-"""What ``options`` calls by the name that OpenAI has for it, or everyone else."""
+"""Fields with the same name in ``options`` as in OpenAI's format or in common use."""
 
 _EFFORTS = ("none", "low", "medium", "high")
 
 
 def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
-    """`call` as a request to what the server calls `model`. Of `quirks`, `stream_whole` and `thinking` matter.
+    """Return `call` as a request to the server's `model`, with the quirks `stream_whole` and `thinking`.
 
-    Raises `CallerFault`: "not_translatable" names the field that Ollama has not.
+    Raises `CallerFault`: "not_translatable" names the field that Ollama lacks.
     """
     fields = chat_fields(call, "Ollama")
     streamed = quirks.streamed(call)
     body: dict[str, Any] = {"model": model, "stream": streamed}
-    body["messages"] = messages.translate(chat_messages(fields.pop("messages", []), "Ollama"))
+    body["messages"] = _messages(chat_messages(fields.pop("messages", []), "Ollama"))
     choice, tools = fields.pop("tool_choice", "auto"), fields.pop("tools", None)
     if choice not in ("auto", "none"):
         raise not_translatable(f"tool_choice {short(choice)}", "Ollama", "Possible here: auto, none.")
     if tools and choice == "auto":
         body["tools"] = tools
-    if (format_ := _format(fields.pop("response_format", None))) is not None:
-        body["format"] = format_
-    wish = wished(call, fields, model, quirks.thinking, own="think")
-    if wish is not None and wish.said:
+    kind, schema = output_format(fields, "Ollama")
+    if kind != "text":
+        body["format"] = "json" if kind == "json_object" else schema
+    wish = requested(call, fields, model, quirks.thinking, own="think")
+    if wish is not None and wish.is_set:
         body["think"] = _think(call, wish)
     if options := _options(fields):
         body["options"] = options
@@ -51,32 +64,63 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
     return Encoded("/api/chat", headers, msgspec.json.encode(body | fields), streamed)
 
 
-def _think(call: Call, wish: Thinking) -> bool | str:
-    """``think``: whether, or how far, which few models know. The others think, or do not: any word turns it on."""
+def _think(call: Call, wish: ReasoningRequest) -> bool | str:
+    """Return ``think``: whether to reason, or a level, which few models know; the others treat any level as on."""
     if wish.off:
         return False
     return True if wish.tokens is None else wish.level(call, _EFFORTS)
 
 
 def _options(fields: dict[str, Any]) -> dict[str, Any]:
-    """``options``, out of the fields that go into it; they are taken out of `fields`."""
+    """Return ``options`` from the fields that belong there, and remove those from `fields`."""
     options = {name: fields.pop(name) for name in _OPTIONS if name in fields}
     if (limit := output_limit(fields)) is not None:
         options["num_predict"] = limit
-    if (stop := fields.pop("stop", None)) is not None:
-        options["stop"] = [stop] if isinstance(stop, str) else stop
-    given = fields.pop("options", {})
-    if not isinstance(given, dict):
-        raise CallerFault(f"options must be an object, got {short(given)}")
-    return options | given
+    if (stop := stop_list(fields)) is not None:
+        options["stop"] = stop
+    return options | object_field("options", fields.pop("options", {}))
 
 
-def _format(wanted: Any) -> Any:
-    match wanted:
-        case None | {"type": "text"}:
-            return None
-        case {"type": "json_object"}:
-            return "json"
-        case {"type": "json_schema", "json_schema": {"schema": dict(schema)}}:
-            return schema
-    raise not_translatable(f"response_format {short(wanted)}", "Ollama")
+def _messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
+    """Return ``messages`` of a request. Raises `CallerFault` for content that Ollama does not take."""
+    names: dict[str, str] = {}
+    translated = []
+    for number, message in enumerate(messages):
+        where = f"messages[{number}]"
+        text, images = _content(message, where)
+        fields: dict[str, Any] = {"role": message.role, "content": text}
+        if images:
+            fields["images"] = images
+        if message.reasoning_text:
+            fields["thinking"] = message.reasoning_text
+        if message.tool_calls:
+            fields["tool_calls"] = [
+                {"function": {"name": call.function.name, "arguments": call.arguments(f"{where}.tool_calls[{place}]")}}
+                for place, call in enumerate(message.tool_calls)
+            ]
+            names |= {call.id: call.function.name for call in message.tool_calls}
+        if message.role == "tool" and "tool_name" not in message.native:
+            fields["tool_name"] = message.name or function_answered(message, where, names, "Ollama")
+        translated.append(fields | message.native)
+    return translated
+
+
+def _content(message: Message, where: str) -> tuple[str, list[str]]:
+    content = message.content
+    if isinstance(content, str) or content is None:
+        return content or message.refusal or "", []
+    texts: list[str] = []
+    images: list[str] = []
+    for number, part in enumerate(content):
+        place = f"{where}.content[{number}]"
+        match read_part(part, place):
+            case "text", text:
+                texts.append(text)
+            case "image", url:
+                if not url.startswith("data:"):
+                    hint = "Send the image as a data URL in base64."
+                    raise not_translatable(f"{place}.image_url, a link,", "Ollama", hint)
+                images.append(media_of(url, f"{place}.image_url")[1])
+            case _:
+                raise not_translatable(f"{place}.type {part.get('type')!r}", "Ollama")
+    return "\n".join(texts), images

@@ -1,70 +1,99 @@
-"""The client role, reading: the body of an answer to events.
+"""Client role: the body of an answer of chat or completions to events.
 
-Strategy: the first byte tells what the body is. ``{`` begins a plain JSON answer (asked for, or from a server that
-ignores ``stream``): it is kept, and decoded when it ends. All else goes through the SSE decoder. Each event is decoded
-once, to the fields of `shapes`; JSON that msgspec refuses and a lenient reader would take (half of a surrogate pair,
-bytes that are not UTF-8, NaN) is mended and tried once more.
+Each event is decoded once, to the fields of `shapes`.
 
-What makes an answer whole: every choice that was begun has its ``finish_reason``, or a chunk of usage alone closed the
-stream. ``[DONE]`` by itself proves nothing (llama-cpp-python sends it after an answer that it cut short), nor does the
-status 200 (vLLM sends an ``error`` inside it, then ``[DONE]``). The first thing that ends a stream decides; nothing
-after it is looked at.
+An answer is complete if every choice that began has its ``finish_reason``, or if a chunk with usage only closed the
+stream. ``[DONE]`` alone proves nothing (llama-cpp-python sends it after an answer that it cut short), nor does the
+status 200 (vLLM sends an ``error`` inside it, then ``[DONE]``). The first event that ends a stream decides; later ones
+are ignored.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
+from msgspec import Raw, Struct
 
-from splitsecond.events import Done, Event, Finish, Quiet, Token, TokenKind, TokenRun, ToolPart, Usage
-from splitsecond.service import Operation
+from splitsecond.events import Event, Finish, Quiet, Token, TokenKind, TokenRun, ToolPart, Usage, WholeText
+from splitsecond.service import WHOLE_OPERATIONS, Operation
 from splitsecond.wire.dialect import Decoder
-from splitsecond.wire.openai.embeddings import EmbeddingsDecoder
-from splitsecond.wire.openai.logprobs import token_logprobs
-from splitsecond.wire.openai.shapes import NOTHING, Choice, Chunk, Delta, Function, Part
-from splitsecond.wire.openai.tally import UsageTally, timings_of, usage_times
+from splitsecond.wire.openai.embeddings import EmbeddingsDecoder, ResultsDecoder
+from splitsecond.wire.openai.shapes import NOTHING, Choice, Chunk, Delta, Function, PlainAnswer, ToolCall
 from splitsecond.wire.openai.template import Template
-from splitsecond.wire.refusals import Said, error_said, said_in
+from splitsecond.wire.openai.usage_sum import UsageTally, timings_of, usage_of, usage_times
+from splitsecond.wire.provider_errors import ProviderError, error_of, parse_error
 from splitsecond.wire.sse import SseEvent
 from splitsecond.wire.streaming import END_MARK, StreamDecoder
 from splitsecond.wire.tool_calls import ToolCalls
 
-_decode_chunk = msgspec.json.Decoder(Chunk).decode
+
+class _TokenLogprob(Struct, gc=False):
+    logprob: float | None = None
+
+
+class _Logprobs(Struct, gc=False):
+    content: list[_TokenLogprob] | None = None
+    token_logprobs: list[float | None] | None = None
+
+
+_decode_logprobs = msgspec.json.Decoder(_Logprobs).decode
+_CHUNK = msgspec.json.Decoder(Chunk)
+_decode_chunk = _CHUNK.decode
+_decode_plain = msgspec.json.Decoder(PlainAnswer).decode
 
 _MANY_BYTES = 1500
-"""A read that long holds several events."""
+"""A read of that length holds several events."""
 _FIRST = 2
-"""Events of a stream after which one has mostly been learned from: the role, and the first token."""
+"""Events of a stream after which the template is usually known: the role, and the first token."""
+
+MAX_CHOICES = 4_096
+"""The most choices of one answer. OpenAI returns 128, and 2,048 if it completes several prompts at once."""
+
 
 _Piece = tuple[TokenKind, str, ToolPart | None]
 
 _HEARTBEATS = frozenset({"ping", "keepalive", "keep-alive", "heartbeat"})
 
 
-def decoder(operation: Operation, stream: bool = True) -> Decoder:
-    """A decoder for one answer. Whether it is streamed, and which sort of text it is, the body itself shows."""
-    return EmbeddingsDecoder() if operation == "embeddings" else OpenAIDecoder()
+def decoder(operation: Operation) -> Decoder:
+    """Return a decoder for one answer. The body shows whether it is streamed, and whether it is a chat."""
+    if operation in WHOLE_OPERATIONS:
+        return EmbeddingsDecoder() if operation == "embeddings" else ResultsDecoder(operation)
+    return OpenAIDecoder(operation)
 
 
 class OpenAIDecoder(StreamDecoder):
-    """One answer's body in, events out. See `splitsecond.wire.dialect.Decoder`."""
+    """Decoder of one answer: see `splitsecond.wire.dialect.Decoder`."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._running_count = False  # usage comes beside each token, the first included; else it is a total
-        self._choices: set[int] = set()
-        self._finished: dict[int, str] = {}
-        self._tally = UsageTally()
-        self._calls = ToolCalls()
-        self._closed_by_usage = False
+    event_form = whole_form = _CHUNK
+    end_name = "a finish_reason"
+
+    @property
+    def finished(self) -> bool:
+        if self._ended or not self._begun or self._json is not None:
+            return False
+        if not self._choices or self._choices - self._finished.keys():
+            return False
+        return self._sse.between_events and self._is_whole(marker=False)
 
     def _begin_events(self) -> None:
         super()._begin_events()
         self._template = Template()
+        self._begin_choices()
+
+    def _begin_choices(self) -> None:
+        """Create what an answer needs that is not plain."""
+        self._running_count = False  # usage comes with each token, the first included; otherwise it is a total
+        self._choices: set[int] = set()
+        self._finished: dict[int, str] = {}
+        self._usage = UsageTally()
+        self._calls = ToolCalls()
+        self._closed_by_usage = False
 
     def _plain_token(self, data: bytes, at: int) -> Token | None:
-        """The token, where `data` is one whole event with nothing but the next piece of a text; else None.
+        """Return the token if `data` is one whole event that holds only the next piece of a text; otherwise None.
 
-        Nine reads of ten are that, once an answer has begun.
+        Nine reads of ten are such events once an answer has begun.
         """
         if not (self._tokens and self._sse.between_events and data.startswith(b"data: {")):
             return None
@@ -74,9 +103,9 @@ class OpenAIDecoder(StreamDecoder):
         return self._text_token(data, 6, end, at)
 
     def _text_token(self, data: bytes, begin: int, end: int, at: int) -> Token | None:
-        """The token, where ``data[begin:end]`` is the JSON of a chunk that holds nothing but a text; else None.
+        """Return the token if ``data[begin:end]`` is the JSON of a chunk that holds only a text; otherwise None.
 
-        It takes a fraction of the time of the way that serves all chunks, which gives the same.
+        This takes a fraction of the time of the general way, which gives the same result.
         """
         template = self._template
         text, index = template.text(data, begin, end), template.index
@@ -84,21 +113,33 @@ class OpenAIDecoder(StreamDecoder):
             if not template.wanted:
                 return None
             data = data[begin:end]
-            choice = _only_choice(data)
-            text = None if choice is None else _only_text(choice)
+            choice = _choice_of_piece(data)
+            text = _text_of_piece(choice)
             if choice is None or not text or choice.index not in self._choices:
                 return None
             index = choice.index
-            template.learn(data, text, index, _text_of)
+            template.learn(data, text, index, lambda other: _text_of_piece(_choice_of_piece(other)))
         self._chunks += 1
         self._tokens += 1
         self._closed_by_usage = False
         return Token(at, text, "text", index)
 
+    def feed_packets(self, packets: Sequence[bytes], times: list[int]) -> TokenRun | None:
+        """Return the tokens of packets that each brought one event with only a text."""
+        if not (self._tokens and self.in_runs and self._sse.between_events) or self._ended:
+            return None
+        lengths = self._template.lengths(packets)
+        if lengths is None:
+            return None
+        self._chunks += len(lengths)
+        self._tokens += len(lengths)
+        self._closed_by_usage = False
+        return TokenRun(times[-1], lengths, times)
+
     def _feed_events(self, data: bytes, at: int, out: list[Event]) -> None:
-        """Where a read holds many events, those with nothing but a text are taken all at once."""
+        """Take the events of a read that holds many; those with only a text are taken all at once."""
         if len(data) >= _MANY_BYTES and b"\r" not in data:
-            if self._template.wanted:  # the first few show what the others are like
+            if self._template.wanted:  # the template is learned from the first few
                 begin = _end_of_event(data, _FIRST)
                 super()._feed_events(data[:begin], at, out)
                 data = data[begin:]
@@ -124,52 +165,65 @@ class OpenAIDecoder(StreamDecoder):
             return
         if event.name:
             if event.name == "error":
-                self._report(at, out, said_in(data), data)
+                self._report_error(at, out, parse_error(data), data)
                 return
             if event.name in _HEARTBEATS:
                 out.append(Quiet(at, "ping"))
                 return
-        if data == END_MARK:  # that it is no JSON need not be found out by trying
+        if data == END_MARK:  # saves the attempt to decode it
             self._end(at, out, marker=True)
             return
         if self._choices and (token := self._text_token(data, 0, len(data), at)) is not None:
             out.append(token)
             return
         try:
-            chunk = _decode_chunk(data)
+            chunk: Any = _decode_chunk(data)
         except (ValueError, RecursionError) as error:
-            word = data.strip()
-            if word == END_MARK:
-                self._end(at, out, marker=True)
-            elif not word:
-                out.append(Quiet(at, "empty"))
-            elif (lenient := self._mended(_decode_chunk, data, error, "a chunk", at, out)) is not None:
-                self._take_chunk(lenient, data, at, out)
-        else:
-            self._take_chunk(chunk, data, at, out)
+            chunk = self._repaired("", data, error, at, out)
+        if chunk is not None:
+            self._take_event(chunk, "", data, at, out)
 
-    def _take_whole(self, body: bytes, at: int, out: list[Event]) -> None:
-        """A plain JSON answer. Its tokens arrived when its last byte did."""
-        chunk = self._whole(_decode_chunk, body, "an answer", at, out)
-        if chunk is None:
-            return
+    def _take_whole(self, chunk: Chunk, body: bytes, at: int, out: list[Event]) -> None:
+        self._begin_choices()
         if not chunk.choices and _reported(chunk) is None:
             kind = "malformed" if chunk.choices is None else "empty_answer"
             self._break(at, out, kind, "the body is JSON without any choices", body)
             return
-        self._take_chunk(chunk, body, self._json_at, out)
+        self._take_event(chunk, "", body, self._json_at, out)
         if not self._ended:
-            self._ended = True
-            out.append(Done(at, False))
+            self._complete(at, out, marker=False)
 
-    def _take_chunk(self, chunk: Chunk, data: bytes, at: int, out: list[Event]) -> None:
+    def _take_plain(self, body: bytes, at: int, out: list[Event]) -> bool:
+        try:
+            answer = _decode_plain(body)
+        except (ValueError, RecursionError):
+            return False
+        (choice,), arrived = answer.choices, self._json_at
+        reason, usage = choice.finish_reason, usage_of(answer.usage, arrived)
+        if reason == "error" or usage is None:
+            return False
+        if answer.service_tier is not None:
+            self._note_tier(answer.service_tier)
+        self._tokens = 1
+        text = choice.message.content
+        if self.in_runs:
+            self._ended = True
+            out.append(WholeText(arrived, len(text), reason, usage))
+        else:
+            out += (Token(arrived, text, "text", choice.index), Finish(arrived, reason, choice.index), usage)
+            self._complete(at, out, marker=False)
+        return True
+
+    def _take_event(self, chunk: Chunk, name: str, data: bytes, at: int, out: list[Event]) -> None:
         before, fresh = len(out), self._tokens == 0
         self._chunks += 1
+        if chunk.service_tier is not None:
+            self._note_tier(chunk.service_tier)
         groq = chunk.x_groq
         if chunk.error or groq is not None or chunk.base_resp is not None:
-            said = _reported(chunk)
-            if said is not None:
-                self._report(at, out, said, data)
+            error = _reported(chunk)
+            if error is not None:
+                self._report_error(at, out, error, data)
                 return
         choices = chunk.choices or ()
         counted = None
@@ -178,21 +232,24 @@ class OpenAIDecoder(StreamDecoder):
         for choice in choices:
             index = choice.index
             self._choices.add(index)
+            if len(self._choices) > MAX_CHOICES:
+                self._break(at, out, "malformed", f"the answer has more than {MAX_CHOICES} choices")
+                return
             if choice.usage is not None:
-                counted = self._tally.take(choice.usage, at, index) or counted
+                counted = self._usage.take(choice.usage, at, index) or counted
             if pieces := _pieces(choice, fresh, self._calls):
                 so_far = None
                 if self._json is None:
                     so_far = self._so_far(counted)
-                logprobs = None if choice.logprobs in NOTHING else token_logprobs(choice.logprobs)
+                logprobs = None if choice.logprobs in NOTHING else _token_logprobs(choice.logprobs)
                 for kind, text, tool in pieces:
                     out.append(Token(at, text, kind, index, so_far, tool, logprobs))
-                    logprobs = None  # they stand once, on the first of the chunk's tokens
+                    logprobs = None  # only the first token of a chunk has them
                 self._tokens += len(pieces)
                 self._closed_by_usage = False
             reason = choice.finish_reason
             if reason == "error":
-                self._report(at, out, Said("finish_reason is error"), data)
+                self._report_error(at, out, ProviderError("finish_reason is error"), data)
                 return
             if reason and self._finished.get(index) != reason:
                 self._finished[index] = reason
@@ -203,10 +260,11 @@ class OpenAIDecoder(StreamDecoder):
         if chunk.timings is not None or chunk.time_info is not None:
             self.server_timings.update(timings_of(chunk.timings or chunk.time_info or {}))
         if len(out) == before:
-            out.append(Quiet(at, _quiet_word(choices)))
+            role = any(choice.delta is not None and choice.delta.role for choice in choices)
+            out.append(Quiet(at, "role" if role else "empty" if choices else "no choices"))
 
     def _so_far(self, counted: Usage | None) -> int | None:
-        """The running count, where `counted` came beside a token and holds one."""
+        """Return the running count if `counted` came with a token and holds one."""
         count = None if counted is None else counted.output_tokens
         if self._tokens == 0:
             self._running_count = count is not None
@@ -221,28 +279,21 @@ class OpenAIDecoder(StreamDecoder):
         if times := usage_times(shape):
             self.server_timings.update(times)
         if chunk.choices:
-            return self._tally.take(shape, at, chunk.choices[0].index)
-        return self._tally.take_alone(shape, at, several=len(self._choices) > 1)
-
-    def _end(self, at: int, out: list[Event], *, marker: bool = False, cut: bool = False) -> None:
-        if not cut and self._is_whole(marker):
-            self._ended = True
-            out.append(Done(at, marker))
-        else:
-            self._break_off(at, out, "a finish_reason", cut=cut, then="[DONE]" if marker else "")
+            return self._usage.take(shape, at, chunk.choices[0].index)
+        return self._usage.take_alone(shape, at, several=len(self._choices) > 1)
 
     def _is_whole(self, marker: bool) -> bool:
         if self._closed_by_usage:
             return True
         if not self._choices or self._choices - self._finished.keys():
             return False
-        # llama.cpp sends usage for each choice apart: a body cut between two of them has all texts and half the count.
-        counted = self._tally.alone_output
+        # llama.cpp sends usage for each choice separately: a body cut between two has all texts and half the count
+        counted = self._usage.alone_output
         return marker or len(self._choices) == 1 or counted is None or counted >= self._tokens
 
 
 def _end_of_event(data: bytes, number: int) -> int:
-    """Where the event of that number, from 1, ends in `data`; or the data, where it holds fewer."""
+    """Return where event `number`, counted from 1, ends in `data`; the length of `data` if it holds fewer."""
     end = 0
     for _ in range(number):
         end = data.find(b"\n\n", end) + 2
@@ -251,33 +302,37 @@ def _end_of_event(data: bytes, number: int) -> int:
     return end
 
 
-def _text_of(data: bytes) -> str | None:
-    """The text of a chunk that holds one and nothing else."""
-    choice = _only_choice(data)
-    return None if choice is None else _only_text(choice)
-
-
-def _only_choice(data: bytes) -> Choice | None:
-    """The choice of a chunk that holds one and nothing else."""
+def _choice_of_piece(data: bytes) -> Choice | None:
+    """Return the choice of a chunk that holds only that; otherwise None."""
     try:
         chunk = _decode_chunk(data)
     except (ValueError, RecursionError):
         return None
+    return _only_choice(chunk) if chunk.usage is None else None
+
+
+def _only_choice(chunk: Chunk) -> Choice | None:
+    """Return the choice of a chunk that holds only that, and perhaps usage; otherwise None."""
     choices = chunk.choices
-    if choices is None or len(choices) != 1 or chunk.usage is not None or chunk.error is not None:
+    if choices is None or len(choices) != 1 or chunk.error is not None:
         return None
     if chunk.x_groq is not None or chunk.base_resp is not None:
         return None
     return choices[0] if chunk.timings is None and chunk.time_info is None else None
 
 
-def _only_text(choice: Choice) -> str | None:
-    """The text of a choice that holds some and nothing else."""
+def _text_of_piece(choice: Choice | None) -> str | None:
+    """Return the text of a choice that holds only that; otherwise None."""
+    if choice is None:
+        return None
     delta = choice.delta
     if delta is None or choice.finish_reason is not None or choice.usage is not None:
         return None
-    if choice.logprobs not in NOTHING:
-        return None
+    return _only_text(delta) if choice.logprobs in NOTHING else None
+
+
+def _only_text(delta: Delta) -> str | None:
+    """Return the text of a message, or of what is added to it, that holds only that; otherwise None."""
     if delta.reasoning_content is not None or delta.reasoning is not None or delta.refusal is not None:
         return None
     if delta.tool_calls is not None or delta.function_call is not None:
@@ -288,9 +343,9 @@ def _only_text(choice: Choice) -> str | None:
 
 
 def _pieces(choice: Choice, fresh: bool, calls: ToolCalls) -> list[_Piece]:
-    """The content-bearing parts of a choice, one for each field that holds any.
+    """Return the content of a choice, one piece for each field that holds any.
 
-    A ``message`` in a stream repeats what was streamed (MiniMax, Perplexity), unless nothing was: `fresh`.
+    A ``message`` in a stream repeats what was streamed (MiniMax, Perplexity), unless nothing was streamed: `fresh`.
     """
     delta = choice.delta
     if delta is None:
@@ -300,7 +355,7 @@ def _pieces(choice: Choice, fresh: bool, calls: ToolCalls) -> list[_Piece]:
             return []
         delta = choice.message
     pieces: list[_Piece] = []
-    reasoning = delta.reasoning_content or delta.reasoning  # some send both, with the same text
+    reasoning = delta.reasoning_content or delta.reasoning  # some providers send both, with the same text
     if reasoning:
         pieces.append(("reasoning", reasoning, None))
     content = delta.content
@@ -308,7 +363,10 @@ def _pieces(choice: Choice, fresh: bool, calls: ToolCalls) -> list[_Piece]:
         if isinstance(content, str):
             pieces.append(("text", content, None))
         else:
-            pieces.extend(_part_pieces(content))
+            inner_text = "".join(inner.text or "" for part in content for inner in part.thinking or ())
+            text = "".join(part.text or "" for part in content)
+            pieces += [("reasoning", inner_text, None)] if inner_text else []
+            pieces += [("text", text, None)] if text else []
     if delta.refusal:
         pieces.append(("refusal", delta.refusal, None))
     if delta.tool_calls or delta.function_call:
@@ -321,41 +379,41 @@ def _pieces(choice: Choice, fresh: bool, calls: ToolCalls) -> list[_Piece]:
     return pieces
 
 
-def _part_pieces(parts: list[Part]) -> list[_Piece]:
-    thought = "".join(inner.text or "" for part in parts for inner in part.thinking or ())
-    text = "".join(part.text or "" for part in parts)
-    both: list[_Piece] = [("reasoning", thought, None), ("text", text, None)]
-    return [piece for piece in both if piece[1]]
-
-
 def _tool_pieces(delta: Delta, index: int, calls: ToolCalls) -> list[_Piece]:
     pieces: list[_Piece] = []
-    for call in delta.tool_calls or ():
+    made: list[ToolCall] = list(delta.tool_calls or ())
+    if delta.function_call is not None:
+        made.append(ToolCall("function_call", "", delta.function_call))
+    for call in made:
         function = call.function or call.custom or Function()
         part = calls.part(call.index, str(call.id or ""), function.name or "", index)
-        pieces.append(("tool", part.name + _arguments(function), part))
-    if delta.function_call is not None:
-        part = calls.part("function_call", "", delta.function_call.name or "", index)
-        pieces.append(("tool", part.name + _arguments(delta.function_call), part))
-    return [piece for piece in pieces if piece[1]]
+        if text := part.name + (function.arguments or function.input or ""):
+            pieces.append(("tool", text, part))
+    return pieces
 
 
-def _arguments(function: Function) -> str:
-    return function.arguments or function.input or ""
-
-
-def _quiet_word(choices: Sequence[Choice]) -> str:
-    if not choices:
-        return "no choices"
-    return "role" if any(choice.delta is not None and choice.delta.role for choice in choices) else "empty"
-
-
-def _reported(chunk: Chunk) -> Said | None:
-    """The error that a chunk holds in one of its places; None where it holds none."""
+def _reported(chunk: Chunk) -> ProviderError | None:
+    """Return the error in a chunk, None if absent."""
     if chunk.error:
-        return error_said(chunk.error)
+        return error_of(chunk.error)
     if chunk.x_groq is not None and chunk.x_groq.error:
-        return error_said(chunk.x_groq.error)
+        return error_of(chunk.x_groq.error)
     if chunk.base_resp is not None and chunk.base_resp.status_code != 0:
-        return Said(f"{chunk.base_resp.status_msg or 'no message'} (base_resp {chunk.base_resp.status_code})")
+        return ProviderError(f"{chunk.base_resp.status_msg or 'no message'} (base_resp {chunk.base_resp.status_code})")
     return None
+
+
+def _token_logprobs(value: Raw) -> tuple[float, ...] | None:
+    """Return the natural log-probability of each token; None if there are none.
+
+    A chat has ``{"content": [{"token", "logprob", …}]}``, a completion ``{"token_logprobs": [-0.1, …]}``. Other forms
+    are ignored: they are no reason to lose an answer.
+    """
+    if value in NOTHING:
+        return None
+    try:
+        decoded = _decode_logprobs(value)
+    except (ValueError, RecursionError):
+        return None
+    found = decoded.token_logprobs or [token.logprob for token in decoded.content or ()]
+    return tuple(each for each in found if each is not None) or None

@@ -1,34 +1,36 @@
-"""The JSON that OpenAI-compatible providers send, reduced to the fields that mean something to us.
+"""Structures of the JSON of OpenAI-compatible providers, with only the fields that are used.
 
-msgspec skips what is not named here at C speed. Every field may be absent or null, as every one somewhere is. One shape
-serves chat and completions, streamed and whole: a choice then holds a `delta`, a `text` or a `message`.
+msgspec skips other fields at C speed. Every field may be absent or null, because at some provider it is. One structure
+serves chat and completions, streamed and whole: a choice holds a `delta`, a `text` or a `message`.
 """
 
 from typing import Annotated, Any
 
 from msgspec import Meta, Raw, Struct
 
-Count = Annotated[int, Meta(ge=0, lt=1 << 53)]
-NOT_SAID = Raw()
-NOTHING = (NOT_SAID, Raw(b"null"))
-"""A raw field that is not there, or null."""
+from splitsecond.wire.streaming import Count
+
+ABSENT = Raw()
+NOTHING = (ABSENT, Raw(b"null"))
+"""A raw field that is absent or null."""
 
 
 class CachedDetails(Struct, gc=False):
-    """``prompt_tokens_details``. What was written to the cache is OpenRouter's to say."""
+    """``prompt_tokens_details``, in Responses ``input_tokens_details``. Only OpenRouter reports tokens written to
+    the cache."""
 
     cached_tokens: Count | None = None
     cache_write_tokens: Count | None = None
 
 
 class ReasoningDetails(Struct, gc=False):
-    """``completion_tokens_details``."""
+    """``completion_tokens_details``, in Responses ``output_tokens_details``."""
 
     reasoning_tokens: Count | None = None
 
 
 class UsageShape(Struct, gc=False):
-    """``usage``. DeepSeek, Moonshot and Groq add fields of their own, named last."""
+    """``usage``. The last fields are those of DeepSeek, Moonshot and Groq."""
 
     prompt_tokens: Count | None = None
     completion_tokens: Count | None = None
@@ -61,26 +63,26 @@ class ToolCall(Struct, gc=False):
 
 
 class Audio(Struct, gc=False):
-    """Spoken output: base64 data, and its words."""
+    """Spoken output: base64 data, and its transcript."""
 
     data: str | None = None
     transcript: str | None = None
 
 
 class Link(Struct, gc=False):
-    """Where an image is, or the image itself as a data URL."""
+    """The address of an image, or the image itself as a data URL."""
 
     url: str | None = None
 
 
 class Image(Struct, gc=False):
-    """An image that was made, as OpenRouter sends it."""
+    """A generated image, as OpenRouter sends it."""
 
     image_url: Link | None = None
 
 
 class Part(Struct, gc=False):
-    """One part of a content that is a list, as Mistral's reasoning models send it."""
+    """One part of content that is a list, as Mistral's reasoning models send it."""
 
     type: str = ""
     text: str | None = None
@@ -88,7 +90,7 @@ class Part(Struct, gc=False):
 
 
 class Delta(Struct, gc=False):
-    """What one event adds to a choice; also a whole message."""
+    """The addition of one event to a choice; also a whole message."""
 
     role: str | None = None
     content: str | list[Part] | None = None
@@ -102,7 +104,7 @@ class Delta(Struct, gc=False):
 
 
 class Choice(Struct, gc=False):
-    """One of the answers. Moonshot puts the usage in here."""
+    """One choice. Moonshot puts the usage in here."""
 
     index: Count = 0
     delta: Delta | None = None
@@ -110,11 +112,61 @@ class Choice(Struct, gc=False):
     message: Delta | None = None
     finish_reason: str | None = None
     usage: UsageShape | None = None
-    logprobs: Raw = NOT_SAID
+    logprobs: Raw = ABSENT
+
+
+class PlainMessage(Struct, gc=False):
+    """A message that holds only a text."""
+
+    content: Annotated[str, Meta(min_length=1)]
+    reasoning_content: None = None
+    reasoning: None = None
+    refusal: None = None
+    tool_calls: None = None
+    function_call: None = None
+    audio: None = None
+    images: None = None
+
+
+class PlainChoice(Struct, gc=False):
+    """A finished choice that holds only a text."""
+
+    message: PlainMessage
+    finish_reason: Annotated[str, Meta(min_length=1)]
+    index: Count = 0
+    delta: None = None
+    text: None = None
+    usage: None = None
+    logprobs: None = None
+
+
+class PlainUsage(UsageShape, gc=False):
+    """``usage`` without Groq's times."""
+
+    queue_time: None = None
+    prompt_time: None = None
+    completion_time: None = None
+    total_time: None = None
+
+
+class PlainAnswer(Struct, gc=False):
+    """The most frequent whole answer of a chat: one text, and its usage. Any other does not decode as this.
+
+    So msgspec checks at C speed that nothing else must be read.
+    """
+
+    choices: tuple[PlainChoice]
+    usage: PlainUsage
+    error: None = None
+    x_groq: None = None
+    base_resp: None = None
+    timings: None = None
+    time_info: None = None
+    service_tier: Any = None
 
 
 class GroqExtra(Struct, gc=False):
-    """``x_groq``: where Groq puts usage, and errors inside a stream."""
+    """``x_groq``: usage and errors inside a stream of Groq."""
 
     usage: UsageShape | None = None
     error: Any = None
@@ -137,3 +189,4 @@ class Chunk(Struct, gc=False):
     base_resp: BaseResponse | None = None
     timings: dict[str, Any] | None = None
     time_info: dict[str, Any] | None = None
+    service_tier: Any = None

@@ -1,55 +1,52 @@
-"""Events that hold nothing but the next piece of a text, recognised by their bytes.
+"""Recognition, by their bytes, of events that hold only the next piece of a text.
 
-Within one stream nearly all events are the same JSON but for the text: id, model and index stay. Once one of them has
-been decoded it is known what stands before and after the text, and an event that begins and ends with just that needs
-no decoding: two strings of JSON that differ only inside one string, with neither quote nor backslash there, have the
-same shape. Whatever does not fit is decoded as ever.
+Within one stream nearly all events are the same JSON except for the text: id, model and index stay. After one of them
+is decoded, the bytes before and after the text are known, and an event that begins and ends with these needs no
+decoding: two JSON texts that differ only inside one string, without quote or backslash in it, have the same structure.
+Any other event is decoded as usual.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from io import BytesIO
 from operator import itemgetter
 
+from splitsecond.wire.text_events import bytes_around
+
 _TRIES = 8
-"""After so many events that did not fit it is given up: some servers put something new into every event."""
-_NOT_PLAIN = re.compile(r'["\\\x00-\x1f]')
+"""After so many events that do not fit the template is dropped: some servers change more than the text in each
+event."""
 _NOT_PLAIN_BYTES = bytes(range(0x20)) + b'"\\'
 _fullmatch_plain = re.compile(rb'[^"\\\x00-\x1f]+').fullmatch
-_PROBE = "\x7f?"
 
 
 class Template:
-    """Learned from one event of a stream, then asked for each."""
+    """Template of the text events of one stream, learned from one event."""
 
     __slots__ = ("_after", "_before", "_misses", "index")
 
     def __init__(self) -> None:
         self.index = 0
-        """The choice that the text belongs to."""
+        """The number of the choice that the text belongs to."""
         self._before = self._after = b""
         self._misses = 0
 
     @property
     def wanted(self) -> bool:
-        """Whether an event to learn from is of use."""
+        """Whether the template can still be learned."""
         return not self._before and self._misses < _TRIES
 
     def learn(self, data: bytes, text: str, index: int, read: Callable[[bytes], str | None]) -> None:
-        """`data`, the JSON of one event, was found to say `text` and nothing else; `read` tells what another says."""
-        begin = _only_value(data, text.encode())
-        if begin < 0 or _NOT_PLAIN.search(text):
-            self._misses += 1
-            return
-        before, after = data[:begin], data[begin + len(text.encode()) :]
-        if read(before + _PROBE.encode() + after) != _PROBE:  # it stands in another field, and in this one escaped
+        """Learn from `data`, the JSON of one event that holds only `text`; `read` returns the text of another event."""
+        around = bytes_around(data, text, read)
+        if around is None:
             self._misses += 1
             return
         self.index = index
-        self._before, self._after = before, after
+        self._before, self._after = around
 
     def text(self, data: bytes, begin: int, end: int) -> str | None:
-        """The text, where ``data[begin:end]`` is the JSON of an event like the one learned from; else None."""
+        """Return the text if ``data[begin:end]`` is the JSON of an event that fits the template; otherwise None."""
         before, after = self._before, self._after
         if not before:
             return None
@@ -66,17 +63,39 @@ class Template:
         except UnicodeDecodeError:
             return None
 
-    def run(self, data: bytes) -> tuple[list[str], int]:
-        """The texts of the events that `data` begins with, as far as they are like the one learned from, and their end.
+    def lengths(self, events: Sequence[bytes]) -> list[int] | None:
+        """Return the lengths of the texts if each of `events` is one that fits the template, otherwise None.
 
-        At the speed of C for all of them together: they are cut where they should be, and what that leaves out is put
-        back and compared.
+        These events are whole: from ``data:`` to their two line feeds.
+        """
+        begin, end = b"data: " + self._before, self._after + b"\n\n"
+        if not self._before or not events:
+            return None
+        start, stop = len(begin), -len(end)
+        parts = [event[start:stop] for event in events if event.startswith(begin) and event.endswith(end)]
+        if len(parts) != len(events) or not all(parts):
+            return None
+        lines = b"\n".join(parts)
+        if len(lines.translate(None, _NOT_PLAIN_BYTES)) <= len(lines) - len(parts):
+            return None
+        if lines.isascii():
+            return list(map(len, parts))
+        try:
+            return list(map(len, lines.decode().split("\n")))
+        except UnicodeDecodeError:
+            return None
+
+    def run(self, data: bytes) -> tuple[list[str], int]:
+        """Return the texts of the first events of `data` that fit the template, and where these events end.
+
+        This runs at C speed for all of them together: they are cut at the expected places, and the parts that were cut
+        away are put back and compared.
         """
         begin, after = b"data: " + self._before, self._after + b"\n"
         if not self._before or not data.startswith(begin):
             return [], 0
         end = after + b"\n"
-        events = BytesIO(data).readlines()[::2]  # of all that cuts, this alone looks at many bytes in one step
+        events = BytesIO(data).readlines()[::2]  # the only way to cut that searches many bytes in one step
         while events and not (events[-1].startswith(begin) and events[-1].endswith(after)):
             events.pop()
         start = len(begin)
@@ -92,16 +111,3 @@ class Template:
             return lines.decode().split("\n"), stop + len(end)
         except UnicodeDecodeError:
             return [], 0
-
-
-def _only_value(data: bytes, raw: bytes) -> int:
-    """Where `raw` begins as the value of a field; -1 where it is that of none, or of several."""
-    found = -1
-    at = data.find(b'"' + raw + b'"')
-    while at >= 0:
-        if data[:at].rstrip().endswith(b":"):
-            if found >= 0:
-                return -1
-            found = at + 1
-        at = data.find(b'"' + raw + b'"', at + 1)
-    return found

@@ -1,55 +1,55 @@
-"""The client role, writing: a call in OpenAI's chat form to a request for ``/responses``.
+"""Client role: a call in the common chat form as a request for ``/responses``.
 
-Many fields are the same in both. Two differ in what they are when nobody says it: an answer is stored, and the
-schemas of tools are strict; both are said, as in a chat they are not. What chat has and Responses has not is dropped or
-refused by the tables of `chat_form`, and by one here. Every field that is not chat's goes through (``instructions``,
-``include``, ``previous_response_id``, ``reasoning``, ``text``), and wins over what was made of chat's; so do tools that
-are no functions.
+Many fields are the same in both. Two have other defaults here: answers are stored, and the schemas of tools are strict;
+both are set to what a chat has. Fields that Responses lacks are left out or refused by the tables of `chat_form` and
+one table here. Every field that chat does not define passes (``instructions``, ``include``, ``previous_response_id``,
+``reasoning``, ``text``) and wins over the translation of a field of chat; so do tools that are not functions.
+
+In ``input`` messages stay messages; tool calls and their results are items beside them. Earlier reasoning is left out:
+the API accepts only its own, by id. Types of parts that only this API has pass unchanged.
+
+A request in the client's own form may hold items of answers that other targets gave and the gateway wrote as Responses.
+Their ids (made from the answer's own, which begins with "resp_") are unknown to the provider. Such reasoning has
+neither a known id nor an encrypted form, so it is left out and reported; other items pass without their id, which is
+optional.
 """
 
+import re
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+from msgspec import Raw
 
 from splitsecond.errors import CallerFault
 from splitsecond.service import Call
-from splitsecond.wire.chat_form import chat_fields, chat_messages, leave_thoughts, output_limit
-from splitsecond.wire.dialect import STREAM_HEADERS, WHOLE_HEADERS, Encoded, Quirks
-from splitsecond.wire.responses import items
-from splitsecond.wire.responses.foreign import without_foreign_items
-from splitsecond.wire.thinking import EFFORTS, Thinking, wished
-from splitsecond.wire.translation import leave_out, not_translatable, short
+from splitsecond.wire import chat_form
+from splitsecond.wire.dialect import WHOLE_HEADERS, Encoded, Quirks, chat_request
+from splitsecond.wire.reasoning import EFFORTS, ReasoningRequest, requested
+from splitsecond.wire.translation import leave_out, left_out, not_translatable, object_field, refuse, short
 
 _KNOWN = (
     "metadata", "parallel_tool_calls", "prompt_cache_key", "prompt_cache_retention", "safety_identifier",
     "service_tier", "store", "user", "verbosity",
 )  # fmt: skip
-"""Fields of chat that other dialects have not, and this one has."""
-_REFUSED: dict[str, tuple[Any, ...]] = {
-    "stop": ([],),
-    "presence_penalty": (0,),
-    "frequency_penalty": (0,),
-}
-"""What would change the answer, and the values that would not."""
+"""Fields of chat that few other formats have and this one has."""
 
 
 def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
-    """`call` as a request to the model that OpenAI calls `model`. Of `quirks`, `stream_whole` and `thinking` matter.
+    """Encode `call` for `model`. Of `quirks`, `stream_whole` and `thinking` are used.
 
-    Raises `CallerFault`: "not_translatable" names the field that the Responses API has not.
+    Raises `CallerFault`; its kind is "not_translatable" for a field that Responses does not have.
     """
-    fields = chat_fields(call, "Responses", known=_KNOWN)
+    fields = chat_form.chat_fields(call, "Responses", known=_KNOWN)
     leave_out(call, fields, "seed")
-    for name, harmless in _REFUSED.items():
-        if name in fields and (value := fields.pop(name)) not in harmless:
-            raise not_translatable(f"{name} {short(value)}", "Responses")
+    refuse(fields, {"stop": ([],), "presence_penalty": (0,), "frequency_penalty": (0,)}, "Responses")
     streamed = quirks.streamed(call)
     body: dict[str, Any] = {"model": model, "stream": streamed, "store": False}
     if "messages" in fields or "input" not in fields:
-        said = chat_messages(fields.pop("messages", []), "Responses", pictures=True)
-        leave_thoughts(call, said)
-        body["input"] = items.translate(said)
-    if (limit := output_limit(fields)) is not None:
+        messages = chat_form.chat_messages(fields.pop("messages", []), "Responses", pictures=True)
+        chat_form.leave_reasoning(call, messages)
+        body["input"] = _items(messages)
+    if (limit := chat_form.output_limit(fields)) is not None:
         body["max_output_tokens"] = limit
     if tools := fields.pop("tools", None):
         body["tools"] = [_tool(tool) for tool in tools] if isinstance(tools, list) else tools
@@ -58,41 +58,46 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
     text = {"verbosity": fields.pop("verbosity")} if "verbosity" in fields else {}
     if (wanted := fields.pop("response_format", None)) is not None:
         text["format"] = _format(wanted)
-    if text := text | _object("text", fields.pop("text", {})):
+    if text := text | object_field("text", fields.pop("text", {})):
         body["text"] = text
-    wish = wished(call, fields, model, quirks.thinking, own="reasoning")
-    if reasoning := (_reasoning(call, wish) if wish else {}) | _object("reasoning", fields.pop("reasoning", {})):
+    wanted = requested(call, fields, model, quirks.thinking, own="reasoning")
+    if reasoning := (_reasoning(call, wanted) if wanted else {}) | object_field(
+        "reasoning", fields.pop("reasoning", {})
+    ):
         body["reasoning"] = reasoning
-    headers = STREAM_HEADERS if streamed else WHOLE_HEADERS
-    return Encoded("/responses", headers, msgspec.json.encode(body | fields), streamed)
+    return chat_request("/responses", body | fields | quirks.extra_fields, streamed)
 
 
 def pass_on(call: Call, model: str, quirks: Quirks) -> Encoded:
-    """`call`, whose body is the API's already, as a request to `model`: its fields go through as they came.
+    """Encode `call`, whose body is in this format, for `model`: its fields pass unchanged.
 
-    Only what other makers' models left in the conversation is taken out (`foreign`).
+    Only items of other targets are changed in the conversation.
     """
     streamed = quirks.streamed(call)
-    headers = STREAM_HEADERS if streamed else WHOLE_HEADERS
-    body = {**call.body, "model": model, "stream": streamed}
+    body = {**call.body, "model": model, "stream": streamed, **quirks.extra_fields}
     if "input" in body:
-        body["input"] = without_foreign_items(call)
+        body["input"] = _without_foreign_items(call)
     if not streamed:
-        body.pop("stream_options", None)  # refused where there is no stream
-    return Encoded("/responses", headers, msgspec.json.encode(body), streamed)
+        body.pop("stream_options", None)  # rejected without a stream
+    return chat_request("/responses", body, streamed)
 
 
-def _reasoning(call: Call, wish: Thinking) -> dict[str, Any]:
-    """``reasoning``. Thoughts are told as a summary, and only to who asks for it."""
-    made = {"effort": wish.level(call, EFFORTS)} if wish.said else {}
-    return {**made, "summary": "auto"} if wish.shown else made
+def count(call: Call, model: str) -> Encoded:
+    """Encode the request that counts the tokens of `call`, whose body is in this format, for `model`."""
+    return Encoded("/responses/input_tokens", WHOLE_HEADERS, msgspec.json.encode({**call.body, "model": model}), False)
+
+
+def _reasoning(call: Call, wanted: ReasoningRequest) -> dict[str, Any]:
+    """Return ``reasoning``. The answer holds a summary of the reasoning only if that is requested."""
+    made = {"effort": wanted.level(call, EFFORTS)} if wanted.is_set else {}
+    return {**made, "summary": "auto"} if wanted.shown else made
 
 
 def _tool(tool: Any) -> dict[str, Any]:
     match tool:
         case {"type": "function", "function": {"name": str()} as function}:
-            said = {name: value for name, value in function.items() if value is not None}
-            return {"type": "function", "parameters": None, "strict": False, **said}
+            given = {name: value for name, value in function.items() if value is not None}
+            return {"type": "function", "parameters": None, "strict": False, **given}
         case {"type": "custom", "custom": {"name": str()} as custom}:
             return {"type": "custom", **custom}
         case {"type": str(), **_rest}:
@@ -124,7 +129,75 @@ def _format(wanted: Any) -> dict[str, Any]:
     raise not_translatable(f"response_format {short(wanted)}", "Responses")
 
 
-def _object(field: str, value: Any) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise CallerFault(f"{field} must be an object, got {short(value)}")
-    return value
+def _items(messages: Sequence[chat_form.Message]) -> list[dict[str, Any]]:
+    """Return ``input`` of a request. Raises `CallerFault` for content that the API rejects."""
+    items: list[dict[str, Any]] = []
+    for number, message in enumerate(messages):
+        where = f"messages[{number}]"
+        content = _content(message, where)
+        if message.role == "tool":
+            identity = chat_form.call_answered(message, where)
+            items.append({"type": "function_call_output", "call_id": identity, "output": content or ""})
+            continue
+        if content:
+            items.append({"role": message.role, "content": content, **message.native})
+        for call in message.tool_calls or ():
+            given = {"name": call.function.name, "arguments": call.function.arguments or "{}"}
+            items.append({"type": "function_call", "call_id": call.id, **given})
+    return items
+
+
+def _content(message: chat_form.Message, where: str) -> str | list[dict[str, Any]]:
+    content = message.content or message.refusal or ""
+    if isinstance(content, str):
+        return content
+    text = "output_text" if message.role == "assistant" else "input_text"
+    return [_part(part, text, f"{where}.content[{number}]") for number, part in enumerate(content)]
+
+
+def _part(part: dict[str, Any], text: str, place: str) -> dict[str, Any]:
+    kind, value = chat_form.read_part(part, place)
+    match kind:
+        case "text":
+            return {"type": text, "text": value}
+        case "image":
+            given = part["image_url"]
+            detail = given.get("detail") if isinstance(given, dict) else None
+            return {"type": "input_image", "image_url": value, "detail": detail or "auto"}
+        case "file":
+            return {"type": "input_file", **chat_form.file_of(part, place)}
+    match part.get("type"):
+        case str(own) if own.startswith(("input_", "output_")) and own != "input_audio":
+            return part
+        case other:
+            raise not_translatable(f"{place}.type {other!r}", "Responses")
+
+
+_FOREIGN = re.compile(rb'"id"\s*:\s*"[a-z]+_resp_')
+FOREIGN_REASONING = "reasoning items"
+"""The name of what was left out, for the client."""
+_BEGINS = re.compile(r"[a-z]+_resp_")
+
+
+def _without_foreign_items(call: Call) -> Any:
+    """Return ``input`` of `call` without reasoning and ids of other targets; unchanged if there are none."""
+    given = call.body["input"]
+    if not isinstance(given, Raw) or not _FOREIGN.search(given):
+        return given
+    try:
+        items = msgspec.json.decode(given)
+    except (ValueError, RecursionError):
+        return given
+    if not isinstance(items, list):
+        return given
+    kept: list[Any] = []
+    for item in items:
+        match item:
+            case {"id": str(identity), **rest} if _BEGINS.match(identity):
+                if item.get("type") == "reasoning":
+                    left_out(call, FOREIGN_REASONING)
+                else:
+                    kept.append(rest)
+            case _:
+                kept.append(item)
+    return kept

@@ -1,12 +1,12 @@
-"""The server role, reading: a request for ``/responses`` in OpenAI's chat form, which all targets' dialects encode.
+"""Server role: a request for ``/responses`` in the common chat form, which every target's API format can encode.
 
-A chat has no items: what an assistant thought, said and called in a row becomes one message. Thoughts go on as text,
-for targets that take them back; in their encrypted form they mean something to their maker alone.
+A chat has no items: consecutive reasoning, text and tool calls of the assistant become one message. Reasoning passes as
+text, for targets that take it back; its encrypted form is readable for its provider only. Custom tools and namespaces
+become functions (`tools`).
 
-Whatever a provider would have to remember or do itself is refused by name: earlier answers by their id, its own tools,
-files that it holds. That an answer is to be stored (which it is, if nobody says otherwise) is left out, as nothing here
-keeps one. What else is left out changes nothing in the answer, and the call's notes name it. Fields that are unknown
-here go on as they are: they are the target's to take or to refuse.
+Requests for what a provider would have to remember or run itself are refused by name: earlier answers by id, its own
+tools, files that it holds. The request to store the answer (the default) is left out, because nothing here stores
+answers. Other fields that are left out do not change the answer, or are unknown here; the call's notes name them.
 """
 
 from collections.abc import Mapping
@@ -16,76 +16,127 @@ import msgspec
 
 from splitsecond.errors import CallerFault
 from splitsecond.service import Call
-from splitsecond.wire import thinking
-from splitsecond.wire.translation import leave_out, not_translatable, plain_fields, short
+from splitsecond.wire import reasoning
+from splitsecond.wire.chat_form import assistant_message, tool_message
+from splitsecond.wire.responses.tools import INPUT, function_name, functions
+from splitsecond.wire.server_answer import function_call
+from splitsecond.wire.translation import (
+    leave_out,
+    not_translatable,
+    object_field,
+    plain_fields,
+    refuse,
+    shared_fields,
+    short,
+    take_tools,
+)
 
-ELSEWHERE = "a target that does not speak the Responses API"
-_LEFT_OUT = (
-    "store", "metadata", "include", "truncation", "max_tool_calls", "client_metadata",
-)  # fmt: skip
-_USUAL: Mapping[str, tuple[Any, ...]] = {
+_LEFT_OUT: Mapping[str, tuple[Any, ...]] = {
     "store": (False,),
-    "truncation": ("disabled",),
     "metadata": ({},),
     "include": ([],),
+    "truncation": ("disabled",),
+    "max_tool_calls": (),
+    "client_metadata": (),
 }
-"""Values that ask for what happens anyway, of which nothing need be said."""
-_REFUSED = ("previous_response_id", "conversation", "prompt", "background", "top_logprobs", "context_management")
+"""Fields that do not change the answer, and the values that are left out without a report."""
+_REFUSED = ("conversation", "prompt", "background", "top_logprobs", "context_management")
+_SHARED = (
+    "temperature", "top_p", "user", "safety_identifier", "prompt_cache_key", "prompt_cache_retention", "service_tier",
+)  # fmt: skip
+"""Fields that are the same in the common chat form."""
 _OURS = ("model", "stream", "stream_options")
+_CONTINUES = "previous_response_id"
+_ITEMS = ("message", "function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output")
 _ROLES = ("user", "assistant", "system", "developer")
 
 Fields = dict[str, Any]
 
 
 def to_chat(call: Call) -> Call:
-    """`call`, whose body is a request for ``/responses``, in OpenAI's chat form.
+    """Return `call`, whose body is a request for ``/responses``, in the common chat form.
 
-    Raises `CallerFault`: for a field that is wrong, or ("not_translatable") that a chat has not.
+    Raises `CallerFault` for a field that is wrong, or ("not_translatable") that a chat does not have.
     """
     fields = plain_fields(call)
     for name in _OURS:
         fields.pop(name, None)
-    for name in _LEFT_OUT:
-        if fields.get(name) in _USUAL.get(name, ()):
-            fields.pop(name, None)
-        leave_out(call, fields, name)
-    for name in _REFUSED:
-        if value := fields.pop(name, None):
-            raise not_translatable(f"{name} {short(value)}", ELSEWHERE, _HINTS.get(name, ""))
-    body: Fields = {"messages": _messages(fields.pop("instructions", None), fields.pop("input", None))}
+    for name, usual in _LEFT_OUT.items():
+        leave_out(call, fields, name, usual)
+    _refuse_continuation(fields.pop(_CONTINUES, None))
+    refuse(fields, dict.fromkeys(_REFUSED, ("", 0, [], {})))
+    body: Fields = {"messages": _chat(fields.pop("instructions", None), fields.pop("input", None)).messages}
     if (limit := fields.pop("max_output_tokens", None)) is not None:
         body["max_completion_tokens"] = limit
     body |= _tools(fields)
     body |= _text(fields)
-    if (wish := _thinking(call, _object("reasoning", fields.pop("reasoning", {})))) is not None:
-        body[thinking.FIELD] = wish
-    return msgspec.structs.replace(call, body=body | fields, dialect="openai")
+    if (wanted := _thinking(call, _set_fields("reasoning", fields))) is not None:
+        body[reasoning.FIELD] = wanted
+    return msgspec.structs.replace(call, body=body | shared_fields(call, fields, _SHARED), dialect="openai")
 
 
-_HINTS = {"previous_response_id": "Send all of the conversation as input; nothing is stored here."}
+def _refuse_continuation(previous: Any) -> None:
+    """Raise `CallerFault` if a request continues an earlier answer, with the code after which clients send it whole."""
+    if previous not in (None, ""):
+        hint = "Send the whole conversation as input; the gateway stores no answers."
+        fault = not_translatable(f"{_CONTINUES} {short(previous)}", hint=hint)
+        fault.code, fault.param = "previous_response_not_found", _CONTINUES
+        raise fault
+
+
+def sources(call: Call) -> list[int]:
+    """Return the number of the item of ``input`` that each message of `to_chat` begins with; -1 for ``instructions``.
+
+    Raises `CallerFault` as `to_chat` does for items that are wrong.
+    """
+    fields = plain_fields(call)
+    return _chat(fields.get("instructions"), fields.get("input")).sources
+
+
+class _Assistant:
+    """A message of the assistant that is still growing. Its texts are joined once, at the end."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self.reasoning: list[str] = []
+        self.calls: list[Fields] = []
+
+    def message(self) -> Fields:
+        return assistant_message(self.texts, self.reasoning, self.calls)
 
 
 class _Chat:
-    """The messages so far."""
+    """The messages so far. `sources`: the number of the first item of each; `number`: of the next item."""
 
     def __init__(self) -> None:
-        self.messages: list[Fields] = []
-        self._open: Fields | None = None  # the assistant's message that items still belong to
+        self.sources: list[int] = []
+        self.number = -1
+        self._messages: list[Fields | _Assistant] = []
+        self._open: _Assistant | None = None  # the assistant's message that is still growing
 
-    def assistant(self) -> Fields:
-        """The assistant's message that an item belongs to."""
+    @property
+    def messages(self) -> list[Fields]:
+        """All messages, in OpenAI's form."""
+        return [each.message() if isinstance(each, _Assistant) else each for each in self._messages]
+
+    def assistant(self) -> _Assistant:
+        """Return the assistant's message that the next item belongs to."""
         if self._open is None:
-            self._open = {"role": "assistant", "content": None}
-            self.messages.append(self._open)
+            self._open = _Assistant()
+            self._add(self._open)
         return self._open
 
     def add(self, message: Fields) -> None:
-        """A message of somebody else."""
+        """Add a message of another role."""
         self._open = None
-        self.messages.append(message)
+        self._add(message)
+
+    def _add(self, message: Fields | _Assistant) -> None:
+        self._messages.append(message)
+        self.sources.append(self.number)
 
 
-def _messages(instructions: Any, given: Any) -> list[Fields]:
+def _chat(instructions: Any, given: Any) -> _Chat:
     chat = _Chat()
     if instructions is not None:
         if not isinstance(instructions, str):
@@ -94,11 +145,11 @@ def _messages(instructions: Any, given: Any) -> list[Fields]:
     if isinstance(given, str):
         chat.add({"role": "user", "content": given})
     elif isinstance(given, list) and given:
-        for number, item in enumerate(given):
-            _item(item, f"input[{number}]", chat)
+        for chat.number, item in enumerate(given):
+            _item(item, f"input[{chat.number}]", chat)
     else:
         raise CallerFault("input must be a text, or a list of at least one item")
-    return chat.messages
+    return chat
 
 
 def _item(item: Any, where: str, chat: _Chat) -> None:
@@ -110,20 +161,25 @@ def _item(item: Any, where: str, chat: _Chat) -> None:
             if role != "assistant":
                 chat.add({"role": "user" if role == "user" else "system", "content": _plain(parts)})
             elif text := _texts(parts, where):
-                said = chat.assistant()
-                said["content"] = f"{said['content']}\n{text}" if said["content"] else text
+                chat.assistant().texts.append(text)
         case {"type": "reasoning"}:
             _think(item, chat)
         case {"type": "function_call", "call_id": str(identity), "name": str(name), "arguments": str(arguments)}:
-            function = {"name": name, "arguments": arguments}
-            called = chat.assistant().setdefault("tool_calls", [])
-            called.append({"id": identity, "type": "function", "function": function})
-        case {"type": "function_call_output", "call_id": str(identity), "output": str() | list() as output}:
-            _result(identity, _parts(output, f"{where}.output"), chat)
-        case {"type": "message" | "function_call" | "function_call_output" as kind}:
+            called = function_name(name, item.get("namespace"))
+            chat.assistant().calls.append(function_call(identity, called, arguments))
+        case {"type": "custom_tool_call", "call_id": str(identity), "name": str(name), "input": str(text)}:
+            called = function_name(name, item.get("namespace"))
+            chat.assistant().calls.append(function_call(identity, called, msgspec.json.encode({INPUT: text}).decode()))
+        case {
+            "type": "function_call_output" | "custom_tool_call_output",
+            "call_id": str(identity),
+            "output": str() | list() as output,
+        }:
+            chat.add(tool_message(identity, _parts(output, f"{where}.output")))
+        case {"type": str(kind)} if kind in _ITEMS:
             raise CallerFault(f"{where} is not an item of type {kind!r} as the Responses API defines it")
         case {"type": str(kind)}:
-            raise not_translatable(f"{where} of type {kind!r}", ELSEWHERE)
+            raise not_translatable(f"{where} of type {kind!r}")
         case _:
             raise CallerFault(f"{where} must be an object with a type, or a role and content, got {short(item)}")
 
@@ -131,16 +187,8 @@ def _item(item: Any, where: str, chat: _Chat) -> None:
 def _think(item: Fields, chat: _Chat) -> None:
     given = (item.get(name) for name in ("summary", "content"))
     parts = [part for each in given if isinstance(each, list) for part in each]
-    if thought := "\n".join(str(part.get("text", "")) for part in parts if isinstance(part, dict)):
-        said = chat.assistant()
-        said["reasoning_content"] = "\n".join(filter(None, [said.get("reasoning_content"), thought]))
-
-
-def _result(identity: str, parts: list[Fields], chat: _Chat) -> None:
-    """A tool's result, with the pictures in it for targets that have a place for them (`tool_results`)."""
-    only_text = all(part["type"] == "text" for part in parts)
-    content: Any = "\n".join(part["text"] for part in parts) if only_text else parts
-    chat.add({"role": "tool", "tool_call_id": identity, "content": content})
+    if text := "\n".join(str(part.get("text", "")) for part in parts if isinstance(part, dict)):
+        chat.assistant().reasoning.append(text)
 
 
 def _parts(content: str | list[Any], where: str) -> list[Fields]:
@@ -156,15 +204,15 @@ def _part(part: Any, place: str) -> Fields:
         case {"type": "refusal", "refusal": str(text)}:
             return {"type": "text", "text": text}
         case {"type": "input_image", "image_url": str(url)}:
-            detail = {"detail": said} if isinstance(said := part.get("detail"), str) and said != "auto" else {}
-            return {"type": "image_url", "image_url": {"url": url, **detail}}
+            details = {"detail": detail} if isinstance(detail := part.get("detail"), str) and detail != "auto" else {}
+            return {"type": "image_url", "image_url": {"url": url, **details}}
         case {"type": "input_file", "file_data": str(data)}:
             return {"type": "file", "file": {"filename": part.get("filename") or "file", "file_data": data}}
         case {"type": "input_audio", "input_audio": dict(audio)}:
             return {"type": "input_audio", "input_audio": audio}
         case {"type": str(kind)}:
             hint = "Send the data itself." if kind in ("input_image", "input_file") else ""
-            raise not_translatable(f"{place} of type {kind!r}, as it is,", ELSEWHERE, hint)
+            raise not_translatable(f"{place} of type {kind!r}, as it is,", hint=hint)
     raise CallerFault(f"{place} must be an object with a type, got {short(part)}")
 
 
@@ -174,19 +222,19 @@ def _plain(parts: list[Fields]) -> str | list[Fields]:
 
 def _texts(parts: list[Fields], where: str) -> str:
     if any(part["type"] != "text" for part in parts):
-        raise not_translatable(f"{where}, an assistant's message that is not all text,", ELSEWHERE)
+        raise not_translatable(f"{where}, an assistant's message that is not all text,")
     return "\n".join(part["text"] for part in parts)
 
 
 def _tools(fields: Fields) -> Fields:
-    """``tools`` and what is said of their use, out of `fields`."""
-    tools, choice = fields.pop("tools", None), fields.pop("tool_choice", None)
+    """Return ``tools`` and the fields about their use, which are removed from `fields`."""
+    tools, choice = take_tools(fields), fields.pop("tool_choice", None)
     parallel = fields.pop("parallel_tool_calls", True)
     if not tools:
         return {}
-    if not isinstance(tools, list):
-        raise CallerFault(f"tools must be a list, got {short(tools)}")
-    made: Fields = {"tools": [_tool(tool, f"tools[{number}]") for number, tool in enumerate(tools)]}
+    made: Fields = {
+        "tools": [each for number, tool in enumerate(tools) for each, _ in functions(tool, f"tools[{number}]")]
+    }
     if choice is not None:
         made["tool_choice"] = _tool_choice(choice)
     if not parallel:
@@ -194,48 +242,38 @@ def _tools(fields: Fields) -> Fields:
     return made
 
 
-def _tool(tool: Any, place: str) -> Fields:
-    match tool:
-        case {"type": "function", "name": str(name)}:
-            named = {key: tool[key] for key in ("description", "parameters", "strict") if tool.get(key) is not None}
-            return {"type": "function", "function": {"name": name, **named}}
-        case {"type": str(kind)} if kind != "function":
-            raise not_translatable(f"{place}, a tool of type {kind!r},", ELSEWHERE, "Leave it out.")
-    raise CallerFault(f"{place} must be a function with a name, got {short(tool)}")
-
-
 def _tool_choice(choice: Any) -> Any:
     match choice:
         case "auto" | "none" | "required":
             return choice
-        case {"type": "function", "name": str(name)}:
-            return {"type": "function", "function": {"name": name}}
+        case {"type": "function" | "custom", "name": str(name)}:
+            return {"type": "function", "function": {"name": function_name(name, choice.get("namespace"))}}
         case {"type": "allowed_tools", "mode": str(mode), "tools": [*tools]}:
             allowed = {"mode": mode, "tools": [_tool_choice(tool) for tool in tools]}
             return {"type": "allowed_tools", "allowed_tools": allowed}
-    raise not_translatable(f"tool_choice {short(choice)}", ELSEWHERE)
+    raise not_translatable(f"tool_choice {short(choice)}")
 
 
-def _thinking(call: Call, said: Fields) -> thinking.Thinking | None:
-    """How far to think, and whether the thoughts are to be told; None: nothing is said of it."""
-    effort, summary, older = (said.pop(name, None) for name in ("effort", "summary", "generate_summary"))
-    if effort is not None and (not isinstance(effort, str) or effort not in thinking.EFFORTS):
-        raise CallerFault(f"reasoning.effort is {short(effort)}: expected one of {', '.join(thinking.EFFORTS)}")
-    for name in list(said):
-        leave_out(call, said, name)
+def _thinking(call: Call, given: Fields) -> reasoning.ReasoningRequest | None:
+    """Return the requested reasoning, and whether to show it; None if unset."""
+    effort, summary, older = (given.pop(name, None) for name in ("effort", "summary", "generate_summary"))
+    if effort is not None and (not isinstance(effort, str) or effort not in reasoning.EFFORTS):
+        raise CallerFault(f"reasoning.effort is {short(effort)}: expected one of {', '.join(reasoning.EFFORTS)}")
+    for name in list(given):
+        leave_out(call, given, name)
     shown = True if summary or older else None
     if effort is None and shown is None:
         return None
-    return thinking.Thinking(name="reasoning", effort=effort or "", shown=shown)
+    return reasoning.ReasoningRequest(name="reasoning", effort=effort or "", shown=shown)
 
 
 def _text(fields: Fields) -> Fields:
-    """What is said of the answer's form, out of `fields`."""
-    said = _object("text", fields.pop("text", {}))
+    """Return the answer's format, which is removed from `fields`."""
+    given = _set_fields("text", fields)
     made: Fields = {}
-    if (verbosity := said.get("verbosity")) is not None:
+    if (verbosity := given.get("verbosity")) is not None:
         made["verbosity"] = verbosity
-    match said.get("format"):
+    match given.get("format"):
         case None | {"type": "text"}:
             pass
         case {"type": "json_object"}:
@@ -245,12 +283,10 @@ def _text(fields: Fields) -> Fields:
             named |= {"name": form.get("name") or "answer", "schema": schema}
             made["response_format"] = {"type": "json_schema", "json_schema": named}
         case wanted:
-            raise not_translatable(f"text.format {short(wanted)}", ELSEWHERE)
+            raise not_translatable(f"text.format {short(wanted)}")
     return made
 
 
-def _object(field: str, value: Any) -> Fields:
-    if not isinstance(value, dict):
-        raise CallerFault(f"{field} must be an object, got {short(value)}")
-    fields: Fields = value
-    return {name: given for name, given in fields.items() if given is not None}
+def _set_fields(name: str, fields: Fields) -> Fields:
+    """Return the object in the field `name`, which is removed from `fields`, without its null values."""
+    return {key: value for key, value in object_field(name, fields.pop(name, {})).items() if value is not None}

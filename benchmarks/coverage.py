@@ -1,0 +1,179 @@
+"""How often intervals, comparisons and reports hold on data whose truth is known: the table of docs/statistics.md.
+
+Requests share slow minutes: the logarithm of a time is a slow AR(1) process (correlation time τ, share ρ of the
+variance) plus a part of its own. `python -m benchmarks.coverage` prints the table in Markdown, in about eight minutes;
+tests/analysis/test_coverage.py checks a few of its cells with fewer repeats.
+"""
+
+import argparse
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from msgspec import Struct
+
+from splitsecond.analysis.sample_comparison import SampleComparison, compare_samples, holm
+from splitsecond.analysis.summary import Floats, Sample, summary_of
+
+SIGMA = 0.4
+"""Standard deviation of the logarithm of a time."""
+STEP_S = 0.15
+"""Time from one request to the next: 32 in flight, answers of 5 s."""
+ROWS, TESTS = 15, 4
+"""Rows of a report, and tests in each."""
+CHANGED, CHANGE = 5, 1.5
+"""Tests of a report with a true difference, and how much slower they are."""
+Layout = tuple[int, int]
+"""Requests of a row, and the rounds that they are measured in."""
+LAYOUTS: tuple[Layout, ...] = ((50, 5), (50, 6), (50, 8), (200, 5), (200, 6), (200, 8), (1000, 8))
+REPORTED: tuple[Layout, ...] = ((50, 5), (50, 6), (50, 8), (200, 6))
+Z95 = 1.6448536269514722
+"""95% point of the normal distribution."""
+
+
+class Scatter(Struct, frozen=True):
+    """How requests scatter: `share` of the variance changes slowly, with correlation time `tau_s`.
+
+    `queue`: half of the slow states, at random, take twice as long instead (a queue that is there or not).
+    """
+
+    name: str
+    tau_s: float = 1.0
+    share: float = 0.0
+    queue: bool = False
+
+    def rounds(self, random: np.random.Generator, repeats: int, rounds: int, size: int, apart_s: float) -> Floats:
+        """Return times around a median of 1, of shape (repeats, rounds, size).
+
+        `apart_s`: from the start of a round to the start of the next.
+        """
+        step = math.exp(-STEP_S / self.tau_s)
+        pause = math.exp(-max(apart_s - STEP_S * (size - 1), STEP_S) / self.tau_s)
+        slow = random.standard_normal((repeats, rounds * size))
+        for at in range(1, rounds * size):
+            keep = pause if at % size == 0 else step
+            slow[:, at] = keep * slow[:, at - 1] + math.sqrt(1 - keep * keep) * slow[:, at]
+        slow = slow.reshape(repeats, rounds, size)
+        own = random.standard_normal(slow.shape)
+        if self.queue:
+            return np.asarray(np.exp(SIGMA * own / 2 + math.log(2) * (slow > 0)))
+        return np.asarray(np.exp(SIGMA * (math.sqrt(self.share) * slow + math.sqrt(1 - self.share) * own)))
+
+    def truth(self, q: float) -> float:
+        """Return the true quantile."""
+        z = {0.5: 0.0, 0.95: Z95}[q]
+        if not self.queue:
+            return math.exp(SIGMA * z)
+        drawn = np.concatenate((SIGMA / 2 * NORMALS, SIGMA / 2 * NORMALS + math.log(2)))
+        return math.exp(float(np.quantile(drawn, q)))
+
+
+NORMALS = np.sort(np.random.default_rng(0).standard_normal(400_000))
+SCATTERS = (
+    Scatter("independent"),
+    Scatter("τ 5 s, ρ .3", 5, 0.3),
+    Scatter("τ 60 s, ρ .1", 60, 0.1),
+    Scatter("τ 60 s, ρ .3", 60, 0.3),
+    Scatter("queue, τ 60 s", 60, queue=True),
+    Scatter("τ 300 s, ρ .3", 300, 0.3),
+)
+
+
+def sample_of(times: Floats) -> Sample:
+    """Return times by round as a sample."""
+    rounds, size = times.shape
+    return Sample(times.ravel(), np.repeat(np.arange(1, rounds + 1), size), True)
+
+
+def covered(scatter: Scatter, repeats: int, layout: Layout, seed: int = 1) -> dict[str, float]:
+    """Return how often the 95% intervals of p50 and p95 contain the truth, with rounds 120 s apart."""
+    n, rounds = layout
+    hits = dict.fromkeys(("p50", "p95"), 0)
+    truths = {name: scatter.truth(q) for name, q in (("p50", 0.5), ("p95", 0.95))}
+    for times in scatter.rounds(np.random.default_rng(seed), repeats, rounds, n // rounds, 120.0):
+        found = summary_of(sample_of(times))
+        for name, truth in truths.items():
+            low, high = found.ci95[name]
+            hits[name] += (low or 0.0) <= truth <= (math.inf if high is None else high)
+    return {name: hit / repeats for name, hit in hits.items()}
+
+
+def comparisons(
+    scatter: Scatter, repeats: int, layout: Layout, *, slower: float = 1.0, paired: bool = True, seed: int = 2
+) -> list[SampleComparison]:
+    """Return comparisons of two medians, the second `slower` times as long, with pauses of 3 τ between the rounds."""
+    n, rounds = layout
+    random, size = np.random.default_rng(seed), n // rounds
+    one, other = (scatter.rounds(random, repeats, rounds, size, 3 * scatter.tau_s + STEP_S * size) for _ in range(2))
+    return [
+        compare_samples(sample_of(a), sample_of(b * slower), {"p50": 0.5}, paired=paired)["p50"]
+        for a, b in zip(one, other, strict=True)
+    ]
+
+
+def found_real(scatter: Scatter, repeats: int, layout: Layout, *, slower: float = 1.0) -> float:
+    """Return how often a single comparison finds a difference."""
+    return sum(c.real for c in comparisons(scatter, repeats, layout, slower=slower)) / repeats
+
+
+def false_reports(scatter: Scatter, repeats: int, layout: Layout, seed: int = 3) -> float:
+    """Return how often a comparison of a run with a run like it reports any difference."""
+    each = ROWS * TESTS
+    found = comparisons(scatter, repeats * each, layout, paired=False, seed=seed)
+    reports = (holm(dict(enumerate(found[at : at + each]))) for at in range(0, len(found), each))
+    return sum(any(c.real for c in report.values()) for report in reports) / repeats
+
+
+def found_in_reports(scatter: Scatter, repeats: int, layout: Layout) -> float:
+    """Return the share found of `CHANGED` true differences in a report whose other tests are of like rows."""
+    same = ROWS * TESTS - CHANGED
+    alike = comparisons(scatter, repeats * same, layout, paired=False, seed=3)
+    changed = comparisons(scatter, repeats * CHANGED, layout, slower=CHANGE, paired=False, seed=4)
+    found = 0
+    for at in range(repeats):
+        report = changed[at * CHANGED :][:CHANGED] + alike[at * same :][:same]
+        judged = holm(dict(enumerate(report)))
+        found += sum(judged[number].real for number in range(CHANGED))
+    return found / (repeats * CHANGED)
+
+
+def table(layouts: Sequence[Layout], cell: Callable[[Scatter, Layout], str]) -> None:
+    """Print a table with a row for each scatter and a column for each layout."""
+    print("| scatter | " + " | ".join(f"n = {n:,} in {rounds} rounds" for n, rounds in layouts) + " |")
+    print("|---" * (len(layouts) + 1) + "|")
+    for scatter in SCATTERS:
+        print(f"| {scatter.name} | " + " | ".join(cell(scatter, layout) for layout in layouts) + " |", flush=True)
+
+
+def main() -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--repeats", type=int, default=2000, help="repeats of each cell")
+    repeats: int = parser.parse_args().repeats
+
+    def coverage(scatter: Scatter, layout: Layout) -> str:
+        found = covered(scatter, repeats, layout)
+        return f"{found['p50']:.2f} / {found['p95']:.2f}"
+
+    def power(scatter: Scatter, layout: Layout) -> str:
+        false, true = (found_real(scatter, repeats, layout, slower=slower) for slower in (1.0, 1.2))
+        return f"{false:.3f} / {true:.2f}"
+
+    print("Coverage of the 95% interval, p50 / p95, rounds 120 s apart\n")
+    table(LAYOUTS, coverage)
+    print("\nOne comparison of two targets of one run: false differences / found at +20%, pauses of 3 τ\n")
+    table(LAYOUTS, power)
+
+    def reported(scatter: Scatter, layout: Layout) -> str:
+        false, true = false_reports(scatter, repeats // 8, layout), found_in_reports(scatter, repeats // 20, layout)
+        return f"{false:.3f} / {true:.2f}"
+
+    print(
+        f"\nTwo runs, {ROWS} rows with {TESTS} tests each: share of reports of like runs with any difference / "
+        f"share found of {CHANGED} differences of {CHANGE - 1:.0%}\n"
+    )
+    table(REPORTED, reported)
+
+
+if __name__ == "__main__":
+    main()

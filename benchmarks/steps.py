@@ -1,0 +1,158 @@
+"""The interpreter steps and calls that the gateway takes for a request: `python -m benchmarks.steps`.
+
+Times depend on what else a machine does; the number of bytecode instructions does not, so it shows small changes. The
+gateway runs in this process, traced, with the configuration of `benchmarks.gateway`; its upstream and its log are
+processes of their own. Warm-up requests are not counted. The counts include timers of the log and the streamed samples
+of the default configuration, which follow the clock, so they vary by a few percent.
+"""
+
+import argparse
+import asyncio
+import http.client
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+import uvloop
+
+from benchmarks.gateway import CHAT, GATEWAY, KEY, QUESTION, free_ports, responds
+from splitsecond.cli.app import app
+
+MODES = {"default": ("plain", False), "ttft": ("events", False), "stream": ("events", True), "whole": ("whole", False)}
+"""The route of each mode of `benchmarks.gateway`, and whether the client requests a stream."""
+_SOURCE = "/splitsecond/"
+
+
+class Counts:
+    """The steps and calls of the traced thread, by function."""
+
+    def __init__(self) -> None:
+        self.steps: Counter[CodeType] = Counter()
+        self.calls: Counter[CodeType] = Counter()
+
+    def begin(self) -> None:
+        """Trace this thread from the next call on."""
+        sys.settrace(self._call)
+
+    def end(self) -> None:
+        """Stop tracing this thread."""
+        sys.settrace(None)
+
+    def _call(self, frame: FrameType, event: str, argument: Any) -> Any:
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        self.calls[frame.f_code] += 1
+        return self._step
+
+    def _step(self, frame: FrameType, event: str, argument: Any) -> Any:
+        if event == "opcode":
+            self.steps[frame.f_code] += 1
+        return self._step
+
+    def show(self, requests: int, most: int) -> None:
+        """Print both for each request: in total, by room, and for the functions with the most steps."""
+        rooms: Counter[str] = Counter()
+        for code, number in self.steps.items():
+            rooms[_name(code).partition("/")[0]] += number
+        total = sum(self.steps.values())
+        print(f"{total / requests:,.0f} steps in {sum(self.calls.values()) / requests:,.0f} calls")
+        for room, number in rooms.most_common(12):
+            print(f"{number / total:5.0%}  {room}")
+        for code, number in self.steps.most_common(most):
+            print(f"{number / requests:7.0f} {self.calls[code] / requests:6.2f}  {_name(code)}")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the counts of one mode."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "mode", nargs="?", default="default", choices=MODES, help="what is requested (default: default)"
+    )
+    parser.add_argument("--requests", type=int, default=100, help="requests that are counted (default 100)")
+    parser.add_argument("--warm-up", type=int, default=400, help="requests before them (default 400)")
+    parser.add_argument("--most", type=int, default=40, help="functions to show (default 40)")
+    options = parser.parse_args(arguments)
+    upstream, port = free_ports(2)
+    with tempfile.TemporaryDirectory() as folder:
+        counts = _count(Path(folder), options, upstream, port)
+    counts.show(options.requests, options.most)
+    return 0
+
+
+def _count(folder: Path, options: argparse.Namespace, upstream: int, port: int) -> Counts:
+    counts, loops = Counts(), list[asyncio.AbstractEventLoop]()
+    file = folder / "splitsecond.yaml"
+    text = GATEWAY.format(folder=folder, upstream=upstream, events=upstream, paced=upstream, port=port)
+    file.write_text(text.replace('/whole"', '/v1"'))
+    os.environ["BENCH_KEY"] = KEY
+    new = uvloop.new_event_loop
+
+    def new_loop() -> Any:
+        loops.append(new())
+        return loops[-1]
+
+    uvloop.new_event_loop = new_loop  # the loop is where the tracing begins
+    command = [sys.executable, "-m", "benchmarks.gateway_upstream", str(upstream)]
+    with subprocess.Popen(command) as process:
+        client = threading.Thread(target=_send_all, args=(options, port, counts, loops), daemon=True)
+        client.start()
+        try:
+            app(["serve", str(file)], standalone_mode=False)
+        finally:
+            process.terminate()
+    return counts
+
+
+def _send_all(
+    options: argparse.Namespace, port: int, counts: Counts, loops: Sequence[asyncio.AbstractEventLoop]
+) -> None:
+    """Send the requests on one connection, then end the gateway."""
+    model, stream = MODES[options.mode]
+    while not responds(f"http://127.0.0.1:{port}"):
+        time.sleep(0.05)
+    connection = http.client.HTTPConnection("127.0.0.1", port)
+    body = CHAT % (model, "true" if stream else "false", QUESTION)
+    headers = {"Content-Type": "application/json", "Authorization": f"Bearer {KEY}"}
+
+    def send(number: int) -> None:
+        for _ in range(number):
+            connection.request("POST", "/v1/chat/completions", body, headers)
+            with connection.getresponse() as response:
+                if response.status != 200:
+                    raise RuntimeError(f"{response.status}: {response.read()!r}")
+                response.read()
+
+    try:
+        send(options.warm_up)
+        _in_loop(loops[0], counts.begin)
+        send(options.requests)
+        _in_loop(loops[0], counts.end)
+    finally:
+        connection.close()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _in_loop(loop: asyncio.AbstractEventLoop, action: Callable[[], None]) -> None:
+    """Run `action` in the thread of `loop`, and wait for it."""
+
+    async def run() -> None:
+        action()
+
+    asyncio.run_coroutine_threadsafe(run(), loop).result()
+
+
+def _name(code: CodeType) -> str:
+    """Return the path of a function's file below the package, and its name."""
+    return f"{code.co_filename.rpartition(_SOURCE)[2]}:{code.co_qualname}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

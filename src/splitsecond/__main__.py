@@ -1,0 +1,5 @@
+"""`python -m splitsecond` is `splitsecond`."""
+
+from splitsecond.cli.app import main
+
+main()

@@ -1,0 +1,34 @@
+"""Answers of a run about uses, money, length and load: put into `Run`, and returned as sentences."""
+
+from collections.abc import Sequence
+
+from splitsecond.analysis.break_even import break_even_statements, break_evens
+from splitsecond.analysis.crossing import crossing_statements, crossings
+from splitsecond.analysis.findings import Run
+from splitsecond.analysis.load_shape import load_shape_statements, load_shapes
+from splitsecond.analysis.recommendation import evidence_of_run, recommend, use_statements
+from splitsecond.analysis.route_gain import route_gain_statements, route_gains
+from splitsecond.analysis.speed_and_price import speed_and_price, speed_and_price_statements
+from splitsecond.analysis.sweep import workload_changes, workload_statements
+from splitsecond.observation import Observation
+
+
+def add_answers(run: Run, observations: Sequence[Observation], use: str = "") -> None:
+    """Put the answers into `run`, whose rows are known, and add their sentences. `use`: that of its limits, or ""."""
+    run.uses = recommend(evidence_of_run(run.conditions))
+    run.route_gains = route_gains(run.conditions, observations)
+    run.crossings = crossings(run.conditions, observations)
+    run.load_shapes = load_shapes(run.conditions)
+    run.speed_and_price = speed_and_price(run.conditions)
+    run.break_even = break_evens(run.conditions)
+    run.workload_changes = workload_changes(run.conditions)
+    run.statements = [
+        *use_statements(run.uses, use),
+        *run.statements,
+        *route_gain_statements(run.route_gains),
+        *workload_statements(run.workload_changes),
+        *crossing_statements(run.crossings),
+        *load_shape_statements(run.load_shapes),
+        *speed_and_price_statements(run.speed_and_price),
+        *break_even_statements(run.break_even),
+    ]

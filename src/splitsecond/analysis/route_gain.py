@@ -1,0 +1,82 @@
+"""What a policy gains over each of its single targets: one figure for speed, one for money.
+
+A run that measures a policy beside its targets has both under the same load. Speed is the median of total TPS, which
+contains every wait. Money is the cost of a successful request, with losers, hedges and retries. Both are ratios of the
+policy to the target: 1.5 is half as fast again, or half as expensive again.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import numpy as np
+
+from splitsecond.analysis.figures import FIGURES, successful
+from splitsecond.analysis.findings import ConditionFindings, RouteGain
+from splitsecond.analysis.resampling import interval, median_draws, resamples
+from splitsecond.analysis.wording import level, listed, ratio
+from splitsecond.observation import Observation
+
+
+def route_gains(rows: Sequence[ConditionFindings], observations: Sequence[Observation]) -> list[RouteGain]:
+    """Return the gains of each policy of a run over those of its targets that were measured under the same load."""
+    members: defaultdict[str, set[str]] = defaultdict(set)
+    for o in observations:
+        if o.role in ("winner", "loser"):
+            members[o.condition].add(o.target)
+    if not members:
+        return []
+    answered: defaultdict[str, list[Observation]] = defaultdict(list)
+    for o in successful(observations):
+        if o.total_tps is not None:
+            answered[o.condition].append(o)
+    random = np.random.default_rng(0)
+    valid = [row for row in rows if not row.invalid]
+    return [
+        _gain(row, other, answered, random)
+        for row in valid
+        if row.condition in members
+        for other in valid
+        if other.target in members[row.condition]
+        and level(other) == level(row)
+        and answered[row.condition]
+        and answered[other.condition]
+    ]
+
+
+def _gain(
+    row: ConditionFindings,
+    other: ConditionFindings,
+    answered: defaultdict[str, list[Observation]],
+    random: np.random.Generator,
+) -> RouteGain:
+    both = [answered[each.condition] for each in (row, other)]
+    ours, theirs = (FIGURES["total_tps"].sample(each).values for each in both)
+    drawn = [resamples([o.round for o in each], random) for each in both]
+    draws = [median_draws(values, each) for values, each in zip((ours, theirs), drawn, strict=True)]
+    count = min(map(len, draws))
+    money = None
+    if row.usd_per_request is not None and other.usd_per_request:
+        money = row.usd_per_request / other.usd_per_request
+    return RouteGain(
+        policy=row.target,
+        target=other.target,
+        load=level(row),
+        rows=[row.condition, other.condition],
+        speed=float(np.median(ours) / np.median(theirs)),
+        speed_ci95=interval(draws[0][:count] / draws[1][:count]) if count else (None, None),
+        cost=money,
+    )
+
+
+def route_gain_statements(found: Sequence[RouteGain]) -> list[str]:
+    """Return a sentence for each policy and load."""
+    by_policy: dict[tuple[str, str], list[str]] = {}
+    for each in found:
+        low, high = each.speed_ci95
+        sure = f" (95% interval {ratio(low)} to {ratio(high)})" if low is not None and high is not None else ""
+        money = f" at {ratio(each.cost)} times its cost of a request" if each.cost is not None else ""
+        said = f"{ratio(each.speed)} times as fast as {each.target}{sure}{money}"
+        by_policy.setdefault((each.load, each.policy), []).append(said)
+    return [
+        f"{load.capitalize()}, by total TPS, {policy} is {listed(said)}." for (load, policy), said in by_policy.items()
+    ]

@@ -1,0 +1,34 @@
+"""The rows of a run that comparisons across targets rest on."""
+
+from collections.abc import Sequence
+
+from splitsecond.analysis.findings import ConditionFindings
+from splitsecond.analysis.wording import ENGINE
+
+
+def rows_by_target(rows: Sequence[ConditionFindings]) -> list[list[ConditionFindings]]:
+    """Return the usable rows of each target, its lightest load first.
+
+    INVALID rows are left out, rows with cache reuse or of another workload than the run's first, and requests/s where
+    the target was measured by concurrency. The built-in engine is left out beside other targets.
+    """
+    workload = rows[0].workload if rows else ""
+    usable = [
+        row for row in rows if not row.invalid and not row.cache_reuse and row.requests and row.workload == workload
+    ]
+    real = [row for row in usable if not row.target.startswith(ENGINE)]
+    found: dict[str, list[ConditionFindings]] = {}
+    for row in sorted(real or usable, key=lambda row: (row.concurrency is None, row.concurrency or row.rate or 0.0)):
+        known = found.setdefault(row.target, [])
+        if not known or (known[0].concurrency is None) == (row.concurrency is None):
+            known.append(row)
+    return list(found.values())
+
+
+def lightest_rows(rows: Sequence[ConditionFindings]) -> list[ConditionFindings]:
+    """Return the usable row of each target at the lightest load that the run has; targets without that load are out."""
+    lightest = [loads[0] for loads in rows_by_target(rows)]
+    if not lightest:
+        return []
+    least = min((row.concurrency is None, row.concurrency or row.rate or 0.0) for row in lightest)
+    return [row for row in lightest if (row.concurrency is None, row.concurrency or row.rate or 0.0) == least]

@@ -1,0 +1,223 @@
+"""Benchmarks, watches and capacity searches as coroutines, with progress in a terminal or a notebook."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, TypedDict, TypeVar, Unpack
+
+from rich.console import Console
+
+from splitsecond.analysis.gate import parse_gate
+from splitsecond.api.results import BenchRun
+from splitsecond.catalog.price import Price
+from splitsecond.errors import Fault
+from splitsecond.loadgen.arrivals import Pattern
+from splitsecond.loadgen.plan import LoadLevel
+from splitsecond.policies.settings import Duration
+from splitsecond.report.live import Progress as LiveProgress
+from splitsecond.runs.cost_limit import CostMeter
+from splitsecond.runs.measuring import Job, Measurement, NoProgress, Progress
+from splitsecond.runs.planning import Recorded, bench_job, capacity_job, watch_jobs
+from splitsecond.runs.settings import (
+    CONCURRENCY,
+    BenchSettings,
+    CapacitySettings,
+    RunSettings,
+    Server,
+    WatchSettings,
+    at_least_one,
+)
+from splitsecond.runs.targets import in_thread
+from splitsecond.runs.watching import MeasuredRound, Watch, WatchListener
+from splitsecond.store.folder import RunFolder
+
+T = TypeVar("T")
+Settings = TypeVar("Settings", bound=RunSettings)
+
+LONGEST_WAIT_S = 30 * 24 * 3600
+"""Longest time from one round of a watch to the next."""
+
+
+class RequestSettings(TypedDict, total=False):
+    """Settings that `bench`, `watch` and `capacity` share; see `splitsecond.runs.settings.RunSettings`."""
+
+    policy_file: Path | None
+    config: Path | None
+    headers: Mapping[str, str]
+    requests: int | None
+    output_tokens: int
+    warmup: int | None
+    seed: int
+    input_tokens: int | None
+    prompts: Path | None
+    ignore_eos: bool
+    body: Mapping[str, Any]
+    timeout: float
+    processes: int | None
+    clock: str
+    itl: str
+    prices: Mapping[str, Price]
+    max_cost: float | None
+    location: str
+    on: str
+
+
+async def bench(
+    *targets: str | Server,
+    concurrency: int | Sequence[int] | None = None,
+    rate: float | Sequence[float] | None = None,
+    arrivals: Pattern = "poisson",
+    burstiness: float = 1.0,
+    rounds: int | None = None,
+    precision: str = "",
+    duration: float | None = None,
+    side_by_side: bool = False,
+    cache_reuse: bool = False,
+    slo: str = "",
+    trace: Path | None = None,
+    time_scale: float = 1.0,
+    out: str | os.PathLike[str] | None = None,
+    progress: bool = True,
+    **settings: Unpack[RequestSettings],
+) -> BenchRun:
+    """Time `targets` side by side in one run, and return it.
+
+    A target is a name such as "groq/llama-3.3-70b-versatile" or "sim/groq", a policy such as
+    ``race("a/x", "b/x")``, or a `Server`. The load is a closed loop at each `concurrency` (by default 1, 8 and 32), an
+    open loop at each `rate` of requests per second, or both. Each row gets `requests` measured requests, by default 50,
+    in `rounds` that are spread over the run (by default 6 to 8). Instead of `requests`, rounds follow until each row
+    has a `precision` ("5%" of TTFT p50 and TPS p50, or "ttft_ms.p95=5%,tps.p50=3%"), until `duration` seconds have
+    passed, or whichever comes first. A `trace` is a file of recorded arrivals, sent once instead of another load, with
+    its times multiplied by `time_scale`; `requests` or `duration` limits it. The run is recorded in the folder `out`,
+    by default ``runs/ID``.
+
+    Raises a `Fault` of `splitsecond.errors` if the run cannot start or is ended early. What was measured until then,
+    or until the task is cancelled, stays in the folder: see `load`.
+    """
+    levels = CONCURRENCY if concurrency is None and rate is None and trace is None else concurrency
+    loads = [LoadLevel(concurrency=level) for level in _sequence(levels)]
+    loads += [LoadLevel(rate=each, pattern=arrivals, burstiness=burstiness) for each in _sequence(rate)]
+    wanted = BenchSettings(
+        **_named(targets),
+        **settings,
+        loads=loads,
+        rounds=rounds,
+        precision=precision,
+        duration=duration,
+        side_by_side=side_by_side,
+        cache_reuse=cache_reuse,
+        slo=slo,
+        trace=trace,
+        time_scale=time_scale,
+    )
+    return await _measured(bench_job, wanted, out, progress)
+
+
+async def capacity(
+    target: str | Server,
+    *,
+    slo: str = "voice",
+    share: float = 0.95,
+    rate: bool = False,
+    first: float = 1,
+    last: float = 256,
+    out: str | os.PathLike[str] | None = None,
+    progress: bool = True,
+    **settings: Unpack[RequestSettings],
+) -> BenchRun:
+    """Find the highest load at which `share` of the requests meet `slo`; see `BenchRun.capacity` of the result.
+
+    The load is a concurrency from `first` to `last`, or with `rate` a number of requests per second. A target that is
+    paid by the token needs `max_cost`. Raises as `bench` does.
+    """
+    wanted = CapacitySettings(**_named([target]), **settings, slo=slo, share=share, rate=rate, first=first, last=last)
+    return await _measured(capacity_job, wanted, out, progress)
+
+
+async def watch(
+    *targets: str | Server,
+    every: str = "1h",
+    times: int | None = None,
+    concurrency: int | Sequence[int] = 1,
+    fail_if: Sequence[str] = (),
+    out: str | os.PathLike[str] = "watch",
+    progress: bool = True,
+    **settings: Unpack[RequestSettings],
+) -> AsyncIterator[MeasuredRound]:
+    """Measure `targets` again and again, and yield each round with its judgement by the rounds before it.
+
+    There are `times` rounds (None: without end), one `every` "30m", "3h" or "1d". They are kept in the folder `out`;
+    rounds that are there already count as past rounds. `fail_if` has gates such as "ttft_ms.p95 > +20%", whose
+    breaches each round lists. Raises as `bench` does.
+    """
+    every_ns = Duration.parse("every", every, LONGEST_WAIT_S).ns
+    at_least_one(times=times)
+    gates = [parse_gate(text) for text in fail_if]
+    wanted = WatchSettings(
+        **_named(targets),
+        **settings,
+        loads=[LoadLevel(concurrency=level) for level in _sequence(concurrency)],
+        every_ns=every_ns,
+        folder=Path(out),
+    )
+    with ExitStack() as started:
+        jobs = await in_thread(lambda: watch_jobs(wanted, started, Recorded.of(wanted)))
+        rounds = Watch(jobs, wanted.folder, every_ns, _Listener(progress), max_cost=wanted.max_cost, gates=gates)
+        async for each in rounds.rounds(times):
+            yield each
+
+
+class _Listener(WatchListener):
+    """Shows the progress of each round. Everything else is in the rounds."""
+
+    def __init__(self, shown: bool) -> None:
+        self._shown = shown
+
+    def progress(self, meter: CostMeter) -> Progress:
+        return _progress(self._shown, meter)
+
+
+async def _measured(
+    make_job: Callable[[Settings, ExitStack, Recorded], Job],
+    wanted: Settings,
+    out: str | os.PathLike[str] | None,
+    shown: bool,
+) -> BenchRun:
+    with ExitStack() as started:
+        job = await in_thread(lambda: make_job(wanted, started, Recorded.of(wanted)))
+        job.announced(wanted.max_cost)  # raises for an unknown price
+        meter = job.meter(wanted.max_cost)
+        path = Path(out) if out is not None else Path("runs") / job.run_id
+        with RunFolder.create(path) as folder:
+            measurement = Measurement(job, folder, meter, _progress(shown, meter))
+            try:
+                await measurement.measure_or_discard()
+            except (Fault, asyncio.CancelledError) as error:
+                if measurement.loaded:
+                    folder.write_run(measurement.run)
+                    error.add_note(f"What was measured is in {path}: see splitsecond.load.")
+                raise
+            folder.write_run(measurement.run)
+    return BenchRun(measurement.run, measurement.observations, path)
+
+
+def _progress(shown: bool, meter: CostMeter) -> Progress:
+    return LiveProgress(Console(stderr=True), lambda: meter.spent_usd) if shown else NoProgress()
+
+
+def _named(targets: Sequence[str | Server]) -> dict[str, Any]:
+    """Return the fields of `RunSettings` that say what is measured."""
+    names = [target for target in targets if isinstance(target, str)]
+    return {
+        "targets": [name for name in names if "(" not in name],
+        "policies": [name for name in names if "(" in name],
+        "servers": [target for target in targets if isinstance(target, Server)],
+    }
+
+
+def _sequence(value: T | Sequence[T] | None) -> list[T]:
+    if value is None:
+        return []
+    return list(value) if isinstance(value, Sequence) else [value]

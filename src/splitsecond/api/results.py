@@ -1,0 +1,260 @@
+"""The results of a run, as the Python API returns them."""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from splitsecond.analysis.compare import Comparison, RunData
+from splitsecond.analysis.compare import compare as compare_runs
+from splitsecond.analysis.cost import cost_usd
+from splitsecond.analysis.figures import FIGURES
+from splitsecond.analysis.findings import Capacity, ConditionFindings, Run
+from splitsecond.analysis.summary import Interval, Summary
+from splitsecond.analysis.wording import counted_as
+from splitsecond.clock import NS_PER_S
+from splitsecond.errors import CallerFault
+from splitsecond.observation import Observation, Role
+from splitsecond.runs.concluding import recompute, run_folder
+
+FrameLibrary = Literal["pandas", "polars", "pyarrow"]
+FRAMES: tuple[FrameLibrary, ...] = get_args(FrameLibrary)
+"""Libraries of data frames, in the order in which `BenchRun.to_frame` tries them."""
+
+
+class Estimate(float):
+    """A figure with its interval. It is a float in every other respect.
+
+    `ci95` is the 95% confidence interval; a bound is None if there are too few requests for one.
+    """
+
+    ci95: Interval
+
+    def __new__(cls, value: float, ci95: Interval) -> "Estimate":
+        made = super().__new__(cls, value)
+        made.ci95 = ci95
+        return made
+
+    def __repr__(self) -> str:
+        low, high = ("?" if bound is None else f"{bound:.4g}" for bound in self.ci95)
+        return f"{float(self):.4g} [{low}, {high}]"
+
+
+class Distribution:
+    """Distribution of one figure over the requests of a row, of which failed ones count as slower than all others.
+
+    Attributes that are None are not defined: no request has the figure.
+    """
+
+    def __init__(self, summary: Summary) -> None:
+        def estimate(value: float | None, statistic: str) -> Estimate | None:
+            return None if value is None else Estimate(value, summary.ci95.get(statistic, (None, None)))
+
+        self.n = summary.n
+        """The number of values, those of failed requests included."""
+        self.p50 = estimate(summary.p50, "p50")
+        """The median."""
+        self.p95 = estimate(summary.p95, "p95")
+        """The value that 95% of the requests do not exceed; of speeds, the value that 95% reach."""
+        self.p99 = estimate(summary.p99, "p99")
+        """The value that 99% of the requests do not exceed; of speeds, the value that 99% reach."""
+        self.mean = estimate(summary.mean, "mean")
+        """The mean."""
+        self.min = summary.min
+        """The smallest value."""
+        self.max = summary.max
+        """The largest value."""
+
+    def __repr__(self) -> str:
+        return f"<p50 {self.p50!r}, p95 {self.p95!r}, n={self.n}>"
+
+
+class Row:
+    """One row of a run: one target under one load.
+
+    Each figure of docs/figures.md is an attribute with its `Distribution`: `ttft_ms`, `tps`, `e2e_ms`, ….
+    `findings` has all other fields, as in `run.json`.
+    """
+
+    def __init__(self, findings: ConditionFindings) -> None:
+        self.findings = findings
+        self.condition = findings.condition
+        """The name of the row: "sim/groq@c8"."""
+        self.target = findings.target
+        """The target or policy."""
+        self.concurrency = findings.concurrency
+        """Requests in flight; None in an open loop."""
+        self.rate = findings.rate
+        """Requests per second of an open loop; None in a closed loop."""
+        self.requests = findings.requests
+        """Measured requests that were sent."""
+        self.errors = findings.errors
+        """Measured requests that failed."""
+        self.output_tokens_per_s = findings.output_tokens_per_s
+        """Output tokens per second of all requests together, while the concurrency was at its target."""
+        self.cost_usd = findings.cost_usd
+        """The cost of all requests of the row, warm-ups included; None if no price is known."""
+        self.invalid = findings.invalid
+        """Why the numbers of this row must not be trusted; empty if they can be."""
+
+    def __repr__(self) -> str:
+        counts = f"{counted_as(self.requests, 'request')}, {counted_as(self.errors, 'error')}"
+        return f"<{self.condition}: {counts}, TTFT p50 {self.ttft_ms.p50!r} ms>"
+
+    def __getattr__(self, name: str) -> Distribution:
+        if name not in FIGURES:
+            raise AttributeError(f"a row has no figure {name!r}; it has {', '.join(FIGURES)}")
+        return Distribution(getattr(self.findings, name))
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *FIGURES})
+
+
+class BenchRun(Mapping[str, Row]):
+    """A run: its rows by name, and everything that was measured.
+
+    ``run["sim/groq", 8]`` is the row of a target at a concurrency, ``run["sim/groq@c8"]`` the same by its name, and
+    ``run["sim/groq"]`` the only row of a target. `findings` has what `run.json` has, `observations` every attempt.
+    """
+
+    def __init__(self, findings: Run, observations: Sequence[Observation], path: Path) -> None:
+        self.findings = findings
+        self.observations = observations
+        self.path = path
+
+    @cached_property
+    def rows(self) -> dict[str, Row]:
+        """The rows by name, in the order in which they were asked for."""
+        return {each.condition: Row(each) for each in self.findings.conditions}
+
+    def __getitem__(self, key: str | tuple[str, int | str]) -> Row:
+        if isinstance(key, tuple):
+            target, load = key
+            name = f"{target}@{load if isinstance(load, str) else f'c{load}'}"
+            found = [self.rows[name]] if name in self.rows else []
+        else:
+            found = [row for name, row in self.rows.items() if key in (name, row.target)]
+        if len(found) != 1:
+            raise KeyError(f"{key!r}: {len(found)} rows; the rows are {', '.join(self.rows)}")
+        return found[0]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __repr__(self) -> str:
+        return f"<BenchRun {self.findings.id}: {', '.join(self.rows)}>"
+
+    def __str__(self) -> str:
+        """Return the tables that `splitsecond bench` prints."""
+        from rich.console import Console
+
+        from splitsecond.report.terminal import run_table
+
+        console = Console(width=120, no_color=True)
+        with console.capture() as capture:
+            run_table(self.findings, console)
+        return capture.get()
+
+    @property
+    def statements(self) -> list[str]:
+        """The findings as sentences."""
+        return self.findings.statements
+
+    @property
+    def capacity(self) -> Capacity | None:
+        """The result of a capacity search; None for a benchmark."""
+        return self.findings.capacity
+
+    def to_frame(self, *, roles: Sequence[Role] = ("measured",), backend: FrameLibrary | None = None) -> Any:
+        """Return a data frame with one row per request, of the first installed library of `FRAMES`.
+
+        `roles` selects the requests: "measured", "warmup", "calibration", and for attempts of policies "winner" and
+        "loser". `backend` names the library. Raises `CallerFault` if it is not installed.
+        """
+        import narwhals as nw
+
+        library = backend or next((name for name in FRAMES if find_spec(name)), None)
+        if library not in FRAMES or not find_spec(library):
+            raise CallerFault(
+                f"to_frame needs {backend or 'a library of data frames'}, which is not installed",
+                kind="no_data_frames",
+                hint=f"Install one of {', '.join(FRAMES)}.",
+            )
+        return nw.from_dict(self._columns(roles), backend=library).to_native()
+
+    def _columns(self, roles: Sequence[Role]) -> dict[str, list[Any]]:
+        chosen = [o for o in self.observations if o.role in roles]
+        loads = {row.condition: (row.concurrency, row.rate) for row in self.rows.values()}
+        prices = {row.target: row.findings.price for row in self.rows.values()}
+        return {
+            "condition": [o.condition for o in chosen],
+            "target": [o.target for o in chosen],
+            "concurrency": [loads.get(o.condition, (None, None))[0] for o in chosen],
+            "rate": [loads.get(o.condition, (None, None))[1] for o in chosen],
+            "role": [o.role for o in chosen],
+            "outcome": [o.outcome for o in chosen],
+            "error": [o.fault.kind if o.fault else "" for o in chosen],
+            "start_s": [(o.start_ns - self.findings.began_ns) / NS_PER_S for o in chosen],
+            **{
+                figure.name: [_float(figure.value(o)) for o in chosen]
+                for figure in FIGURES.values()
+                if figure.per_request
+            },
+            "input_tokens": [o.input_tokens for o in chosen],
+            "output_tokens": [o.output_tokens for o in chosen],
+            "cached_tokens": [o.cached_tokens for o in chosen],
+            "reasoning_tokens": [o.reasoning_tokens for o in chosen],
+            "cost_usd": [price and cost_usd(o, price) if (price := prices.get(o.target)) else None for o in chosen],
+            "request_id": [o.id for o in chosen],
+        }
+
+    def report(self, path: str | os.PathLike[str] = "report.html") -> Path:
+        """Write the HTML report and return its path. Raises `CallerFault` if it cannot write."""
+        from splitsecond.report.run_page import render_run
+
+        target = Path(path)
+        try:
+            target.write_text(render_run(self.findings, self.observations), encoding="utf-8")
+        except OSError as error:
+            raise CallerFault(f"cannot write {target}: {error.strerror or error}", kind="unwritable_file") from None
+        return target
+
+
+def load(path: str | os.PathLike[str], *, slo: str = "") -> BenchRun:
+    """Return the run in a folder, its findings computed again from its observations.
+
+    `slo` replaces the limits for goodput. Raises `CallerFault` if the folder holds no run.
+    """
+    folder = Path(path)
+    findings, observations = recompute(folder, slo=slo)
+    return BenchRun(findings, observations, run_folder(folder))
+
+
+AnyRun = BenchRun | str | os.PathLike[str]
+"""A run or its folder."""
+
+
+def compare(
+    before: AnyRun | Sequence[AnyRun], after: AnyRun | Sequence[AnyRun], *, match: Mapping[str, str] | None = None
+) -> Comparison:
+    """Compare two runs, each given as a `BenchRun` or its folder: changes, intervals and tests over the rounds.
+
+    Each side may be several runs; if they are of different days, the days are compared. `match` maps names of targets
+    before to names after; without it, the only target of each side is matched.
+    """
+    return compare_runs(_side(before), _side(after), match=match)
+
+
+def _side(runs: AnyRun | Sequence[AnyRun]) -> list[RunData]:
+    given: Sequence[AnyRun] = [runs] if isinstance(runs, BenchRun | str | os.PathLike) else runs
+    loaded = (run if isinstance(run, BenchRun) else load(run) for run in given)
+    return [RunData(run.findings, run.observations, name=str(run.path)) for run in loaded]
+
+
+def _float(value: Any) -> float | None:
+    return None if value is None else float(value)

@@ -1,0 +1,52 @@
+"""Owned machines: the cost of an hour from purchase, life, power and the price of electricity.
+
+`hardware.toml` has the prices and the power of some machines, each with its source. The life and the price of a
+kilowatt-hour are the user's.
+"""
+
+import tomllib
+from importlib import resources
+
+import msgspec
+from msgspec import Struct
+
+HOURS_PER_YEAR = 8766.0
+"""Hours of a year of 365.25 days."""
+W_PER_KW = 1000.0
+
+
+class Ownership(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Cost of an owned machine: `purchase_usd` spread over `life_years`, and `watts` day and night.
+
+    `usd_per_kwh`: the price of a kilowatt-hour.
+    """
+
+    purchase_usd: float
+    life_years: float
+    watts: float
+    usd_per_kwh: float
+
+    @property
+    def electricity_usd_per_hour(self) -> float:
+        """Cost of electricity per hour, at full power."""
+        return self.watts / W_PER_KW * self.usd_per_kwh
+
+    @property
+    def usd_per_hour(self) -> float:
+        """Cost per hour, used or not: purchase and electricity."""
+        return self.purchase_usd / (self.life_years * HOURS_PER_YEAR) + self.electricity_usd_per_hour
+
+
+class Machine(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A machine that can be bought. `source`: where its price and power are from."""
+
+    title: str
+    purchase_usd: float
+    watts: float
+    source: str
+
+
+def machines() -> dict[str, Machine]:
+    """Return the machines of the catalogue by name."""
+    text = (resources.files(__package__) / "hardware.toml").read_text("utf-8")
+    return msgspec.convert(tomllib.loads(text), dict[str, Machine])

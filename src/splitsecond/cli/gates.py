@@ -1,0 +1,40 @@
+"""Gates of a command: `--fail-if` parsed before the work, checked and reported after it."""
+
+from collections.abc import Sequence
+
+from rich.console import Console
+
+from splitsecond.analysis.findings import ConditionFindings
+from splitsecond.analysis.gate import Equivalence, Gate, parse_gate
+from splitsecond.errors import CallerFault
+
+
+def absolute_gates(texts: Sequence[str]) -> list[Gate]:
+    """Parse the gates of a command without a baseline. Raises `CallerFault` for one that needs a baseline."""
+    gates = [parse_gate(text) for text in texts]
+    for gate in gates:
+        if gate.relative:
+            raise CallerFault(
+                f"the gate {gate.text!r} is a change, and one run has nothing to compare with",
+                kind="bad_gate",
+                hint="Give the limit in the figure's own unit, such as 'tps.p50 < 100', or use `splitsecond compare`.",
+            )
+    return gates
+
+
+def passed(gates: Sequence[Gate], rows: Sequence[ConditionFindings], console: Console) -> bool:
+    """Print each breach, or that every gate passed, and return whether all passed."""
+    return concluded([breach for gate in gates for breach in gate.check(rows)], gates, (), console)
+
+
+def concluded(
+    breaches: Sequence[str], gates: Sequence[Gate], equivalences: Sequence[Equivalence], console: Console
+) -> bool:
+    """Print `breaches`, or if there are none, what passed, and return whether all passed."""
+    for breach in breaches:
+        console.print(f"FAILED: {breach}", style="bold red", markup=False)
+    if (gates or equivalences) and not breaches:
+        absent = [f"none of {', '.join(gate.text for gate in gates)}"] if gates else []
+        shown = [", ".join(each.text for each in equivalences)] if equivalences else []
+        console.print(f"Passed: {'; '.join(absent + shown)}.", style="green", markup=False)
+    return not breaches

@@ -1,0 +1,82 @@
+"""The classes of commands with our form of help.
+
+Typer shows the Python type of each value, doubles the brackets of arguments in the usage line, and breaks long examples
+anywhere. Here a value has the name that its declaration gives it (`metavar`), a flag has none, and an example that is
+longer than a line continues after a backslash, so that it can be copied.
+"""
+
+import re
+from types import MethodType
+from typing import Any
+
+from typer.core import TyperCommand, TyperGroup
+
+WORDS = re.compile(r"""(?:-\S+ (?!-))?(?:'[^']*'|"[^"]*"|\S)+""")
+"""A word of a shell command with its quotes, or an option with its value."""
+MARGIN = 2
+"""Columns beside the text of help."""
+
+
+class Group(TyperGroup):
+    """The `splitsecond` command itself."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the options, which show no types."""
+        return [_without_type(each) for each in super().get_params(ctx)]
+
+
+class Command(TyperCommand):
+    """A command of `splitsecond`."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return arguments and options, which show no types."""
+        return [_without_type(each) for each in super().get_params(ctx)]
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Return the parts of the usage line. An optional argument is in brackets, its own or added ones."""
+        names = [
+            each.metavar if each.required or each.metavar.startswith("[") else f"[{each.metavar}]"
+            for each in self.params
+            if each.param_type_name == "argument" and each.metavar
+        ]
+        return ["[OPTIONS]", *names]
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Print the help, with examples in the width of the terminal."""
+        from rich.console import Console
+
+        text, width = self.help or "", Console().width - MARGIN
+        self.help = "\n\n".join(_folded(each, width) for each in text.split("\n\n"))
+        try:
+            super().format_help(ctx, formatter)
+        finally:
+            self.help = text
+
+
+def _without_type(parameter: Any) -> Any:
+    parameter.display_type_rich = MethodType(_name_of_value, parameter)
+    return parameter
+
+
+def _name_of_value(parameter: Any, ctx: object) -> str | None:
+    """Return what help shows for the value of an option: the name from its declaration."""
+    is_option = parameter.param_type_name == "option" and not parameter.is_flag
+    return parameter.metavar if is_option else None
+
+
+def _folded(paragraph: str, width: int) -> str:
+    """Return a paragraph, with a backslash at the end of each line of an example that continues."""
+    if not paragraph.startswith("\b\n"):
+        return paragraph
+    return "\n".join(_folded_line(each, width) for each in paragraph.removeprefix("\b\n").splitlines())
+
+
+def _folded_line(command: str, width: int) -> str:
+    first, *others = WORDS.findall(command)
+    lines = [first]
+    for each in others:
+        if len(f"{lines[-1]} {each} \\") > width:
+            lines.append(f"  {each}")
+        else:
+            lines[-1] += f" {each}"
+    return " \\\n".join(lines)

@@ -1,0 +1,197 @@
+"""Access to the gateway's log for commands: find it, open it, price it, read it with a progress bar."""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from splitsecond import clock
+from splitsecond.cli.options import CONFIG, config_file
+from splitsecond.errors import CallerFault
+
+if TYPE_CHECKING:
+    from splitsecond.analysis.production import By, ProductionSpeed, SpeedComparison
+    from splitsecond.catalog.price import Price
+    from splitsecond.gateway.configuration.settings import GatewaySettings
+    from splitsecond.router.target_directory import TargetDirectory
+    from splitsecond.store.log import Past
+    from splitsecond.store.parquet_export import ExportedLog
+    from splitsecond.timing.columns import AttemptColumns
+
+DAYS = 14.0
+LONGEST_DAYS = 3650.0
+
+
+class LoggedTraffic:
+    """The last `days` of a log. `log` is a URL, the path of a SQLite file, or a folder of Parquet files; "": the log of
+    the configuration.
+
+    Raises `CallerFault` if there is no log, or for an invalid number of days.
+    """
+
+    def __init__(self, log: str, config: Path | None, days: float) -> None:
+        if not 0 < days <= LONGEST_DAYS:
+            raise CallerFault(
+                f"--days: got {days:g}, expected more than 0, at most {LONGEST_DAYS:g}", kind="bad_option"
+            )
+        self.until: datetime = clock.wall_time()
+        self.since: datetime = self.until - timedelta(days=days)
+        self._settings = _settings(log, config)
+        self._past = _opened(log, self._settings)
+        self._billing: TargetDirectory | None = None
+
+    @property
+    def configured(self) -> bool:
+        """Whether a configuration, and so its prices, is known."""
+        return self._settings is not None
+
+    @property
+    def span_s(self) -> float:
+        """Length of that time in seconds."""
+        return (self.until - self.since).total_seconds()
+
+    @property
+    def words(self) -> str:
+        """Beginning and end of that time, in words."""
+        return f"{self.since:%Y-%m-%d %H:%M} to {self.until:%Y-%m-%d %H:%M} UTC"
+
+    def targets(self, only: Sequence[str] = ()) -> list[str]:
+        """Return the targets whose name contains one of `only`, or all targets. Raises `CallerFault` for none."""
+        named = [name for name in self._past.targets() if not only or any(text in name for text in only)]
+        if not named:
+            what = f"target like {' or '.join(map(repr, only))}" if only else "request"
+            raise CallerFault(f"the log has no {what}", kind="nothing_logged")
+        return named
+
+    def price(self, targets: Sequence[str]) -> "Callable[[str], Price | None]":
+        """Return the prices of targets by the configuration, or by the public list and the catalogue without one."""
+        if self._settings is None:
+            from splitsecond.catalog.prices import prices
+
+            return prices(targets).get
+        from splitsecond.router.target_directory import TargetDirectory
+
+        facts = TargetDirectory(self._settings)
+        facts.learn(facts.look_up(targets))
+        return facts.price
+
+    def stops_billing(self, target: str) -> bool | None:
+        """Return whether output is not billed that would have come after we closed a request; None: not known."""
+        from splitsecond.router.settings import RouterSettings
+        from splitsecond.router.target_directory import TargetDirectory
+
+        if self._billing is None:
+            self._billing = TargetDirectory(self._settings or RouterSettings())
+        return self._billing.closing_stops_billing(target)
+
+    def attempts(self, targets: Sequence[str] = ()) -> "Iterator[AttemptColumns]":
+        """Yield the attempts as columns, in blocks: those of `targets`, or all."""
+        with self._progress() as update:
+            for columns, share in self._past.attempts(self.since, self.until, targets):
+                update(share * self.span_s)
+                yield columns
+
+    def first(self) -> datetime:
+        """Return the time of the first call in these days. Raises `CallerFault` for none."""
+        found = self._past.first(self.since)
+        if found is None or found >= self.until:
+            raise self.nothing()
+        return found
+
+    def export(self, folder: Path) -> "ExportedLog":
+        """Write these days into Parquet files in `folder`. Raises `CallerFault` without calls, or as `Past.export`."""
+        first = self.first()
+        with self._progress() as update:
+            rest_s = (self.until - first).total_seconds()
+            return self._past.export(
+                folder, first, self.until, lambda share: update(self.span_s - (1 - share) * rest_s)
+            )
+
+    def nothing(self) -> CallerFault:
+        """Return the fault of a log without a call in these days."""
+        words = f"the log has no calls from {self.words}"
+        return CallerFault(words, kind="nothing_logged", hint="Look further back with --days.")
+
+    @contextmanager
+    def _progress(self) -> Iterator[Callable[[float], None]]:
+        """Show a progress bar; the function sets how many seconds of the log have been read."""
+        from rich.console import Console
+        from rich.progress import Progress
+
+        screen = Console(stderr=True)
+        with Progress(console=screen, transient=True, disable=not screen.is_terminal) as progress:
+            task = progress.add_task("reading the log", total=self.span_s)
+            yield lambda seconds: progress.update(task, completed=seconds)
+
+
+def speeds(
+    logged: LoggedTraffic,
+    *,
+    only: Sequence[str] = (),
+    by: "By" = "target",
+    least: int,
+    also: "Callable[[AttemptColumns], None]" = lambda columns: None,
+) -> "tuple[list[ProductionSpeed], list[SpeedComparison]]":
+    """Return the speed of each row, and comparisons of targets that serve one model and are in different rows.
+
+    Counts the targets whose name contains one of `only`, or all. `also` receives the same attempts. Raises
+    `CallerFault` without calls.
+    """
+    from splitsecond.analysis.production import period_hours
+    from splitsecond.analysis.traffic import SIDES, ProductionTraffic
+
+    named = logged.targets(only)
+    period_h = period_hours((logged.until - logged.first()).total_seconds())
+    prices = logged.price(named)
+    traffic = ProductionTraffic(prices, by, period_h)
+    targets = ProductionTraffic(prices, "target", period_h) if by in SIDES else traffic
+    for columns in logged.attempts(named if only else ()):
+        also(columns)
+        traffic.add(columns)
+        if targets is not traffic:
+            targets.add(columns)
+    found = traffic.speeds(least)
+    if not found:
+        raise logged.nothing()
+    if by == "target":
+        return found, traffic.comparisons(found)
+    return found, targets.comparisons(targets.speeds(least), by) if by in SIDES else []
+
+
+def log_url(log: str) -> str:
+    """Return the URL of a log that is named by a URL, by a SQLite file, or by a folder of Parquet files."""
+    from splitsecond.store.log import PARQUET
+
+    if "://" in log or log.startswith(PARQUET):
+        return log
+    return f"{PARQUET}{log}" if Path(log).is_dir() else f"sqlite:///{log}"
+
+
+def _settings(log: str, config: Path | None) -> "GatewaySettings | None":
+    """Load the gateway's configuration: `config`, or without a `log` the default file. Keys are not needed."""
+    path = config if log else config_file(config)
+    if path is None:
+        return None
+    from splitsecond.gateway.configuration.reading import load
+
+    return load(path, os.environ, serving=False)
+
+
+def _opened(log: str, settings: "GatewaySettings | None") -> "Past":
+    from splitsecond.store.log import Past
+
+    if log:
+        return Past.open(log_url(log))
+    if settings is None:
+        raise CallerFault(
+            f"no log is given, and there is no {CONFIG} here",
+            kind="no_log",
+            hint="Name it with --log sqlite:///splitsecond.db, or the gateway's configuration with --config FILE.",
+        )
+    if settings.log is None:
+        raise CallerFault(
+            "the configuration has no log", kind="no_log", hint="Add log: sqlite:///splitsecond.db to it."
+        )
+    return Past.open(settings.log.url)

@@ -1,0 +1,217 @@
+"""Parsing of options: text becomes values, or a `CallerFault` that names the option and what it expects."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from splitsecond import clock
+from splitsecond.catalog.ownership import Ownership, machines
+from splitsecond.catalog.price import Price
+from splitsecond.errors import CallerFault
+from splitsecond.loadgen.arrivals import PATTERNS
+from splitsecond.loadgen.plan import LoadLevel
+from splitsecond.loadgen.sweep import BUILT_IN, NamedWorkload, read_workloads
+from splitsecond.policies.settings import Duration
+from splitsecond.runs.settings import CONCURRENCY, Server
+from splitsecond.validation import one_of, wrong
+
+LONGEST_DAYS = 30
+RATES = ("input_usd", "output_usd", "cached_usd", "cache_write_usd")
+"""The fields of --price, in order."""
+
+
+def servers(
+    base_urls: Sequence[str], model: str, name: str = "", api_key_env: str = "", dialect: str = ""
+) -> list[Server]:
+    """Return the servers that options describe: "URL" or "NAME=URL" each, with the same model, key and API format.
+
+    Raises `CallerFault` for options without a server, for one name for several, and for a name that is given twice.
+    """
+    options = {"--model": model, "--name": name, "--api-key-env": api_key_env, "--dialect": dialect}
+    given = [option for option, value in options.items() if value]
+    if given and not base_urls:
+        raise CallerFault(f"{' and '.join(given)} needs --base-url with it", kind="bad_option")
+    if name and len(base_urls) > 1:
+        raise wrong("--name", name, "--base-url NAME=URL for each of several servers")
+    found: dict[str, Server] = {}
+    for text in base_urls:
+        own, url = named_url(text)
+        if own and own in found:
+            raise CallerFault(f"--base-url: {own} is the name of two servers", kind="bad_option")
+        found[own or text] = Server(
+            base_url=url, model=model, name=own or name, api_key_env=api_key_env, dialect=dialect or "openai"
+        )
+    if len(found) < len(base_urls):
+        url = next(each for each in base_urls if list(base_urls).count(each) > 1)
+        raise CallerFault(f"--base-url: {url} is given twice", kind="bad_option", hint="Name them: a=URL b=URL.")
+    return list(found.values())
+
+
+def named_url(text: str) -> tuple[str, str]:
+    """Split "NAME=URL" into name and URL; the name of a plain URL is ""."""
+    name, equals, url = text.partition("=")
+    return (name, url) if equals and "://" not in name else ("", text)
+
+
+def prices(per_token: Sequence[str], per_hour: Sequence[str], owned: Sequence[str] = ()) -> dict[str, Price]:
+    """Return the prices of --price, --price-per-hour and --owned by target; "" has the price of all other targets."""
+    today = clock.wall_time().date().isoformat()
+    found: dict[str, Price] = {}
+    for option, texts in (("--price", per_token), ("--price-per-hour", per_hour), ("--owned", owned)):
+        for text in texts:
+            target, _, figures = text.rpartition("=")
+            before = found.get(target, Price(as_of=today, source="the command line"))
+            if option == "--price":
+                rates = _figures(option, text, figures, 2, len(RATES))
+                found[target] = msgspec.structs.replace(before, **dict(zip(RATES, rates, strict=False)))
+            elif option == "--owned":
+                machine = _ownership(text, figures)
+                found[target] = msgspec.structs.replace(before, per_hour_usd=machine.usd_per_hour, owned=machine)
+            else:
+                found[target] = msgspec.structs.replace(before, per_hour_usd=_figures(option, text, figures, 1, 1)[0])
+    return found
+
+
+def _ownership(text: str, figures: str) -> Ownership:
+    """Parse USD,YEARS,WATTS,USD/KWH, or MACHINE,YEARS,USD/KWH for a machine of the catalogue."""
+    known = machines()
+    name, _, others = figures.partition(",")
+    if name in known:
+        life, kwh = others.split(",") if others.count(",") == 1 else ("", "")
+        figures = f"{known[name].purchase_usd:g},{life},{known[name].watts:g},{kwh}"
+    try:
+        purchase, years, watts, kwh_usd = map(float, figures.split(","))
+    except ValueError:
+        purchase = years = watts = kwh_usd = -1.0
+    if not (0 <= purchase < 1e9 and 0 < years <= 100 and 0 <= watts < 1e7 and 0 <= kwh_usd < 1e3):
+        expected = f"USD,YEARS,WATTS,USD/KWH such as 1500,3,450,0.15, or {' or '.join(known)} with YEARS,USD/KWH"
+        raise wrong("--owned", text, f"{expected}; for one target TARGET=…")
+    return Ownership(purchase_usd=purchase, life_years=years, watts=watts, usd_per_kwh=kwh_usd)
+
+
+def _figures(option: str, text: str, figures: str, least: int, most: int) -> list[float]:
+    try:
+        found = [float(figure) for figure in figures.split(",")]
+    except ValueError:
+        found = []
+    if not (least <= len(found) <= most and all(0 <= figure < 1e9 for figure in found)):
+        expected = (
+            "US dollars per hour, such as 2.69" if most == 1 else "INPUT,OUTPUT[,CACHED[,CACHE WRITE]] in US dollars"
+        )
+        raise wrong(option, text, f"{expected}; for one target TARGET=…")
+    return found
+
+
+def interval(text: str, option: str) -> int:
+    """Parse the time from one round to the next, "30m", "3h" or "1d", to nanoseconds: a second to `LONGEST_DAYS`."""
+    found = Duration.parse(option, text, LONGEST_DAYS * 24 * 3600).ns
+    if found < clock.NS_PER_S:
+        raise wrong(option, text, "a second or more")
+    return found
+
+
+def seconds(text: str, option: str) -> float | None:
+    """Parse a duration, "60s", "10m" or "2h", to seconds; "" is None."""
+    return Duration.parse(option, text).ns / clock.NS_PER_S if text else None
+
+
+def numbers(text: str, option: str, *, whole: bool) -> list[float]:
+    """Parse a list such as "1,8,32"."""
+    found = []
+    for part in text.split(","):
+        try:
+            value = int(part) if whole else float(part)
+        except ValueError:
+            value = 0
+        if not (math.isfinite(value) and value > 0):
+            kind = "whole numbers from 1" if whole else "numbers above 0"
+            raise wrong(option, text, f"{kind}, separated by commas")
+        found.append(value)
+    return found
+
+
+def tokens(text: str, option: str) -> int:
+    """Parse a number of tokens: "512", "8k" (8,000) or "1M"."""
+    scale = {"k": 1_000, "m": 1_000_000}.get(text[-1:].lower(), 1)
+    try:
+        found = round(float(text[:-1] if scale > 1 else text) * scale)
+    except (ValueError, OverflowError):
+        found = 0
+    if found < 1:
+        raise wrong(option, text, "a number of tokens such as 512, 8k or 1M")
+    return found
+
+
+def workloads(lengths: str, names: Sequence[str], file: Path | None, *, keep_rate: bool) -> list[NamedWorkload]:
+    """Return the workloads of a sweep: of several prompt lengths, or of named workloads; empty for none.
+
+    Without `keep_rate`, the load of the command line replaces their rates.
+    """
+    parts = [part.strip() for part in lengths.split(",") if part.strip()]
+    if names and parts:
+        raise wrong("--workload", names[0], "no --input-tokens with it: a workload has its own lengths")
+    if file is not None and not names:
+        raise wrong("--workloads", str(file), "--workload NAME with it")
+    if len(parts) > 1:
+        return [NamedWorkload(name=part, input_tokens=tokens(part, "--input-tokens")) for part in parts]
+    known = BUILT_IN | (read_workloads(file) if file else {})
+    found = [known[one_of("--workload", name, tuple(known))] for name in names]
+    return found if keep_rate else [msgspec.structs.replace(each, rate=None) for each in found]
+
+
+def loads(concurrency: str, rate: str, arrivals: str, burstiness: float, trace: Path | None) -> list[LoadLevel]:
+    """Return the loads of the options: closed loops, unless a rate is given without -c; none for a trace."""
+    if trace and concurrency:
+        raise wrong("-c", concurrency, "either it or a trace")
+    one_of("--arrivals", arrivals, (*PATTERNS, "trace"))
+    if arrivals == "trace" and trace is None:
+        raise wrong("--arrivals", arrivals, "--trace FILE with it")
+    if rate and (trace or arrivals == "trace"):
+        raise wrong("--rate", rate, "either a rate or a trace")
+    if not (math.isfinite(burstiness) and burstiness > 0):
+        raise wrong("--burstiness", burstiness, "a number above 0")
+    open_loop = bool(rate or trace)
+    levels: Sequence[float] = numbers(concurrency, "-c", whole=True) if concurrency else CONCURRENCY
+    found = [LoadLevel(concurrency=int(level)) for level in levels if concurrency or not open_loop]
+    for pattern in PATTERNS:
+        if rate and pattern == arrivals:
+            found += [
+                LoadLevel(rate=value, pattern=pattern, burstiness=burstiness)
+                for value in numbers(rate, "--rate", whole=False)
+            ]
+    return found
+
+
+def share(text: str, option: str) -> float:
+    """Parse a share, "95%" or "0.95"."""
+    try:
+        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        value = 0
+    if not 0 < value <= 1:
+        raise wrong(option, text, "a share such as 95%, from 50% to 99.9%")
+    return value
+
+
+def json_object(text: str, option: str) -> dict[str, Any]:
+    """Parse a JSON object; "" is an empty one."""
+    if not text:
+        return {}
+    try:
+        return msgspec.json.decode(text, type=dict[str, Any])
+    except msgspec.DecodeError as error:
+        raise wrong(option, text, f"a JSON object such as '{{\"temperature\": 0}}' ({error})") from None
+
+
+def headers(lines: Sequence[str]) -> dict[str, str]:
+    """Parse headers from "Name: value" lines."""
+    found = {}
+    for line in lines:
+        name, colon, value = line.partition(":")
+        if not colon or not name.strip() or not line.isprintable() or not line.isascii():
+            raise wrong("--header", line, "'Name: value'")
+        found[name.strip().lower()] = value.strip()
+    return found

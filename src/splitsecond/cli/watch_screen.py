@@ -1,0 +1,119 @@
+"""A watch on a terminal: its lines, its page, its JSON, its exit code."""
+
+from datetime import timedelta
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from splitsecond import clock
+from splitsecond.analysis.watching import minute
+from splitsecond.cli.interruption import Interruption
+from splitsecond.cli.results import REPORT, Output, write_json
+from splitsecond.report.live import Progress
+from splitsecond.report.rows import printable
+from splitsecond.report.terminal import round_lines
+from splitsecond.runs.cost_limit import CostMeter
+from splitsecond.runs.measuring import FolderFailed, cannot_write
+from splitsecond.runs.watching import MeasuredRound, Watch, WatchListener, drifting_for_the_worse
+
+
+class WatchScreen(WatchListener):
+    """A watch on the command line: its lines, its page, its JSON, and its exit code."""
+
+    def __init__(self, folder: Path, output: Output) -> None:
+        """`folder` is that of the rounds."""
+        self._page = folder / REPORT
+        self._output = output
+        self._screen = Console(stderr=True)
+        self._console = Console(stderr=output.json == "-")
+        self._waiting = ""
+        self._begun = False
+        self._breached = False
+        self._last: MeasuredRound | None = None
+        self._watch: Watch | None = None
+
+    def run(self, watch: Watch, times: int | None) -> int:
+        """Run the watch; return the exit code. Raises the `Fault` that ends it early, or `Interrupted`."""
+        self._watch = watch
+        with Interruption() as stop:
+            try:
+                stop.run(self._all(watch, times))
+                stop.check()
+            finally:
+                self._clear()
+                if self._output.json == "-" and self._begun:
+                    write_json(watch.findings, "-")
+        return self._code(watch)
+
+    async def _all(self, watch: Watch, times: int | None) -> None:
+        async for _ in watch.rounds(times):
+            pass
+
+    def progress(self, meter: CostMeter) -> Progress:
+        """Return a progress display on standard error."""
+        self._clear()
+        self._begun = True
+        return Progress(self._screen, lambda: meter.spent_usd)
+
+    def waiting(self, due_ns: int) -> None:
+        """Show when the next round begins, on a terminal."""
+        if self._screen.is_terminal:
+            due = clock.wall_time() + timedelta(seconds=(due_ns - clock.now_ns()) / clock.NS_PER_S)
+            self._waiting = f"the next round is at {due:%Y-%m-%d %H:%M} UTC; Ctrl-C ends the watch"
+            self._screen.print(Text(self._waiting, "dim"), end="\r")
+
+    def note(self, text: str, *, warning: bool = False) -> None:
+        """Print a remark on standard error."""
+        self._clear()
+        self._print(self._screen, text, "yellow" if warning else "")
+
+    def ended(self, ended: MeasuredRound) -> None:
+        """Print a round, and write the page and the JSON again."""
+        judged = ended.judged
+        self._last = ended
+        if judged.failed:
+            self._print(self._console, f"{minute(judged.at)}  the round failed: {judged.failed}", "red")
+        else:
+            for line in round_lines(judged, ended.news):
+                self._console.print(line, soft_wrap=True)
+        for breach in ended.breaches:
+            self._breached = True
+            self._print(self._console, f"FAILED: {breach}", "bold red")
+        for text in ended.unchecked:
+            self._print(self._console, text, "yellow")
+        self._write()
+
+    def _write(self) -> None:
+        assert self._watch is not None  # a round has ended
+        found = self._watch.findings
+        if self._output.json != "-":
+            write_json(found, self._output.json)
+        if not self._output.html:
+            return
+        from splitsecond.report.watch_page import render_watch  # takes a while to import
+
+        unfinished = self._page.with_suffix(".part")
+        try:
+            unfinished.write_text(render_watch(found), encoding="utf-8")
+            unfinished.replace(self._page)
+        except OSError as error:
+            raise FolderFailed(cannot_write(self._page, error), kind="disk", phase="queue") from None
+
+    def _code(self, watch: Watch) -> int:
+        """Return 1 if the last round failed, if a gate failed, or if one of its rows has drifted for the worse."""
+        if self._output.html:
+            self._print(self._console, str(self._page), "cyan")
+        judged = self._last.judged if self._last else None
+        failed = judged is not None and bool(judged.failed)
+        drifting = judged is not None and drifting_for_the_worse(watch.findings, judged.rows)
+        return int(failed or self._breached or drifting)
+
+    def _clear(self) -> None:
+        if self._waiting:
+            self._screen.print(" " * len(self._waiting), end="\r")
+            self._waiting = ""
+
+    @staticmethod
+    def _print(console: Console, text: str, style: str) -> None:
+        console.print(Text(printable(text), style), soft_wrap=True)

@@ -1,0 +1,215 @@
+"""Collection of the dashboard's data, on request: serving requests costs nothing extra.
+
+The work is bounded for any number of viewers: the data are cached for `FRESH_NS`, and a policy is previewed once every
+`PREVIEW_NS`, a few policies at a time.
+
+Today's cost is that of the log, read at the first request of the day, plus what the counters have counted since. Calls
+that ended less than about a second before that reading may be missing, as the log writes with a delay.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from splitsecond import __version__, clock
+from splitsecond.errors import CallerFault
+from splitsecond.gateway.configuration.settings import GatewaySettings
+from splitsecond.gateway.dashboard.data import (
+    Overview,
+    Requests,
+    calls_by_cache_result,
+    client_overviews,
+    fleet_overview,
+    recent_calls,
+    recent_failures,
+    requests_by,
+    route_overviews,
+    target_overviews,
+    worker_overviews,
+)
+from splitsecond.gateway.dashboard.speed_grades import SpeedPages, SpeedQuestion
+from splitsecond.gateway.records.key_limits import KeyLimits, today
+from splitsecond.gateway.records.metrics import MetricCounts, Metrics, ProcessMetrics
+from splitsecond.gateway.records.recent_calls import RecentCalls
+from splitsecond.policies.preview import PreviewedChoice, preview, sample
+from splitsecond.policies.targets.target_states import TargetStates
+from splitsecond.router.explain import PROMPT
+from splitsecond.router.target_directory import TargetDirectory
+from splitsecond.router.warm_start import spent_usd
+
+if TYPE_CHECKING:
+    from splitsecond.gateway.fleet.view import FleetView
+    from splitsecond.store.log import Log, SpentTokens
+
+FRESH_NS = clock.NS_PER_S
+"""How long the data are cached."""
+PREVIEW_NS = 10 * clock.NS_PER_S
+"""Time between two previews of a policy."""
+MAX_PREVIEWS = 4
+"""Policies previewed for one request. Each takes some milliseconds."""
+HISTORY_NS = 10 * clock.NS_PER_S
+"""How long a history is cached."""
+PERIOD_S = {1: 60, 6: 300, 24: 1200, 168: 7200}
+"""Length of a period of a history in seconds, by the hours that it covers: up to 84 periods."""
+CALLS = 10
+"""Simulated calls of a preview."""
+
+
+class DashboardData:
+    """The dashboard's data, as one worker sees them. `slots`: configured number of workers. `fleet`: returns what is
+    known of the fleet."""
+
+    def __init__(
+        self,
+        metrics: Metrics,
+        states: TargetStates,
+        say: Callable[[str], None],
+        *,
+        log: "Log | None",
+        recent: RecentCalls | None = None,
+        slots: int = 1,
+        fleet: "Callable[[], FleetView | None]" = lambda: None,
+    ) -> None:
+        self._metrics = metrics
+        self._recent = recent or RecentCalls()
+        self._histories: dict[int, tuple[int, bytes]] = {}
+        self._reading = asyncio.Lock()
+        self._speed_pages = SpeedPages()
+        self._states = states
+        self._say = say
+        self._log = log
+        self._slots = slots
+        self._fleet = fleet
+        self._cached = b""
+        self._cached_ns = 0
+        self._previews: dict[str, tuple[int, list[PreviewedChoice]]] = {}
+        self._day = -1
+        self._used: list[Mapping[str, SpentTokens]] = []
+        self._counted_usd = 0.0  # the counters' value when `_used` was read
+
+    def use(self, settings: GatewaySettings, limits: KeyLimits, directory: TargetDirectory) -> None:
+        """Use other settings from now on, and drop the cached data."""
+        self._settings = settings
+        self._limits = limits
+        self._directory = directory
+        self._cached = b""
+        self._previews = {}
+
+    async def data(self) -> bytes:
+        """Return an `Overview` as JSON."""
+        now_ns = clock.now_ns()
+        if not self._cached or now_ns - self._cached_ns >= FRESH_NS:
+            await self._preview(now_ns)
+            self._cached = msgspec.json.encode(await self._overview(now_ns))
+            self._cached_ns = now_ns
+        return self._cached
+
+    async def history(self, hours: int) -> bytes | None:
+        """Return the calls of the last `hours` in periods as JSON, a key of `PERIOD_S`; None without a log.
+
+        Raises `CallerFault` for another number of hours, or if the log cannot be read.
+        """
+        if self._log is None:
+            return None
+        if hours not in PERIOD_S:
+            raise CallerFault(f"hours must be one of {', '.join(map(str, PERIOD_S))}", kind="bad_hours")
+        async with self._reading:
+            found = self._histories.get(hours)
+            now_ns = clock.now_ns()
+            if found is None or now_ns - found[0] >= HISTORY_NS:
+                period = timedelta(seconds=PERIOD_S[hours])
+                since = clock.wall_time() - timedelta(hours=hours)
+                periods = await asyncio.to_thread(self._log.periods, since, period)
+                read = {"period_s": PERIOD_S[hours], "since_s": since.timestamp(), "periods": periods}
+                found = self._histories[hours] = now_ns, msgspec.json.encode(read)
+        return found[1]
+
+    async def speeds(self) -> bytes | None:
+        """Return the page of speed grades; None without a log. Raises `CallerFault` if the log cannot be read."""
+        return None if self._log is None else await self._speed_pages.page(self._speed_question)
+
+    async def _speed_question(self) -> SpeedQuestion:
+        assert self._log is not None  # checked by `speeds`
+        assert self._settings.log is not None  # it has opened the log
+        names = await asyncio.to_thread(self._log.targets)
+        prices = {name: price for name in names if (price := self._directory.price(name)) is not None}
+        return SpeedQuestion(url=self._settings.log.url, prices=prices)
+
+    async def _overview(self, now_ns: int) -> Overview:
+        counts, found = self._metrics.collected()
+        processes = [each for each in found if not each.fleet_connected]  # the fleet process is no worker
+        usd = sum(counts.cost_usd.values())
+        usd_today = await self._today_usd(usd, processes, now_ns)
+        policies, keys = self._settings.routes, self._settings.keys
+        targets, more_targets = target_overviews(counts, processes, policies.values(), self._states)
+        clients, more_clients = client_overviews(counts, keys, self._limits)
+        return Overview(
+            version=__version__,
+            at_s=now_ns / clock.NS_PER_S,
+            pid=os.getpid(),
+            slots=self._slots,
+            workers=worker_overviews(processes, now_ns),
+            requests=requests_by(counts, lambda route, client: "").get("", Requests()),
+            rejected=sum(number for (route, _, _), number in counts.requests.items() if not route),
+            direct=requests_by(counts, lambda route, client: route).get("direct", Requests()),
+            in_flight=sum(process.in_flight for process in processes),
+            attempts=sum(counts.attempts.values()),
+            lost=sum(counts.lost.values()),
+            lost_usd=sum(counts.lost_usd.values()),
+            lost_low_usd=sum(counts.lost_low_usd.values()),
+            lost_high_usd=sum(counts.lost_high_usd.values()),
+            input_tokens=_tokens(counts, "input"),
+            output_tokens=_tokens(counts, "output"),
+            usd=usd,
+            usd_today=usd_today,
+            cache=calls_by_cache_result(counts),
+            routes=route_overviews(counts, policies, {name: choices for name, (_, choices) in self._previews.items()}),
+            targets=targets,
+            clients=clients,
+            escalated=processes[0].escalated,
+            more_targets=more_targets,
+            more_clients=more_clients,
+            logged=self._log is not None,
+            calls=recent_calls(self._recent),
+            failures=recent_failures(self._recent),
+            fleet=fleet_overview(view, now_ns) if (view := self._fleet()) is not None else None,
+        )
+
+    async def _preview(self, now_ns: int) -> None:
+        """Preview the policies whose last preview is oldest."""
+        routes, previews = self._settings.routes, self._previews  # `use` may replace both meanwhile
+        due = [name for name in routes if now_ns - self._previewed_ns(name) >= PREVIEW_NS]
+        for name in sorted(due, key=self._previewed_ns)[:MAX_PREVIEWS]:
+            previews[name] = now_ns, await preview(routes[name], self._states, sample(PROMPT), calls=CALLS)
+
+    def _previewed_ns(self, route: str) -> int:
+        return self._previews[route][0] if route in self._previews else -PREVIEW_NS
+
+    async def _today_usd(self, usd: float, processes: list[ProcessMetrics], now_ns: int) -> float | None:
+        """Return today's cost, None if unknown. `usd`: the cost in the counters."""
+        if self._log is None:
+            since_midnight_ns = clock.wall_time().timestamp() % (24 * 3600) * clock.NS_PER_S
+            began_ns = min(process.began_ns for process in processes)
+            return usd if now_ns - began_ns < since_midnight_ns else None
+        if self._day != today():
+            await self._read_log(self._log, usd)
+        return sum(spent_usd(used, self._directory.price) for used in self._used) + usd - self._counted_usd
+
+    async def _read_log(self, log: "Log", usd: float) -> None:
+        """Read what was spent today so far. If the log cannot be read, report it and count from now on."""
+        midnight = clock.wall_time().replace(hour=0, minute=0, second=0, microsecond=0)
+        clients = [key.name for key in self._settings.keys] or [""]
+        day, used = today(), []
+        try:
+            used = [await asyncio.to_thread(log.spent_tokens, client, midnight) for client in clients]
+        except CallerFault as fault:
+            self._say(f"{fault} The dashboard counts today's cost from now on.")
+        self._day, self._used, self._counted_usd = day, used, usd
+
+
+def _tokens(counts: MetricCounts, direction: str) -> int:
+    return sum(number for (_, each), number in counts.tokens.items() if each == direction)

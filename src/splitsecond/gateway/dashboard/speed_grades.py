@@ -1,0 +1,124 @@
+"""The page of speed grades on the dashboard: the one of `splitsecond speed --html`, for the gateway's own log.
+
+A process of its own reads the log and makes the page, because that takes seconds of CPU for millions of calls, and
+needs numpy, which the gateway does not load. It runs with low priority, one at a time, and its page is kept for
+`FRESH_NS`, or for `REST` times as long as it took: so viewers cost a log of any size a few percent of one processor.
+
+The process reads a `SpeedQuestion` in JSON from standard input, because the log's URL can contain a password, and
+writes the page to standard output as a JSON string.
+"""
+
+import asyncio
+import os
+import sys
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+
+import msgspec
+from msgspec import Struct
+
+from splitsecond import clock
+from splitsecond.catalog.price import Price
+from splitsecond.child_process import ChildProcess, how_it_ended
+from splitsecond.errors import CallerFault
+
+DAYS = 14
+LEAST = 500
+"""Days of the log, and responses that a grade needs: those of `splitsecond speed`."""
+MOST_ROWS = 200
+"""Targets on the page, those with most requests: clients can invent names."""
+FRESH_NS = 60 * clock.NS_PER_S
+REST = 30
+LONGEST_S = 300.0
+LONGEST_PAGE = 16 << 20
+NICENESS = 10
+
+
+class SpeedQuestion(Struct, frozen=True, kw_only=True):
+    """The log's URL, and the prices of its targets, as far as they are known."""
+
+    url: str
+    prices: dict[str, Price]
+
+
+class SpeedPages:
+    """The page, made again when it is asked for and too old. `make`: makes it."""
+
+    def __init__(self, make: Callable[[SpeedQuestion], Awaitable[bytes]] | None = None) -> None:
+        self._make = make or made_by_process
+        self._making = asyncio.Lock()
+        self._page = b""
+        self._fresh_until_ns = 0
+
+    async def page(self, question: Callable[[], Awaitable[SpeedQuestion]]) -> bytes:
+        """Return the page, an HTML file. Raises `CallerFault` if it cannot be made."""
+        async with self._making:
+            begin_ns = clock.now_ns()
+            if not self._page or begin_ns >= self._fresh_until_ns:
+                self._page = await self._make(await question())
+                end_ns = clock.now_ns()
+                self._fresh_until_ns = end_ns + max(FRESH_NS, REST * (end_ns - begin_ns))
+        return self._page
+
+
+async def made_by_process(question: SpeedQuestion) -> bytes:
+    """Make the page in a process of its own. Raises `CallerFault` if that fails or takes too long."""
+    command = sys.executable, "-m", "splitsecond.gateway.dashboard.speed_grades"
+    try:
+        process = await ChildProcess.start(*command, longest_line=LONGEST_PAGE)
+    except OSError as error:
+        why = f"the process that reads the log cannot start: {error}"
+        raise CallerFault(why, kind="log_unavailable", status=503) from None
+    try:
+        await process.write(msgspec.json.encode(question) + b"\n")
+        line = await asyncio.wait_for(process.read_line(), LONGEST_S)
+        code = await process.wait() if line is None else 0
+    except TimeoutError:
+        raise CallerFault(f"the log was not read within {LONGEST_S:g} s", kind="log_unavailable", status=503) from None
+    finally:
+        await process.stop()
+    if line is None:
+        raise CallerFault(f"the process that reads the log {how_it_ended(code)}", kind="log_unavailable", status=503)
+    return msgspec.json.decode(line, type=str).encode()
+
+
+def speed_page(question: SpeedQuestion) -> str:
+    """Read the log and return the page. Raises `CallerFault` if the log cannot be read."""
+    from splitsecond.analysis.production import period_hours, speed_statements
+    from splitsecond.analysis.traffic import ProductionTraffic
+    from splitsecond.report.speed_page import render_speed
+    from splitsecond.store.log import Past
+
+    until = clock.wall_time()
+    since = until - timedelta(days=DAYS)
+    past = Past.open(question.url)
+    begin = past.first(since) or until
+    traffic = ProductionTraffic(question.prices.get, "target", period_hours((until - begin).total_seconds()))
+    for columns, _ in past.attempts(since, until):
+        traffic.add(columns)
+    every = traffic.speeds(LEAST)
+    most = sorted(every, key=lambda speed: -speed.requests)[:MOST_ROWS]
+    names = {speed.name for speed in most}
+    found = [speed for speed in every if speed.name in names]
+    return render_speed(
+        found,
+        speed_statements(found, traffic.comparisons(found)),
+        period=f"{since:%Y-%m-%d %H:%M} to {until:%Y-%m-%d %H:%M} UTC",
+        least=LEAST,
+        by="target",
+    )
+
+
+def main() -> None:
+    """Answer the question on standard input."""
+    os.nice(NICENESS)
+    question = msgspec.json.decode(sys.stdin.buffer.readline(), type=SpeedQuestion)
+    try:
+        page = speed_page(question)
+    except CallerFault as fault:
+        sys.exit(str(fault))
+    sys.stdout.buffer.write(msgspec.json.encode(page) + b"\n")
+
+
+if __name__ == "__main__":
+    main()

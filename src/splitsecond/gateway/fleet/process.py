@@ -1,0 +1,318 @@
+"""The fleet process: it exchanges reports with the database of the fleet, so that no worker waits for one.
+
+It reads the use of each limited key from the counters that the workers share, reports it about once a second, and
+writes the answer into the table of ceilings (`records/fleet_ceilings`). It reports at once, a few times a second at
+most, when the workers refuse requests or soon will.
+
+Then it exchanges what the workers have learned about targets (`learning`), about once a second.
+
+The first line of standard input is a `FleetProcessSettings` in JSON, because the URL can contain a password; later
+lines replace it when keys change. The end of standard input ends the process: it waits until no call has money
+reserved, and leaves the fleet. It writes a line to standard output when it has reached the database for the first time,
+or has failed to.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import msgspec
+import psycopg
+
+from splitsecond import __version__, clock
+from splitsecond.errors import printable
+from splitsecond.gateway.fleet.database import About, Answer, FleetDatabase, NameTaken
+from splitsecond.gateway.fleet.holder import Holder, Use
+from splitsecond.gateway.fleet.learning import Learning
+from splitsecond.gateway.fleet.settings import FleetProcessSettings, LimitedKey
+from splitsecond.gateway.fleet.shared_limit import SILENT_S, Period
+from splitsecond.gateway.records.fleet_ceilings import FILE, NANO, FleetCeilings, Limit
+from splitsecond.gateway.records.key_limits import MINUTE_NS, today
+from splitsecond.gateway.records.metrics import MetricCounts, process_metrics, write_counts
+from splitsecond.gateway.records.shared_counters import MOST_NAMES, SHARED_COUNTERS, SharedCounters
+
+EVERY_S = 1.0
+"""Time between two exchanges."""
+LOOK_S = 0.05
+"""Time between two looks at the counters, to report early. Also the least time between two exchanges."""
+AWAY_S = 3.0
+"""Time without an answer after which the database is reported to be away."""
+MOST_AT_ONCE = 200
+"""Limits in one exchange."""
+SLEW = 0.005
+"""By how much the minutes may be shifted each second to follow the database's clock, as a share of it."""
+END_S = 30.0
+"""How long the calls of workers that have died may have money reserved at the end."""
+TAKE_OVER_S = 2.0
+"""How long a gateway of the same name must be silent to be replaced."""
+_PERIODS: dict[Limit, Period] = {"requests": "minute", "usd": "day"}
+
+
+class FleetProcess:
+    """The loop between the workers' shared memory and the database."""
+
+    def __init__(self, settings: FleetProcessSettings, say: Callable[[str], None]) -> None:
+        folder = Path(settings.folder)
+        self._folder = folder
+        self._workers = settings.workers
+        self._say = say
+        self._counters = SharedCounters(folder / SHARED_COUNTERS, workers=settings.workers)
+        self._ceilings = FleetCeilings(folder / FILE, workers=settings.workers)
+        self._learning = Learning(folder, settings.workers, say)
+        self._database = FleetDatabase(settings.url, settings.gateway, settings.instance)
+        self._instance = settings.instance
+        self._holders: dict[str, tuple[Limit, str, Holder]] = {}
+        self._registered = False
+        self._short: frozenset[str] = frozenset()
+        self._answer: Answer | None = None
+        self._away = self._full = self._unlearned = False
+        self._failures = 0
+        self._tried_ns = 0
+        self._began_ns = clock.now_ns()
+        self.use(settings.keys)
+
+    def use(self, keys: Iterable[LimitedKey]) -> None:
+        """Hold the limits of these keys from now on."""
+        wanted: dict[str, tuple[Limit, str, int]] = {}
+        for key in keys:
+            if key.requests_per_minute is not None:
+                wanted[f"requests of {key.name}"] = "requests", key.name, key.requests_per_minute
+            if key.usd_per_day is not None:
+                wanted[f"usd of {key.name}"] = "usd", key.name, round(key.usd_per_day * NANO)
+        for name, (limit, client, amount) in wanted.items():
+            if name in self._holders:
+                self._holders[name][2].limit = amount
+            else:
+                ceiling, share = self._ceilings.held(limit, client)
+                holder = Holder(_PERIODS[limit], amount, ceiling=ceiling, share=share)
+                self._holders[name] = limit, client, holder
+        for name in self._holders.keys() - wanted.keys():
+            self._holders[name][2].limit = 0  # the next reports give its part back
+
+    async def run(self, ending: asyncio.Event) -> None:
+        """Exchange until `ending`, then leave the fleet."""
+        while not ending.is_set():
+            await self.step()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(ending.wait(), LOOK_S)
+        await self._leave()
+
+    async def step(self) -> None:
+        """Look at the counters, and exchange if it is time."""
+        now_ns = clock.now_ns()
+        uses = {name: self._use(limit, client) for name, (limit, client, _) in self._holders.items()}
+        due = now_ns - self._tried_ns >= EVERY_S * clock.NS_PER_S
+        short = [name for name, (_, _, holder) in self._holders.items() if holder.is_short(uses[name])]
+        if due or (short and not self._away):
+            self._tried_ns = now_ns
+            answered = await self._exchange(uses)
+        self._apply()
+        if due:
+            await self._learn(answered)
+            self._write_metrics()
+
+    async def _exchange(self, uses: dict[str, Use]) -> bool:
+        """Report the use of all limits, and take the leases. Return False if the database did not answer."""
+        try:
+            if not self._registered:
+                await self._register()
+            names = [
+                name
+                for name, (_, _, holder) in self._holders.items()
+                if holder.wants_report(uses[name]) or name in self._short
+            ]
+            for begin in range(0, max(len(names), 1), MOST_AT_ONCE):
+                await self._report(names[begin : begin + MOST_AT_ONCE], uses)
+        except (psycopg.Error, OSError) as error:
+            self._failures += 1
+            self._registered = self._registered and not isinstance(error, NameTaken)
+            self._failed(self._database.error_text(error))
+            return False
+        if self._away:
+            self._say("the database of the fleet answers again; limits are shared again.")
+        self._away = False
+        return True
+
+    async def _learn(self, answers: bool) -> None:
+        """Exchange what workers have learned about targets, if the database `answers`, and write the view of it."""
+        self._learning.collect(clock.now_ns())
+        if answers:
+            try:
+                await self._learning.exchange(self._database)
+                self._unlearned = False
+            except (psycopg.Error, OSError) as error:
+                self._failures += 1
+                if not self._unlearned:
+                    self._say(f"gateways do not learn from each other now: {self._database.error_text(error)}")
+                self._unlearned = True
+        fleet = () if self._answer is None else self._answer.fleet
+        self._learning.write(self._database.name, fleet, self._ceilings.reached_ns)
+
+    async def _register(self) -> None:
+        """Take the gateway's name, or another one if a living gateway has it."""
+        found = await self._database.instance_of(self._database.name)
+        if found is not None and found[0] != self._instance:
+            await asyncio.sleep(TAKE_OVER_S)
+            if await self._database.instance_of(self._database.name) != found:
+                self._say(f"another gateway of the fleet is named {self._database.name}; this one gets a longer name.")
+                self._database.name += f"#{self._instance[:4]}"
+        self._database.may_take_over = True
+        self._registered = True
+
+    async def _report(self, names: list[str], uses: dict[str, Use]) -> None:
+        begin_ns = clock.now_ns()
+        holders = {name: self._holders[name][2] for name in names}
+        reports = {name: holder.report(uses[name], begin_ns) for name, holder in holders.items()}
+        periods = {name: holder.period for name, holder in holders.items()}
+        before = self._names()
+        answer = await self._database.exchange(reports, periods, self._about())
+        for name, lease in answer.leases.items():
+            holders[name].take(lease)
+        self._answer, self._short = answer, answer.short
+        if self._names() != before:
+            self._short |= frozenset(self._holders)  # all shares change
+        offset_ns = self._offset_ns(answer, begin_ns)
+        self._ceilings.reach(begin_ns, begin_ns + round(SILENT_S * clock.NS_PER_S), offset_ns)
+
+    def _names(self) -> set[str]:
+        return set() if self._answer is None else {each.name for each in self._answer.fleet}
+
+    def _offset_ns(self, answer: Answer, now_ns: int) -> int:
+        """Return the offset of the minutes: the database's at first, later moved towards it, slowly and never back."""
+        wanted_ns = round(answer.wall_s * clock.NS_PER_S) - answer.at_ns
+        reached_ns, current_ns = self._ceilings.reached_ns, self._ceilings.offset_ns
+        if not reached_ns:
+            return wanted_ns
+        most_ns = round((now_ns - reached_ns) * SLEW)
+        apart_ns = (wanted_ns - current_ns + MINUTE_NS // 2) % MINUTE_NS - MINUTE_NS // 2
+        return current_ns + min(max(apart_ns, -most_ns), most_ns)
+
+    def _use(self, limit: Limit, client: str) -> Use:
+        """Return what all workers of this gateway use of a limit."""
+        refused = self._ceilings.refused(limit, client)
+        if limit == "usd":
+            spent = self._counters.spent_usd(client, today()) + self._counters.reserved_usd(client)
+            return Use(max(round(spent * NANO), 0), refused)
+        minute, into_ns = divmod(clock.now_ns() + self._ceilings.offset_ns, MINUTE_NS)
+        current, previous = self._counters.requests(client, minute)
+        return Use(current - (-previous * (MINUTE_NS - into_ns) // MINUTE_NS), refused)
+
+    def _apply(self) -> None:
+        """Write the ceilings for the workers."""
+        reached_ns = self._ceilings.reached_ns
+        for limit, client, holder in self._holders.values():
+            if reached_ns:
+                holder.alone((clock.now_ns() - reached_ns) / clock.NS_PER_S)
+            known = self._ceilings.set(limit, client, ceiling=holder.ceiling, share=holder.share, others=holder.others)
+            if not known and not self._full:
+                self._full = True
+                self._say(
+                    f"more than {MOST_NAMES:,} keys with limits were configured since the gateway started, so the key "
+                    f"{client} and others are refused. Restart the gateway, with fewer keys with limits."
+                )
+
+    def _failed(self, why: str) -> None:
+        reached_ns = self._ceilings.reached_ns
+        if self._away or (reached_ns and clock.now_ns() - reached_ns < AWAY_S * clock.NS_PER_S):
+            return
+        self._away = True
+        so = "this gateway uses its part of each limit" if reached_ns else "keys with limits are refused until it does"
+        self._say(f"the database of the fleet does not answer, so {so}: {why}")
+
+    def _about(self) -> About:
+        sees = () if self._answer is None else self._answer.fleet
+        names = tuple(each.name for each in sees if each.silent_s < SILENT_S)
+        return About(version=__version__, workers=self._workers, sees=names)
+
+    def _write_metrics(self) -> None:
+        fleet = () if self._answer is None else self._answer.fleet
+        reached_ns, name = self._ceilings.reached_ns, self._database.name
+        age_s = (clock.now_ns() - reached_ns) / clock.NS_PER_S
+        found = process_metrics(
+            began_ns=self._began_ns,
+            fleet_connected={name: bool(reached_ns) and not self._away},
+            fleet_gateway_up={each.name: each.silent_s < SILENT_S for each in fleet},
+            fleet_answer_age_s={name: age_s} if reached_ns else {},
+            fleet_failures={name: self._failures},
+            fleet_reports_invalid={name: self._learning.invalid},
+            fleet_turns={name: self._learning.turns},
+            fleet_ceilings={
+                (limit, client): holder.ceiling / (NANO if limit == "usd" else 1)
+                for limit, client, holder in self._holders.values()
+            },
+        )
+        write_counts(self._folder, found, MetricCounts())
+
+    async def _leave(self) -> None:
+        """Wait until no call has money reserved, then leave the fleet."""
+        give_up_ns = clock.now_ns() + round(END_S * clock.NS_PER_S)
+        clients = {client for limit, client, _ in self._holders.values() if limit == "usd"}
+        while any(self._counters.reserved_usd(each) for each in clients) and clock.now_ns() < give_up_ns:  # noqa: ASYNC110
+            await asyncio.sleep(LOOK_S)
+        if not self._registered:
+            await self._database.close()
+            return
+        now_ns = clock.now_ns()
+        uses = {name: self._use(limit, client) for name, (limit, client, _) in self._holders.items()}
+        reports = {name: holder.report(uses[name], now_ns) for name, (_, _, holder) in self._holders.items()}
+        periods = {name: holder.period for name, (_, _, holder) in self._holders.items()}
+        try:
+            await self._database.exchange(reports, periods, self._about(), end=True)
+        except NameTaken:
+            pass  # its successor has counted what it held
+        except (psycopg.Error, OSError) as error:
+            self._say(f"the gateway could not leave its fleet: {self._database.error_text(error)}")
+        await self._database.close()
+
+
+def say(message: str) -> None:
+    """Print one line on standard error."""
+    print(f"splitsecond: {printable(message)}", file=sys.stderr, flush=True)
+
+
+async def _main(settings: FleetProcessSettings) -> None:
+    ending = asyncio.Event()
+    process = FleetProcess(settings, say)
+    loop = asyncio.get_running_loop()
+    data = bytearray()
+
+    def read() -> None:
+        chunk = os.read(0, 1 << 16)
+        data.extend(chunk)
+        while (end := data.find(b"\n")) >= 0:
+            process.use(msgspec.json.decode(data[:end], type=FleetProcessSettings).keys)
+            del data[: end + 1]
+        if not chunk:
+            loop.remove_reader(0)
+            ending.set()
+
+    loop.add_reader(0, read)
+    await process.step()
+    with contextlib.suppress(BrokenPipeError):  # the supervisor has died, so the input has ended too
+        os.write(1, b"READY\n")
+    await process.run(ending)
+
+
+def main() -> int:
+    """Exchange until asked to end. Return the exit code."""
+    logging.getLogger("psycopg").setLevel(logging.ERROR)  # it warns about connections that this process cuts itself
+    for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # the supervisor handles them, and closes the input
+        signal.signal(each, signal.SIG_IGN)
+    line = bytearray()
+    while not line.endswith(b"\n"):  # without a buffer, so that the loop finds what comes after it
+        if not (byte := os.read(0, 1)):
+            return 0
+        line += byte
+    settings = msgspec.json.decode(line, type=FleetProcessSettings)
+    if os.path.isdir(settings.folder):  # else the gateway was killed meanwhile, and the next one has removed it
+        asyncio.run(_main(settings))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

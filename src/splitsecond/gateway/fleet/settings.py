@@ -1,0 +1,24 @@
+"""Settings of the fleet process. The supervisor writes them, so this module imports nothing that only a fleet needs."""
+
+from msgspec import Struct
+
+MODULE = "splitsecond.gateway.fleet.process"
+
+
+class LimitedKey(Struct, frozen=True):
+    """A client key with limits."""
+
+    name: str
+    requests_per_minute: int | None = None
+    usd_per_day: float | None = None
+
+
+class FleetProcessSettings(Struct, frozen=True, kw_only=True):
+    """`gateway`: its name in the fleet. `instance`: that of this run. `folder`: of the workers' shared files."""
+
+    url: str
+    gateway: str
+    instance: str
+    folder: str
+    workers: int
+    keys: tuple[LimitedKey, ...] = ()

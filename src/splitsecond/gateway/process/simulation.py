@@ -1,0 +1,92 @@
+"""The simulator behind `sim/PROFILE` targets: one process for the whole gateway, started when it is needed.
+
+The gateway binds the simulator's socket at its start, so its address is known before any process exists. The process
+starts at once if a route names a simulated target, otherwise at the first connection; one that dies is replaced at the
+next connection. It ends when its standard input closes, so it does not survive the gateway.
+"""
+
+import asyncio
+import contextlib
+import socket
+import sys
+from collections.abc import AsyncIterator
+
+from splitsecond.child_process import ChildProcess, how_it_ended
+from splitsecond.gateway.configuration.settings import GatewaySettings
+from splitsecond.gateway.process.reload import say
+from splitsecond.router.settings import simulated_profiles
+from splitsecond.serving.listening import base_url, bind
+
+START_S = 120.0
+"""Timeout of the start, after which the gateway serves anyway."""
+STOP_S = 5.0
+PAUSE_S = 1.0
+"""Time before a process that died may be replaced."""
+
+
+def bind_simulator() -> socket.socket:
+    """Return the socket of the simulator on a free port of this machine."""
+    (listening,) = bind("127.0.0.1", 0)
+    return listening
+
+
+def simulator_url(listening: socket.socket) -> str:
+    """Return the address below which each profile has its own path."""
+    return base_url(listening).removesuffix("/v1")
+
+
+@contextlib.asynccontextmanager
+async def simulator(listening: socket.socket | None, settings: GatewaySettings) -> AsyncIterator[None]:
+    """Run the simulator at `listening` while the context is open. None: there is no simulator."""
+    if listening is None:
+        yield
+        return
+    ready = asyncio.Event()
+    needed = bool(simulated_profiles(settings))
+    running = asyncio.create_task(_keep_running(listening, ready, at_once=needed))
+    try:
+        if needed:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(ready.wait(), START_S)
+        yield
+    finally:
+        running.cancel()
+        await asyncio.wait([running])
+
+
+async def _keep_running(listening: socket.socket, ready: asyncio.Event, *, at_once: bool) -> None:
+    """Run one process after another until cancelled."""
+    while True:
+        if not at_once:
+            await _connected(listening)
+        at_once = False
+        try:
+            why = how_it_ended(await _run(listening, ready))
+        except OSError as error:
+            why = f"cannot start: {error}"
+        say(f"The simulator {why}. The next request to a sim/ target starts a new one.")
+        await asyncio.sleep(PAUSE_S)
+
+
+async def _connected(listening: socket.socket) -> None:
+    """Wait until a client connects. The process that is started then accepts the connection."""
+    loop = asyncio.get_running_loop()
+    connected = asyncio.Event()
+    loop.add_reader(listening.fileno(), connected.set)
+    try:
+        await connected.wait()
+    finally:
+        loop.remove_reader(listening.fileno())
+
+
+async def _run(listening: socket.socket, ready: asyncio.Event) -> int:
+    """Run one process until it ends, of itself or by cancelling. Return its exit code."""
+    number = listening.fileno()
+    command = (sys.executable, "-m", "splitsecond.simulator", "--descriptor", str(number))
+    process = await ChildProcess.start(*command, inherited=(number,))
+    try:
+        await process.read_line()  # READY, or the end of a process that has failed
+        ready.set()
+        return await process.wait()
+    finally:
+        await process.stop(STOP_S)

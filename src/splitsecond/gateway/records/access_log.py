@@ -1,0 +1,140 @@
+"""The access log: one line of JSON for each request, for tools that read log files.
+
+Lines are appended in one write each, so several workers share a file. A file that is renamed or removed, as by
+logrotate, is opened anew within `CHECK_S`. The lines contain no prompt, no answer and no key.
+"""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from splitsecond import clock
+from splitsecond.errors import CallerFault
+from splitsecond.store.call_record import CallRecord
+
+STANDARD_OUTPUT = "-"
+CHECK_S = 1.0
+"""How often the file is checked for having been renamed."""
+MODE = 0o640
+
+
+class AccessLine(Struct, frozen=True, kw_only=True):
+    """One request. `ms` and `ttft_ms`: from its arrival. `cache`, `target` and `fault` are "" if there is none."""
+
+    time: str
+    call: str
+    client: str
+    method: str = "POST"
+    path: str = ""
+    route: str = ""
+    status: int
+    outcome: str = "ok"
+    fault: str = ""
+    stream: bool = False
+    target: str = ""
+    attempts: int = 0
+    cache: str = ""
+    ms: float | None = None
+    ttft_ms: float | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+
+
+class AccessLog:
+    """An open access log. `close` it at the end."""
+
+    def __init__(self, path: str, say: Callable[[str], None]) -> None:
+        """Open the file at `path`, or standard output for "-". Raises `CallerFault` if it cannot be written.
+
+        `say` reports failures while it is written.
+        """
+        self._path = None if path == STANDARD_OUTPUT else Path(path)
+        self._say = say
+        self._encoder = msgspec.json.Encoder()
+        self._failed = False
+        try:
+            self._descriptor = os.dup(1) if self._path is None else _opened(self._path)
+        except OSError as error:
+            raise CallerFault(f"the access log {path} cannot be written: {error.strerror}", kind="bad_config") from None
+        self._check_ns = clock.now_ns() + int(CHECK_S * clock.NS_PER_S)
+
+    def took(self, record: CallRecord) -> None:
+        """Write a line about an ended call."""
+        winner = next((each for each in reversed(record.attempts) if each.role == "winner"), None)
+        first_ns = record.first_token_ns
+        self._write(
+            AccessLine(
+                time=_now(),
+                call=record.call,
+                client=record.client,
+                route=record.route,
+                status=record.status,
+                outcome=record.outcome,
+                fault=record.fault,
+                stream=record.stream,
+                target=record.target,
+                attempts=len(record.attempts),
+                cache=record.cache,
+                ms=_ms(record.end_ns - record.start_ns),
+                ttft_ms=None if first_ns is None else _ms(first_ns - record.start_ns),
+                input_tokens=None if winner is None else winner.input_tokens,
+                output_tokens=None if winner is None else winner.output_tokens,
+            )
+        )
+
+    def refused(self, *, call: str, client: str, method: str, path: str, status: int, fault: str) -> None:
+        """Write a line about a request that was rejected before it became a call."""
+        self._write(
+            AccessLine(
+                time=_now(),
+                call=call,
+                client=client,
+                method=method,
+                path=path,
+                status=status,
+                outcome="refused",
+                fault=fault,
+            )
+        )
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._descriptor)
+
+    def _write(self, line: AccessLine) -> None:
+        try:
+            if self._path is not None and clock.now_ns() >= self._check_ns:
+                self._reopen(self._path)
+            os.write(self._descriptor, self._encoder.encode(line) + b"\n")
+            self._failed = False
+        except OSError as error:
+            if not self._failed:
+                self._say(f"The access log cannot be written: {error.strerror}. Requests are served without it.")
+            self._failed = True
+
+    def _reopen(self, path: Path) -> None:
+        """Open the file anew if `path` no longer names it."""
+        self._check_ns = clock.now_ns() + int(CHECK_S * clock.NS_PER_S)
+        try:
+            same = os.path.samestat(os.stat(path), os.fstat(self._descriptor))
+        except FileNotFoundError:
+            same = False
+        if not same:
+            opened = _opened(path)
+            os.close(self._descriptor)
+            self._descriptor = opened
+
+
+def _opened(path: Path) -> int:
+    return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, MODE)
+
+
+def _now() -> str:
+    return clock.wall_time().isoformat(timespec="milliseconds")
+
+
+def _ms(ns: int) -> float:
+    return round(ns / clock.NS_PER_MS, 3)

@@ -1,0 +1,43 @@
+"""Attempts beyond the first of a call: what each was for, and whether it delivered the response."""
+
+from collections.abc import Iterator
+from typing import Literal
+
+from splitsecond.clock import NS_PER_MS
+from splitsecond.observation import Observation
+from splitsecond.store.call_record import CallRecord
+
+ExtraKind = Literal["fallback", "retry", "escalation", "hedge", "race"]
+AT_ONCE_NS = 2 * NS_PER_MS
+"""Attempts that begin within this time of the first were sent at once."""
+
+
+def extra_attempts(record: CallRecord) -> Iterator[tuple[ExtraKind, bool]]:
+    """Yield the kind of each attempt after the first, and whether it delivered the response.
+
+    After a failed attempt, another target is a fallback and the same one a retry; after a complete response it is an
+    escalation. While others are running it is a hedge, or a branch of a race if all were sent at once.
+    """
+    if len(record.attempts) < 2:
+        return
+    first, *others = sorted(record.attempts, key=begun_ns)
+    earlier = [first]
+    for attempt in others:
+        ended = [each for each in earlier if each.end_ns <= begun_ns(attempt)]
+        failed = [each for each in ended if each.outcome == "failed"]
+        kind: ExtraKind
+        if failed:
+            kind = "retry" if attempt.target in {each.target for each in failed} else "fallback"
+        elif len(ended) == len(earlier):
+            kind = "escalation"
+        else:
+            kind = "race" if begun_ns(attempt) - begun_ns(first) <= AT_ONCE_NS else "hedge"
+        yield kind, attempt.role == "winner"
+        earlier.append(attempt)
+
+
+def begun_ns(attempt: Observation) -> int:
+    """Return when an attempt began to connect; `start_ns` is the arrival of its call."""
+    connecting_ns = attempt.dns_ns + attempt.tcp_ns + attempt.tls_ns
+    ready_ns = attempt.end_ns if attempt.sent_ns is None else attempt.sent_ns
+    return max(attempt.start_ns, ready_ns - connecting_ns)

@@ -1,0 +1,112 @@
+"""Ceilings of this gateway within the limits that a fleet of gateways shares: a table in shared memory.
+
+The fleet process (`fleet/process`) writes ceilings into it, and the workers compare their use with them, so no request
+waits for a database. A worker writes only how many requests it refused because of a ceiling, which is how the fleet
+process learns that the gateway needs more.
+
+A name that has no place in the table, because `MOST_NAMES` others have taken one since the gateway started, has no
+ceiling, so its requests are refused: a shared place would give it the ceiling of another.
+"""
+
+from pathlib import Path
+from typing import Literal
+
+from splitsecond.gateway.records.shared_counters import SharedTable
+
+Limit = Literal["requests", "usd"]
+FILE = "fleet-ceilings"
+"""The file of the table, in the folder of the workers."""
+NANO = 1_000_000_000
+_CELLS = 8
+_PLACES: dict[Limit, int] = {"requests": 1, "usd": 2}
+_CEILING, _OTHERS, _REFUSED, _SHARE = 0, 2, 4, 6  # added to the place of a limit; the share is only for requests
+_FLEET = ""
+"""The name under which the table contains what concerns all keys."""
+_UNTIL, _OFFSET, _REACHED = 1, 2, 3
+
+
+class FleetCeilings(SharedTable):
+    """Ceilings of the limits of all keys. Amounts are requests, or billionths of a US dollar.
+
+    `number`: that of the worker; None: this is the fleet process.
+    """
+
+    def __init__(self, path: Path, *, workers: int, number: int | None = None) -> None:
+        super().__init__(path, workers + 1, workers if number is None else number, _CELLS)
+        self._last = workers
+        if number is None:
+            self._taken(self._row, _FLEET)  # before any key takes the last place
+
+    def ceiling(self, limit: Limit, name: str, now_ns: int) -> int:
+        """Return what the workers of this gateway may use together; 0 before the first answer of the database."""
+        ceiling, share = self.held(limit, name)
+        return min(ceiling, share) if limit == "requests" and now_ns >= self._fleet(_UNTIL) else ceiling
+
+    def held(self, limit: Limit, name: str) -> tuple[int, int]:
+        """Return the ceiling and the share that were set last."""
+        at = self._place(self._last, name)
+        if at < 0:
+            return 0, 0
+        at += _PLACES[limit]
+        return self._cells[at + _CEILING], self._cells[at + _SHARE] if limit == "requests" else 0
+
+    def others(self, limit: Limit, name: str) -> int:
+        """Return what the other gateways have used, as far as the database knows."""
+        at = self._place(self._last, name)
+        return 0 if at < 0 else self._cells[at + _PLACES[limit] + _OTHERS]
+
+    def refuse(self, limit: Limit, name: str) -> None:
+        """Count a request that this worker refused because of the ceiling."""
+        at = self._place_of_own(name)
+        if at >= 0:
+            self._cells[at + _PLACES[limit] + _REFUSED] += 1
+
+    def refused(self, limit: Limit, name: str) -> int:
+        """Return the requests that all workers refused because of the ceiling, since the gateway started."""
+        places = (self._place(row, name) for row in range(self._last))
+        return sum(self._cells[at + _PLACES[limit] + _REFUSED] for at in places if at >= 0)
+
+    @property
+    def offset_ns(self) -> int:
+        """What to add to the monotonic clock so that its minutes begin with those of the database's clock."""
+        return self._fleet(_OFFSET)
+
+    @property
+    def reached_ns(self) -> int:
+        """When the last exchange with the database began that was answered; 0: none was."""
+        return self._fleet(_REACHED)
+
+    def set(self, limit: Limit, name: str, *, ceiling: int, share: int, others: int) -> bool:
+        """Set what the workers use. For the fleet process. Return False if the table has no place for the name."""
+        at = self._place_of_own(name)
+        if at < 0:
+            return False
+        at += _PLACES[limit]
+        self._cells[at + _CEILING] = ceiling
+        self._cells[at + _OTHERS] = others
+        if limit == "requests":
+            self._cells[at + _SHARE] = share
+        return True
+
+    def reach(self, reached_ns: int, until_ns: int, offset_ns: int) -> None:
+        """Note an exchange with the database. Until `until_ns` the ceilings are used, and then the shares at most."""
+        at = self._taken(self._row, _FLEET)
+        self._cells[at + _OFFSET] = offset_ns
+        self._cells[at + _UNTIL] = until_ns
+        self._cells[at + _REACHED] = reached_ns
+
+    def _place(self, row: int, name: str) -> int:
+        """Return the place of `name` in a row; -1 if it has none, also if the row is full."""
+        at = super()._place(row, name)
+        return at if at >= 0 and self._belongs(at, name) else -1
+
+    def _place_of_own(self, name: str) -> int:
+        """Return the place of `name` in the row of this process, taking a free one; -1 if the row is full."""
+        at = self._place(self._row, name)
+        if at < 0 and self._is_free(self._row, name):
+            at = self._taken(self._row, name)
+        return at
+
+    def _fleet(self, cell: int) -> int:
+        at = self._place(self._last, _FLEET)
+        return 0 if at < 0 else self._cells[at + cell]

@@ -1,0 +1,136 @@
+"""The tokens that a call may use at each target, for reserving money before anything is sent.
+
+A reservation must not be smaller than the bill, whatever the client writes. So it takes the largest of all output
+limits that are named, in the words of every API format, since fields pass through to targets that may read any of them.
+It multiplies that by the number of answers (`n`, `best_of`) and of prompts. `prompt_tokens` estimates the prompt.
+
+Where no limit is named, an answer is as long as the model's maximum output if that is known, else
+`USUAL_OUTPUT_TOKENS`. A limit that is zero or negative means "no limit" to some servers, and is read as none.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+from splitsecond.policies.choosing.prompt_size import PASSED_LIMITS, USUAL_OUTPUT_TOKENS, raw_bytes
+from splitsecond.policies.expression import Expression, TargetName
+from splitsecond.router.prompt_tokens import json_list, prompt_tokens
+from splitsecond.service import WHOLE_OPERATIONS, Call
+
+MOST_TOKENS = 10**9
+"""Larger numbers are read as this one, so that no product leaves the range of the shared counters."""
+
+_LIMITS = (("max_tokens",), ("max_completion_tokens",), ("max_output_tokens",))
+_REASONING = (("reasoning", "max_tokens"), ("thinking", "budget_tokens"))
+_ANSWERS = (
+    ("n",),
+    ("best_of",),
+    ("candidateCount",),
+    ("generationConfig", "candidateCount"),
+    ("generation_config", "candidate_count"),
+)
+_CHOOSE_ONE = frozenset({"fastest", "cheapest", "weighted", "sticky", "near", "by_complexity", "by_task"})
+"""Policies that send a call to one of their branches."""
+
+
+class Usage(Struct, frozen=True):
+    """The tokens of one attempt."""
+
+    target: str
+    input_tokens: int
+    output_tokens: int
+
+
+Cost = Callable[[Usage], float]
+"""What a usage costs, in US dollars; 0 where that is not known."""
+
+
+def reserved(
+    call: Call, expression: Expression, cost: Cost, most_output: Callable[[str], int | None]
+) -> tuple[Usage, ...]:
+    """Return the usage to reserve for `call`, served by the policy `expression`.
+
+    A policy that asks several targets at once, or one after another, reserves the dearest answer and the prompts of the
+    others. One that may need two whole answers (`cascade`, `pipeline`) reserves both. `most_output` gives the maximum
+    output of a target's model, None where it is not known.
+    """
+    prompt = prompt_tokens(call)
+    answers = 0 if call.operation in WHOLE_OPERATIONS else answer_count(call)
+    limit = output_limit(call)
+
+    def usage(target: str, capped: int) -> Usage:
+        longest = (most_output(target) or USUAL_OUTPUT_TOKENS) if limit is None else limit
+        return Usage(target, prompt, min(min(longest, capped) * answers, MOST_TOKENS))
+
+    def of(part: Expression, capped: int) -> tuple[Usage, ...]:
+        if isinstance(part, TargetName):
+            return (usage(part.name, capped),)
+        if part.policy == "cap":
+            capped = min(capped, int(dict(part.settings)["max_tokens"]))
+        branches = sorted((of(each, capped) for each in part.parts), key=lambda each: sum(map(cost, each)))
+        dearest, others = branches[-1], [each for branch in branches[:-1] for each in branch]
+        if part.policy in _CHOOSE_ONE:
+            return dearest
+        if part.definition.backed:
+            return (*dearest, *others)
+        return (*dearest, *(msgspec.structs.replace(each, output_tokens=0) for each in others))
+
+    return of(expression, MOST_TOKENS)
+
+
+def output_limit(call: Call) -> int | None:
+    """Return the largest output limit of one answer in the request; None where there is none, or one is "unlimited"."""
+    limits = _numbers(call, _LIMITS + PASSED_LIMITS)
+    if not limits or min(limits) <= 0:
+        return None
+    return max(limits + _numbers(call, _REASONING))
+
+
+def answer_count(call: Call) -> int:
+    """Return how many answers the request asks for: per prompt, times the number of prompts."""
+    each = max([1, *_numbers(call, _ANSWERS)])
+    return min(each * _prompt_count(call), MOST_TOKENS)
+
+
+def _prompt_count(call: Call) -> int:
+    """Return how many prompts a request for completions holds; 1 for anything else."""
+    prompt = call.body.get("prompt")
+    items = json_list(bytes(raw_bytes(prompt))) if call.operation == "completions" and prompt is not None else None
+    if not items or not bytes(items[0]).startswith((b'"', b"[")):
+        return 1  # a text, or the ids of its tokens
+    return len(items)
+
+
+def _numbers(call: Call, paths: Sequence[tuple[str, ...]]) -> list[int]:
+    body = call.body
+    found = (_number(body, path) for path in paths if path[0] in body)
+    return [number for number in found if number is not None]
+
+
+def _number(body: Any, path: tuple[str, ...]) -> int | None:
+    """Return the number at `path`, rounded up, also of a number in text; None where there is none."""
+    value = body
+    for name in path:
+        value = _decoded(value)
+        value = value.get(name) if isinstance(value, Mapping) else None
+    value = _decoded(value)
+    if isinstance(value, str):
+        try:
+            value = float(value)
+        except ValueError:
+            return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
+        return None
+    return math.ceil(min(max(value, -1), MOST_TOKENS))
+
+
+def _decoded(value: Any) -> Any:
+    if not isinstance(value, Raw):
+        return value
+    try:
+        return msgspec.json.decode(value)
+    except (ValueError, RecursionError):  # a number beyond all bounds, or nesting without end
+        return MOST_TOKENS if bytes(value)[:1].isdigit() else None

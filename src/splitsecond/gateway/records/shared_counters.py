@@ -1,0 +1,173 @@
+"""Counters that worker processes share without a lock: a table in shared memory with one row for each worker.
+
+A worker writes only its own row and adds up all rows, so no two processes write one cell. A cell is eight bytes at a
+multiple of eight, which processors write and read atomically. A count is stored next to its minute or day. When the
+next minute begins, the count is set to 0 first and then the minute, so a reader sees either the old minute, which it
+skips, or the new minute with its count. Reservations for calls in flight belong to no day.
+
+The table is a file that all workers map. It outlives a worker, so a restarted worker continues in its row. What its
+predecessor had reserved for calls in flight stays reserved until `forfeit` charges it. A row finds its names by their
+hash, so workers may have different keys: one may use a newer configuration than another. The last row belongs to no
+worker: it contains what was spent before the table was made.
+"""
+
+import hashlib
+import mmap
+import os
+from collections.abc import Iterable
+from functools import lru_cache
+from pathlib import Path
+
+SHARED_COUNTERS = "shared-counters"
+"""The file of the counters that workers share, in their folder."""
+MOST_NAMES = 4096
+"""Names in a row. Further names share a place, so their limits are reached too early, never too late."""
+_CELLS = 8
+_CELL_BYTES = 8
+_NAME, _MINUTE, _COUNT, _DAY, _SPENT, _RESERVED = 0, 1, 3, 5, 6, 7  # two minutes and their counts: the even, the odd
+_NANO = 1_000_000_000
+
+
+class SharedTable:
+    """A table in shared memory: `rows` of `cells` numbers for each name. A process writes only the row `row`.
+
+    `path`: the file that all processes map; the first one creates it. None: memory of this process alone.
+    """
+
+    def __init__(self, path: Path | None, rows: int, row: int, cells: int) -> None:
+        self._rows, self._row, self._width = rows, row, cells
+        self._cells = memoryview(mapped(path, rows * MOST_NAMES * cells * _CELL_BYTES)).cast("q")
+        self._places: dict[tuple[int, str], int] = {}
+
+    def _place(self, row: int, name: str) -> int:
+        """Return the place of `name` in a row; -1 if it has none."""
+        at = self._places.get((row, name), -1)
+        if at < 0:
+            at = self._search(row, name)
+            if self._cells[at + _NAME] == 0:
+                return -1
+            self._places[row, name] = at
+        return at
+
+    def _taken(self, row: int, name: str) -> int:
+        """Return the place of `name` in a row of this process, taking a free one if it has none."""
+        at = self._place(row, name)
+        if at < 0:
+            at = self._search(row, name)
+            self._cells[at + _NAME] = _hash(name)
+            self._places[row, name] = at
+        return at
+
+    def _belongs(self, at: int, name: str) -> bool:
+        """Return whether a place is that of `name`, and not of another name."""
+        return self._cells[at + _NAME] == _hash(name)
+
+    def _is_free(self, row: int, name: str) -> bool:
+        """Return whether `name` would get a place of its own in a row."""
+        return self._cells[self._search(row, name) + _NAME] == 0
+
+    def _search(self, row: int, name: str) -> int:
+        """Return the place of `name` in a row, or a free one; if the row is full, a place that another name has."""
+        wanted = _hash(name)
+        begin = row * MOST_NAMES * self._width
+        for step in range(MOST_NAMES):
+            at = begin + (wanted + step) % MOST_NAMES * self._width
+            if self._cells[at + _NAME] in (wanted, 0):
+                return at
+        return begin + wanted % MOST_NAMES * self._width
+
+
+class SharedCounters(SharedTable):
+    """Requests per minute and US dollars per day, by name.
+
+    `path`: the file that all `workers` map; None: this process counts alone. `number`: this worker's, from 0.
+    """
+
+    def __init__(self, path: Path | None = None, *, workers: int = 1, number: int = 0) -> None:
+        if not 0 <= number < workers:
+            raise ValueError(f"worker {number} of {workers}")
+        super().__init__(path, workers + 1, number, _CELLS)
+
+    def request(self, name: str, minute: int, count: int = 1) -> None:
+        """Count requests in this minute. A negative `count` takes back requests that were refused."""
+        cells, at = self._cells, self._taken(self._row, name)
+        parity = minute & 1
+        if cells[at + _MINUTE + parity] != minute:
+            cells[at + _COUNT + parity] = 0
+            cells[at + _MINUTE + parity] = minute
+        cells[at + _COUNT + parity] += count
+
+    def requests(self, name: str, minute: int) -> tuple[int, int]:
+        """Return the requests in this minute and in the previous one."""
+        places = [at for row in range(self._rows) if (at := self._place(row, name)) >= 0]
+        return self._count(places, minute), self._count(places, minute - 1)
+
+    def spend(self, name: str, day: int, usd: float) -> None:
+        """Add spending on this day."""
+        self._add(self._taken(self._row, name), day, usd)
+
+    def carry_over(self, name: str, day: int, usd: float) -> None:
+        """Add spending from before the table was made. Only the first call counts, and only one worker may call it."""
+        if self._place(self._rows - 1, name) < 0:
+            self._add(self._taken(self._rows - 1, name), day, usd)
+
+    def spent_usd(self, name: str, day: int) -> float:
+        """Return the spending on this day in US dollars."""
+        places = (self._place(row, name) for row in range(self._rows))
+        return sum(self._cells[at + _SPENT] for at in places if at >= 0 and self._cells[at + _DAY] == day) / _NANO
+
+    def reserve(self, name: str, usd: float) -> None:
+        """Reserve money for a call in flight; a negative amount releases it."""
+        self._cells[self._taken(self._row, name) + _RESERVED] += round(usd * _NANO)
+
+    def reserved_usd(self, name: str) -> float:
+        """Return the money reserved for calls in flight, in US dollars."""
+        places = (self._place(row, name) for row in range(self._rows))
+        return sum(self._cells[at + _RESERVED] for at in places if at >= 0) / _NANO
+
+    def forfeit(self, names: Iterable[str], day: int) -> dict[str, float]:
+        """Charge to `day` what is still reserved in this worker's row, and return it by name.
+
+        For the start of a worker, whose predecessor in the row has died. The amount of names that are not in `names`
+        is returned under "".
+        """
+        known = {_hash(name): name for name in names}
+        found: dict[str, float] = {}
+        begin = self._row * MOST_NAMES * _CELLS
+        for at in range(begin, begin + MOST_NAMES * _CELLS, _CELLS):
+            usd = self._cells[at + _RESERVED] / _NANO
+            if usd > 0:
+                self._add(at, day, usd)
+                name = known.get(self._cells[at + _NAME], "")
+                found[name] = found.get(name, 0.0) + usd
+            self._cells[at + _RESERVED] = 0
+        return found
+
+    def _count(self, places: list[int], minute: int) -> int:
+        cells, parity = self._cells, minute & 1
+        return sum(cells[at + _COUNT + parity] for at in places if cells[at + _MINUTE + parity] == minute)
+
+    def _add(self, at: int, day: int, usd: float) -> None:
+        cells = self._cells
+        if cells[at + _DAY] != day:
+            cells[at + _SPENT] = 0
+            cells[at + _DAY] = day
+        cells[at + _SPENT] += round(usd * _NANO)
+
+
+def mapped(path: Path | None, size: int) -> mmap.mmap:
+    """Return `size` bytes of memory shared with every process that maps the file at `path`; None: private memory."""
+    if path is None:
+        return mmap.mmap(-1, size)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        os.ftruncate(descriptor, size)  # a new file is all zeros; an existing one keeps its content
+        return mmap.mmap(descriptor, size)
+    finally:
+        os.close(descriptor)
+
+
+@lru_cache(2 * MOST_NAMES)
+def _hash(name: str) -> int:
+    """Return 63 bits that are never all 0, the same in every process."""
+    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=_CELL_BYTES).digest(), "big") >> 1 | 1

@@ -1,0 +1,94 @@
+"""Sending of responses to the client: a stream as it arrives, or a whole response with its cost."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+
+from splitsecond import clock
+from splitsecond.analysis.closed_early import BillingRule
+from splitsecond.errors import Fault
+from splitsecond.gateway.error_response import error_response
+from splitsecond.gateway.headers import header_value, response_headers, server_timing, usd_value
+from splitsecond.observation import Observation
+from splitsecond.router.call_tracker import OpenCall, call_cost
+from splitsecond.service import Reply
+from splitsecond.serving.request_cycle import RequestCycle
+from splitsecond.wire.client_format import ClientFormat
+
+ENDS_WITHIN_NS = 20 * clock.NS_PER_MS
+"""How long a complete response waits for the end of the provider's body, when the cost is known."""
+
+Note = Callable[[bytes, str], None]
+"""Takes the first bytes of a response that its target may have stored, and the target."""
+
+
+async def send_stream(
+    cycle: RequestCycle, open_call: OpenCall, reply: Reply, form: ClientFormat, note: Note | None, *, usage: bool
+) -> None:
+    """Send the headers with the first bytes, then the rest of the stream as it arrives."""
+    relay = form.relay(open_call.call, open_call.target, usage=usage)
+    cycle.begin_stream(response_headers(cycle, open_call), kind=form.stream_type)
+    try:
+        while data := await reply.read():
+            if (whole := relay.feed(data)) and not cycle.complete:
+                if note is not None:
+                    note(whole, open_call.target)
+                    note = None
+                await cycle.send(whole, last=relay.done)  # saves a write for the end of the body
+        last = relay.rest()
+    except Fault as fault:
+        open_call.fault = fault.without_traceback()
+        last = relay.error(error_response(fault, form).body)
+    if not cycle.complete:
+        await cycle.send(last, last=True)
+
+
+async def send_whole(
+    cycle: RequestCycle,
+    open_call: OpenCall,
+    reply: Reply,
+    form: ClientFormat,
+    note: Note | None,
+    cost: Callable[[Observation], float | None] | None,
+    stops_billing: BillingRule,
+) -> None:
+    """Send a response that is not streamed. Its target may have changed, if the first one failed."""
+    whole, body = form.assembly(), b""
+    try:
+        while data := await reply.read():
+            whole.feed(data)
+            if reply.complete:
+                break
+        body = whole.answer()
+    except Fault as fault:
+        open_call.fault = fault.without_traceback()
+    open_call.target = reply.target
+    if note is not None:
+        note(body, open_call.target)
+    if open_call.fault is None and not open_call.has_all_attempts:
+        await _wait_for_end(reply)
+    headers = response_headers(cycle, open_call)
+    if open_call.fault is not None:
+        await cycle.refuse(error_response(open_call.fault, form), headers)
+        return
+    if open_call.attempts:
+        headers.append((b"server-timing", server_timing(open_call.attempts[-1])))
+    for attempt in open_call.attempts:
+        if attempt.tier and attempt.target == open_call.target:
+            headers.append((b"x-splitsecond-tier", header_value(attempt.tier)))
+            break
+    if cost is not None and (found := call_cost(open_call, cost, stops_billing)) is not None:
+        headers.append((b"x-splitsecond-cost-usd", usd_value(found.expected)))
+        if not found.exact:
+            headers += (
+                (b"x-splitsecond-cost-low-usd", usd_value(found.low)),
+                (b"x-splitsecond-cost-high-usd", usd_value(found.high)),
+            )
+    await cycle.answer(200, body, headers)
+
+
+async def _wait_for_end(reply: Reply) -> None:
+    """Wait up to `ENDS_WITHIN_NS` for the end of the body: then the attempt has ended and its cost is known."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(ENDS_WITHIN_NS / clock.NS_PER_S):
+            await reply.finished()

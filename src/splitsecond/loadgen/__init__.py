@@ -1,0 +1,2 @@
+"""Load generation: what requests contain (`workload`, `calibration`), when they leave (`arrivals`, `plan`), and the
+processes that send them (`block` in a `worker` process, started and fed by the `coordinator`)."""

@@ -1,0 +1,235 @@
+"""Prompts from a file: the request bodies of a benchmark.
+
+The format is recognised by the content:
+
+- JSON lines: one request a line, as a list of OpenAI messages, or an object with `messages`, `prompt` or
+  `conversations`
+- a JSON array of such requests, as in the files of ShareGPT
+- plain text: one prompt a line
+
+A conversation of ShareGPT gives its first question, after its system message if it has one. Fields beside `messages`
+are fields of the request. Of those beside `prompt` only the length of the response is kept, because data sets have
+fields of their own there.
+
+A file may be larger than memory: it is read piece by piece, up to `MOST_PROMPTS` or `MOST_BYTES`.
+"""
+
+import io
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, NoReturn
+
+import msgspec
+from msgspec import Struct
+
+from splitsecond.analysis.wording import counted_as
+from splitsecond.errors import CallerFault
+from splitsecond.loadgen.input_lines import numbered
+
+LENGTH_FIELDS = ("max_tokens", "max_completion_tokens")
+OURS = ("model", "stream", "stream_options")
+"""Fields that a measurement sets itself; those of a recorded request in a prompts file are dropped."""
+MOST_PROMPTS = 10_000
+MOST_BYTES = 1 << 25
+"""Most bytes of all prompts together, because every worker process holds them."""
+LONGEST = 1 << 24
+"""Most bytes of one line or one element of an array."""
+CHUNK = 1 << 18
+
+FORMATS = (
+    'Known are JSON lines ({"prompt": "..."} or {"messages": [...]}), the JSON files of ShareGPT, and plain text with '
+    "one prompt a line."
+)
+_MESSAGES = re.compile(rb'\[\s*\{\s*"(?:role|content)"\s*:')
+"""The beginning of a list of messages. Such a list is one request, not an array of requests."""
+
+
+class PromptFile(Struct, frozen=True, kw_only=True):
+    """The request bodies of a file. `complete`: whether it has no others. `skipped`: conversations without question."""
+
+    prompts: list[dict[str, Any]]
+    format: str
+    complete: bool = True
+    skipped: int = 0
+
+    def in_words(self, name: str) -> str:
+        """Return what was read from the file `name`, for the user."""
+        count = counted_as(len(self.prompts), "prompt")
+        left_out = f"; {counted_as(self.skipped, 'conversation')} without a question left out" if self.skipped else ""
+        return f"{name} ({self.format}): {'' if self.complete else 'the first '}{count}{left_out}."
+
+
+class _Turn(Struct):
+    """One turn of a conversation of ShareGPT."""
+
+    speaker: str = msgspec.field(name="from")
+    value: str | None = None
+
+
+class _Message(Struct):
+    role: str
+    content: str | list[dict[str, Any]] | None = None
+
+
+def read_prompts(path: Path) -> PromptFile:
+    """Read the prompts in a file. Raises `CallerFault` with the line for one that is not understood."""
+    try:
+        with path.open("rb") as file:
+            return parse_prompts(file, str(path))
+    except OSError as error:
+        raise CallerFault(f"cannot read the prompts {path}: {error.strerror or error}", kind="bad_prompts") from None
+
+
+def parse_prompts(file: BinaryIO, name: str) -> PromptFile:
+    """Parse the prompts in a file that is open at its beginning. Raises `CallerFault` with `name`:line."""
+    beginning = file.read(CHUNK).removeprefix(b"\xef\xbb\xbf").lstrip()
+    file.seek(0)
+    if beginning.startswith(b"[") and not _MESSAGES.match(beginning):
+        return _collected(name, "JSON", _Elements(file, name), _request)
+    lines = numbered(iter(lambda: file.readline(LONGEST + 1), b""), name, LONGEST, "bad_prompts", FORMATS)
+    if beginning.startswith((b"{", b"[")):
+        return _collected(name, "JSON lines", lines, lambda line: _request(msgspec.json.decode(line)))
+    return _collected(name, "plain text", lines, _plain)
+
+
+def _collected(
+    name: str, kind: str, items: Iterable[tuple[int, Any]], request: Callable[[Any], dict[str, Any] | None]
+) -> PromptFile:
+    """Return the prompts that `request` makes of `items`, which have the number of their line, up to the limits."""
+    prompts: list[dict[str, Any]] = []
+    skipped = size = 0
+    for number, item in items:
+        try:
+            prompt = request(item)
+        except (msgspec.MsgspecError, RecursionError) as error:
+            _refuse(name, number, str(error))
+        if prompt is None:
+            skipped += 1
+            continue
+        size += len(msgspec.json.encode(prompt))
+        if len(prompts) == MOST_PROMPTS or (prompts and size > MOST_BYTES):
+            return PromptFile(prompts=prompts, format=kind, complete=False, skipped=skipped)
+        prompts.append(prompt)
+    if not prompts:
+        raise CallerFault(f"{name}: no prompt found, expected one a line", kind="bad_prompts", hint=FORMATS)
+    return PromptFile(prompts=prompts, format=kind, skipped=skipped)
+
+
+def _refuse(name: str, line: int, why: str) -> NoReturn:
+    raise CallerFault(f"{name}:{line}: {why}", kind="bad_prompts", hint=FORMATS)
+
+
+def _plain(line: str) -> dict[str, Any]:
+    if not line.replace("\t", " ").isprintable():
+        raise msgspec.ValidationError("the line has control characters, so this is no text file")
+    return _question(line)
+
+
+def _question(text: str) -> dict[str, Any]:
+    return {"messages": [{"role": "user", "content": text}]}
+
+
+def _request(decoded: Any) -> dict[str, Any] | None:
+    """Return the body of a request; None for a conversation without a question. Raises `msgspec.ValidationError`."""
+    fields = {"messages": decoded} if isinstance(decoded, list) else decoded
+    if not isinstance(fields, dict) or not fields.keys() & {"messages", "prompt", "conversations"}:
+        raise msgspec.ValidationError(
+            'expected a list of messages, or an object with "messages", "prompt" or "conversations"'
+        )
+    if "messages" in fields:
+        if not msgspec.convert(fields["messages"], list[_Message]):
+            raise msgspec.ValidationError("expected at least one message, got none")
+        return {field: value for field, value in fields.items() if field not in OURS}
+    if "prompt" in fields:
+        lengths = {field: fields[field] for field in LENGTH_FIELDS if field in fields}
+        return _question(msgspec.convert(fields["prompt"], str)) | msgspec.convert(lengths, dict[str, int])
+    return _opening(msgspec.convert(fields["conversations"], list[_Turn]))
+
+
+def _opening(turns: list[_Turn]) -> dict[str, Any] | None:
+    """Return the first question of a conversation, with a system message before it; None if there is no question."""
+    question = next((turn.value for turn in turns if turn.speaker in ("human", "user") and turn.value), None)
+    if question is None:
+        return None
+    system = [turn.value for turn in turns[:1] if turn.speaker == "system" and turn.value]
+    return {"messages": [{"role": "system", "content": text} for text in system] + _question(question)["messages"]}
+
+
+class _Elements:
+    """Iterates over the elements of a JSON array in a file, each with the number of its line. Raises `CallerFault`."""
+
+    def __init__(self, file: BinaryIO, name: str) -> None:
+        self._text = io.TextIOWrapper(file, "utf-8-sig")
+        self._name = name
+        self._buffer = ""
+        self._at = 0
+        self._line = 1
+
+    def __iter__(self) -> Iterator[tuple[int, Any]]:
+        try:
+            yield from self._elements()
+        finally:
+            self._text.detach()  # the file stays open
+
+    def _elements(self) -> Iterator[tuple[int, Any]]:
+        mark = self._next()  # the bracket that opens the array
+        while mark != "]":
+            self._at += 1
+            if self._next() == "]" and mark == "[":
+                break
+            yield self._line, self._element()
+            mark = self._next()
+            if mark not in (",", "]"):
+                self._refuse(f"expected a comma or the end of the array, got {mark or 'the end of the file'}")
+        self._at += 1
+        if self._next():
+            self._refuse("expected the end of the file after the array")
+
+    def _next(self) -> str:
+        """Skip white space and return the next character; "" at the end of the file."""
+        while True:
+            match = _SPACE.match(self._buffer, self._at)
+            self._skip(match.end() if match else self._at)
+            if self._at < len(self._buffer):
+                return self._buffer[self._at]
+            if not self._more():
+                return ""
+
+    def _element(self) -> Any:
+        if self._buffer[self._at : self._at + 1] not in ("{", "["):
+            self._refuse("expected an object")
+        while True:
+            try:
+                found, end = _DECODER.raw_decode(self._buffer, self._at)
+            except (ValueError, RecursionError) as error:  # perhaps it is only incomplete
+                if isinstance(error, RecursionError) or not self._more():
+                    self._refuse(getattr(error, "msg", str(error)))
+            else:
+                self._skip(end)
+                return found
+
+    def _skip(self, end: int) -> None:
+        self._line += self._buffer.count("\n", self._at, end)
+        self._at = end
+
+    def _more(self) -> bool:
+        """Read as much again as is pending, at least `CHUNK`: all reading together takes linear time."""
+        pending = len(self._buffer) - self._at
+        if pending > LONGEST:
+            self._refuse(f"an element of the array is longer than {LONGEST:,} characters")
+        try:
+            piece = self._text.read(max(CHUNK, pending))
+        except UnicodeDecodeError as error:
+            self._refuse(f"the file is not UTF-8 text: {error.reason}")
+        self._buffer = self._buffer[self._at :] + piece
+        self._at = 0
+        return bool(piece)
+
+    def _refuse(self, why: str) -> NoReturn:
+        _refuse(self._name, self._line, why)
+
+
+_DECODER = json.JSONDecoder()
+_SPACE = re.compile(r"[ \t\r\n]*")

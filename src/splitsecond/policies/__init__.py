@@ -1,0 +1,5 @@
+"""Services made from services. Each policy is one file, a `Service` itself, and knows neither providers nor sockets.
+
+A policy may change its mind until it returns a reply. From then on the stream belongs to the caller, who can only close
+it; `resume` alone acts later.
+"""

@@ -1,0 +1,141 @@
+"""`by_complexity(simple=a, medium=b, complex=c)`: easy requests go to a fast model, hard ones to a strong one.
+
+What it does. Each request is judged by its visible features, without a model, in some tens of microseconds
+(`complexity`): the length of the prompt, the number of turns, code, pictures or tools, a required response format,
+words that speak of proofs, designs and comparisons, and the requested length and reasoning effort. The client knows
+better: the header ``x-splitsecond-complexity`` (simple, medium or complex) decides where it is sent. A missing branch
+is replaced by the next stronger one, else by the strongest.
+
+What it costs. Nothing but those microseconds.
+
+When it helps. When most requests are easy, and the small model is several times as fast. The decision comes before
+anything is sent, so unlike `cascade` it needs no second request and holds nothing back.
+
+When it hurts. A short question can be a hard one. The words that it looks for are English; other languages are judged
+by everything else. If a wrong answer is expensive, let the client decide, or use `cascade` with a judge.
+
+Where it goes. Outside of all else: each branch has its own policy.
+"""
+
+from splitsecond.errors import CallerFault
+from splitsecond.policies.choosing.prompt_size import most_output_tokens, raw_bytes
+from splitsecond.policies.definition import Policy, PolicyContext, PolicyService
+from splitsecond.policies.prompt import LONGEST_BYTES, field_value, last_user_text, messages, wanted_effort, wanted_form
+from splitsecond.policies.settings import short_text
+from splitsecond.service import Call, Reply, Service
+
+LEVELS = ("simple", "medium", "complex")
+MEDIUM_POINTS, COMPLEX_POINTS = 2, 4
+
+LONG_BYTES, VERY_LONG_BYTES = 4_000, 24_000
+"""Sizes of prompts: about 1,000 and 6,000 tokens of English."""
+MANY_TURNS = 8
+LONG_ANSWER, SHORT_ANSWER = 2_000, 64
+"""Output limits in tokens. A short answer is a label or a title."""
+LOOKED_AT = 1_000
+"""The first characters of the last question, whose words count: they mostly say what is wanted."""
+
+_WORDS = frozenset(word.encode() for word in (
+    "algorithm", "analyse", "analyze", "architecture", "assess", "compare", "complexity", "contradiction", "contrast",
+    "debug", "deduce", "derivative", "derive", "design", "diagnose", "differential", "eigenvalue", "equation",
+    "evaluate", "explain", "hypothesis", "implement", "implications", "inference", "integral", "investigate", "justify",
+    "lemma", "logic", "matrix", "optimal", "optimise", "optimize", "plan", "probability", "proof", "prove", "puzzle",
+    "reason", "reasoning", "refactor", "review", "solve", "step", "strategy", "theorem", "tradeoff", "why",
+))  # fmt: skip
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+_TO_WORDS = bytes(ord(c.lower()) if c.lower() in _LETTERS else ord(" ") for c in map(chr, range(256)))
+"""A table for `bytes.translate`: lower-case letters, and spaces for all else. Ten times as fast as a pattern."""
+_MATHS = ("\\frac", "\\int", "\\sum", "\\sqrt", "\\begin{", "$$", "∫", "∑", "√")
+_PROMPT = ("messages", "prompt", "input", "system", "instructions")
+_EFFORT = {"medium": 2, "high": 4, "xhigh": 4, "max": 4}
+
+
+class ByComplexity(PolicyService):
+    """Asks the branch for the complexity of the call."""
+
+    def __init__(
+        self,
+        context: PolicyContext,
+        *,
+        simple: Service | None = None,
+        medium: Service | None = None,
+        complex: Service | None = None,  # noqa: A002 - the name of the branch in an expression
+    ) -> None:
+        super().__init__(context)
+        given = zip(LEVELS, (simple, medium, complex), strict=True)
+        branches = {level: branch for level, branch in given if branch is not None}
+        self._branches = {level: branches[_stand_in(level, branches)] for level in LEVELS}
+
+    async def __call__(self, call: Call) -> Reply:
+        level, why = call.hints.get("complexity", ""), "the client says so"
+        if not level:
+            level, why = complexity(call)
+        elif level not in LEVELS:
+            raise CallerFault(
+                f"the complexity is {short_text(level)}, expected one of {', '.join(LEVELS)}",
+                kind="unknown_complexity",
+                hint="Send x-splitsecond-complexity: simple, or leave it out.",
+            )
+        call.notes.chosen = f"by_complexity: {level} ({why})"
+        return await self._branches[level](call)
+
+
+def complexity(call: Call) -> tuple[str, str]:
+    """Return how hard `call` looks: a level, and the reasons in a few words."""
+    signs = dict(_signs(call))
+    points = sum(signs.values())
+    level = LEVELS[(points >= MEDIUM_POINTS) + (points >= COMPLEX_POINTS)]
+    return level, ", ".join(signs) or "no sign of difficulty"
+
+
+def _signs(call: Call) -> list[tuple[str, int]]:
+    """Return the signs of a hard request, each with its points."""
+    body, signs = call.body, list[tuple[str, int]]()
+    size = sum(len(raw_bytes(body[name])) for name in _PROMPT if name in body)
+    if size > LONG_BYTES:
+        signs.append(("a very long prompt", 4) if size > VERY_LONG_BYTES else ("a long prompt", 2))
+    if "tools" in body:
+        signs.append(("tools", 2))
+    if wanted_form(call) is not None:
+        signs.append(("a form of the answer", 1))
+    if effort := _EFFORT.get(wanted_effort(call)):
+        signs.append(("reasoning effort", effort))
+    if (most := most_output_tokens(call)) is not None:
+        if most > LONG_ANSWER:
+            signs.append(("a long answer", 1))
+        elif most <= SHORT_ANSWER:
+            signs.append(("a short answer", -1))
+    if size <= LONGEST_BYTES:
+        signs += _message_signs(call)
+    return signs
+
+
+def _message_signs(call: Call) -> list[tuple[str, int]]:
+    """Return the signs in the messages themselves."""
+    signs: list[tuple[str, int]] = []
+    turns = messages(call) or []
+    if len(turns) > MANY_TURNS:
+        signs.append(("many turns", 1))
+    if turns and turns[-1].has_media:
+        signs.append(("more than text", 1))
+    prompt = field_value(call, "prompt") if "prompt" in call.body else None
+    question = prompt if isinstance(prompt, str) else last_user_text(turns)
+    if "```" in question:
+        signs.append(("code", 2))
+    question = question[:LOOKED_AT]
+    if any(sign in question for sign in _MATHS):
+        signs.append(("maths", 2))
+    if words := _WORDS.intersection(question.encode("ascii", "replace").translate(_TO_WORDS).split()):
+        signs.append((f"words such as {min(words).decode()}", min(2 * len(words) - 1, 4)))
+    return signs
+
+
+def _stand_in(level: str, branches: dict[str, Service]) -> str:
+    """Return the level whose branch serves `level`: its own, the next stronger, or the strongest."""
+    stronger = LEVELS[LEVELS.index(level) :]
+    return next(name for name in (*stronger, *reversed(LEVELS)) if name in branches)
+
+
+by_complexity = Policy(
+    ByComplexity, example='by_complexity(simple="a/small", complex="a/large")', one_of=LEVELS, needs_stream=()
+)

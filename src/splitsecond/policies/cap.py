@@ -1,0 +1,85 @@
+"""`cap(x, max_tokens=500)`: a limit on the length of answers.
+
+What it does. The request's limit on output tokens is lowered to `max_tokens`, under the name that the client used
+(`max_tokens`, `max_completion_tokens`, `max_output_tokens`), and set if it is missing. It is never raised. Limits in
+the words of Gemini and Ollama (`generationConfig.maxOutputTokens`, `options.num_predict`) are lowered too, as they pass
+through.
+
+What it costs. Nothing; an answer that reaches the limit ends with the finish reason "length".
+
+When it helps. An answer takes the time to its first token plus a time for each further one, so a limit on tokens limits
+the time for which a target is occupied. It also limits the cost of a call, even if a client forgot to.
+
+When it hurts. Models that reason count those tokens too: a low limit can end the answer before it has begun. And a
+tool call that is cut cannot be used.
+
+Where it goes. Anywhere; around one branch of a policy it holds for that branch only. Inside or outside of `cache` the
+answers are the same, but outside of it the capped request is what is looked up.
+"""
+
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from splitsecond.errors import CallerFault
+from splitsecond.policies.choosing.prompt_size import PASSED_LIMITS, decoded_fields
+from splitsecond.policies.definition import Policy, PolicyContext, PolicyService
+from splitsecond.policies.settings import Count
+from splitsecond.service import WHOLE_OPERATIONS, Call, Reply, Service
+from splitsecond.wire.client_format import client_format
+
+
+class Cap(PolicyService):
+    """`service`, whose answers have at most `max_tokens` tokens."""
+
+    def __init__(self, context: PolicyContext, service: Service, *, max_tokens: Count) -> None:
+        super().__init__(context)
+        self._service = service
+        self._most = max_tokens.value
+
+    async def __call__(self, call: Call) -> Reply:
+        if call.operation in WHOLE_OPERATIONS:
+            return await self._service(call)
+        return await self._service(msgspec.structs.replace(call, body=self._capped(call)))
+
+    def _capped(self, call: Call) -> dict[str, Any]:
+        """Return the body with the limit. Raises `CallerFault` if the client's own is not a whole number."""
+        fields = dict(call.body)
+        names = client_format(call).limit_fields
+        found = False
+        for name in names:
+            limit = _whole_number(name, fields.get(name))
+            if limit is not None:
+                found = True
+                if limit > self._most:
+                    fields[name] = self._most
+        if not found:
+            fields[names[-1]] = self._most
+        for first, *rest in PASSED_LIMITS:
+            if first not in fields:
+                continue
+            if not rest:
+                fields[first] = self._lower(first, fields[first])
+            elif (name := rest[0]) in (inside := decoded_fields(fields[first])):
+                fields[first] = {**inside, name: self._lower(name, inside[name])}
+        return fields
+
+    def _lower(self, name: str, value: Any) -> Any:
+        """Return the limit, at most the cap; zero and below mean "no limit" to some servers."""
+        limit = _whole_number(name, value)
+        return self._most if limit is None or limit <= 0 else min(limit, self._most)
+
+
+def _whole_number(name: str, value: Any) -> int | None:
+    if value is None:
+        return None
+    try:
+        if isinstance(value, Raw):
+            return msgspec.json.decode(value, type=int | None)
+        return msgspec.convert(value, int)
+    except (ValueError, RecursionError) as error:
+        raise CallerFault(f"the request's {name} is wrong: {error}") from error
+
+
+cap = Policy(Cap, example='cap("a/x", max_tokens=500)', needs_stream=())

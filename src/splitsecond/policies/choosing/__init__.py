@@ -1,0 +1,1 @@
+"""Parts of policies that choose among their branches: speed, price, exploration."""

@@ -1,0 +1,212 @@
+"""`fallback(a, b, ..., ttft="2s")`: the next branch is asked when one has failed before the client has seen anything.
+
+What it does. The branches are asked one after another, in their order, until one has a token. These failures lead to
+the next branch: failed connections, timeouts, 408, 429, 5xx, an error inside a 200, an answer without a token; also a
+rejected key or an unknown model, because the next target may accept them. After a broken connection or a 500 the same
+branch is asked once more first, unless it asked for a wait. A target that stays silent is not asked twice, and one that
+sent Retry-After is not asked again in this call. A prompt that was too long for one target goes only to targets that
+take a longer one, or whose limit is not known.
+
+Two failures go back to the caller at once: an invalid request (400, 413, 422), because every target would refuse it and
+asking them all makes the error slow; and a prompt that is too long for all remaining targets.
+
+`ttft` limits the wait for one branch's first token, including its second attempt. Without it, the limit of a branch is
+ten times its usual p95, at least 10 s (`usual_wait`); the last branch that is available has none. The deadline of the
+call holds for all attempts: each branch gets what is left of it, and none is asked after it. When all have failed,
+`AllFailed` lists the failures in the order of the branches.
+
+If the client does not stream, it sees nothing before the end, so an answer that breaks after its first token leads to
+the next branch too; so does a `deadline(a, total="10s")` of a branch. If it streams, there is no fallback after the
+first token, but there are settings for that time. `stall="10s"`: an answer without a further token for so long is
+ended. `floor="8tok/s", over="20s"`: so is one that is slower than that. `resume`: an answer that breaks is continued at
+another branch (see `resume`).
+
+What it costs. Nothing while the first branch works. An answer that is asked for again is paid for twice. A failure
+costs the time that was spent waiting for it: with `ttft` at most that much for each branch. Second attempts have a
+budget (a tenth of the calls, and 10), so that a branch that is down does not get twice the requests; the hedges and
+retries of the same expression count too.
+
+When it helps. Against outages and rate limits. Every route should have it.
+
+When it hurts. With a `ttft` near the usual time of the first branch: in slow minutes every call then moves to the next
+branch, and its prompt is paid twice. And if the branches are not equally good: users get the other model's answers.
+
+Where it goes. Around `race`, `hedge`, `retry` and `limit`, because it acts when they give up; inside a `deadline` with
+`total`.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from splitsecond import clock
+from splitsecond.errors import AllFailed, Fault
+from splitsecond.policies.budget import MOST_SAVED, ExtraRequestBudget
+from splitsecond.policies.choosing.branch import Branch
+from splitsecond.policies.definition import Policy, PolicyContext, PolicyService
+from splitsecond.policies.fault_handling import (
+    TOO_LONG,
+    TOO_LONG_ANSWER,
+    all_failed,
+    answered,
+    check_time,
+    empty_answer,
+    remedy,
+)
+from splitsecond.policies.replies.restartable import RestartableReply
+from splitsecond.policies.replies.resumable import How
+from splitsecond.policies.resume import ResumedService, rate_floor, with_limits
+from splitsecond.policies.settings import Duration, Share, TokenRate
+from splitsecond.policies.token_deadline import TokenDeadline
+from splitsecond.policies.usual_wait import UsualWait
+from splitsecond.service import Call, RateFloor, Reply, Service
+
+SECOND_TRIES = Share.parse("extra_load", 0.1)
+"""The share of a branch's calls that may get a second attempt."""
+
+
+def make_fallback(
+    context: PolicyContext,
+    first: Service,
+    second: Service,
+    /,
+    *others: Service,
+    ttft: Duration | None = None,
+    stall: Duration | None = None,
+    floor: TokenRate | None = None,
+    over: Duration | None = None,
+    resume: How | None = None,
+) -> Service:
+    """Return the service that asks the branches in turn.
+
+    `ttft`: the longest wait for one branch's first token. `stall`: the longest silence after it. `floor`: the lowest
+    rate after it, over the last `over`. `resume`: how a broken answer is continued.
+    """
+    branches = context.branches((first, second, *others))
+    in_turn = _InTurn(branches, ttft, context)
+    streamed: Service = in_turn
+    if resume is not None and context.make_encoder is not None:
+        names = [name for branch in branches for name in branch.names]
+        streamed = ResumedService(in_turn, [Branch(in_turn, names)], resume, context)
+    least = rate_floor(floor, over)
+    if streamed is in_turn and stall is None and least is None:
+        return in_turn  # saves most calls a coroutine
+    return _Limited(context, in_turn, streamed, stall, least)
+
+
+class _Limited(PolicyService):
+    """`whole`, for calls that are streamed `streamed`, with limits on the answer."""
+
+    def __init__(
+        self, context: PolicyContext, whole: Service, streamed: Service, stall: Duration | None, floor: RateFloor | None
+    ) -> None:
+        super().__init__(context)
+        self._whole = whole
+        self._streamed = streamed
+        self._stall = stall
+        self._floor = floor
+
+    async def __call__(self, call: Call) -> Reply:
+        service = self._streamed if call.stream else self._whole
+        return await service(with_limits(call, self._stall, self._floor))
+
+
+class _InTurn(PolicyService):
+    """Asks `branches` in turn, until one has a first token, or a complete answer if the call is not streamed."""
+
+    def __init__(self, branches: Sequence[Branch], ttft: Duration | None, context: PolicyContext) -> None:
+        super().__init__(context)
+        twice: list[Service] = [_Twice(branch.service, context.budget) for branch in branches]
+        limits: list[Duration | Callable[[Call], int | None]] = [
+            ttft or UsualWait(branch, branches[place:], context.states) for place, branch in enumerate(branches, 1)
+        ]
+        steps = [TokenDeadline(step, limit) for step, limit in zip(twice, limits, strict=True)]
+        self._steps = tuple(zip(branches, steps, strict=True))
+        self._restarts = context.make_encoder is not None
+
+    async def __call__(self, call: Call) -> Reply:
+        steps, causes = iter(self._steps), list[Fault]()
+        reply = await self._next(call, steps, causes)
+        if call.stream or not self._restarts or reply.complete:
+            return reply
+
+        async def restart(broken: Reply, fault: Fault) -> Reply:
+            causes.append(fault)
+            if remedy(fault) == "change" or fault.kind == TOO_LONG_ANSWER:
+                raise fault
+            call.notes.excluded.append(broken.target)
+            reply = await self._next(call, steps, causes)
+            call.notes.chosen += f"{'; ' if call.notes.chosen else ''}asked again at {reply.target}"
+            return reply
+
+        return RestartableReply(reply, restart, watched=call.watched)
+
+    async def _next(self, call: Call, steps: Iterator[tuple[Branch, Service]], causes: list[Fault]) -> Reply:
+        """Return the first reply of the remaining `steps`. Raises all `causes` if there is none."""
+        longer_than = -1
+        for branch, step in steps:
+            if longer_than >= 0 and not self._takes_more(branch, longer_than):
+                continue
+            try:
+                if call.deadline_ns is not None:
+                    check_time(call, clock.now_ns(), branch.service)
+                return await step(call)
+            except Fault as fault:
+                causes.append(fault.without_traceback())
+                if remedy(fault) == "change":
+                    raise
+                longer_than = max(longer_than, self._context_exceeded(fault, branch))
+        raise all_failed(causes) if len(causes) > 1 else causes[0]
+
+    def _context_exceeded(self, fault: Fault, branch: Branch) -> int:
+        """Return the context length, in tokens, that the prompt exceeds; -1: none, or not known."""
+        refusals = [each for each in _causes(fault) if each.kind == TOO_LONG]
+        names = [each.target or branch.names[0] for each in refusals]
+        return max((self._states.info(name).context_tokens or -1 for name in names), default=-1)
+
+    def _takes_more(self, branch: Branch, tokens: int) -> bool:
+        """Whether one of its targets takes a longer prompt than `tokens`, or its limit is not known."""
+        contexts = [self._states.info(name).context_tokens for name in branch.names]
+        return any(context is None or context > tokens for context in contexts)
+
+
+def _causes(fault: Fault) -> Iterable[Fault]:
+    return fault.causes if isinstance(fault, AllFailed) else (fault,)
+
+
+class _Twice:
+    """A branch that gets a second attempt where that can help at once, and the budget allows it."""
+
+    def __init__(self, branch: Service, budget: ExtraRequestBudget | None) -> None:
+        self._branch = branch
+        self._budget = ExtraRequestBudget(SECOND_TRIES.value, reserve=MOST_SAVED, within=budget)
+
+    def __repr__(self) -> str:
+        return repr(self._branch)
+
+    async def __call__(self, call: Call) -> Reply:
+        self._budget.deposit()
+        try:
+            reply = await self._branch(call)  # as in `answered`, without another coroutine for each call
+            if reply.empty:
+                raise await empty_answer(self._branch, reply)
+            return reply
+        except Fault as fault:
+            if remedy(fault) != "again" or not self._budget.withdraw():
+                raise
+            first = fault.without_traceback()
+        try:
+            check_time(call, clock.now_ns(), self._branch)
+            return await answered(self._branch, call)
+        except Fault as fault:
+            if remedy(fault) == "change":
+                raise
+            raise all_failed([first, fault.without_traceback()]) from None
+
+
+fallback = Policy(
+    make_fallback,
+    example='fallback("a/x", "b/x", ttft="2s")',
+    alternatives=True,
+    extra_load=SECOND_TRIES,
+    reserve=MOST_SAVED,
+    needs_stream=("ttft", "stall", "floor"),
+)

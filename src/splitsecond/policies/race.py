@@ -1,0 +1,163 @@
+"""`race(a, b, ...)`: all branches are asked at once, and the first one with a token answers.
+
+What it does. Every branch gets the call at the same moment. The first one with a content-bearing token wins: headers, a
+role or a ping do not count, because a target that greets early and then stalls would win by them. Losers are closed at
+once. A branch that fails, or ends without a token, has not won; the others continue. When all fail, `AllFailed` lists
+the failures in the order of the branches. A target that no longer answers is detected from the races that it loses
+(`targets/silence_detector`), and is not asked until it is due for a probe.
+
+`by="total"` races the whole answer. If the client does not stream, the first complete answer wins, and one that breaks
+does not. If it streams, the first token wins unless another branch should end sooner, by the live speeds of the
+targets: then the reply is held and read ahead, at most until the other branch could no longer end sooner. If the speed
+of a branch is not known, the first token wins, except on the first, second, fourth, eighth, … such call. On these the
+first complete answer wins, and shows its speed.
+
+What it costs. The input tokens of every branch, and the tokens that each loser made before it was closed; some
+providers bill a closed request in full. With `by="total"` losers generate until an answer is complete, or the first
+token of the winner has come. A race also uses the rate limits of all its providers.
+
+`spend="0.60/h"` limits that cost, in US dollars an hour ("0.01/m": a minute). The account grows with time, up to ten
+minutes' worth, and begins full. A call is raced only if the account can pay for the losers; otherwise only the first
+healthy branch is asked. The cost of the losers is estimated before the race: each branch is priced with the prompt and
+one token, or with a whole answer if its provider bills closed requests in full, or if that is not known, or with
+`by="total"`; all but the cheapest lose. A target without a known price counts as the most expensive of the others. If
+no price is known, there is no race, and `Notes.chosen` says so.
+
+When it helps. When a late first token costs money: a race is as fast as its best branch on each call. It improves the
+median and the tail, and survives the failure of any branch without a pause.
+
+When it hurts. With long prompts, whose input dominates the price; near a rate limit; and when the branches share the
+cause of the slowness: two requests make an overloaded provider slower. A target with a fast first token and few tokens
+per second wins every race and loses the time again afterwards; `by="total"` prevents that.
+
+Where it goes. Inside `fallback`, which acts when every branch has failed. Around `limit`, because a refused branch must
+not stop the others. Around `deadline` each branch has its own; inside it, all have the same. A `ttft` around
+`by="total"` limits the wait for the complete answer of a call that is not streamed.
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+from splitsecond import clock
+from splitsecond.policies.choosing.branch import Branch, ask_in_turn, in_order
+from splitsecond.policies.choosing.prompt_size import input_tokens, output_tokens
+from splitsecond.policies.completion_race import CompletionRace
+from splitsecond.policies.contest import Contest
+from splitsecond.policies.definition import Policy, PolicyContext, PolicyService
+from splitsecond.policies.settings import SpendingRate
+from splitsecond.service import Call, Reply, Service
+
+RaceFigure = Literal["ttft", "total"]
+SAVED_S = 600
+"""The most seconds' worth of money that an account saves, so that a quiet night does not pay for a storm."""
+
+
+class SpendingAccount:
+    """Money that arrives at a constant rate. In any `t` seconds at most ``(t + SAVED_S) × usd_per_s`` are spent.
+
+    The account begins full.
+    """
+
+    def __init__(self, usd_per_s: float) -> None:
+        self._usd_per_ns = usd_per_s / clock.NS_PER_S
+        self._most = self._saved = SAVED_S * usd_per_s
+        self._at_ns: int | None = None
+
+    def withdraw(self, usd: float, now_ns: int) -> bool:
+        """Withdraw `usd` if the account holds as much; return whether it did. Zero can always be withdrawn."""
+        passed_ns = 0 if self._at_ns is None else now_ns - self._at_ns
+        self._at_ns = now_ns
+        self._saved = min(self._saved + passed_ns * self._usd_per_ns, self._most)
+        if usd > self._saved:
+            return False
+        self._saved -= usd
+        return True
+
+    def __repr__(self) -> str:
+        return f"<SpendingAccount {self._saved:.4f} of {self._most:.4f} USD>"
+
+
+class Race(PolicyService):
+    """Asks all branches at once.
+
+    `by`: what wins, the first token (also None) or the whole answer. `spend`: the most that losers may cost.
+    """
+
+    def __init__(
+        self,
+        context: PolicyContext,
+        first: Service,
+        second: Service,
+        /,
+        *others: Service,
+        by: RaceFigure | None = None,
+        spend: SpendingRate | None = None,
+    ) -> None:
+        super().__init__(context)
+        self._branches = context.branches([first, second, *others])
+        self._by_total = by == "total"
+        self._unknown = 0  # streamed calls with a branch of unknown speed
+        self._account = None if spend is None else SpendingAccount(spend.usd_per_s)
+
+    async def __call__(self, call: Call) -> Reply:
+        racing = self._branches
+        if self._account is not None:
+            healthy = [branch for branch in self._branches if branch.available(self._states)] or self._branches
+            if reason := self._reason_against(call, healthy, self._account):
+                others = [branch for branch in self._branches if branch not in healthy]
+                return await ask_in_turn(call, in_order([*healthy, *others], f"race, {reason}"))
+            racing = healthy
+        services = [branch.service for branch in racing]
+        if self._by_total:
+            tokens, whole = self._output_tokens(call, racing), not call.stream or self._learns(racing)
+            services = CompletionRace(call, racing, self._states, tokens, whole=whole).candidates()
+        async with Contest(call) as contest:
+            for service in services:
+                contest.enter(service)
+        return contest.reply()
+
+    def _learns(self, racing: Sequence[Branch]) -> bool:
+        """Return whether this streamed call is raced to its end, because the speed of a branch is not known."""
+        for branch in racing:
+            if all(each.tpot_ns() is None for each in branch.estimates(self._states, stream=True)):
+                self._unknown += 1
+                return self._unknown & (self._unknown - 1) == 0
+        return False
+
+    def _reason_against(self, call: Call, healthy: Sequence[Branch], account: SpendingAccount) -> str:
+        """Return why `call` is not raced; "" if it is, and its losers are paid for."""
+        if len(healthy) == 1:
+            return "one branch is available"
+        losing = self._losing_usd(call, healthy)
+        if losing is None:
+            return "no price is known"
+        return "" if account.withdraw(losing, clock.now_ns()) else "its money is spent"
+
+    def _losing_usd(self, call: Call, among: Sequence[Branch]) -> float | None:
+        """Return the most that losers can cost; None: not known."""
+        tokens_in, tokens_out = input_tokens(call), self._output_tokens(call, among)
+        costs = [self._cost_usd(branch, tokens_in, tokens_out) for branch in among]
+        known = [cost for cost in costs if cost is not None]
+        if not known:
+            return None
+        priced = [max(known) if cost is None else cost for cost in costs]
+        return sum(priced) - min(priced)
+
+    def _output_tokens(self, call: Call, among: Sequence[Branch]) -> int:
+        """Return the expected length of the answer."""
+        estimates = [each for branch in among for each in branch.estimates(self._states, stream=call.stream)]
+        return output_tokens(call, [tokens for each in estimates if (tokens := each.output_tokens()) is not None])
+
+    def _cost_usd(self, branch: Branch, tokens_in: int, tokens_out: int) -> float | None:
+        """Return the cost of asking `branch` if it loses; None: not known. A race inside costs all of its branches."""
+        costs: list[float | None] = []
+        for info in map(self._states.info, branch.names):
+            closed_early = info.closing_stops_billing and not self._by_total
+            costs.append(info.cost_usd(tokens_in, min(tokens_out, 1) if closed_early else tokens_out))
+        known = [cost for cost in costs if cost is not None]
+        if len(known) < len(costs):
+            return None
+        return sum(known) if isinstance(branch.service, Race) else max(known)
+
+
+race = Policy(Race, example='race("a/x", "b/x")', alternatives=True)

@@ -1,0 +1,1 @@
+"""Replies that policies inspect, store, share between calls, or continue at another target."""

@@ -1,0 +1,325 @@
+"""Replies that continue at another target when the answer breaks off, so that the client does not see the break.
+
+As long as nothing breaks, whole events are passed on as they arrived, and only their bytes are counted. They are parsed
+when the answer breaks, or when there are many of them, because that costs a fraction of parsing each one. Only then is
+it known what the client has (`delivered`) and what another target has to add.
+
+Another target continues in one of two ways. "replay" sends the same request again and passes on what goes beyond the
+text that the client has. "prefill" sends a request that already contains the beginning of its answer.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Raw, Struct
+
+from splitsecond import clock
+from splitsecond.errors import CallerFault, Fault, Overloaded
+from splitsecond.events import Broken, Event
+from splitsecond.policies.choosing.branch import Branch
+from splitsecond.policies.fault_handling import TOO_LONG_ANSWER, answered, check_time
+from splitsecond.policies.prompt import field_value
+from splitsecond.policies.replies.delivered import DeliveredText, PrefillTail, ReplayDiff, appended
+from splitsecond.policies.replies.shared_reply import MOST_BYTES, RecordedChunk, SharedReply
+from splitsecond.policies.settings import Duration
+from splitsecond.policies.targets.target_states import TargetStates
+from splitsecond.policies.token_deadline import TokenDeadline
+from splitsecond.service import Call, ForwardingReply, Reply, Service
+from splitsecond.wire.client_format import client_format
+from splitsecond.wire.continuation import ContinuationEncoder
+
+How = Literal["replay", "prefill"]
+MAX_UNPARSED = 16_384
+"""Bytes that were delivered and not parsed yet."""
+_OTHER_FORMS = ("tools", "functions", "output_config", "output_format")
+"""Fields that can make the answer something else than a text, in the API formats of OpenAI or Anthropic."""
+_LIMITS = ("max_completion_tokens", "max_tokens")
+_decode_raw = msgspec.json.Decoder(list[Raw]).decode
+
+
+MakeEncoder = Callable[[Call], ContinuationEncoder | None]
+"""Makes the encoder for the answer to a call; None: its answers cannot be continued."""
+
+
+class ResumePlan(Struct, frozen=True):
+    """Plan for continuing a broken answer at `others`, in turn."""
+
+    others: Sequence[Branch]
+    how: How
+    states: TargetStates
+    make_encoder: MakeEncoder
+
+
+class ResumableReply(ForwardingReply):
+    """The answer as its client gets it, whichever target it comes from. `broken`: the fault that ended it."""
+
+    def __init__(self, reply: Reply, call: Call, plan: ResumePlan, encoder: ContinuationEncoder) -> None:
+        super().__init__(reply)
+        self.broken: Broken | None = None
+        self._call = call
+        self._plan = plan
+        self._tries = sum(len(branch.names) for branch in plan.others)
+        self._fault: Fault | None = None
+        self._writer = encoder
+        self._parser = encoder  # reads the bytes of the target that sends now
+        self._continuation: ReplayDiff | PrefillTail | None = None
+        self._delivered = DeliveredText()
+        self._unparsed: list[bytes] = []
+        self._unparsed_size = 0
+        self._held: list[RecordedChunk] | None = None if call.stream else []
+        self._held_size = 0
+        self._events: deque[Event] = deque()
+        self._over = False
+        self._break_reported = False
+
+    @property
+    def empty(self) -> bool:
+        return False
+
+    @property
+    def reply(self) -> Reply:
+        """The reply of the target that answers now."""
+        return self._reply
+
+    async def read(self) -> bytes:
+        while not self._over:
+            chunk, self._over = await self.next_chunk(parse=False)
+            if chunk.data:
+                return chunk.data
+        if self.broken is not None:
+            raise self.broken.fault
+        return b""
+
+    async def __anext__(self) -> Event:
+        while not self._events:
+            if self._over:
+                raise StopAsyncIteration
+            chunk, self._over = await self.next_chunk(parse=True)
+            self._events.extend(chunk.events)
+            self._report_break()
+        return self._events.popleft()
+
+    def _report_break(self) -> None:
+        if self._over and self.broken is not None and not self._break_reported:
+            self._break_reported = True
+            self._events.append(self.broken)
+
+    def arrived(self) -> list[Event]:
+        self._report_break()
+        events = list(self._events)
+        self._events.clear()
+        return events
+
+    async def finished(self) -> None:
+        while not self._over:
+            _, self._over = await self.next_chunk(parse=False)
+        self._events.clear()
+        if self.broken is None:
+            await self._reply.finished()
+
+    async def next_chunk(self, *, parse: bool) -> tuple[RecordedChunk, bool]:
+        """Return what the client gets next, and whether it is the last. `parse`: with its events."""
+        while True:
+            try:
+                data = await self._reply.read()
+                chunk = self._process(data, parse)
+            except Fault as fault:
+                self._parse_delivered()
+                if self._delivered.ended:
+                    return RecordedChunk(b"", ()), True
+                if not await self._resume(fault):
+                    self.broken = Broken(clock.now_ns(), self._fault or fault.without_traceback())
+                    return RecordedChunk(b"", ()), True
+                continue
+            if self._held is not None:
+                chunk = self._hold(self._held, chunk, over=not data)
+            if chunk.data or chunk.events or not data:
+                return chunk, not data
+
+    def _process(self, data: bytes, parse: bool) -> RecordedChunk:
+        """Return what the client gets of the bytes that arrived. Raises `ReplayMismatch`."""
+        whole = self._parser.cut(data) if data else self._parser.rest()
+        if self._continuation is None and not parse:
+            if self._held is None:
+                self._unparsed.append(whole)
+                self._unparsed_size += len(whole)
+                if self._unparsed_size > MAX_UNPARSED:
+                    self._parse_delivered()
+            return RecordedChunk(whole, ())
+        self._parse_delivered()
+        events = self._parser.decode(whole, clock.now_ns())
+        if not data:
+            events += self._parser.close(clock.now_ns())
+        if self._continuation is not None:
+            events = self._continuation.take(events)
+            if not data:
+                self._continuation.finish()
+            whole = b"".join(map(self._writer.encode, events))
+        if self._held is None:
+            self._delivered.add(events)
+        return RecordedChunk(whole, tuple(events))
+
+    def _parse_delivered(self) -> None:
+        """Parse the bytes that were delivered without parsing them."""
+        if self._unparsed:
+            data = b"".join(self._unparsed)
+            self._unparsed.clear()
+            self._unparsed_size = 0
+            self._delivered.add(self._parser.decode(data, clock.now_ns()))
+
+    def _hold(self, held: list[RecordedChunk], chunk: RecordedChunk, *, over: bool) -> RecordedChunk:
+        """Return all of an answer that is not streamed when it is complete or too long to be held; nothing before."""
+        held.append(chunk)
+        self._held_size += len(chunk.data)
+        if not over and self._held_size <= MOST_BYTES:
+            return RecordedChunk(b"", ())
+        self._held = None
+        data, events = b"".join(each.data for each in held), [event for each in held for event in each.events]
+        if events:
+            self._delivered.add(events)
+        else:
+            self._unparsed.append(data)
+        return RecordedChunk(data, tuple(events))
+
+    async def _resume(self, fault: Fault) -> bool:
+        """Continue the answer at another target. Return whether one does; then `reply` is its reply."""
+        if self._fault is None:
+            self._fault = fault.without_traceback()
+        await self._reply.aclose()
+        due_ns = self._call.deadline_ns
+        if due_ns is not None and clock.now_ns() >= due_ns:
+            return False
+        if fault.kind == TOO_LONG_ANSWER or isinstance(fault, CallerFault | Overloaded):
+            return False
+        if self._held is not None:
+            self._held.clear()
+            self._held_size = 0
+        if not self._delivered.is_empty and (not self._delivered.comparable or _wants_logprobs(self._call)):
+            return False
+        self._call.notes.excluded.append(self._reply.target)
+        for branch in self._plan.others:
+            while self._tries and (able := self._able(branch)):
+                if await self._continue_at(branch, able):
+                    return True
+        return False
+
+    def _able(self, branch: Branch) -> list[str]:
+        """Return the branch's targets that can continue the answer. Exclude its other targets from the call."""
+        states, excluded = self._plan.states, self._call.notes.excluded
+        able = [name for name in branch.names if name not in excluded]
+        if self._plan.how == "prefill" and not self._delivered.is_empty:
+            able = _prefill_targets(able, states)
+            excluded.extend(name for name in branch.names if name not in able)
+        return able if any(map(states.available, able)) else []
+
+    async def _continue_at(self, branch: Branch, able: Sequence[str]) -> bool:
+        """Return whether the branch continues the answer, at one of its `able` targets. If not, there is one less."""
+        self._tries -= 1
+        delivered, notes = self._delivered, self._call.notes
+        before, prefill = len(notes.attempted), self._plan.how == "prefill" and not delivered.is_empty
+        mark = self._plan.states.info(able[0]).mark
+        call = _prefilled(self._call, delivered, mark) if prefill else self._call
+        parser = self._plan.make_encoder(self._call)
+        if call is None or parser is None:
+            notes.excluded.extend(able)
+            return False
+        try:
+            check_time(call, clock.now_ns(), branch.service)
+            reply = await answered(_within_stall(branch.service, call), call)
+        except Fault:
+            notes.excluded.extend(notes.attempted[before:] or able)
+            return False
+        self._reply = reply
+        notes.chosen += f"{'; ' if notes.chosen else ''}resumed at {reply.target}"
+        self._parser = parser
+        if delivered.is_empty:
+            self._writer, self._continuation = parser, None
+        else:
+            self._continuation = appended(delivered) if prefill else ReplayDiff(delivered)
+        return True
+
+
+def resumable(reply: Reply, call: Call, plan: ResumePlan, encoder: ContinuationEncoder) -> Reply:
+    """Return `reply` to `call`, continued by `plan` if it breaks off."""
+    resuming = ResumableReply(reply, call, plan, encoder)
+    return _WatchedResumable(resuming).reader(watched=True) if call.watched else resuming
+
+
+class _WatchedResumable(SharedReply):
+    """A resumable reply for a caller that reads both its events and its bytes."""
+
+    def __init__(self, resuming: ResumableReply) -> None:
+        super().__init__(resuming.reply)
+        self._resuming = resuming
+
+    async def receive(self) -> tuple[RecordedChunk, bool]:
+        chunk = await self._resuming.next_chunk(parse=True)
+        self._reply, self.broken = self._resuming.reply, self._resuming.broken
+        return chunk
+
+    async def close(self) -> None:
+        await self._resuming.aclose()
+
+
+def _within_stall(service: Service, call: Call) -> Service:
+    """Return `service` with a deadline for the first token: the stall limit, as the client waits within an answer."""
+    if call.stall_ns is None:
+        return service
+    return TokenDeadline(service, Duration.parse("stall", f"{max(call.stall_ns // clock.NS_PER_MS, 1)}ms"))
+
+
+def _wants_logprobs(call: Call) -> bool:
+    return bool(field_value(call, "logprobs") or field_value(call, "top_logprobs"))
+
+
+def _prefill_targets(names: Sequence[str], states: TargetStates) -> list[str]:
+    """Return the targets that continue the beginning of an answer, if it is marked as the first of them wants it."""
+    able = [name for name in names if states.info(name).prefill]
+    return [name for name in able if states.info(name).mark == states.info(able[0]).mark]
+
+
+def _prefilled(call: Call, delivered: DeliveredText, mark: str) -> Call | None:
+    """Return `call` for the rest of an answer of which the client has `delivered`; None if that cannot be asked for.
+
+    `mark`: the field that marks the message with the beginning, "" for none. Only messages of the common chat form can
+    be marked, and calls of the Responses API have no messages.
+    """
+    text = (delivered.text or "").rstrip()
+    if not text or not _has_plain_answer(call) or (mark and client_format(call).reader):
+        return None
+    given = call.body.get("messages")
+    try:
+        messages = _decode_raw(given if isinstance(given, Raw) else msgspec.json.encode(given))
+    except (ValueError, TypeError, RecursionError):
+        return None
+    beginning: dict[str, Any] = {"role": "assistant", "content": text}
+    if mark:
+        beginning[mark] = True
+    messages.append(Raw(msgspec.json.encode(beginning)))
+    limits = _remaining_limits(call, delivered.tokens)
+    if limits is None:
+        return None
+    return msgspec.structs.replace(call, body={**call.body, **limits, "messages": Raw(msgspec.json.encode(messages))})
+
+
+def _has_plain_answer(call: Call) -> bool:
+    """Return whether the answer to `call` is one plain text."""
+    if call.operation != "chat" or field_value(call, "n") not in (None, 1):
+        return False
+    form = field_value(call, "response_format")
+    return form in (None, {"type": "text"}) and not any(field_value(call, name) for name in _OTHER_FORMS)
+
+
+def _remaining_limits(call: Call, tokens: int) -> dict[str, int] | None:
+    """Return the limits on output tokens minus `tokens`; None if nothing remains, or a limit is not a number."""
+    remaining: dict[str, int] = {}
+    for name in _LIMITS:
+        limit = field_value(call, name)
+        if limit is None:
+            continue
+        if isinstance(limit, bool) or not isinstance(limit, int) or limit <= tokens:
+            return None
+        remaining[name] = limit - tokens
+    return remaining

@@ -1,0 +1,132 @@
+"""`resume(a, b, ..., how="replay", stall="10s")`: an answer that breaks off is continued at another target.
+
+It is the only policy that changes an answer after its first token. Mostly it is a setting of another policy,
+``fallback(a, b, resume="replay")``, or of a route.
+
+What it does. `a` is asked, and its answer goes to the client byte for byte. If it breaks (the connection is cut, an
+error arrives inside the stream, no further token for `stall`, or fewer tokens per second than `floor` in the last
+`over`), the next branch is asked, in turn. A single branch, as in ``resume(fastest(a, b))``, is asked again. No target
+is asked again whose answer to this call broke. Before the first token `resume` does nothing: a failure is raised as it
+is.
+
+`floor="8tok/s", over="20s"` is for streams that are alive and too slow. The time begins with the first token. A pause
+of more than half of `over` does not count as slow: a model that reasons without streaming it is silent, and `stall`
+limits that. After it the time begins again. A chunk counts as one token, or as a quarter of its characters if that is
+more. `over` is 20 s by default.
+
+`how="replay"`: the next target gets the same request. Its answer is held back and compared, byte by byte, with what the
+client already has; from there on the client gets the new part, and a token of which it has the first half is cut in
+two. If the answers differ, the next branch is asked. Replay needs repeatable answers: the same model and a temperature
+of 0.
+
+`how="prefill"`: the next target gets the beginning of the answer as an assistant message (without white space at its
+end, which many targets refuse) and continues it, with `max_tokens` less what was sent. Only targets that are known to
+support this are asked. It works for one plain text only: not with tools, a response format, several choices or
+reasoning.
+
+Neither works for audio and pictures, or with log-probabilities. If no target can continue, the client gets the error
+that broke the answer, whatever the other targets answered. There is one end, never a second and never an invented one.
+The client continues to see the id and the model of the first target, in its own API format, with parts and events
+numbered on. Signed or hidden reasoning, and results of tools that a provider runs itself, cannot be continued. Clients
+of the Responses API get replay only.
+
+An answer that is not streamed is held back until it is complete, so a broken one is simply requested again.
+
+What it costs. While nothing breaks, each chunk is decoded once more. A broken answer is paid for twice: with replay the
+prompt and all that was sent, with prefill the prompt and the rest. The client waits during the replay.
+
+When it helps. With long answers, and with streams that intermediaries cut.
+
+When it hurts. With replay, when models do not repeat themselves: the cost is wasted and the error comes later. With
+prefill, when the other model is worse or writes in another tone.
+
+Where it goes. Around the policies that choose, inside `deadline`, `limit`, `cap` and `cache`. The usage that the client
+sees is the second target's with replay; with prefill that and what was sent before. A benchmark gets the break as it
+is.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from splitsecond.clock import NS_PER_S
+from splitsecond.errors import CallerFault
+from splitsecond.policies.choosing.branch import Branch
+from splitsecond.policies.definition import Policy, PolicyContext, PolicyService
+from splitsecond.policies.replies.resumable import How, ResumePlan, resumable
+from splitsecond.policies.settings import Duration, TokenRate
+from splitsecond.service import Call, RateFloor, Reply, Service
+
+OVER_NS = 20 * NS_PER_S
+LEAST_TOKENS = 4
+"""In the time of a rate. An answer with fewer is mostly silent, and the limit on silence holds for it."""
+
+
+class ResumedService:
+    """`service`, whose broken answers are continued at `others`. Without an encoder in `context` they are not."""
+
+    def __init__(self, service: Service, others: Sequence[Branch], how: How, context: PolicyContext) -> None:
+        self._service = service
+        encoder = context.make_encoder
+        self._plan = None if encoder is None else ResumePlan(others, how, context.states, encoder)
+
+    async def __call__(self, call: Call) -> Reply:
+        reply = await self._service(call)
+        encoder = None if self._plan is None else self._plan.make_encoder(call)
+        if self._plan is None or encoder is None or reply.empty:
+            return reply
+        return resumable(reply, call, self._plan, encoder)
+
+
+class Resume(PolicyService):
+    """Asks `first`, and continues its broken answers at `others`, or at itself if there are none."""
+
+    def __init__(
+        self,
+        context: PolicyContext,
+        first: Service,
+        /,
+        *others: Service,
+        how: How | None = None,
+        stall: Duration | None = None,
+        floor: TokenRate | None = None,
+        over: Duration | None = None,
+    ) -> None:
+        super().__init__(context)
+        given = context.branches((first, *others))
+        self._service = ResumedService(first, given[1:] or given, how or "replay", context)
+        self._stall = stall
+        self._floor = rate_floor(floor, over)
+
+    async def __call__(self, call: Call) -> Reply:
+        return await self._service(with_limits(call, self._stall, self._floor))
+
+
+def rate_floor(floor: TokenRate | None, over: Duration | None) -> RateFloor | None:
+    """Return the floor of two settings. Raises `CallerFault` if they cannot be meant."""
+    if floor is None:
+        if over is not None:
+            raise CallerFault("over has no effect without floor", kind="bad_policy", hint='Add floor="8tok/s".')
+        return None
+    over_ns = OVER_NS if over is None else over.ns
+    if floor.tokens_per_s * over_ns < LEAST_TOKENS * NS_PER_S:
+        words = f"floor is {floor!r}, fewer than {LEAST_TOKENS} tokens in {over_ns / NS_PER_S:g} s"
+        raise CallerFault(words, kind="bad_policy", hint="Give a longer time: over=…, or use stall.")
+    return RateFloor(floor.tokens_per_s, over_ns)
+
+
+def with_limits(call: Call, stall: Duration | None, floor: RateFloor | None) -> Call:
+    """Return `call`, whose answer may be silent for at most `stall`, and has at least the rate `floor`."""
+    if floor is not None:
+        call = msgspec.structs.replace(call, floor=floor)
+    return call if stall is None else with_stall(call, stall.ns)
+
+
+def with_stall(call: Call, stall_ns: int) -> Call:
+    """Return `call`, whose answer may be silent for at most `stall_ns`."""
+    if call.stall_ns is not None and call.stall_ns <= stall_ns:
+        return call
+    return msgspec.structs.replace(call, stall_ns=stall_ns)
+
+
+resume = Policy(Resume, example='resume("a/x", "b/x", how="replay", stall="10s")', takes_over=True)

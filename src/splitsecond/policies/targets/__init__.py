@@ -1,0 +1,1 @@
+"""State of each target: circuit breaker, rate limits, measured speed, static facts."""

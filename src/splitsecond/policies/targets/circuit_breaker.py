@@ -1,0 +1,326 @@
+"""Circuit breaker of one target, with a careful return.
+
+    closed --failures--> open --time, then one good probe--> half_open --time or answers--> closed
+                          ^-------------------- failure ---------------'
+
+What opens it: 5 failures in a row, or half of at least 10 requests within 30 seconds (a target that fails every second
+request never fails five times in a row). A target that asks us to wait is left alone until then. If it gives no time,
+the breaker stays open for a second, then two, and so on. A target that does not serve the model is left alone for
+minutes, unless it has just served it: then the refusal was about the request.
+
+How long it stays open: 5 seconds, twice as long each time the probe fails, at most 5 minutes, or 15 seconds if the
+probe failed within a second, because such a probe delays its call by next to nothing; plus or minus a fifth, so that
+several gateways do not return together. If another target at the same host has come back, the probe is due at once.
+Then one request, the probe, is let through, and no second one until the probe has succeeded. A first token is not
+enough, because some targets begin every answer and end none: the answer must have ended well, or have brought tokens
+for 3 seconds (a long answer must not keep a healthy target closed off).
+
+Half open: a tenth of the traffic returns at once. The rest returns from the first answer that has ended well, over as
+long as the breaker was open, at most 10 seconds: a service that has just started is slow, and the full load would
+overload it again.
+
+A request that began before the breaker opened tells nothing about the time after it. A request that began later and
+succeeded does, whether it was the probe or was let through because no other target was left.
+
+In a fleet of gateways (`gateway/fleet`), a breaker also receives what other workers have measured. It counts for less
+than what this worker measured itself: a good answer of the last 10 seconds outweighs it, a failure that others report
+keeps the breaker open for half a minute at most, five minutes if others fail again and again, and an answer that others
+got only makes it half open. If its own next request shows the opposite, the breaker ignores others for five minutes. In
+a fleet a probe needs a turn, so that only one is in flight in the whole fleet; a probe that has waited for its turn for
+a minute goes without one.
+
+The current time is an argument of each method, so tests are tables.
+"""
+
+from random import Random
+from typing import Literal
+
+from splitsecond.clock import NS_PER_S
+
+State = Literal["closed", "open", "half_open"]
+
+IN_A_ROW = 5
+"""Envoy's `consecutive_5xx`."""
+LEAST_REQUESTS = 10
+WORST_SHARE = 0.5
+FIRST_OPEN_NS = 5 * NS_PER_S
+LONGEST_OPEN_NS = 300 * NS_PER_S
+QUICK_NS = NS_PER_S
+"""A probe that fails within this time costs next to nothing."""
+LONGEST_QUICK_NS = 15 * NS_PER_S
+FIRST_COOL_NS = NS_PER_S
+LONGEST_COOL_NS = 60 * NS_PER_S
+LONGEST_ASKED_NS = 3600 * NS_PER_S
+"""Some providers ask us to wait until tomorrow. A probe each hour costs nothing and shows whether that was wrong."""
+JUST_SERVED_NS = 60 * NS_PER_S
+OWN_EVIDENCE_NS = 10 * NS_PER_S
+"""A good answer to this worker outweighs the failures of other workers for this long."""
+RECEIVED_OPEN_NS = 30 * NS_PER_S
+"""How long the breaker stays open at most after the latest failure that other workers report."""
+DISTRUST_NS = 300 * NS_PER_S
+"""How long the reports of others are ignored after an own request has shown the opposite."""
+LEAST_TURN_NS = 3 * NS_PER_S
+"""A breaker that is open for a shorter time needs no turn: the fleet could not grant one in time."""
+TURN_PATIENCE_NS = 60 * NS_PER_S
+"""How long a probe that is due waits for its turn."""
+PROBE_PROGRESS_NS = 3 * NS_PER_S
+"""A probe whose answer has not ended must have brought tokens for this long."""
+RAMP_NS = 10 * NS_PER_S
+RAMP_ANSWERS = 20
+LEAST_RAMP = 0.1
+"""The share of its traffic that a target gets when its breaker becomes half open."""
+_PERIOD_NS = 5 * NS_PER_S
+_PERIODS = 6
+
+
+class CircuitBreaker:
+    """Circuit breaker of one target. Call `release_probe` before another method when an attempt has ended."""
+
+    __slots__ = (
+        "_backed_off",
+        "_bad",
+        "_consecutive_failures",
+        "_distrust_until_ns",
+        "_good",
+        "_good_ns",
+        "_open_for_ns",
+        "_period",
+        "_ramp_answers",
+        "_ramp_ns",
+        "_random",
+        "_times_cooled",
+        "_times_opened",
+        "_wait_requested",
+        "good_began_ns",
+        "open_until_ns",
+        "opened_ns",
+        "probe_call",
+        "reason",
+        "received",
+        "state",
+        "turn_until_ns",
+    )  # fmt: skip
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
+        self.state: State = "closed"
+        self.open_until_ns = 0
+        """While it is open: when a probe is allowed."""
+        self.reason = ""
+        self.probe_call = ""
+        """The id of the call that is the probe, "" if no probe is in flight."""
+        self.opened_ns = 0
+        self.good_began_ns: int | None = None
+        """When the request began whose answer was the last to end well; None: there was none."""
+        self.received = False
+        """Whether its state is what other workers report, and not yet confirmed by a request of this one."""
+        self.turn_until_ns: int | None = None
+        """Before which time a probe may begin; None: no turn is needed."""
+        self._distrust_until_ns = 0
+        self._wait_requested = False
+        self._backed_off = False
+        self._open_for_ns = 0
+        self._times_opened = self._times_cooled = 0  # consecutive times
+        self._ramp_ns: int | None = None
+        """When the first answer since the return ended well; None: not yet."""
+        self._ramp_answers = 0
+        self._consecutive_failures = 0
+        self._good_ns = -JUST_SERVED_NS
+        self._period = 0
+        self._good = [0] * _PERIODS
+        self._bad = [0] * _PERIODS
+
+    def __repr__(self) -> str:
+        return f"<CircuitBreaker {self.state}{': ' + self.reason if self.reason else ''}>"
+
+    def record_success(self, now_ns: int, began_ns: int) -> None:
+        """Record that the answer to a request that began at `began_ns` ended well."""
+        self.good_began_ns = began_ns
+        if self.state == "open":
+            self.record_progress(now_ns, began_ns)
+            if self.state == "open":
+                if not self.received:
+                    return
+                self._contradict(now_ns)  # the request began before the report
+                self._close()
+        self.received = False
+        self._count(self._good, now_ns)
+        self._consecutive_failures = 0
+        self._good_ns = now_ns
+        if self.state == "half_open" and began_ns >= self.opened_ns:
+            if self._ramp_ns is None:
+                self._ramp_ns = now_ns
+            self._ramp_answers += 1
+            if self._ramp_answers >= RAMP_ANSWERS:
+                self._close()
+
+    def record_progress(self, now_ns: int, began_ns: int) -> None:
+        """Record that a request that began at `began_ns` got tokens for `PROBE_PROGRESS_NS`, or a complete answer."""
+        if self.state == "open" and began_ns >= self.opened_ns and not self.must_wait(now_ns):
+            if self.received:
+                self._contradict(now_ns)
+            self._return()
+
+    def record_failure(self, now_ns: int, began_ns: int, reason: str) -> None:
+        """Record that a request that began at `began_ns` failed as other requests would."""
+        self._consecutive_failures += 1
+        self._count(self._bad, now_ns)
+        if self.state == "closed":
+            if self._consecutive_failures >= IN_A_ROW:
+                words = f"{self._consecutive_failures} failures in a row, the last: {reason}"
+                self._back_off(now_ns, began_ns, words)
+            else:
+                good, bad = sum(self._good), sum(self._bad)
+                if good + bad >= LEAST_REQUESTS and bad >= WORST_SHARE * (good + bad):
+                    words = f"{bad} of {good + bad} requests failed lately, the last: {reason}"
+                    self._back_off(now_ns, began_ns, words)
+        elif self.state == "half_open":
+            if began_ns >= self.opened_ns:
+                self._back_off(now_ns, began_ns, f"failed again while returning: {reason}")
+        elif self._was_probe(now_ns, began_ns):
+            self._back_off(now_ns, began_ns, f"still failing: {reason}")
+
+    def record_silence(self, now_ns: int, began_ns: int, reason: str) -> None:
+        """Record that so many requests, the last begun at `began_ns`, got no token that the target must be down."""
+        if self.state == "closed":
+            self._back_off(now_ns, began_ns, reason)
+        else:
+            self.record_failure(now_ns, began_ns, reason)
+
+    def record_rate_limit(self, now_ns: int, began_ns: int, wait_ns: int | None, reason: str) -> None:
+        """Record that the target limited a request. `wait_ns`: how long it asks us to wait; None: it gave no time."""
+        fresh = self.state != "open" or began_ns >= self.opened_ns
+        if wait_ns:
+            until_ns = now_ns + min(wait_ns, LONGEST_ASKED_NS)
+            if self.state != "open" or until_ns > self.open_until_ns or fresh:
+                self._open(now_ns, until_ns, f"it asked us to wait: {reason}", wait_requested=True)
+        elif fresh:
+            for_ns = min(FIRST_COOL_NS << min(self._times_cooled, 10), LONGEST_COOL_NS)
+            self._times_cooled += 1
+            if self.state != "open" or now_ns + for_ns > self.open_until_ns:
+                self._open(now_ns, now_ns + for_ns, reason)
+
+    def record_not_served(self, now_ns: int, began_ns: int, reason: str) -> None:
+        """Record that the target refused to serve its model, or something else that this request asked for."""
+        if self.state == "open" and not self._was_probe(now_ns, began_ns):
+            return
+        if now_ns - self._good_ns < JUST_SERVED_NS:
+            if self.state == "open":
+                self._back_off(now_ns, began_ns, f"still failing: {reason}")
+        else:
+            self._open(now_ns, now_ns + self._jitter(LONGEST_OPEN_NS), f"it does not serve this model: {reason}")
+
+    def release_probe(self, call: str) -> None:
+        """Record that an attempt for `call` has ended. If it was the probe, another request may be the next one."""
+        if self.probe_call == call:
+            self.probe_call = ""
+
+    def must_wait(self, now_ns: int) -> bool:
+        """Return whether the target itself asked us to wait until later than `now_ns`."""
+        return self._wait_requested and self.state == "open" and now_ns < self.open_until_ns
+
+    def is_down(self, now_ns: int) -> bool:
+        """Return whether requests are rejected: too early for a probe, one is in flight, or it is another's turn."""
+        if self.state != "open":
+            return False
+        return now_ns < self.open_until_ns or bool(self.probe_call) or self.waits_for_turn(now_ns)
+
+    def traffic_share(self, now_ns: int) -> float:
+        """Return the share of its traffic that the target should get: below 1 only while half open."""
+        if self.state != "half_open":
+            return 1.0
+        if self._ramp_ns is None:
+            return LEAST_RAMP
+        ramp_ns = max(min(self._open_for_ns, RAMP_NS), 1)
+        part = (now_ns - self._ramp_ns) / ramp_ns
+        if part < 1:
+            return max(part, LEAST_RAMP)
+        self._close()
+        return 1.0
+
+    @property
+    def is_failing(self) -> bool:
+        """Whether it is open because of failures: not for a rate limit, or a model that is not served."""
+        return self.state == "open" and self._backed_off
+
+    def needs_turn(self) -> bool:
+        """Return whether a probe needs a turn, if the fleet takes turns."""
+        return self.state == "open" and (self.received or self._open_for_ns >= LEAST_TURN_NS)
+
+    def waits_for_turn(self, now_ns: int) -> bool:
+        """Return whether a probe that is due must wait because another worker of the fleet may send one."""
+        turn_ns = self.turn_until_ns
+        if turn_ns is None or now_ns < turn_ns or not self.needs_turn():
+            return False
+        return now_ns - self.open_until_ns < TURN_PATIENCE_NS
+
+    def receive_opening(self, now_ns: int, opened_ns: int, until_ns: int, reason: str) -> None:
+        """Take the report that the breaker of another worker opened at `opened_ns`, until `until_ns`."""
+        if now_ns < self._distrust_until_ns or until_ns <= now_ns:
+            return
+        if self.state == "open":
+            if not self._wait_requested and opened_ns > self.opened_ns:  # a later probe, which failed
+                most_ns = min(now_ns + RECEIVED_OPEN_NS, self.opened_ns + LONGEST_OPEN_NS)
+                self.open_until_ns = max(self.open_until_ns, min(until_ns, most_ns))
+        elif self.state == "closed" and now_ns - self._good_ns >= OWN_EVIDENCE_NS:
+            self._open(now_ns, min(until_ns, now_ns + RECEIVED_OPEN_NS), f"another worker reports: {reason}")
+            self.received = self._backed_off = True
+
+    def receive_recovery(self, now_ns: int, began_ns: int) -> None:
+        """Take the report that another worker got a good answer to a request that began at `began_ns`."""
+        if now_ns < self._distrust_until_ns or not self.is_failing or began_ns <= self.opened_ns:
+            return
+        if self.probe_call:
+            return  # its outcome is better evidence
+        self._return()
+        self.received = True
+
+    def _contradict(self, now_ns: int) -> None:
+        """Note that a request of this worker has shown the opposite of what others report."""
+        self.received = False
+        self._distrust_until_ns = now_ns + DISTRUST_NS
+
+    def _return(self) -> None:
+        self.state, self.probe_call = "half_open", ""
+        self._ramp_ns, self._ramp_answers = None, 0
+
+    def _was_probe(self, now_ns: int, began_ns: int) -> bool:
+        """Return whether a request that failed while the breaker was open was the probe."""
+        return began_ns >= self.opened_ns and now_ns >= self.open_until_ns and not self.probe_call
+
+    def _close(self) -> None:
+        self.state, self.reason, self._wait_requested, self.received = "closed", "", False, False
+        self._times_opened = self._times_cooled = 0
+        self._bad = [0] * _PERIODS  # the failures that opened it must not open it again
+
+    def bring_forward(self, now_ns: int) -> None:
+        """Make the probe due now, because another target at the same host has come back."""
+        if self._backed_off and self.state == "open":
+            self.open_until_ns = min(self.open_until_ns, now_ns)
+
+    def _back_off(self, now_ns: int, began_ns: int, reason: str) -> None:
+        longest_ns = LONGEST_QUICK_NS if now_ns - began_ns < QUICK_NS else LONGEST_OPEN_NS
+        if self.received and self.state == "half_open":
+            self._contradict(now_ns)
+        for_ns = self._jitter(min(FIRST_OPEN_NS << min(self._times_opened, 10), longest_ns))
+        self._times_opened += 1
+        self._open(now_ns, now_ns + for_ns, reason)
+        self._backed_off = True
+
+    def _open(self, now_ns: int, until_ns: int, reason: str, *, wait_requested: bool = False) -> None:
+        self.state, self.open_until_ns, self.reason = "open", until_ns, reason
+        self._wait_requested, self._backed_off, self.received = wait_requested, False, False
+        self.opened_ns, self._open_for_ns = now_ns, until_ns - now_ns
+        self._consecutive_failures = 0
+
+    def _jitter(self, ns: int) -> int:
+        return round(ns * self._random.uniform(0.8, 1.2))
+
+    def _count(self, into: list[int], now_ns: int) -> None:
+        """Count one more in the current period. Periods older than half a minute are cleared."""
+        period = now_ns // _PERIOD_NS
+        if period > self._period:
+            for expired in range(max(self._period, period - _PERIODS) + 1, period + 1):
+                self._good[expired % _PERIODS] = self._bad[expired % _PERIODS] = 0
+            self._period = period
+        into[period % _PERIODS] += 1

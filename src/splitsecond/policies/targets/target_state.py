@@ -1,0 +1,371 @@
+"""State of one target: circuit breaker, rate limit, measured speed, and the requests in flight.
+
+Targets of one account share its `AccountKey`: a key that is refused is refused for all of them.
+"""
+
+from random import Random
+from typing import Literal, NamedTuple
+
+from msgspec import Struct
+
+from splitsecond.clock import NS_PER_S
+from splitsecond.observation import Observation
+from splitsecond.policies.targets.circuit_breaker import PROBE_PROGRESS_NS, CircuitBreaker
+from splitsecond.policies.targets.estimate import SpeedEstimate
+from splitsecond.policies.targets.headroom import RateLimitHeadroom
+from splitsecond.policies.targets.silence_detector import SilenceDetector
+from splitsecond.policies.targets.target_info import TargetInfo
+from splitsecond.policies.targets.verdict import AttemptVerdict, verdict
+from splitsecond.policies.targets.whole_answers import PATIENCE, WholeAnswers
+from splitsecond.service import Call, Reply
+
+NEVER_NS = 1 << 62
+KEY_RETRY_NS = 300 * NS_PER_S
+"""How often a key that has worked before, or an account without credit, is tried again."""
+LAST_RESORT_NS = 20 * NS_PER_S
+"""How often a target that is down is asked because all others have failed for the same call."""
+PROBE_PATIENCE = 3
+"""The timeout of a probe, as a multiple of the 95th percentile of the target's time to first token."""
+LEAST_PROBE_TIMEOUT_NS = 10 * NS_PER_S
+RATE_LIMITED = "http_429"
+"""The kind of fault of a request that exceeded a rate limit."""
+
+StateName = Literal["up", "down", "probing", "returning", "limited", "locked"]
+
+
+class AccountKey:
+    """State of an account's key: a provider accepts it, or has refused it.
+
+    `refused_until_ns`: when the key may be tried again; 0: it is not refused.
+    """
+
+    __slots__ = ("_refused_ns", "reason", "refused_until_ns", "worked")
+
+    def __init__(self) -> None:
+        self.refused_until_ns = 0
+        self.reason = ""
+        self.worked = False
+        self._refused_ns = 0
+
+    def record_accepted(self, began_ns: int) -> None:
+        """Record that a request that began at `began_ns` was answered."""
+        self.worked = True
+        if began_ns > self._refused_ns:
+            self.refused_until_ns = 0
+
+    def record_refused(self, now_ns: int, reason: str, *, permanent: bool) -> None:
+        """Record that the provider refused the key. `permanent`: only another key or account helps."""
+        self._refused_ns = now_ns
+        self.refused_until_ns = NEVER_NS if permanent and not self.worked else now_ns + KEY_RETRY_NS
+        self.reason = reason
+
+
+class Probe(NamedTuple):
+    """A request that finds out whether a target is up again, once its answer has begun."""
+
+    reply: Reply
+    call: str
+    began_ns: int
+    first_ns: int
+
+
+class TargetStatus(Struct, frozen=True, kw_only=True):
+    """Summary of a target's state, for people and for metrics. Durations in ns; None: unknown.
+
+    `state`: "up"; "down", until a probe is allowed in `until_ns`; "probing", with one request; "returning", with a part
+    of its traffic; "limited", its rate limit used up; "locked", its key refused (`until_ns` None: for good). `reason`:
+    the cause, in a few words. `samples`: the number of fresh requests that the estimate of its speed is worth.
+    `ttft_p50_is_bound`: the true TTFT is greater, because requests were closed before their first token (lost races).
+    """
+
+    target: str
+    state: StateName
+    until_ns: int | None = None
+    reason: str = ""
+    in_flight: int = 0
+    samples: float = 0.0
+    ttft_p50_ns: float | None = None
+    ttft_p95_ns: float | None = None
+    ttft_p50_is_bound: bool = False
+    ttft_p95_is_bound: bool = False
+    tpot_ns: float | None = None
+    requests_left: int | None = None
+    tokens_left: int | None = None
+
+
+class TargetState:
+    """State of one target."""
+
+    __slots__ = (
+        "_last_resort_ns", "_probe", "_silence", "_streams_all", "_unsure", "_whole", "_whole_answers", "breaker",
+        "estimates", "headroom", "in_flight", "info", "key", "name", "sent", "siblings", "waiting", "wanted_ns",
+    )  # fmt: skip
+
+    def __init__(
+        self, name: str, info: TargetInfo, key: AccountKey, random: Random, siblings: "list[TargetState] | None" = None
+    ) -> None:
+        """`siblings`: the states of all targets at the same host."""
+        self.siblings = siblings if siblings is not None else []
+        self.name = name
+        self.info = info
+        self.key = key
+        self.breaker = CircuitBreaker(random)
+        self.headroom: RateLimitHeadroom | None = None
+        self.estimates: dict[bool, SpeedEstimate] = {}
+        """Estimates by whether the answer is streamed."""
+        self.sent = 0
+        """How many attempts were sent; also the number of the latest one."""
+        self.in_flight: dict[str, int] = {}
+        """The numbers of the attempts in flight, by the ids of their calls."""
+        self.waiting: dict[bool, dict[str, int]] = {True: {}, False: {}}
+        """Since when each call waits for its first token, streamed or not; the oldest first."""
+        self.wanted_ns = -NEVER_NS
+        """When a call could last not go to the target because it was down."""
+        self._last_resort_ns = -LAST_RESORT_NS
+        self._probe: Probe | None = None
+        self._silence: SilenceDetector | None = None
+        self._whole: set[str] = set()  # ids of the calls whose answers in flight were requested whole by choice
+        self._whole_answers: WholeAnswers | None = None
+        self._unsure: set[str] = set()  # ids of the calls in flight that may get a whole answer, or a stream
+        self._streams_all = False  # whether the target has streamed the answer to a call that is not streamed
+
+    def whole_ns(self, call: Call, random: Random, now_ns: int) -> int | None:
+        """Return how long a whole answer to `call` may take (see `Call.whole_ns`); None: it should be streamed."""
+        estimate = self.estimates.get(True)
+        if estimate is None or False in self.estimates:
+            return None
+        if self._whole_answers is None:
+            self._whole_answers = WholeAnswers()
+        return self._whole_answers.allowed_ns(call, estimate, random, now_ns)
+
+    def record_start(self, call: str, stream: bool, now_ns: int, *, whole: bool = False) -> None:
+        """Record that an attempt for `call` is sent to the target. `whole`: a whole answer is requested by choice."""
+        self.sent = self.in_flight[call] = self.sent + 1
+        if whole:
+            self._whole.add(call)
+            return
+        mode = self._mode(stream)
+        self.waiting[mode][call] = now_ns
+        if mode and not stream and not self._streams_all:
+            self._unsure.add(call)
+            self.waiting[mode][call] += self._whole_answer_ns()
+
+    def record_first_token(self, call: str, stream: bool, reply: Reply, now_ns: int) -> None:
+        """Record that the first token of `reply` has arrived."""
+        self._silence = None
+        mode = self._mode(stream)
+        began_ns = self.waiting[mode].pop(call, None)
+        if began_ns is None:
+            began_ns = self._stop_waiting(call, stream)
+        estimate = self.estimates.get(mode)
+        if estimate is not None and began_ns is not None:
+            estimate.record_first_token(now_ns - began_ns, now_ns)
+        if self.breaker.probe_call == call and began_ns is not None and not reply.empty:
+            self._probe = Probe(reply, call, began_ns, now_ns)
+
+    def record_no_reply(self, call: str, stream: bool) -> None:
+        """Record that the attempt failed or was given up. Its observation, if any, comes first."""
+        self._stop_waiting(call, stream)
+        self._whole.discard(call)
+        self._unsure.discard(call)
+        self.in_flight.pop(call, None)
+        self.breaker.release_probe(call)
+
+    def observe(self, observation: Observation, now_ns: int) -> None:
+        """Learn from an attempt that has ended."""
+        call = observation.call
+        number = self.in_flight.pop(call, None)
+        if call in self._unsure:
+            self._unsure.remove(call)
+            self._streams_all = self._streams_all or observation.streamed
+        if self.breaker.probe_call:
+            self.breaker.release_probe(call)
+        if call in self._whole:
+            self._whole.remove(call)
+            self._silence = None
+        else:
+            self.estimate(observation.streamed).observe(observation)
+        limits = observation.limits
+        if limits is not None and number is not None:
+            if self.headroom is None:
+                self.headroom = RateLimitHeadroom()
+            self.headroom.observe(limits, observation.head_ns or now_ns, number)
+        if observation.outcome == "ok":
+            began_ns = observation.sent_ns or now_ns
+            if self.key.refused_until_ns or not self.key.worked:
+                self.key.record_accepted(began_ns)
+            was_open = self.breaker.state == "open"
+            self.breaker.record_success(now_ns, began_ns)
+            if was_open and self.breaker.state != "open":
+                self._bring_siblings_forward(now_ns)
+            if self.headroom is not None:
+                self.headroom.record_tokens((observation.input_tokens or 0) + (observation.output_tokens or 0))
+        else:
+            self._apply_verdict(verdict(observation), observation, now_ns)
+
+    def record_timeout(self, now_ns: int, began_ns: int) -> None:
+        """Record that a policy gave up the attempt because its time for the first token was over."""
+        self.breaker.record_failure(now_ns, began_ns, "no token in the time that a policy gives")
+
+    def record_lost_race(self, stream: bool, input_tokens: int, now_ns: int, began_ns: int) -> None:
+        """Record that the attempt was closed before its first token because another target was faster."""
+        silence = self._silence
+        if silence is None:
+            if (estimate := self.estimates.get(self._mode(stream))) is None:
+                return
+            silence = self._silence = SilenceDetector(estimate)
+        if silence.record_loss(now_ns - began_ns, input_tokens):
+            self.breaker.record_silence(now_ns, began_ns, f"no token in {silence.races} races that others have won")
+
+    def _apply_verdict(self, found: AttemptVerdict, observation: Observation, now_ns: int) -> None:
+        fault, began_ns = observation.fault, observation.sent_ns or now_ns
+        reason = fault.kind if fault is not None else ""
+        match found:
+            case "failing":
+                self.breaker.record_failure(now_ns, began_ns, reason)
+            case "limited":
+                wait_ns = fault.retry_after_ns if fault is not None else None
+                self.breaker.record_rate_limit(now_ns, began_ns, wait_ns, reason)
+            case "unserved":
+                self.breaker.record_not_served(now_ns, began_ns, reason)
+            case "unpaid" | "locked":
+                self.key.record_refused(now_ns, reason, permanent=found == "locked")
+
+    def needs_check(self) -> bool:
+        """Return whether anything must be checked before the target is asked."""
+        return self.breaker.state != "closed" or self.headroom is not None or self.key.refused_until_ns != 0
+
+    @property
+    def on_trial(self) -> bool:
+        """Whether the target was down or its key refused, and the next request finds out if it still is."""
+        return self.breaker.state != "closed" or self.key.refused_until_ns != 0
+
+    def unavailable_until_ns(self, now_ns: int) -> int:
+        """Return when the target may be asked again; 0: it may be asked now."""
+        key_ns = self.key.refused_until_ns
+        if key_ns > now_ns:
+            return key_ns
+        if self._is_down(now_ns):
+            return self.breaker.open_until_ns
+        return 0 if self.headroom is None else self.headroom.exhausted_until_ns(now_ns, self.sent)
+
+    def _is_down(self, now_ns: int) -> bool:
+        """Return whether the target is down. A probe whose answer has lasted long enough is noticed here."""
+        probe = self._probe
+        if probe is not None:
+            if self.breaker.probe_call != probe.call:
+                self._probe = None
+            elif probe.reply.token_ns - probe.first_ns >= PROBE_PROGRESS_NS:
+                self._probe = None
+                self.breaker.record_progress(now_ns, probe.began_ns)
+                self._bring_siblings_forward(now_ns)
+        return self.breaker.is_down(now_ns)
+
+    def _bring_siblings_forward(self, now_ns: int) -> None:
+        """Probe the other targets at the same host at once, because this one has come back."""
+        for sibling in self.siblings:
+            if sibling is not self:
+                sibling.breaker.bring_forward(now_ns)
+
+    def must_not_be_asked(self, now_ns: int) -> bool:
+        """Return whether the target must not be asked even as the last one: key refused, or it asked us to wait."""
+        return self.is_locked(now_ns) or self.breaker.must_wait(now_ns)
+
+    def is_locked(self, now_ns: int) -> bool:
+        """Return whether the provider refused our key or account."""
+        return self.key.refused_until_ns > now_ns
+
+    def is_rate_limited(self, now_ns: int) -> bool:
+        """Return whether the target is unavailable because of a rate limit."""
+        if self.is_locked(now_ns):
+            return False
+        if self.breaker.is_down(now_ns):
+            return self.breaker.reason.endswith(RATE_LIMITED)
+        return self.headroom is not None and self.headroom.exhausted_until_ns(now_ns, self.sent) > 0
+
+    def admit(self, call: str, now_ns: int) -> None:
+        """Let `call` go to the target, as the probe if one is due."""
+        if self.breaker.state == "open" and not self.breaker.probe_call:
+            self.breaker.probe_call = call
+        if self.key.refused_until_ns:
+            self.key.refused_until_ns = now_ns + KEY_RETRY_NS  # other calls wait for the outcome of this one
+
+    def take_last_resort(self, now_ns: int) -> bool:
+        """Return whether the target may be asked although it is down, because all others have failed for this call."""
+        if now_ns - self._last_resort_ns < LAST_RESORT_NS:
+            return False
+        self._last_resort_ns = now_ns
+        return True
+
+    def probe_timeout_ns(self, stream: bool, input_tokens: int) -> int | None:
+        """Return how long a probe may wait for its first token while other targets could answer; None: unknown."""
+        estimate = self.estimates.get(self._mode(stream))
+        longest_ns = None if estimate is None else estimate.expected_times().longest_ns(input_tokens)
+        return None if longest_ns is None else max(round(PROBE_PATIENCE * longest_ns), LEAST_PROBE_TIMEOUT_NS)
+
+    def unavailable_reason(self, now_ns: int) -> str:
+        """Return why the target may not be asked, in a few words; "" if it may."""
+        until_ns = self.unavailable_until_ns(now_ns)
+        if not until_ns:
+            return ""
+        if until_ns == NEVER_NS:
+            return f"its key was refused ({self.key.reason}), which only the configuration can change"
+        again = f"for {max(until_ns - now_ns, 0) / NS_PER_S:,.1f} s"
+        if self.is_locked(now_ns):
+            return f"its key or account was refused ({self.key.reason}), {again}"
+        if self.breaker.is_down(now_ns):
+            probing = "one request is probing it" if self.breaker.probe_call else "another worker may probe it"
+            return f"down ({self.breaker.reason}), {again if until_ns > now_ns else probing}"
+        return f"its rate limit is used up, {again}"
+
+    def status(self, now_ns: int) -> TargetStatus:
+        """Return a summary of the state."""
+        until_ns = self.unavailable_until_ns(now_ns)
+        estimate = self.estimates.get(True) or self.estimates.get(False)
+        requests, tokens = (None, None) if self.headroom is None else self.headroom.remaining(now_ns, self.sent)
+        return TargetStatus(
+            target=self.name,
+            state=self._state_name(now_ns, until_ns),
+            until_ns=None if until_ns in (0, NEVER_NS) else max(until_ns - now_ns, 0),
+            reason=self.unavailable_reason(now_ns) or self.breaker.reason,
+            in_flight=len(self.in_flight),
+            samples=0.0 if estimate is None else estimate.samples,
+            ttft_p50_ns=None if estimate is None else estimate.ttft_ns(),
+            ttft_p95_ns=None if estimate is None else estimate.ttft_ns(0.95),
+            ttft_p50_is_bound=estimate is not None and estimate.ttft_is_bound(),
+            ttft_p95_is_bound=estimate is not None and estimate.ttft_is_bound(0.95),
+            tpot_ns=None if estimate is None else estimate.tpot_ns(),
+            requests_left=requests,
+            tokens_left=tokens,
+        )
+
+    def _state_name(self, now_ns: int, until_ns: int) -> StateName:
+        if self.is_locked(now_ns):
+            return "locked"
+        if self.breaker.state == "open":
+            return "probing" if self.breaker.probe_call and now_ns >= self.breaker.open_until_ns else "down"
+        if until_ns:
+            return "limited"
+        return "returning" if self.breaker.traffic_share(now_ns) < 1 else "up"
+
+    def _stop_waiting(self, call: str, stream: bool) -> int | None:
+        began_ns = self.waiting[self._mode(stream)].pop(call, None)
+        if began_ns is None and not stream:  # whether it streams was not known when the attempt began
+            began_ns = self.waiting[True].pop(call, None)
+        return began_ns
+
+    def _whole_answer_ns(self) -> int:
+        """Return how much longer than a first token a whole answer may take, by what is known from streams."""
+        estimate = self.estimates.get(True)
+        tokens, tpot_ns = (None, None) if estimate is None else (estimate.output_tokens(), estimate.tpot_ns())
+        return round(PATIENCE * (tokens or 0.0) * (tpot_ns or 0.0))
+
+    def estimate(self, streamed: bool) -> SpeedEstimate:
+        """Return the estimate for answers that are streamed, or not; a new one if there is none."""
+        if (found := self.estimates.get(streamed)) is None:
+            found = self.estimates[streamed] = SpeedEstimate(self.waiting[streamed])
+        return found
+
+    def _mode(self, stream: bool) -> bool:
+        """Return whether the target will stream its answer to us: as far as is known, it always does."""
+        return stream or False not in self.estimates

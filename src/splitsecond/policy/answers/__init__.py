@@ -1,1 +1,0 @@
-"""Answers that are looked into, kept, or carried on."""

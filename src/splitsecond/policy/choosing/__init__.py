@@ -1,1 +1,0 @@
-"""What the policies that choose among branches have in common."""

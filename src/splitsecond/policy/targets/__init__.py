@@ -1,1 +1,0 @@
-"""How each target stands: its health, its rate limits, its speed, and what is known of it."""

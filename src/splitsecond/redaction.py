@@ -1,0 +1,57 @@
+"""Removal of secrets from texts that are printed, stored or sent to others: messages, URLs, what was asked of a run.
+
+Known secrets are replaced wherever they stand. Others are recognised by where they stand (a URL's user and password, a
+query parameter such as `key`, the value of an Authorization header) or by their form (`sk-…`).
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+LEAST_SECRET = 8
+"""Characters. A shorter key protects nothing ("none", "EMPTY"), and may stand in any message."""
+MARK = "[key]"
+
+_OUTSIDE = r"\s\"'`<>()\[\]{},;&…"
+_LIKE_A_KEY = (
+    rf"(?=[^{_OUTSIDE}]{{0,200}}[0-9])(?=[^{_OUTSIDE}]{{0,200}}[a-z])"
+    rf"[^{_OUTSIDE}]{{{LEAST_SECRET - 1},}}[^{_OUTSIDE}.:!?]"
+)
+"""Letters and digits in one piece. A sentence's full stop is no part of it."""
+_PARAMETER = (
+    r"[\w.~-]{0,40}(?:keys?|token|secret|passw(?:or)?d|pwd|(?<![a-z])sig|signature|auth|credential)(?![a-z])"
+    r"[\w.~-]{0,9}"
+)
+# Every repetition before the secret is bounded, so that no text takes long. xai-grok-… is a profile of the simulator.
+_SECRETS = re.compile(
+    r"(?P<user>\b(?i:[a-z][a-z0-9+.-]{0,19})://)(?!USER[:@])[^/\s\"'@<>]{0,200}(?=@)"
+    rf"|(?P<query>[?&](?i:{_PARAMETER})=)[^&\s\"'<>#]+"
+    r"|(?P<named>(?i:(?<![a-z0-9])(?:authorization|bearer|basic|key|token|secret|password)(?:\sprovided)?)"
+    rf"(?:[\"']?\s?[:=]\s?|\s)[\"']?){_LIKE_A_KEY}"
+    rf"|\b(?!xai-grok-)(?:(?:sk|gsk|xai|hf|r8|pplx|nvapi|csk|fw|tgp)[-_]{_LIKE_A_KEY}|AIza[\w-]{{10,}}|ya29\.[\w-]{{10,}}"
+    r"|A[KS]IA[A-Z0-9]{12,}|eyJ[\w-]{10,999}\.[\w.-]+)"
+)
+
+
+def redacted(value: Any, secrets: Sequence[str] = ()) -> Any:
+    """`value`, a text or lists and objects of texts, with "[key]" in the place of each secret.
+
+    `secrets`: those that are known. The beginning of one at which an excerpt ends is replaced too.
+    """
+    if isinstance(value, str):
+        for secret in secrets:
+            value = value.replace(secret, MARK)
+            if value.endswith("…"):
+                begun = next((n for n in range(len(secret) - 1, 3, -1) if value.endswith(secret[:n] + "…")), 0)
+                value = f"{value[: len(value) - begun - 1]}{MARK}…" if begun else value
+        return _SECRETS.sub(_marked, value)
+    if isinstance(value, dict):
+        return {name: redacted(each, secrets) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [redacted(each, secrets) for each in value]
+    return value
+
+
+def _marked(found: re.Match[str]) -> str:
+    kept = found["user"] or found["query"] or found["named"] or ""
+    return kept + MARK

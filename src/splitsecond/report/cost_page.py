@@ -1,0 +1,81 @@
+"""The page of `splitsecond cost`: what calls cost, and speed against price.
+
+This module turns spending into texts, a table and a plot; `templates/cost.html` has the layout.
+"""
+
+from collections.abc import Sequence
+
+from splitsecond.analysis.cost import usd
+from splitsecond.analysis.findings import SpeedAndPrice
+from splitsecond.analysis.spending import Spending
+from splitsecond.analysis.wording import counted_as
+from splitsecond.errors import CallerFault
+from splitsecond.report.chart import LegendEntry, target_entries
+from splitsecond.report.html import Badge, Headline, HtmlTable, TableCell, Tile, render
+from splitsecond.report.money_plots import speed_against_price
+from splitsecond.report.png import png
+from splitsecond.report.production import spending_columns, spending_remarks
+from splitsecond.report.rows import share
+
+
+def price_entries(found: SpeedAndPrice | None) -> dict[str, LegendEntry]:
+    """Return the colour and shape of each target that has a speed and a price."""
+    return target_entries([point.target for point in found.targets] if found else [])
+
+
+def cost_png(found: SpeedAndPrice | None) -> bytes:
+    """Return speed against price as a PNG file. Raises `CallerFault` for too few targets, or without the extra."""
+    entries = price_entries(found)
+    for drawn in speed_against_price(found, entries):
+        return png(drawn, entries)
+    raise CallerFault("fewer than two targets have a speed and a price", kind="nothing_to_draw")
+
+
+def render_cost(
+    rows: Sequence[Spending],
+    total: Spending,
+    found: SpeedAndPrice | None,
+    statements: Sequence[str],
+    *,
+    by: str,
+    period: str,
+    outlook: str,
+) -> str:
+    """Render the page. `period`: the log's part, in words; `outlook`: a sentence with the cost of a month, or ""."""
+    entries = price_entries(found)
+    every = [*rows, *([total] if len(rows) > 1 else [])]
+    columns = spending_columns(every, total)
+    body = [
+        [TableCell(text=row.name or "(no name)", target=row.name in entries), *cells]
+        for row, *cells in zip(every, *columns.values(), strict=True)
+    ]
+    head = [by, *(heading.replace("\n", " ") for heading in columns)]
+    calls = counted_as(total.calls, "call")
+    return render(
+        "cost.html",
+        speed_against_price(found, entries),
+        {"targets": entries},
+        headline=_headline(total),
+        title="Cost of LLM calls",
+        lead=f"{calls} with {counted_as(total.attempts, 'attempt')}, {period}. {outlook}".strip(),
+        statements=statements,
+        costs=HtmlTable(caption="Cost", head=head, body=body, export=True),
+        lines=spending_remarks(total),
+    )
+
+
+def _headline(total: Spending) -> Headline:
+    """Return the cost of all, of a call, and of a million tokens."""
+    tiles = [
+        Tile(label="cost of all calls", value=usd(total.usd + total.rented_usd), note=counted_as(total.calls, "call")),
+        Tile(label="cost of a call", value=usd(total.usd_per_call)),
+        Tile(label="cost of a million tokens", value=usd(total.usd_per_million), note="input and output as they were"),
+    ]
+    lost = f"{share(total.lost_usd / total.usd)} of the cost was lost" if total.usd and total.lost_usd else ""
+    unpriced = f"{counted_as(total.unpriced, 'attempt')} without a price" if total.unpriced else ""
+    badge = Badge(text=unpriced, look="warn") if unpriced else None
+    return Headline(
+        sentence=f"{lost[:1].upper()}{lost[1:]} on responses that nobody used." if lost else "",
+        tiles=tiles,
+        badge=badge,
+    )

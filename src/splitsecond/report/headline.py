@@ -1,0 +1,118 @@
+"""The headline of a run's page: the main finding as a sentence, up to three numbers, and whether to rely on them."""
+
+from collections.abc import Sequence
+
+from splitsecond.analysis.figures import FIGURES, Figure
+from splitsecond.analysis.findings import Capacity, ConditionFindings, Run
+from splitsecond.analysis.statements import Contest, contests
+from splitsecond.analysis.usable_rows import lightest_rows
+from splitsecond.analysis.wording import level, limits, ratio
+from splitsecond.observation import Observation
+from splitsecond.report import rows
+from splitsecond.report.html import Badge, Headline, Tile
+from splitsecond.report.rows import number
+
+TTFT, TPS = "ttft_ms", "tps"
+
+
+def run_headline(run: Run, observations: Sequence[Observation]) -> Headline:
+    """Return the headline of a benchmark or of a capacity search."""
+    badge = _badge(run)
+    if run.capacity is not None:
+        sentence = run.statements[0] if run.statements else ""
+        return Headline(sentence=sentence, tiles=_capacity_tiles(run, run.capacity), badge=badge)
+    lightest = lightest_rows(run.conditions)
+    if not lightest:
+        return Headline(badge=badge)
+    at = {row.condition for row in lightest}
+    judged = [each for each in contests(run.conditions, observations) if each.best.condition in at]
+    by_metric = {_plain(each): each for each in judged if isinstance(each.metric, Figure)}
+    tiles = [_first(name, by_metric.get(name), lightest) for name in (TTFT, TPS)]
+    tiles.append(_throughput(run))
+    sentence = _sentence(lightest, by_metric)
+    return Headline(sentence=sentence, tiles=[tile for tile in tiles if tile is not None], badge=badge)
+
+
+def _badge(run: Run) -> Badge | None:
+    sent = sum(c.requests for c in run.conditions)
+    invalid = sum(bool(c.invalid) for c in run.conditions)
+    if not sent:
+        return None
+    if run.invalid or invalid == len(run.conditions):
+        return Badge(text="INVALID", look="bad")
+    if all(c.errors == c.requests for c in run.conditions):
+        return Badge(text="every request failed", look="bad")
+    if invalid:
+        return Badge(text=f"{invalid:,} of {len(run.conditions):,} rows INVALID", look="warn")
+    if not run.finished:
+        return Badge(text="stopped early", look="warn")
+    return Badge(text="valid", look="good")
+
+
+def _plain(of: Contest) -> str:
+    """Return the name of a contest's figure; those from due stand for the plain ones."""
+    return next((name for name in (TTFT, TPS) if of.metric.name in (name, FIGURES[name].from_due)), of.metric.name)
+
+
+def _sentence(lightest: Sequence[ConditionFindings], by_metric: dict[str, Contest]) -> str:
+    where = level(lightest[0])
+    if len(lightest) == 1:
+        return ""
+    real = {name: each for name, each in by_metric.items() if each.found.real and each.found.ratio}
+    words = {TTFT: "to the first token", TPS: "in tokens per second"}
+    clear = {name: real[name] for name in words if name in real}
+    margins = [f"{ratio(each.found.ratio or 1)} times as fast {words[name]}" for name, each in clear.items()]
+    winners = {each.best.target for each in clear.values()}
+    if len(clear) == len(words) and len(winners) == 1:
+        return f"{winners.pop()} is the fastest {where}: {' and '.join(margins)} as the next."
+    if not clear:
+        return f"No target is clearly the fastest {where}."
+    parts = [f"{each.best.target} is first {words[name]}" for name, each in clear.items()]
+    open_ones = [words[name] for name in words if name not in clear]
+    rest = f"; no target is clearly first {open_ones[0]}" if open_ones else ""
+    return f"{where.capitalize()}, {' and '.join(parts)}{rest}."
+
+
+def _first(name: str, contest: Contest | None, lightest: Sequence[ConditionFindings]) -> Tile | None:
+    """Return the best median of a figure at the lightest load, with its margin."""
+    figure = FIGURES[name].under(open_loop=rows.open_loop(lightest[0]))
+    known = [(value, row) for row in lightest if (value := figure.summary(row).p50) is not None]
+    if not known:
+        return None
+    best = (max if figure.higher_is_better else min)(known, key=lambda pair: pair[0])[1]
+    best = contest.best if contest is not None else best
+    cell = rows.cell(figure.summary(best), "p50")
+    note = f"95% interval {cell.interval}" if cell.interval else ""
+    if contest is not None and contest.found.real and contest.found.ratio:
+        between = contest.found.ci95
+        interval = f" ({ratio(between[0])} to {ratio(between[1])})" if between else ""
+        note = f"{ratio(contest.found.ratio)} times as fast as {contest.next_best.target}{interval}"
+    elif contest is not None:
+        note = f"not clearly ahead of {contest.next_best.target}"
+    label = f"{FIGURES[name].label} p50 {level(best)}"
+    return Tile(label=label, value=cell.figure, unit=figure.unit, target=best.target, note=note)
+
+
+def _throughput(run: Run) -> Tile | None:
+    """Return the highest system throughput of a valid row."""
+    found = [(c.output_tokens_per_s, c) for c in run.conditions if c.output_tokens_per_s and not c.invalid]
+    if not found:
+        return None
+    most, best = max(found, key=lambda pair: pair[0])
+    label = f"highest system throughput, {level(best)}"
+    return Tile(label=label, value=number(most), unit="tokens/s", target=best.target)
+
+
+def _capacity_tiles(run: Run, found: Capacity) -> list[Tile]:
+    what = "requests/s" if found.open_loop else "concurrency"
+    share = f"{found.share:.0%} of requests"
+    if found.holds is None:
+        return [Tile(label="capacity", value="none certain", note=f"{limits(found.limits)} in {share}")]
+    tiles = [Tile(label="capacity", value=f"{found.holds:g}", unit=what, note=f"{limits(found.limits)} in {share}")]
+    step = next(step for step in found.steps if step.load == found.holds)
+    row = next(c for c in run.conditions if c.condition == step.condition)
+    ttft = rows.cell(rows.ttft(row), "p95")
+    tiles.append(Tile(label="TTFT p95 at this load", value=ttft.figure, unit="ms", note=ttft.interval))
+    speed = number(row.output_tokens_per_s)
+    tiles.append(Tile(label="system throughput at this load", value=speed, unit="tokens/s"))
+    return tiles

@@ -1,0 +1,54 @@
+"""Temporary folders, `splitsecond-*`, which are removed soon after their process ends, even if it is killed.
+
+A killed process leaves its folder behind; the next process that creates a folder removes it. A lock (flock) on a file
+in the folder shows whether its owner is alive: the kernel releases the lock when the last process that holds the
+descriptor has ended. So neither a reused process id nor a race can remove the folder of a living process.
+"""
+
+import contextlib
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from msgspec import Struct
+
+_PREFIX = "splitsecond-"
+_LOCK = "owner.lock"
+
+
+class Scratch(Struct, frozen=True):
+    """A temporary folder. `lock`: the descriptor that keeps it; a child process that inherits it keeps it, too."""
+
+    path: Path
+    lock: int
+
+
+@contextlib.contextmanager
+def scratch_folder(kind: str = "") -> Iterator[Scratch]:
+    """Create a temporary folder and remove it at the end. First remove the folders of this user's dead processes."""
+    _sweep(Path(tempfile.gettempdir()))
+    with tempfile.TemporaryDirectory(prefix=_PREFIX + kind) as folder:
+        path = Path(folder)
+        lock = os.open(path / _LOCK, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            os.write(lock, b"%d\n" % os.getpid())  # a file without a number is not locked yet
+            yield Scratch(path, lock)
+        finally:
+            os.close(lock)
+
+
+def _sweep(parent: Path) -> None:
+    for folder in parent.glob(f"{_PREFIX}*"):
+        with contextlib.suppress(OSError):  # its owner lives, it is gone, or it is not our folder
+            lock = os.open(folder / _LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                held = os.fstat(lock)
+                if held.st_uid == os.getuid() and held.st_size and not folder.is_symlink():
+                    shutil.rmtree(folder)
+            finally:
+                os.close(lock)

@@ -1,0 +1,235 @@
+"""Recorded responses of a real provider, with the time of each read: a proxy that records, and its file.
+
+The file has one JSON object for each exchange. It holds no headers of requests, so no keys, but prompts and responses.
+Of the responses' headers it holds those that clients use.
+"""
+
+import asyncio
+import base64
+import binascii
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, Any
+from urllib.parse import parse_qsl, urlencode
+
+import msgspec
+from msgspec import Raw, Struct
+
+from splitsecond import clock
+from splitsecond.errors import CallerFault, Fault
+from splitsecond.observation import ArrivalClock
+from splitsecond.serving.connection import ServerConnection
+from splitsecond.serving.request_cycle import ClientLeft, RequestCycle
+from splitsecond.simulator.endpoints import endpoint_at
+from splitsecond.simulator.request import RejectedRequest
+from splitsecond.simulator.response import send_error
+from splitsecond.transport.client import Client
+from splitsecond.transport.exchange import Exchange, Origin, Request
+
+MAX_REQUEST_BYTES = 32 << 20
+_KEPT_HEADERS = re.compile(r"content-type|retry-after.*|.*ratelimit.*|.*request-id|openai-.*|x-groq-.*|anthropic-.*")
+_NOT_FORWARDED = frozenset(
+    (b"host", b"connection", b"content-length", b"transfer-encoding", b"accept-encoding", b"expect", b"keep-alive")
+)
+
+
+class RecordedChunk(Struct, frozen=True, array_like=True):
+    """The bytes of one read, `ms` after the request was sent: text, or base64 if `encoded`."""
+
+    ms: float
+    data: str
+    encoded: bool = False
+
+    @staticmethod
+    def of(ms: float, data: bytes) -> "RecordedChunk":
+        """Return the chunk with `data`."""
+        try:
+            return RecordedChunk(ms, data.decode())
+        except UnicodeDecodeError:  # a read can end inside a character
+            return RecordedChunk(ms, base64.b64encode(data).decode(), encoded=True)
+
+    def content(self) -> bytes:
+        """Return the bytes."""
+        return base64.b64decode(self.data, validate=True) if self.encoded else self.data.encode()
+
+
+class RecordedExchange(Struct, frozen=True, kw_only=True):
+    """One request and its response. `complete` is False if the provider broke the response off."""
+
+    method: str
+    path: str
+    request: Raw = Raw(b"null")
+    status: int
+    headers: dict[str, str]
+    head_ms: float
+    chunks: tuple[RecordedChunk, ...] = ()
+    end_ms: float
+    complete: bool = True
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether the response came in parts that matter."""
+        kind = self.headers.get("content-type", "")
+        return kind.startswith(("text/event-stream", "application/x-ndjson"))
+
+
+def load_recordings(path: Path) -> list[RecordedExchange]:
+    """Load a file of recordings. Raises `CallerFault`."""
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError as error:
+        raise CallerFault(
+            f"cannot read the recording {path}: {error.strerror or error}", kind="bad_recording"
+        ) from error
+    found: list[RecordedExchange] = []
+    for number, line in enumerate(lines, 1):
+        try:
+            found.append(msgspec.json.decode(line, type=RecordedExchange))
+            for chunk in found[-1].chunks:
+                chunk.content()
+        except (ValueError, binascii.Error) as error:
+            raise CallerFault(f"{path}:{number}: {error}", kind="bad_recording") from error
+    if not found:
+        raise CallerFault(f"the recording {path} is empty", kind="bad_recording")
+    return found
+
+
+def path_without_key(cycle: RequestCycle) -> str:
+    """Return the path of a request with its query, but no API key."""
+    query = [(name, value) for name, value in parse_qsl(cycle.query.decode("latin-1")) if name != "key"]
+    return cycle.path + (f"?{urlencode(query)}" if query else "")
+
+
+def as_raw_json(body: bytes) -> Raw:
+    """Return the body of a request as JSON with sorted keys; or as text."""
+    try:
+        value: Any = msgspec.json.decode(body) if body else None
+    except (ValueError, RecursionError):
+        value = body.decode("latin-1")
+    return Raw(msgspec.json.encode(value, order="sorted"))
+
+
+class _Tap:
+    """Receiver that passes a response on to the client and keeps it."""
+
+    def __init__(self, cycle: RequestCycle) -> None:
+        self.cycle = cycle
+        self.status = 0
+        self.headers: dict[str, str] = {}
+        self.head_ns = 0
+        self.end_ns = 0
+        self.chunks: list[tuple[int, bytes]] = []
+        self.fault: Fault | None = None
+        self.over = asyncio.Event()
+
+    def head_received(self, at: int, status: int, headers: Mapping[str, str]) -> None:
+        self.head_ns, self.status = at, status
+        self.headers = {name: value for name, value in headers.items() if _KEPT_HEADERS.fullmatch(name)}
+        kept = [(name.encode(), value.encode("latin-1")) for name, value in self.headers.items()]
+        try:
+            self.cycle.begin(status, kept)
+            self.cycle.flush()
+        except ClientLeft:
+            self.over.set()
+
+    def body_received(self, at: int, lag: int, source: ArrivalClock, data: bytes) -> None:
+        self.chunks.append((at, data))
+        try:
+            self.cycle.send_now(data)
+        except ClientLeft:
+            self.over.set()
+
+    def ended(self, at: int) -> None:
+        self.end_ns = at
+        self.over.set()
+
+    def failed(self, at: int, fault: Fault) -> None:
+        self.end_ns, self.fault = at, fault
+        self.over.set()
+
+
+class RecordingProxy:
+    """Application that forwards each request to `url`, and appends each exchange to the file `out`.
+
+    Raises `CallerFault` for an unusable URL, and for a file that cannot be written.
+    """
+
+    def __init__(self, url: str, out: Path) -> None:
+        self._origin, prefix = Origin.parse(url)
+        self._prefix = prefix.rstrip("/")
+        self._client = Client()
+        try:
+            self._file: IO[bytes] = out.open("ab", buffering=0)
+        except OSError as error:
+            raise CallerFault(f"cannot write {out}: {error.strerror or error}", kind="unwritable_recording") from error
+
+    def on_connect(self, connection: ServerConnection) -> None:
+        """Accept every connection."""
+
+    def abandon(self) -> None:
+        """Close the connections to the provider."""
+        self._client.close()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    async def __call__(self, cycle: RequestCycle) -> None:
+        cycle.keep_alive = False
+        try:
+            body = await cycle.body(MAX_REQUEST_BYTES)
+            tap = _Tap(cycle)
+            exchange = await self._client.send(self._origin, self._forwarded(cycle, body), tap)
+        except Fault as fault:
+            status = 400 if isinstance(fault, CallerFault) else 502
+            rejected = RejectedRequest(status, str(fault), code=fault.kind)
+            await send_error(cycle, rejected, endpoint_at(cycle.path))
+            return
+        cycle.on_lost = exchange.close
+        try:
+            await tap.over.wait()
+        finally:
+            exchange.close()
+        await self._finish(cycle, tap, exchange, body)
+
+    def _forwarded(self, cycle: RequestCycle, body: bytes) -> Request:
+        headers = tuple(
+            (name.decode("latin-1"), value.decode("latin-1"))
+            for name, value in cycle.headers.items()
+            if name not in _NOT_FORWARDED
+        )
+        path = cycle.path
+        if self._prefix.endswith("/v1") and path.startswith("/v1/"):
+            path = path.removeprefix("/v1")
+        query = cycle.query.decode("latin-1")
+        return Request(cycle.method, self._prefix + path + (f"?{query}" if query else ""), fresh=headers, body=body)
+
+    async def _finish(self, cycle: RequestCycle, tap: _Tap, exchange: Exchange, body: bytes) -> None:
+        """End the client's response, and record the exchange unless the client has left."""
+        if not tap.status:
+            message = str(tap.fault) if tap.fault is not None else "the client disconnected"
+            await send_error(cycle, RejectedRequest(502, message, code="upstream"), endpoint_at(cycle.path))
+            return
+        if tap.fault is not None:
+            cycle.cut()
+        elif tap.end_ns:
+            await cycle.send(b"", last=True)
+        else:
+            return
+
+        def ms(at: int) -> float:
+            return round((at - exchange.sent_ns) / clock.NS_PER_MS, 3)
+
+        recording = RecordedExchange(
+            method=cycle.method,
+            path=path_without_key(cycle),
+            request=as_raw_json(body),
+            status=tap.status,
+            headers=tap.headers,
+            head_ms=ms(tap.head_ns),
+            chunks=tuple(RecordedChunk.of(ms(at), data) for at, data in tap.chunks),
+            end_ms=ms(tap.end_ns),
+            complete=tap.fault is None,
+        )
+        self._file.write(msgspec.json.encode(recording) + b"\n")

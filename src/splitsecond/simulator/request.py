@@ -1,0 +1,246 @@
+"""One request to a simulated provider: parsed, checked, and with its fault decided before anything is sent."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass, field
+
+import msgspec
+
+from splitsecond import clock
+from splitsecond.errors import CallerFault
+from splitsecond.events import RateLimits, Usage
+from splitsecond.simulator import faults
+from splitsecond.simulator.embeddings import EmbeddingRequest, with_dimensions
+from splitsecond.simulator.endpoints import ApiEndpoint, TokenCountEndpoint
+from splitsecond.simulator.faults import InjectedFault
+from splitsecond.simulator.profile import ANY_MODEL, Profile, TimingsForm
+from splitsecond.simulator.prompt_cache import CacheLookup
+from splitsecond.simulator.replies import ReplyRule, ReplyRules
+from splitsecond.simulator.script import Script, given_answer, made_answer, plain_script, scripted, tool_name
+from splitsecond.simulator.tokens import count_tokens, token_text
+from splitsecond.simulator.wants import NOTHING, Conversation, Wants, read_conversation, read_wants
+from splitsecond.wire.dialect import ServerAnswer, ServerRequest
+from splitsecond.wire.rate_limits import Headers
+
+MAX_OUTPUT_TOKENS = 32_768
+"""Of all choices together."""
+MAX_ID_CHARACTERS = 200
+DEFAULT_USAGE_FACTOR = 2.0
+
+
+@dataclass(eq=False)
+class RejectedRequest(Exception):
+    """A request that gets an HTTP error, which is sent in the endpoint's API format.
+
+    `type` is the error's type in OpenAI's format ("": derived from the status). `retry_after` is in seconds.
+    """
+
+    status: int
+    message: str
+    _: KW_ONLY
+    code: str
+    type: str = ""
+    retry_after: float | None = None
+    headers: Headers = field(default_factory=list)
+
+
+class SimulatedRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A request that the provider accepts.
+
+    `number` counts the provider's requests from 1. `finish` is the finish reason of its response. `created` is the
+    response's creation time, in seconds since 1970. `output_tokens` (of one choice) includes `reasoning_tokens`, with
+    which the response begins. `script` is its content; None: plain words, as the argument of `tool` if that is a name.
+    `top_logprobs`: how many alternatives to report for each token, None for no log-probabilities. `timings` is the form
+    of the provider's own timings. `cached` is the result of the prompt-cache lookup and `limits` the state of the rate
+    limits; None without such a cache or limit.
+    """
+
+    request_id: str
+    number: int
+    received_ns: int
+    arrived_ns: int
+    created: int
+    endpoint: ApiEndpoint
+    parsed: ServerRequest
+    prompt_tokens: int
+    output_tokens: int
+    reasoning_tokens: int
+    finish: str
+    fault: InjectedFault | None
+    timings: TimingsForm
+    script: Script | None = None
+    tool: str = ""
+    top_logprobs: int | None = None
+    cached: CacheLookup | None = None
+    limits: RateLimits | None = None
+
+    @property
+    def cached_tokens(self) -> int:
+        """How many tokens of the prompt come from the cache."""
+        return 0 if self.cached is None else min(self.cached.read_tokens, self.prompt_tokens)
+
+    @property
+    def limit_headers(self) -> Headers:
+        """The response headers that report the rate limits."""
+        write = self.endpoint.limit_headers
+        return [] if write is None or self.limits is None else write(self.limits, clock.wall_time())
+
+    @property
+    def fault_kind(self) -> str:
+        """The kind of the fault that strikes this request, or ""."""
+        return self.fault.kind if self.fault else ""
+
+    @property
+    def response_id(self) -> str:
+        """The id of the response."""
+        return f"{self.endpoint.id_prefix}{self.number}"
+
+    @property
+    def tool_call_id(self) -> str:
+        """The id of a tool call in the response, or its beginning."""
+        return f"call_{self.number}"
+
+    def usage(self) -> Usage:
+        """Return the usage to report: the true one, unless the fault is `wrong_usage`."""
+        output = self.output_tokens * self.parsed.n
+        if self.fault is not None and self.fault.kind == "wrong_usage":
+            output = round(output * (DEFAULT_USAGE_FACTOR if self.fault.factor is None else self.fault.factor))
+        read, written = None, None
+        if self.cached is not None:
+            read, written = self.cached_tokens, self.cached.written_tokens
+        reasoning = self.reasoning_tokens * self.parsed.n
+        return Usage(0, self.prompt_tokens, output, reasoning or None, read, written)
+
+
+def read_request(
+    profile: Profile,
+    rules: ReplyRules,
+    endpoint: ApiEndpoint,
+    path: str,
+    headers: Mapping[bytes, bytes],
+    body: bytes,
+    *,
+    count: Callable[[str], int],
+    received_ns: int,
+    arrived_ns: int,
+) -> SimulatedRequest:
+    """Parse the request in `body`, sent to `path` (with its query), as a provider with `profile` does.
+
+    `count` counts the requests, all of them ("") and those with one fault of their own. A response ends by itself if it
+    calls a tool, or if the request has no limit. Raises `RejectedRequest`.
+    """
+    number = count("")
+    try:
+        parsed = endpoint.parse(body, path)
+        check_model(profile, parsed.model)
+        if isinstance(parsed, EmbeddingRequest):
+            parsed = with_dimensions(parsed, profile.embedding_dimensions)
+        wants = read_wants(parsed)
+        conversation = read_conversation(parsed) if rules or wants.tools else Conversation()
+        rule = rules.take(parsed, wants, conversation) if rules else None
+        fault = _fault_for(profile, rule, headers, number, count)
+    except CallerFault as error:
+        raise _invalid(error) from error
+    if profile.usage == "always":
+        parsed = msgspec.structs.replace(parsed, include_usage=True)
+    limit = parsed.max_tokens or profile.output_tokens
+    if limit * parsed.n > MAX_OUTPUT_TOKENS:
+        message = f"max_tokens is {limit:,} for {parsed.n:,} choices; the maximum is {MAX_OUTPUT_TOKENS:,} in all"
+        raise RejectedRequest(400, message, code="max_tokens")
+    natural = profile.natural_tokens
+    ignores_eos = bytes(parsed.fields.get("ignore_eos", b"")) == b"true"
+    is_shorter = natural is not None and natural < limit and not ignores_eos
+    output_tokens = natural if natural is not None and is_shorter else limit
+    ends_itself = is_shorter or (parsed.max_tokens is None and not ignores_eos)
+    given_id = headers.get(b"x-client-request-id", b"").decode("latin-1")[:MAX_ID_CHARACTERS]
+    request = SimulatedRequest(
+        request_id=given_id or f"{profile.name}-{number}",
+        number=number,
+        received_ns=received_ns,
+        arrived_ns=arrived_ns,
+        created=int(clock.wall_time().timestamp()),
+        endpoint=endpoint,
+        parsed=parsed,
+        prompt_tokens=count_tokens(endpoint.operation, parsed.prompt_text),
+        output_tokens=output_tokens,
+        reasoning_tokens=min(profile.reasoning_tokens, output_tokens - 1),
+        finish="stop" if ends_itself else "length",
+        fault=fault,
+        timings=profile.server_timings,
+        top_logprobs=wants.top_logprobs,
+    )
+    if rule is None and wants is NOTHING and parsed.n == 1 and not parsed.tool:
+        return request
+    try:
+        return _with_content(request, profile, rule, wants, conversation)
+    except CallerFault as error:
+        raise _invalid(error) from error
+
+
+def _fault_for(
+    profile: Profile, rule: ReplyRule | None, headers: Mapping[bytes, bytes], number: int, count: Callable[[str], int]
+) -> InjectedFault | None:
+    """Return the fault that strikes a request: its own, that of its rule, or one of the profile. Raises
+    `RejectedRequest` for the error of a rule."""
+    header = headers.get(faults.HEADER.encode())
+    if header is not None:
+        text = header.decode("latin-1")
+        fault = faults.from_header(text)
+        return fault if fault.first is None or fault.strikes(count(text)) else None
+    if rule is not None and rule.error is not None:
+        error = rule.error
+        message = error.message or f"a simulated error {error.status}"
+        code = error.code or "simulated"
+        raise RejectedRequest(error.status, message, code=code, type=error.type, retry_after=error.retry_after)
+    if rule is not None and rule.fault:
+        return faults.from_header(rule.fault)
+    return faults.first_striking(profile.faults, number)
+
+
+def _with_content(
+    request: SimulatedRequest, profile: Profile, rule: ReplyRule | None, wants: Wants, conversation: Conversation
+) -> SimulatedRequest:
+    """Return the request with the content of its response, if that is not plain words. Raises `CallerFault`."""
+    parsed = request.parsed
+    call_id = request.tool_call_id
+    if rule is not None and rule.has_content:
+        answer: ServerAnswer | None = given_answer(rule, wants, call_id)
+    else:
+        answer = made_answer(parsed, wants, conversation, call_id)
+    if answer is not None:
+        reasoning = answer.reasoning or "".join(map(token_text, range(profile.reasoning_tokens)))
+        answer = msgspec.structs.replace(answer, reasoning=reasoning)
+        script = scripted(answer, wants.stop, parsed.max_tokens or MAX_OUTPUT_TOKENS)
+    elif tool := tool_name(parsed, wants, conversation):
+        return msgspec.structs.replace(request, tool=tool, finish="tool_calls")
+    else:
+        script = plain_script(request.output_tokens, request.reasoning_tokens, request.finish, wants.stop)
+        if script.stop_sequence is None and parsed.n == 1 and wants.top_logprobs is None:
+            return request
+    return msgspec.structs.replace(
+        request,
+        script=script,
+        output_tokens=len(script.pieces),
+        reasoning_tokens=script.reasoning_tokens,
+        finish=request.endpoint.stop_reason if script.stop_sequence is not None else script.answer.finish,
+    )
+
+
+def _invalid(error: CallerFault) -> RejectedRequest:
+    return RejectedRequest(400, str(error), code=error.kind)
+
+
+def count_request_tokens(profile: Profile, endpoint: TokenCountEndpoint, path: str, body: bytes) -> bytes:
+    """Return the response to a request that only counts its tokens. Raises `RejectedRequest`."""
+    try:
+        request = endpoint.parse(body, path)
+    except CallerFault as error:
+        raise _invalid(error) from error
+    check_model(profile, request.model)
+    return endpoint.write(count_tokens(request.operation, request.prompt_text))
+
+
+def check_model(profile: Profile, model: str) -> None:
+    """Raise `RejectedRequest` if the provider does not serve `model`."""
+    if profile.model != ANY_MODEL and model not in (profile.model, profile.name, *profile.aliases):
+        message = f"unknown model {model!r}; this provider serves {profile.model!r}"
+        raise RejectedRequest(404, message, code="model_not_found")

@@ -1,0 +1,179 @@
+"""The sender of one response: it sends each token when it is due and records planned and actual times.
+
+Tokens come from a producer (`producers`) by `offer`, in order. A fault can delay them or cut the response short.
+Nothing is written before the headers have been sent (`open`). A response that is buffered, by a fault or because it is
+not streamed, is written at the end. `response` waits until the sender has `ended`, and then ends the HTTP response.
+"""
+
+import asyncio
+from array import array
+from collections.abc import Callable
+from typing import Literal
+
+from splitsecond import clock
+from splitsecond.pacing import Pacer
+from splitsecond.simulator.faults import InjectedFault
+from splitsecond.wire.server_times import ServerTimes
+
+ResponseOutcome = Literal["complete", "cut", "error_event", "closed_by_client", "slow_reader", "abandoned"]
+
+DEFAULT_SECONDS = 2.0
+MAX_UNREAD_BYTES = 4 << 20
+"""A client that leaves more bytes of a stream unread is disconnected."""
+
+
+class ResponseSender:
+    """Sends the `tokens` of one response.
+
+    `render` encodes a token; an empty result means that its bytes come with a later token or with the end. `write`
+    sends bytes and returns how many bytes the client has not read. `error` and `malformed` are the bytes that the
+    faults of these names send. With `buffered` everything is kept until `release`. `on_first_token` is called when the
+    first token is due.
+    """
+
+    def __init__(
+        self,
+        *,
+        tokens: int,
+        pacer: Pacer,
+        fault: InjectedFault | None,
+        render: Callable[[int], bytes],
+        write: Callable[[bytes], int],
+        error: bytes,
+        malformed: bytes,
+        buffered: bool,
+        on_first_token: Callable[[], None],
+    ) -> None:
+        self.tokens = tokens
+        self.planned_ns: array[int] = array("q")
+        self.actual_ns: array[int] = array("q")
+        self.first_written_ns = 0
+        """When the write of the first token had returned."""
+        self.outcome: ResponseOutcome | None = None
+        self.began_ns = 0
+        """When the provider began with the prompt; set by the producer."""
+        self._first_ns = 0
+        self._last_ns = 0
+        self._changed = asyncio.Event()
+        self._pacer = pacer
+        self._render = render
+        self._write = write
+        self._on_first_token = on_first_token
+        self._error = error
+        self._malformed = malformed
+        self._buffered = buffered or (fault is not None and fault.kind == "buffered")
+        self._waiting: list[bytes] | None = []
+        self._kind = fault.kind if fault else None
+        self._after = min(fault.after if fault and fault.after is not None else 1, tokens)
+        self._delay_ns = (
+            round((DEFAULT_SECONDS if fault.seconds is None else fault.seconds) * clock.NS_PER_S) if fault else 0
+        )
+
+    @property
+    def over(self) -> bool:
+        """Whether the response has ended."""
+        return self.outcome is not None
+
+    def took(self, arrived_ns: int) -> ServerTimes:
+        """Return how long the request waited, its prompt took, and its tokens took; zeros without a token."""
+        if not self.planned_ns:
+            return ServerTimes(0, 0, 0)
+        return ServerTimes(self.began_ns - arrived_ns, self._first_ns - self.began_ns, self._last_ns - self._first_ns)
+
+    async def ended(self) -> ResponseOutcome:
+        """Wait for the end and return the outcome."""
+        while self.outcome is None:
+            await self._changed.wait()
+        return self.outcome
+
+    async def head_due(self, arrived_ns: int) -> None:
+        """Wait until the headers can be sent, or until the end."""
+        if self._kind == "slow_head":
+            timer = self._pacer.call_at(arrived_ns + self._delay_ns, self._changed.set)
+            await self._changed.wait()
+            timer.cancel()
+            if not self.over:
+                self._changed.clear()
+
+    def due_ns(self, index: int, produced_ns: int) -> int:
+        """Return when token `index`, produced at `produced_ns`, is due."""
+        late = self._kind in ("slow_head", "slow_first_token") or (self._kind == "stall" and index >= self._after)
+        return produced_ns + self._delay_ns if late else produced_ns
+
+    def offer(self, index: int, produced_ns: int) -> None:
+        """Send token `index`, which was produced now, or schedule it if a fault delays it."""
+        due_ns = self.due_ns(index, produced_ns)
+        if due_ns == produced_ns:
+            self.send(index, due_ns)
+        else:
+            self._pacer.call_at(due_ns, self.send, index, due_ns)
+
+    def send(self, index: int, due_ns: int) -> None:
+        """Send token `index`, which is due."""
+        if self.over or (index == self._after and self._strikes()):
+            return
+        if index == 0:
+            self._on_first_token()
+        self.planned_ns.append(due_ns)
+        data = self._render(index)
+        now = self._last_ns = clock.now_ns()
+        if index == 0:
+            self._first_ns = now
+        self._put(data, now)
+        if index + 1 == self.tokens and not self.over and not (self._after == self.tokens and self._strikes()):
+            self.end("complete")
+
+    def open(self) -> None:
+        """Start sending, after the headers. Tokens that were produced before follow, unless they are buffered."""
+        if not self._buffered:
+            self.release()
+
+    def release(self) -> None:
+        """Send everything that was kept, at once."""
+        waiting, self._waiting = self._waiting, None
+        if waiting:
+            self.stamp()
+            self._write(b"".join(waiting))
+            if self.actual_ns:
+                self.first_written_ns = clock.now_ns()
+
+    def stamp(self) -> None:
+        """Record the current time for all tokens that were planned but not sent."""
+        now = clock.now_ns()
+        self.actual_ns.extend([now] * (len(self.planned_ns) - len(self.actual_ns)))
+
+    def end(self, outcome: ResponseOutcome) -> None:
+        """End the response with `outcome`. Only the first call counts."""
+        if self.outcome is None:
+            self.outcome = outcome
+            self._changed.set()
+
+    def closed_by_client(self) -> None:
+        """End the response because the client has disconnected."""
+        self.end("closed_by_client")
+
+    def _put(self, data: bytes, token_ns: int | None = None) -> None:
+        """Send `data`, or keep it. `token_ns` is the time of a token."""
+        if self._waiting is not None:
+            self._waiting.append(data)
+            return
+        if not data:
+            return
+        if token_ns is not None:
+            self.actual_ns.append(token_ns)
+        unread_bytes = self._write(data)
+        if token_ns is not None and not self.first_written_ns:
+            self.first_written_ns = clock.now_ns()
+        if unread_bytes > MAX_UNREAD_BYTES:
+            self.end("slow_reader")
+
+    def _strikes(self) -> bool:
+        """Act out the fault. Returns whether it ended the response."""
+        if self._kind == "malformed":
+            self._put(self._malformed)
+        elif self._kind == "error_event":
+            self._put(self._error)
+            self.end("error_event")
+        elif self._kind == "cut":
+            self.end("cut")
+        return self.over

@@ -1,0 +1,39 @@
+"""Listening socket whose connections record when the kernel received the bytes of each read.
+
+asyncio reads a socket with `recv`, which returns no timestamp. So `recv` is replaced here by `recvmsg`, which returns
+the kernel's timestamp beside the data.
+"""
+
+import socket
+from typing import Any, ClassVar
+
+from splitsecond.clock import NS_PER_S, arrival
+from splitsecond.transport.kernel import ANCILLARY_BYTES, STAMP, stamp_arrivals
+
+
+class StampedSocket(socket.socket):
+    """A socket whose accepted connections record when the bytes of their last read were received."""
+
+    received_ns: ClassVar[dict[int, int]] = {}
+    """Those times of the whole process, in monotonic nanoseconds by file descriptor. One without a timestamp has no
+    entry."""
+
+    @staticmethod
+    def of(sock: socket.socket) -> "StampedSocket":
+        """Return a stamped socket that takes over the descriptor of `sock`."""
+        return StampedSocket(sock.family, sock.type, sock.proto, sock.detach())
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        """Accept a connection, as a stamped socket."""
+        accepted, address = super().accept()
+        self.received_ns.pop(accepted.fileno(), None)
+        stamp_arrivals(accepted)
+        return self.of(accepted), address
+
+    def recv(self, bufsize: int, flags: int = 0, /) -> bytes:
+        """Read bytes and record when they were received."""
+        data, ancillary, _, _ = self.recvmsg(bufsize, ANCILLARY_BYTES, flags)
+        if ancillary:
+            seconds, nanoseconds = STAMP.unpack(ancillary[0][2])
+            self.received_ns[self.fileno()] = arrival(seconds * NS_PER_S + nanoseconds)[0]
+        return data

@@ -1,0 +1,185 @@
+"""Files with records of calls that a process could not write into the log before it ended.
+
+The log process that is asked to end saves what it has not written, before it tries once more; so does a worker whose
+log process is away. The next log process writes the records and removes the file. A record can be in two files, or in
+the log as well, so the reader asks the log first (`Log.contained`).
+
+The files are beside a SQLite log, as LOG.unwritten-*, and otherwise in the temporary folder. A file begins with `MAGIC`
+and the difference of wall clock and monotonic clock, because monotonic times mean nothing after a reboot. Then come
+frames as on the socket of the log process: a length, and a `CallRecord` in MessagePack. A process holds a lock (flock)
+on a file that it writes or reads, until it ends. A file that was cut off is read up to its last whole record.
+"""
+
+import fcntl
+import glob
+import os
+import secrets
+import stat
+import struct
+from collections.abc import Iterable, Sequence, Set
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from splitsecond import clock
+from splitsecond.store.call_record import CallRecord
+
+MAGIC = b"splitsecond unwritten 1\n"
+LENGTH = struct.Struct(">I")
+MOST_BYTES = 256 << 20
+"""Limit on all files of a log together. Records beyond it are lost, and reported."""
+LONGEST_RECORD = 64 << 20
+_OFFSET = struct.Struct(">q")
+_HEADER_BYTES = len(MAGIC) + _OFFSET.size
+_DECODER = msgspec.msgpack.Decoder(CallRecord)
+
+
+class UnwrittenFile:
+    """A new file for records of the log whose files' paths begin with `stem`. It is created with the first record."""
+
+    def __init__(self, stem: Path) -> None:
+        self.path = stem.with_name(f"{stem.name}{secrets.token_hex(4)}")
+        self.records = 0
+        self._stem = stem
+        self._descriptor: int | None = None
+
+    def add(self, records: Iterable[bytes]) -> None:
+        """Append encoded records, all or none of them. Raises `OSError`, also if there would be too many bytes."""
+        frames = [part for record in records for part in (LENGTH.pack(len(record)), record)]
+        if not frames:
+            return
+        data = b"".join(frames)
+        if sum(map(_size, _paths(self._stem))) + len(data) > MOST_BYTES:
+            raise OSError(f"the files {self._stem}* would have more than {MOST_BYTES >> 20:,} MiB")
+        if self._descriptor is None:
+            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            self._descriptor = os.open(self.path, flags, 0o600)
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+            data = MAGIC + _OFFSET.pack(clock.wall_offset_us()) + data
+        begin, left = os.fstat(self._descriptor).st_size, memoryview(data)
+        try:
+            while left:
+                left = left[os.write(self._descriptor, left) :]
+        except OSError:  # the disk is full: what follows must not come after half a record
+            os.ftruncate(self._descriptor, begin)
+            if not begin:
+                self.remove()
+            raise
+        self.records += len(frames) // 2
+
+    def remove(self) -> None:
+        """Remove the file: all of its records are in the log."""
+        if self._descriptor is not None:
+            self.path.unlink(missing_ok=True)
+        self.close()
+
+    def close(self) -> None:
+        """Leave the file to the next log process."""
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def save(stem: Path, records: Sequence[bytes]) -> str:
+    """Save encoded records in a new file. Return a sentence about what has become of them. Raises `OSError`."""
+    file = UnwrittenFile(stem)
+    try:
+        file.add(records)
+    finally:
+        file.close()
+    return f"They are kept in {file.path}; the next start writes them."
+
+
+class FoundFile:
+    """A file of a process that has ended, locked by this one."""
+
+    def __init__(self, path: Path, file: BinaryIO) -> None:
+        """Raises `ValueError` if the file has another beginning."""
+        self.path = path
+        self.records = 0
+        self._file = file
+        header = file.read(_HEADER_BYTES)
+        if len(header) < _HEADER_BYTES or not header.startswith(MAGIC):
+            raise ValueError("it does not begin like a file of records")
+        (self.wall_us,) = _OFFSET.unpack_from(header, len(MAGIC))
+
+    def read(self, most: int) -> list[CallRecord]:
+        """Return the next records, at most `most`; none at the end. Raises `ValueError` for what is no record."""
+        found: list[CallRecord] = []
+        while len(found) < most and len(header := self._file.read(LENGTH.size)) == LENGTH.size:
+            (length,) = LENGTH.unpack(header)
+            if length > LONGEST_RECORD:
+                raise ValueError(f"a record of {length:,} bytes")
+            if len(data := self._file.read(length)) < length:
+                break
+            found.append(_DECODER.decode(data))
+        self.records += len(found)
+        return found
+
+    def remove(self) -> None:
+        """Remove the file: all of its records are in the log."""
+        self.path.unlink(missing_ok=True)
+        self._file.close()
+
+    def close(self) -> None:
+        """Leave the file to the next log process."""
+        self._file.close()
+
+
+def claim(stem: Path, ignored: Set[Path] = frozenset()) -> tuple[list[FoundFile], dict[Path, str]]:
+    """Lock and return the files of the log but for those `ignored`, and why others of that name cannot be read.
+
+    Returns none while another process holds one of them: two processes must not write the same record at once.
+    It skips empty files, whose writers have just created them, and files of other users.
+    """
+    claimed: list[FoundFile] = []
+    wrong: dict[Path, str] = {}
+    for path in sorted(set(_paths(stem)) - ignored):
+        try:
+            file = _locked(path)
+        except BlockingIOError:
+            for each in claimed:
+                each.close()
+            return [], wrong
+        except OSError as error:
+            wrong[path] = error.strerror or str(error)
+            continue
+        if file is not None:
+            try:
+                claimed.append(FoundFile(path, file))
+            except ValueError as error:
+                file.close()
+                wrong[path] = str(error)
+    return claimed, wrong
+
+
+def _locked(path: Path) -> BinaryIO | None:
+    """Open and lock a file. Return None if it is not there any more, empty, or belongs to another user."""
+    try:
+        # Without waiting: anybody can put a named pipe into the temporary folder.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    file = os.fdopen(descriptor, "rb")
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        found = os.fstat(descriptor)
+    except BaseException:
+        file.close()
+        raise
+    if stat.S_ISREG(found.st_mode) and found.st_uid == os.getuid() and found.st_size and found.st_nlink:
+        return file
+    file.close()
+    return None
+
+
+def _paths(stem: Path) -> Sequence[Path]:
+    return list(stem.parent.glob(f"{glob.escape(stem.name)}*"))
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:  # written and removed by another process meanwhile
+        return 0

@@ -1,0 +1,63 @@
+"""Survival curve of times of which some are only lower bounds (censored): the weighted Kaplan-Meier estimate.
+
+A request that was closed before its first token (it lost a race, its client left, a deadline passed) shows only that
+the token would have come later. Dropping such requests makes a slow target look fast, because the slow requests are the
+ones that are closed; counting them as if the token had come then does the same. So a censored time counts among those
+still waiting until it, and never as one that ended.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
+from operator import itemgetter
+
+_WEIGHT = itemgetter(2)
+TOLERANCE = 1e-9
+"""Absorbs the rounding errors of a product of many factors."""
+
+
+class SurvivalCurve:
+    """Share of requests that had ended by each time at which one ended.
+
+    `values` ascend; `ended[i]` is the share that had ended by `values[i]`, and `at_risk[i]` the weight of those that
+    had waited until it. `weight` is the weight of all samples, `least` and `longest` are the extreme times, censored
+    ones included.
+    """
+
+    __slots__ = ("at_risk", "ended", "least", "longest", "values", "weight")
+
+    def __init__(self, samples: Iterable[tuple[float, bool, float]]) -> None:
+        """Build the curve from (time, censored, weight), in any order and unit; there must be at least one."""
+        ordered = sorted(samples)  # at equal times, those that ended come before the censored ones
+        self.weight = at_risk = sum(map(_WEIGHT, ordered))
+        self.least, self.longest = ordered[0][0], ordered[-1][0]
+        values: list[float] = []
+        ended: list[float] = []
+        risks: list[float] = []
+        waiting = 1.0
+        for value, censored, weight in ordered:
+            if not censored:
+                waiting *= 1 - weight / at_risk if at_risk > weight else 0.0
+                values.append(value)
+                ended.append(1 - waiting)
+                risks.append(at_risk)
+            at_risk -= weight
+        self.values, self.ended, self.at_risk = values, ended, risks
+
+    def quantile(self, share: float) -> float:
+        """Return the least time by which `share` had ended; if none, the longest wait, which the quantile exceeds."""
+        place = bisect_left(self.ended, share - TOLERANCE)
+        return self.values[place] if place < len(self.values) else self.longest
+
+    def is_lower_bound(self, share: float) -> bool:
+        """Return whether fewer than `share` have ended, so that `quantile` is only a lower bound."""
+        return not self.ended or self.ended[-1] < share - TOLERANCE
+
+    def quantile_of_ended(self, share: float) -> float | None:
+        """Return the same, but at most the longest time that ended; None if none ended."""
+        place = bisect_left(self.ended, share - TOLERANCE)
+        return self.values[min(place, len(self.values) - 1)] if self.values else None
+
+    def waiting(self, value: float) -> float:
+        """Return the share that has not ended by `value`."""
+        place = bisect_right(self.values, value)
+        return 1 - self.ended[place - 1] if place else 1.0

@@ -1,0 +1,149 @@
+"""Sparse reads: a stream that has begun is left unread for a while, and then one read takes several packets.
+
+With hundreds of streams, reading each packet by itself is most of what a measurement costs. The packet clock knows the
+time of each packet however late it is read, so there sparse reads change no figure. With the kernel's timestamps, all
+tokens of a read have the time of its last packet. TTFT, TPS and E2E need only the first and the last token, whose reads
+are prompt; the gaps in between (ITL) are not measured, and the observation says so.
+
+Sparse reads must not slow down the server. The kernel acknowledges small packets when they are read, or after 40 ms
+(Linux, TCP_DELACK_MIN). A server without TCP_NODELAY sends its next token only after that. So each server has a trial:
+one of its streams is not read for the time of a few packets. If they come although nothing was acknowledged, the
+server does not wait, and its streams are read sparsely from then on. If they do not, its streams are read promptly.
+"""
+
+import socket
+from collections.abc import Callable
+
+from splitsecond import clock
+from splitsecond.clock import NS_PER_MS, NS_PER_S
+from splitsecond.transport.exchange import Origin
+from splitsecond.transport.kernel import packets_received
+
+LEAST_REST_NS = 50 * NS_PER_MS
+REST_NS = 100 * NS_PER_MS
+"""The longest time for which a stream is not read."""
+REST_PACKETS = 8
+"""Packets for whose time a stream is not read, within these two bounds."""
+SLOWEST_GAP_NS = 20 * NS_PER_MS
+"""Mean time between the packets of the slowest streams that are read sparsely. Slower ones cost little anyway."""
+OBSERVED_READS = 8
+"""Prompt reads before the first rest, from which the pace of a stream is taken."""
+READS_BEFORE_TRIAL = 24
+"""The same before a trial. They outlast the 16 packets that Linux acknowledges at once when a connection begins
+(TCP_MAX_QUICKACKS), during which no server would wait."""
+TRIAL_PACKETS = 8
+"""Packets for whose time a stream is not read in a trial."""
+PASSED_PACKETS = 6
+"""Packets of a trial that must come. A server that waits sends one every 40 ms, at most 5 in the longest trial."""
+MOST_REFUSALS = 3
+"""Failed trials after which no further one follows: packets can also be late by chance."""
+
+STREAMS_BY_PACKETS = 32
+STREAMS_BY_READS = 100
+"""The number of streams from which reads are sparse: by the packet clock, and by the kernel's timestamps, with which
+they cost the ITL."""
+
+
+class ServerTrial:
+    """Trial of a server: does it send on without an acknowledgement? `passed`: it does."""
+
+    __slots__ = ("_refusals", "_until_ns", "passed")
+
+    def __init__(self) -> None:
+        self.passed = False
+        self._refusals = 0
+        self._until_ns = 0
+
+    def begin(self, now_ns: int) -> bool:
+        """Return whether a trial may begin now: one at a time, until the server has failed too many."""
+        if self._refusals >= MOST_REFUSALS or now_ns < self._until_ns:
+            return False
+        self._until_ns = now_ns + NS_PER_S  # in case that its stream ends before
+        return True
+
+    def end(self, packets: int) -> None:
+        """Record how many packets came in a trial."""
+        self._until_ns = 0
+        if packets >= PASSED_PACKETS:
+            self.passed = True
+        else:
+            self._refusals += 1
+
+
+class ReadPace:
+    """Times at which one response is read, from its first token on. `rest_ns` is called after each read."""
+
+    __slots__ = (
+        "_begun_ns",
+        "_least",
+        "_packets",
+        "_reads",
+        "_rest_ns",
+        "_sock",
+        "_streams",
+        "_trial",
+        "_usual_rest_ns",
+        "resting",
+    )
+
+    def __init__(self, sock: socket.socket, trial: ServerTrial, streams: Callable[[], int], least: int) -> None:
+        """`streams` returns how many streams have begun; reads are sparse from `least` on."""
+        self._sock, self._trial, self._streams, self._least = sock, trial, streams, least
+        self._begun_ns = clock.now_ns()
+        self._packets = self._reads = self._rest_ns = self._usual_rest_ns = 0
+        self.resting = False
+        """Whether reading the stream had paused before this read."""
+
+    def rest_ns(self) -> int:
+        """Return how long to leave the stream alone now; 0: read it as soon as it is readable."""
+        if not self.resting:
+            self._reads += 1
+            needed = OBSERVED_READS if self._trial.passed else READS_BEFORE_TRIAL
+            return self._first_rest_ns() if self._reads >= needed else 0
+        now_ns = clock.now_ns()
+        rested_ns = now_ns - self._begun_ns
+        on_time = rested_ns < 2 * self._rest_ns
+        if not self._trial.passed and on_time and rested_ns >= self._rest_ns:  # else a deadline cut the trial short
+            self._trial.end(packets_received(self._sock) - self._packets)
+        self._begun_ns = now_ns
+        if not (on_time and self._trial.passed):  # the stream has paused, or its server waits
+            self._reads, self.resting = 0, False
+            return 0
+        self._rest_ns = self._usual_rest_ns
+        return self._rest_ns
+
+    def _first_rest_ns(self) -> int:
+        """Return how long the first rest is, in view of the reads since `_begun_ns`; 0: none now."""
+        now_ns = clock.now_ns()
+        gap_ns = (now_ns - self._begun_ns) // self._reads
+        self._begun_ns, self._reads = now_ns, 0
+        if gap_ns > SLOWEST_GAP_NS or self._streams() < self._least:
+            return 0
+        self._rest_ns = self._usual_rest_ns = max(REST_PACKETS * gap_ns, LEAST_REST_NS)
+        if not self._trial.passed:
+            if not self._trial.begin(now_ns):
+                return 0
+            self._packets = packets_received(self._sock)
+            self._rest_ns = TRIAL_PACKETS * gap_ns
+        self.resting = True
+        return self._rest_ns
+
+
+class SparseReads:
+    """The sparse reads of a client. `exact`: only where the packet clock gives the times, so that ITL stays exact."""
+
+    def __init__(self, *, exact: bool) -> None:
+        self._exact = exact
+        self._trials: dict[Origin, ServerTrial] = {}
+
+    def pace(
+        self, sock: socket.socket, origin: Origin, streams: Callable[[], int], *, packets: bool, end_known: bool
+    ) -> ReadPace | None:
+        """Return when to read a response that has begun; None: always promptly.
+
+        `packets`: the packet clock gives its times. `end_known`: it will be read promptly again before its end.
+        """
+        if not packets and (self._exact or not end_known):
+            return None
+        trial = self._trials.setdefault(origin, ServerTrial())
+        return ReadPace(sock, trial, streams, STREAMS_BY_PACKETS if packets else STREAMS_BY_READS)

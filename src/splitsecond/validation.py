@@ -1,0 +1,64 @@
+"""Conversion of untrusted data into msgspec structs, with errors that name the place and suggest a correction."""
+
+import difflib
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar, get_args
+
+import msgspec
+from msgspec import Struct
+
+from splitsecond.errors import CallerFault
+
+T = TypeVar("T")
+MakeFault = Callable[[str, str, str], CallerFault]
+"""Makes a fault from a place ("routes.fast.policy"), a message and a hint."""
+_UNKNOWN_FIELD = re.compile(r"unknown field `([^`]*)`")
+
+
+def converted(place: str, value: Any, shape: type[T], fault: MakeFault) -> T:
+    """Return `value`, found at `place`, as a `shape`. Raises the `fault` made for the first part that does not fit."""
+    try:
+        return msgspec.convert(value, shape)
+    except msgspec.ValidationError as error:
+        message, _, path = str(error).partition(" - at `$")
+        path = path.rstrip("`")
+        raise fault(f"{place}{path}".lstrip("."), message, _hint(message, _type_at(shape, path))) from None
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return a question that suggests the one or two of `known` that are most like `name`; "" if none is like it."""
+    near = difflib.get_close_matches(name, list(dict.fromkeys(known)), n=2, cutoff=0.5)
+    return f"Did you mean {' or '.join(near)}?" if near else ""
+
+
+def wrong(name: str, got: object, expected: str) -> CallerFault:
+    """Return the fault of a setting with a bad value."""
+    return CallerFault(f"{name}: got {got!r}, expected {expected}", kind="bad_option", param=name)
+
+
+def one_of(name: str, value: str, allowed: Sequence[str]) -> str:
+    """Return `value`. Raises `CallerFault` if it is not one of `allowed`."""
+    if value not in allowed:
+        raise wrong(name, value, " or ".join(allowed))
+    return value
+
+
+def _hint(message: str, shape: Any) -> str:
+    choices = (shape, *get_args(shape))
+    if unknown := _UNKNOWN_FIELD.search(message):
+        structs = [choice for choice in choices if isinstance(choice, type) and issubclass(choice, Struct)]
+        return nearest(unknown[1], structs[0].__struct_fields__) if structs else ""
+    words = [word for choice in choices for word in get_args(choice) if isinstance(word, str)]
+    return f"Expected one of {', '.join(dict.fromkeys(words))}." if words else ""
+
+
+def _type_at(shape: Any, path: str) -> Any:
+    """Return the type at `path` inside `shape`; None if it is unknown."""
+    for step in filter(None, re.split(r"[.\[]", path)):
+        if isinstance(shape, type) and issubclass(shape, Struct):
+            fields = msgspec.structs.fields(shape)
+            shape = next((field.type for field in fields if field.encode_name == step), None)
+        else:  # a mapping's value or a list's item: `[...]` or `[0]`
+            shape = next((part for part in reversed(get_args(shape)) if part is not ...), None)
+    return shape

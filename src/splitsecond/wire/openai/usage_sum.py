@@ -1,0 +1,143 @@
+"""Sum of the usage that a provider reports, in any of its places, as one `Usage`.
+
+Providers differ in three ways. Usage beside a choice (vLLM's ``continuous_usage_stats``, Mistral, Moonshot, Groq) is
+for that choice: the last report of each choice counts, and the choices add up. Usage in a chunk without choices is for
+the whole answer and takes precedence. But llama.cpp sends one such chunk for each of several choices; then they add up.
+All choices have the same prompt, so input tokens never add up.
+"""
+
+from collections.abc import Mapping
+from itertools import islice
+from typing import Any
+
+from msgspec import Struct, field
+
+from splitsecond.events import Usage
+from splitsecond.wire.openai.shapes import UsageShape
+
+_GROQ_TIMES = ("queue_time", "prompt_time", "completion_time", "total_time")
+_NOT_TIMINGS = frozenset({"created"})
+_MOST_TIMINGS, _LONGEST_NAME, _LARGEST_TIMING = 32, 64, 1 << 63
+
+
+class _Total(Struct, eq=False):
+    """Sum of usage reports. Adding one takes constant time, because a provider may send any number of them."""
+
+    latest: Usage | None = None
+    parts: int = 0
+    _input: int | None = None
+    _output: int | None = None
+    _reasoning: int | None = None
+    _cached: int | None = None
+    _written: int | None = None
+
+    @property
+    def output(self) -> int | None:
+        """Output tokens of all reports; None if unknown."""
+        return self._output
+
+    def add(self, usage: Usage, before: Usage | None = None) -> None:
+        """Add `usage` and subtract `before`, an earlier report that it replaces."""
+        self.latest = usage
+        if not self.parts:  # nearly always there is one report
+            self.parts = 1
+            self._input, self._output, self._reasoning = usage.input_tokens, usage.output_tokens, usage.reasoning_tokens
+            self._cached, self._written = usage.cached_tokens, usage.cache_write_tokens
+            return
+        self.parts += before is None
+        self._input = _most(self._input, usage.input_tokens)
+        self._cached = _most(self._cached, usage.cached_tokens)
+        self._written = _most(self._written, usage.cache_write_tokens)
+        self._output = _plus(self._output, usage.output_tokens, before.output_tokens if before else None)
+        self._reasoning = _plus(self._reasoning, usage.reasoning_tokens, before.reasoning_tokens if before else None)
+
+    def usage(self, at: int) -> Usage:
+        """Return the sum; a single report is returned as it is."""
+        if self.latest is not None and self.parts == 1:
+            return self.latest
+        return Usage(at, self._input, self._output, self._reasoning, self._cached, self._written)
+
+
+class UsageTally(Struct, eq=False):
+    """Usage of one answer so far."""
+
+    _by_choice: dict[int, Usage] = {}
+    _beside: _Total = field(default_factory=_Total)
+    _alone: _Total = field(default_factory=_Total)
+
+    @property
+    def alone_output(self) -> int | None:
+        """Output tokens of the chunks that hold only usage; None before the first of them."""
+        return self._alone.output
+
+    def take(self, shape: UsageShape, at: int, index: int) -> Usage | None:
+        """Add `shape`, which came beside choice `index`, and return the sum; None if `shape` is empty."""
+        usage = usage_of(shape, at)
+        if usage is None:
+            return None
+        self._beside.add(usage, self._by_choice.get(index))
+        self._by_choice[index] = usage
+        return (self._alone if self._alone.parts else self._beside).usage(at)
+
+    def take_alone(self, shape: UsageShape, at: int, *, several: bool) -> Usage | None:
+        """Add `shape`, which came in a chunk without choices, and return the sum. `several`: the answer has several
+        choices."""
+        usage = usage_of(shape, at)
+        if usage is None:
+            return None
+        if not several:
+            self._alone = _Total()
+        self._alone.add(usage)
+        return self._alone.usage(at)
+
+
+def usage_of(shape: UsageShape, at: int) -> Usage | None:
+    """Return the counts of one report; None if it is empty."""
+    details, output_details = shape.prompt_tokens_details, shape.completion_tokens_details
+    cached = written = reasoning = None
+    if details is not None:
+        cached, written = details.cached_tokens, details.cache_write_tokens
+    if cached is None:
+        cached = shape.cached_tokens if shape.prompt_cache_hit_tokens is None else shape.prompt_cache_hit_tokens
+    if output_details is not None:
+        reasoning = output_details.reasoning_tokens
+    output = shape.completion_tokens
+    if reasoning and output is not None and _leaves_reasoning_out(shape, output, reasoning):
+        output += reasoning
+    if shape.prompt_tokens is None and output is None:
+        return None
+    return Usage(at, shape.prompt_tokens, output, reasoning, cached, written)
+
+
+def _leaves_reasoning_out(shape: UsageShape, output: int, reasoning: int) -> bool:
+    """Return whether ``completion_tokens`` excludes reasoning, as at xAI: the total, or the size, shows it."""
+    if shape.total_tokens is not None and shape.prompt_tokens is not None:
+        return shape.total_tokens == shape.prompt_tokens + output + reasoning
+    return reasoning > output
+
+
+def _most(total: int | None, count: int | None) -> int | None:
+    return total if count is None else max(total or 0, count)
+
+
+def _plus(total: int | None, count: int | None, before: int | None) -> int | None:
+    return total if count is None is before else (total or 0) + (count or 0) - (before or 0)
+
+
+def usage_times(shape: UsageShape) -> dict[str, float]:
+    """Return Groq's times, in seconds, which are inside its usage."""
+    if shape.queue_time is shape.prompt_time is shape.completion_time is shape.total_time is None:
+        return {}
+    return {name: value for name in _GROQ_TIMES if (value := getattr(shape, name)) is not None}
+
+
+def timings_of(fields: Mapping[str, Any]) -> dict[str, float]:
+    """Return the numbers in llama.cpp's ``timings`` or Cerebras' ``time_info``, at most 32."""
+    return {
+        name[:_LONGEST_NAME]: float(value)
+        for name, value in islice(fields.items(), _MOST_TIMINGS)
+        if isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and name not in _NOT_TIMINGS
+        and abs(value) < _LARGEST_TIMING
+    }

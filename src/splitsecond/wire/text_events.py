@@ -1,0 +1,133 @@
+"""Fast recognition of stream events that only append text: their bytes are compared.
+
+Two JSON texts that differ only inside one string have the same structure. So once the bytes around the text of one such
+event are known, every event with the same bytes around a string adds that string to the same text.
+"""
+
+import re
+from collections.abc import Callable
+from io import BytesIO
+
+import msgspec
+
+from splitsecond.wire.sse import MAX_EVENT_BYTES
+
+_LONGEST_LEARNED = 8_192
+"""Bytes of an event to learn from. A text that occurs in it many times is searched as often."""
+_LESSONS = 16
+"""How often the bytes are learned in one stream: answers change between reasoning and text, and some servers change
+more than the text in each event."""
+_NOT_PLAIN = re.compile(r'["\\\x00-\x1f]')
+_PROBE = "\x7f?"
+_SEPARATOR = b"\x7f"
+"""Between texts. After an unfinished escape sequence or UTF-8 character it is invalid."""
+_MANY_BYTES = 1_000
+_decode_text = msgspec.json.Decoder(str).decode
+
+
+def bytes_around(data: bytes, text: str, read: Callable[[bytes], str | None]) -> tuple[bytes, bytes] | None:
+    """Return the bytes before and after `text` in `data`, the JSON of an event that only adds `text`.
+
+    `read` returns the text that another event adds. None: the place of `text` is not certain.
+    """
+    raw = text.encode("utf-8", "replace")
+    begin = _only_value(data, raw) if len(data) <= _LONGEST_LEARNED else -1
+    if begin < 0 or _NOT_PLAIN.search(text):
+        return None
+    before, after = data[:begin], data[begin + len(raw) :]
+    # otherwise the match is in another field, and the text here is escaped
+    return (before, after) if read(before + _PROBE.encode() + after) == _PROBE else None
+
+
+def _only_value(data: bytes, raw: bytes) -> int:
+    """Return where `raw` begins as the value of a field; -1 if it is the value of none or of several."""
+    found = -1
+    at = data.find(b'"' + raw + b'"')
+    while at >= 0:
+        if data[:at].rstrip().endswith(b":"):
+            if found >= 0:
+                return -1
+            found = at + 1
+        at = data.find(b'"' + raw + b'"', at + 1)
+    return found
+
+
+class TextEvents:
+    """The events of one stream that only add to one text, learned from one of them.
+
+    `useful`: the events are known, or can still be learned.
+    """
+
+    __slots__ = ("_after", "_before", "_lessons", "_runs")
+
+    def __init__(self) -> None:
+        self._before = self._after = b""
+        self._runs = True  # many events that follow each other were known so far
+        self._lessons = 0
+
+    @property
+    def useful(self) -> bool:
+        return bool(self._before) or self._lessons < _LESSONS
+
+    def learn(self, data: bytes, name: str, text: str, read: Callable[[bytes], str | None]) -> bool:
+        """Learn from an event that only adds `text`: its JSON `data` and its `name`. Return whether it is known now.
+
+        `read` returns the text that another event adds.
+        """
+        head = (b"event: " + name.encode() + b"\n" if name else b"") + b"data: "
+        if self.read(head + data + b"\n\n", 0)[0]:
+            return True
+        if self._lessons < _LESSONS and b"\n" not in data:
+            self._lessons += 1
+            around = bytes_around(data, text, read)
+            if around is not None:
+                self._before, self._after = head + around[0], around[1]
+                return True
+        return False
+
+    def read(self, data: bytes, at: int) -> tuple[list[str], int]:
+        """Return the texts of the known events that follow each other in `data` from `at`, and where they end."""
+        texts: list[str] = []
+        before, after, text_at, quoted = self._before, self._after, len(self._before), 1 - len(self._after)
+        if self._runs and _MANY_BYTES < len(data) - at < MAX_EVENT_BYTES and data.startswith(before, at):
+            found = self._run(data, at)
+            self._runs = found is not None  # tried again and again, it could take quadratic time
+            if found is not None:
+                texts.append(found[0])
+                at = found[1]
+        while before and data.startswith(before, at):
+            end = data.find(b"\n\n", at)
+            if end < 0 or end - at > MAX_EVENT_BYTES or not data.endswith(after, at + text_at, end):
+                break
+            try:
+                texts.append(_decode_text(data[at + text_at - 1 : end + quoted]))
+            except ValueError:  # it ends elsewhere, or must be repaired
+                break
+            at = end + 2
+        return texts, at
+
+    def _run(self, data: bytes, at: int) -> tuple[str, int] | None:
+        """Return the text of the known events from `at` to the last one in `data`, and where they end.
+
+        None: there are others between them. This runs at C speed for all of them together: the lines are cut at the
+        expected places, and the parts that were cut away are put back and compared.
+        """
+        before, after = self._before, self._after + b"\n"
+        *heads, head = before.split(b"\n")
+        lines = BytesIO(data[at:]).readlines()[len(heads) :: len(heads) + 2]
+        while lines and not (lines[-1].startswith(head) and lines[-1].endswith(after)):
+            lines.pop()
+        begin, end = len(head), -len(after)
+        parts = [line[begin:end] for line in lines]
+        start, between = at + len(before), after + b"\n" + before
+        run = between.join(parts)
+        stop = start + len(run)
+        if not data.startswith(run, start) or not data.startswith(after + b"\n", stop) or _SEPARATOR in run:
+            return None
+        try:  # a part that is no complete string makes the whole invalid
+            text = _decode_text(b'"' + _SEPARATOR.join(parts) + b'"')
+        except ValueError:
+            return None
+        separator = _SEPARATOR.decode()
+        whole = text.count(separator) == len(parts) - 1
+        return (text.replace(separator, ""), stop + len(after) + 1) if whole else None

@@ -1,0 +1,79 @@
+"""How a target changes with load: drop, queueing, knee and sweet spot; with the published figures as the first case."""
+
+import pytest
+from tests.analysis.made import row
+
+from splitsecond.analysis.findings import ConditionFindings
+from splitsecond.analysis.load_shape import load_shape_statements, load_shapes
+from splitsecond.analysis.summary import Summary
+
+
+def level(
+    concurrency: int, ttft: float, p95: float, tps: float, *, near: float | None = 0.02, **changes: float
+) -> ConditionFindings:
+    """A row with these medians and this TTFT p95; intervals reach `near` (a share) to each side."""
+
+    def around(value: float) -> tuple[float | None, float | None]:
+        return (None, None) if near is None else (value * (1 - near), value * (1 + near))
+
+    return row(
+        condition=f"c{concurrency}",
+        concurrency=concurrency,
+        requests=50,
+        ttft_ms=Summary(n=50, p50=ttft, p95=p95, ci95={"p50": around(ttft), "p95": around(p95)}),
+        tps=Summary(n=50, p50=tps, ci95={"p50": around(tps)}),
+        e2e_ms=Summary(n=50, p50=changes.pop("e2e", 1000.0)),
+        **changes,
+    )
+
+
+GENERAL_COMPUTE = [level(1, 180, 220, 310), level(8, 210, 310, 285)]
+GROQ = [level(1, 230, 290, 215), level(8, 290, 820, 180), level(32, 610, 2400, 140)]
+"""General Compute, "LLM Token Generation Speed", June 2025."""
+
+
+def test_the_drop_that_the_document_states() -> None:
+    (said,) = load_shape_statements(load_shapes(GENERAL_COMPUTE))
+    assert said == (
+        "From concurrency 1 to 8, a/x: TTFT p50 +16.7% (+12.1% to +21.4%), TPS p50 −8.1% (−11.7% to −4.3%)."
+    )
+
+
+def test_a_tail_that_grows_while_the_median_does_not_is_queueing() -> None:
+    (found,) = load_shapes(GROQ)
+    assert [step.queueing for step in found.steps] == ["yes", "yes"]
+    (said,) = load_shape_statements([found])
+    assert "Requests queue from concurrency 8 on: TTFT p95 +183% (+172% to +194%), p50 +26.1%." in said
+
+
+def test_without_intervals_queueing_is_only_possible() -> None:
+    found = load_shapes([level(1, 230, 290, 215, near=None), level(8, 290, 820, 180, near=None)])
+    assert found[0].steps[0].queueing == "unsure"
+    assert (
+        "Requests perhaps queue from concurrency 8 on: TTFT p95 +183%, p50 +26.1%." in load_shape_statements(found)[0]
+    )
+
+
+@pytest.mark.parametrize(
+    ("throughput", "e2e", "knee", "sweet"),
+    [
+        ({1: 100, 8: 700, 32: 1000, 128: 1100}, {1: 1.0, 8: 1.2, 32: 4.0, 128: 15.0}, 8, 8),
+        ({1: 100, 8: 800, 32: 3200}, {1: 1.0, 8: 1.0, 32: 1.0}, None, None),  # not reached
+    ],
+)
+def test_knee_and_sweet_spot(
+    throughput: dict[int, float], e2e: dict[int, float], knee: float | None, sweet: int | None
+) -> None:
+    levels = [level(c, 100, 120, 50, output_tokens_per_s=speed, e2e=1000 * e2e[c]) for c, speed in throughput.items()]
+    (found,) = load_shapes(levels)
+    assert (found.knee, found.sweet_spot) == (knee, sweet)
+    said = load_shape_statements([found])[0]
+    assert ("The sweet spot is concurrency 8" in said, "The knee is concurrency 8" in said) == (
+        bool(sweet),
+        bool(knee),
+    )
+
+
+def test_one_load_has_no_shape() -> None:
+    assert load_shapes([level(1, 1, 1, 1)]) == []
+    assert load_shapes([row(concurrency=None, rate=rate, requests=9) for rate in (1.0, 5.0)]) == []

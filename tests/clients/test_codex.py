@@ -1,0 +1,98 @@
+"""Codex's command line, unchanged, before a gateway as it is run: it uses a WebSocket, whatever the target's format.
+
+`make build/codex/.installed` installs it.
+"""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from msgspec import Struct
+from tests.gateway.conftest import KEY, gateway, ready
+
+from splitsecond.simulator.process import RunningProvider, run_simulator
+
+CODEX = Path(__file__).parents[2] / "build/codex/node_modules/.bin/codex"
+FORMATS = {"openai": "/v1", "responses": "/v1", "anthropic": "/v1", "gemini": "/v1beta"}
+CONFIGURATION = """
+model_provider = "splitsecond"
+check_for_update_on_startup = false
+[model_providers.splitsecond]
+name = "Splitsecond"
+base_url = "{base_url}"
+env_key = "SPLITSECOND_KEY"
+wire_api = "responses"
+supports_websockets = true
+request_max_retries = 0
+stream_max_retries = 1
+"""
+SHELL = "exec_command"
+ECHO = {"name": SHELL, "arguments": {"cmd": "echo hello-from-the-shell"}}
+LONGEST_S = 900
+FELL_BACK = "Falling back from WebSockets"
+
+
+class Front(Struct):
+    """A gateway, and the provider behind it."""
+
+    base_url: str
+    provider: RunningProvider
+
+
+@pytest.fixture(scope="module")
+def front(system: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
+    folder = tmp_path_factory.mktemp("codex")
+    with run_simulator("mock") as (provider,):
+        lines = ["keys: [{name: web, key: env:WEB_KEY}]", "providers:"]
+        for dialect, path in FORMATS.items():
+            for name, fault in ((f"sim-{dialect}", ""), (f"down-{dialect}", "500"), (f"cut-{dialect}", "cut; after=1")):
+                headers = f"headers: {{x-splitsecond-fault: '{fault}'}}, " if fault else ""
+                address = f"base_url: '{provider.origin}{path}', dialect: {dialect}"
+                lines.append(f"  {name}: {{{address}, {headers}quirks: {{drop_tools: [web_search]}}}}")
+        (folder / "splitsecond.yaml").write_text("\n".join(lines))
+        with gateway(folder) as process:
+            yield Front(ready(process), provider)
+
+
+def codex(front: Front, folder: Path, model: str, prompt: str) -> "subprocess.CompletedProcess[str]":
+    """Run one prompt, without access to other servers."""
+    if not CODEX.exists():
+        raise FileNotFoundError(f"{CODEX} does not exist: run `make build/codex/.installed`")
+    home, work = folder / "home", folder / "work"
+    home.mkdir()
+    work.mkdir()
+    (home / "config.toml").write_text(CONFIGURATION.format(base_url=front.base_url))
+    nowhere = {"HTTPS_PROXY": "http://127.0.0.1:9", "CODEX_HOME": str(home), "SPLITSECOND_KEY": KEY}
+    front.provider.reset()
+    front.provider.reply(offers=SHELL, prompt="Run the command.", calls=[ECHO])
+    front.provider.reply("It said hello.", after=SHELL)
+    command = ["exec", "--skip-git-repo-check", "--sandbox", "danger-full-access", "-m", model, prompt]
+    return subprocess.run(
+        [CODEX, *command], cwd=work, env=os.environ | nowhere, stdin=subprocess.DEVNULL,
+        capture_output=True, text=True, timeout=LONGEST_S, check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("dialect", FORMATS)
+def test_a_command(front: Front, tmp_path: Path, dialect: str) -> None:
+    ran = codex(front, tmp_path, f"sim-{dialect}/m", "Run the command.")
+    assert ran.stdout.strip() == "It said hello.", ran.stderr[-3000:]
+    assert FELL_BACK not in ran.stderr
+    first, second = front.provider.requests()  # and none for the message that prepares the first
+    assert "hello-from-the-shell" not in str(first.body)
+    assert "hello-from-the-shell" in str(second.body).replace("echo hello-from-the-shell", "")
+    assert "Run the command." in str(second.body)
+
+
+@pytest.mark.parametrize("dialect", FORMATS)
+def test_failures(front: Front, tmp_path: Path, dialect: str) -> None:
+    for number, (model, words) in enumerate(
+        ((f"down-{dialect}/m", "502 Bad Gateway"), (f"cut-{dialect}/m", "before the end"), ("none", "unknown model"))
+    ):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        ran = codex(front, folder, model, "Say hi.")
+        assert ran.returncode != 0
+        assert words in ran.stderr, ran.stderr[-3000:]

@@ -1,0 +1,89 @@
+"""The fleet process, with a connection to PostgreSQL that breaks at each message, and with rows that are broken."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.store.cutting_relay import BREAKS, Break, CuttingRelay
+from tests.store.server import Server
+
+from splitsecond.gateway.fleet.process import EVERY_S, FleetProcess
+from splitsecond.gateway.fleet.settings import FleetProcessSettings, LimitedKey
+from splitsecond.gateway.records.fleet_ceilings import FILE, FleetCeilings
+
+pytestmark = pytest.mark.system
+MOST_MESSAGES = 400
+
+
+@pytest.fixture
+def relay(server: Server) -> Iterator[CuttingRelay]:
+    relay = CuttingRelay(server.socket)
+    yield relay
+    relay.close()
+
+
+def fleet_process(folder: Path, url: str, said: list[str], name: str = "g") -> FleetProcess:
+    keys = (LimitedKey("web", 600, 5.0),)
+    settings = FleetProcessSettings(url=url, gateway=name, instance=name, folder=str(folder), workers=1, keys=keys)
+    return FleetProcess(settings, said.append)
+
+
+async def step(process: FleetProcess) -> None:
+    """Exchange now."""
+    process._tried_ns -= round(EVERY_S * 1e9)
+    await process.step()
+
+
+@pytest.mark.parametrize("how", BREAKS)
+def test_the_fleet_process_goes_on_however_its_connection_breaks(
+    server: Server, relay: CuttingRelay, how: Break, tmp_path: Path
+) -> None:
+    async def run() -> int:
+        process = fleet_process(tmp_path, relay.url(server.database()), [])
+        for broken, messages in enumerate(range(BREAKS.index(how), MOST_MESSAGES, 9)):
+            await process._database.close()
+            relay.cut_after(messages, how)
+            await step(process)
+            was_broken = relay.broken
+            relay.left = None
+            await step(process)
+            assert process._database._connection is not None
+            if not was_broken:
+                ending = asyncio.Event()
+                ending.set()
+                await process.run(ending)
+                return broken
+        raise AssertionError("there are too many messages")
+
+    assert asyncio.run(run()) >= 4
+
+
+def test_rows_that_cannot_be_read(server: Server, tmp_path: Path) -> None:
+    """What a gateway tells about itself is only shown. A limit that cannot be read is not handed out."""
+    url, said = server.database(), list[str]()
+
+    async def run() -> None:
+        process = fleet_process(tmp_path, url, said)
+        ceilings = FleetCeilings(tmp_path / FILE, workers=1, number=0)
+        await step(process)
+        await asyncio.to_thread(
+            server.execute,
+            url,
+            "INSERT INTO splitsecond_gateways SELECT 'x', 'x', wall_s, fleet_s, '{' FROM splitsecond_clock",
+        )
+        await step(process)
+        assert said == []
+        assert ceilings.ceiling("requests", "web", 0) > 0
+        await asyncio.to_thread(server.execute, url, "UPDATE splitsecond_limits SET holdings = '[5]'")
+        process._ceilings.reach(1, 1, 0)
+        process._short = frozenset(process._holders)
+        await step(process)
+        assert "is invalid" in said[0]
+        assert "Delete it" in said[0]
+        await asyncio.to_thread(server.execute, url, "DELETE FROM splitsecond_limits")
+        await step(process)
+        assert said[-1] == "the database of the fleet answers again; limits are shared again."
+        await process._database.close()
+
+    asyncio.run(run())

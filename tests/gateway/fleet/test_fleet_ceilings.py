@@ -1,0 +1,40 @@
+"""Ceilings of more keys than the table has places for."""
+
+from pathlib import Path
+
+import pytest
+
+from splitsecond.errors import CallerFault
+from splitsecond.gateway.configuration.reading import MOST_LIMITED, read
+from splitsecond.gateway.records.fleet_ceilings import FleetCeilings
+from splitsecond.gateway.records.shared_counters import MOST_NAMES
+
+
+def test_a_key_without_a_place_has_no_ceiling_and_no_other_key_has_its(tmp_path: Path) -> None:
+    process = FleetCeilings(tmp_path / "ceilings", workers=1)
+    worker = FleetCeilings(tmp_path / "ceilings", workers=1, number=0)
+    process.reach(5, 100, 7)
+    names = [f"key-{number}" for number in range(MOST_NAMES + 3)]
+    placed = [
+        process.set("requests", name, ceiling=number + 1, share=number + 1, others=0)
+        for number, name in enumerate(names)
+    ]
+    assert placed == [True] * (MOST_NAMES - 1) + [False] * 4
+    for number, name in enumerate(names):
+        assert worker.ceiling("requests", name, 0) == (number + 1 if placed[number] else 0)
+    assert worker.offset_ns == 7
+    for name in names:
+        worker.refuse("requests", name)
+    assert process.refused("requests", names[0]) == 1
+    assert process.refused("requests", names[-1]) == 0
+
+
+def test_more_keys_with_limits_than_a_fleet_can_hold_are_refused() -> None:
+    def settings(number: int) -> str:
+        keys = "\n".join(f"- {{name: k{each}, key: env:K{each}, requests_per_minute: 5}}" for each in range(number))
+        return f"shared: postgresql://splitsecond@db/fleet\nkeys:\n{keys}\n"
+
+    environment = {f"K{each}": f"a-key-that-is-long-{each}" for each in range(MOST_LIMITED + 1)}
+    assert len(read(settings(2), environment).keys) == 2
+    with pytest.raises(CallerFault, match=f"{MOST_LIMITED + 1:,} keys have limits"):
+        read(settings(MOST_LIMITED + 1), environment)

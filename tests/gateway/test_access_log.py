@@ -1,0 +1,93 @@
+"""The access log: one line for each request, also when the file is rotated or the disk is full."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+from msgspec import structs
+from tests.gateway.conftest import KEY, Served, gateway, ready
+from tests.gateway.test_served import ASK
+from tests.gateway.test_telemetry import RECORD
+from tests.waiting import WITHIN_S
+
+from splitsecond import clock
+from splitsecond.errors import CallerFault
+from splitsecond.gateway.records.access_log import CHECK_S, AccessLog
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_a_call_and_a_refusal(tmp_path: Path) -> None:
+    path = tmp_path / "access.jsonl"
+    log = AccessLog(str(path), pytest.fail)
+    log.took(RECORD)
+    log.refused(call="req-2", client="", method="GET", path="/x\n", status=404, fault="not_found")
+    log.close()
+    call, refusal = lines(path)
+    assert {name: call[name] for name in ("client", "route", "status", "target", "attempts", "ms", "ttft_ms")} == {
+        "client": "web", "route": "fast", "status": 200, "target": "azure-eu/gpt-4o", "attempts": 2, "ms": 510,
+        "ttft_ms": 110,
+    }  # fmt: skip
+    assert (call["input_tokens"], call["output_tokens"]) == (20, 31)
+    assert (refusal["path"], refusal["outcome"], refusal["fault"]) == ("/x\n", "refused", "not_found")
+    assert path.stat().st_mode & 0o777 == 0o640 & ~_umask()
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+@pytest.mark.parametrize("how", ["renamed", "removed"])
+def test_a_file_that_is_rotated_is_opened_anew(tmp_path: Path, how: str) -> None:
+    path, now_ns = tmp_path / "access.jsonl", [0]
+    with clock.using(lambda: now_ns[0]):
+        log = AccessLog(str(path), pytest.fail)
+        log.took(RECORD)
+        if how == "renamed":
+            path.rename(tmp_path / "access.1")
+        else:
+            path.unlink()
+        now_ns[0] += int(CHECK_S * clock.NS_PER_S)
+        log.took(structs.replace(RECORD, route="next"))
+        log.close()
+    assert [line["route"] for line in lines(path)] == ["next"]
+
+
+def test_a_full_disk_is_reported_once() -> None:
+    said: list[str] = []
+    log = AccessLog("/dev/full", said.append)
+    log.took(RECORD)
+    log.took(RECORD)
+    log.close()
+    assert said == ["The access log cannot be written: No space left on device. Requests are served without it."]
+
+
+def test_a_file_that_cannot_be_opened(tmp_path: Path) -> None:
+    with pytest.raises(CallerFault, match="cannot be written: Is a directory"):
+        AccessLog(str(tmp_path), pytest.fail)
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("number", ["1", "2"])
+def test_a_gateway_with_an_access_log(tmp_path: Path, served: Served, number: str) -> None:
+    (tmp_path / "splitsecond.yaml").write_text(
+        f"keys: [{{name: web, key: env:WEB_KEY}}]\nproviders: {{sim: {{base_url: {served.simulated.base_url}}}}}\n"
+        "access_log: access.jsonl\n"
+    )
+    with gateway(tmp_path, "--workers", number) as process:
+        with openai.OpenAI(base_url=ready(process), api_key=KEY, max_retries=0, timeout=WITHIN_S) as client:
+            given = client.chat.completions.with_raw_response.create(model="sim/quick", messages=ASK, max_tokens=2)
+            with pytest.raises(openai.NotFoundError):
+                client.models.retrieve("nothing")
+        process.terminate()
+        assert process.wait(WITHIN_S) == 0
+    found = {line["outcome"]: line for line in lines(tmp_path / "access.jsonl")}
+    assert found["ok"]["call"] == given.headers["x-request-id"]
+    assert (found["refused"]["status"], found["refused"]["path"]) == (404, "/v1/models/nothing")

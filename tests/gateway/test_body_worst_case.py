@@ -1,0 +1,158 @@
+"""A client's body on its way through the gateway: linear time, and an answer that is no failure of ours."""
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import Raw
+from tests.gateway.visitor import OneRoute, Visitor, visits
+
+from splitsecond.errors import CallerFault
+from splitsecond.gateway.app import Gateway
+from splitsecond.gateway.batch.batch_file import read, result_ids
+from splitsecond.policies.building import build
+from splitsecond.policies.expression import parse
+from splitsecond.router.prompt_tokens import prompt_tokens
+from splitsecond.router.redaction import LONGEST_SEARCHED, without_quotes
+from splitsecond.service import Call, Service
+from splitsecond.testing.fake_service import FakeService, Script
+from splitsecond.testing.virtual_time import run_virtual
+from splitsecond.testing.worst_case import JSON_KINDS, Make, check_cheap, check_linear, deepest_json, repeated
+from splitsecond.upstream.target import Target
+
+DOORS = (
+    "/v1/chat/completions",
+    "/v1/completions",
+    "/v1/embeddings",
+    "/v1/responses",
+    "/v1/messages",
+    "/v1/messages/count_tokens",
+    "/v1/responses/input_tokens",
+    "/v1beta/models/fast:generateContent",
+    "/api/chat",
+    "/api/generate",
+    "/v1/rerank",
+    "/v1/moderations",
+)
+POLICY = 'by_complexity(simple=sticky("a", "b"), complex=cache(cap(pipeline("a", "b"), max_tokens=9), sampled=True))'
+FORMS = {
+    "all": b"%b",
+    "model": b'{"model":%b}',
+    "messages": b'{"model":"fast","messages":%b,"input":"a","prompt":"a"}',
+    "input": b'{"model":"fast","messages":[{"role":"user","content":"a"}],"input":%b,"prompt":"a"}',
+    "content": b'{"model":"fast","messages":[{"role":"user","content":%b}],"input":"a","prompt":"a"}',
+    "provider": b'{"model":"fast","messages":[],"input":"a","prompt":"a","provider":%b}',
+    "stream_options": b'{"model":"fast","messages":[],"input":"a","prompt":"a","stream_options":%b}',
+    "metadata": b'{"model":"fast","messages":[],"input":"a","prompt":"a","metadata":%b}',
+}
+BODY_BYTES = 32 << 20
+
+
+class Routes(OneRoute):
+    """A single model whose provider counts no tokens for others."""
+
+    def counting(self, model: str, dialect: str) -> Target | None:
+        return None
+
+
+def client(policy: str = POLICY) -> Visitor:
+    def target(name: str) -> Service:
+        return FakeService(script=lambda call: Script(tokens=1), target=name)
+
+    routes: Any = Routes(build(parse(policy), target))
+    return visits(Gateway(routes, max_body_bytes=BODY_BYTES))
+
+
+def posted(path: str, body: bytes) -> int:
+    """Post `body` and return the status of the answer."""
+
+    async def main() -> int:
+        return (await client().asks(body, path=path)).status
+
+    return run_virtual(main())
+
+
+@pytest.mark.parametrize("kind", JSON_KINDS)
+@pytest.mark.parametrize("path", DOORS)
+def test_any_body_is_answered_in_linear_time(path: str, kind: str) -> None:
+    """The text is the whole body, and the value of each field that somebody reads."""
+
+    def feed(text: bytes) -> None:
+        for form in FORMS.values():
+            assert 200 <= posted(path, form % text) < 500
+
+    check_linear(feed, JSON_KINDS[kind], size=1 << 14)
+
+
+@pytest.mark.parametrize("path", DOORS)
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+def test_values_may_be_nested_up_to_what_can_be_read(form: bytes, path: str) -> None:
+    deepest = deepest_json()
+    for depth in range(deepest - 60, deepest + 10, 5):
+        assert 200 <= posted(path, form % (b"[" * depth + b"]" * depth)) < 500
+
+
+@pytest.mark.parametrize(
+    "unit", [b"A" * 2_047 + b" ", b"A" * 4_000 + b" ", b"A", b"It was the best of times. ", b"\\n"]
+)
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages/count_tokens"])
+def test_a_body_of_32_mb_does_not_stop_the_worker(path: str, unit: bytes) -> None:
+    """Nothing else is served while a body is read: a pattern for pictures took a minute for this one."""
+    before, after = b'{"model":"fast","messages":[{"role":"user","content":"', b'"}]}'
+    body = repeated(unit, before, after)(BODY_BYTES)
+
+    def post() -> None:
+        assert posted(path, body) == 200
+
+    check_cheap(post, lambda: hashlib.sha256(body).digest(), times=100)
+
+
+def test_many_pictures_are_reserved_for_in_linear_time() -> None:
+    """All of the request was copied for each of its pictures."""
+    picture = b'{"type":"image_url","image_url":{"url":"%b"}},' % (b"A" * 2_048)
+    make = repeated(picture, b'[{"role":"user","content":[', b'{"type":"text","text":"a"}]}]')
+    check_linear(lambda text: prompt_tokens(Call(id="c", body={"messages": Raw(text)})), make, size=1 << 22)
+
+
+SEARCHED: dict[str, Make] = {
+    "nested arrays": lambda size: b"[" * 900 + b'"abcdefghijklmnop",' * (size // 19) + b'""' + b"]" * 900,
+    **JSON_KINDS,
+}
+
+
+@pytest.mark.parametrize("kind", SEARCHED)
+def test_quotes_are_looked_for_in_linear_time(kind: str) -> None:
+    words = "no quote of the request stands here " * 20
+
+    def feed(text: bytes) -> None:
+        assert without_quotes(words, {"messages": Raw(text)}) == words
+
+    check_linear(feed, SEARCHED[kind], size=LONGEST_SEARCHED // 2)
+
+
+def test_quotes_are_looked_for_in_values_that_are_nested_as_deeply_as_can_be_read() -> None:
+    deepest = deepest_json()
+    for depth in range(deepest - 60, deepest):
+        said = b'%b"something that is quoted"%b' % (b"[" * depth, b"]" * depth)
+        assert without_quotes("it is something that is quoted", {"messages": Raw(said)}) == "it is [left out]"
+
+
+@pytest.mark.parametrize("reader", [read, result_ids])
+@pytest.mark.parametrize("kind", JSON_KINDS)
+def test_files_of_a_batch_are_read_in_linear_time(kind: str, reader: Callable[[Path], object], tmp_path: Path) -> None:
+    path = tmp_path / "batch.jsonl"
+
+    def feed(text: bytes) -> None:
+        path.write_bytes(text + b"\n")
+        reader(path)
+
+    check_linear(feed, JSON_KINDS[kind], size=1 << 17)
+
+
+def test_a_file_of_answers_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "answers.jsonl"
+    path.write_bytes(b'{"custom_id":"\xff","response":{"status_code":200,"request_id":"r","body":{}}}\n')
+    with pytest.raises(CallerFault, match="line 1 is not a result"):
+        result_ids(path)

@@ -1,0 +1,53 @@
+"""Attempts beyond the first of a call: what each was for."""
+
+import pytest
+from tests.gateway.test_metrics import record
+
+from splitsecond.clock import NS_PER_MS
+from splitsecond.gateway.records.extra_attempts import extra_attempts
+from splitsecond.gateway.records.metrics import Metrics
+from splitsecond.observation import Observation, Outcome, Role
+
+
+def sent(
+    target: str,
+    begin_ms: float,
+    end_ms: float,
+    *,
+    outcome: Outcome = "ok",
+    role: Role = "loser",
+    connecting_ms: int = 0,
+) -> Observation:
+    """An attempt that began to connect `begin_ms` after its call arrived."""
+    return Observation(
+        id="r.1", call="r", target=target, role=role, outcome=outcome, start_ns=0, tcp_ns=connecting_ms * NS_PER_MS,
+        sent_ns=round((begin_ms + connecting_ms) * NS_PER_MS), end_ns=round(end_ms * NS_PER_MS),
+    )  # fmt: skip
+
+
+FAILED = sent("a/x", 0, 90, outcome="failed")
+
+
+@pytest.mark.parametrize(
+    ("attempts", "found"),
+    [
+        ([sent("a/x", 0, 90, role="winner")], []),
+        ([FAILED, sent("b/x", 91, 200, role="winner")], [("fallback", True)]),
+        ([FAILED, sent("a/x", 120, 200, role="winner")], [("retry", True)]),
+        ([FAILED, sent("b/x", 91, 95, outcome="failed"), sent("c/x", 96, 99)], [("fallback", False)] * 2),
+        ([sent("a/x", 0, 90), sent("b/x", 95, 300, role="winner")], [("escalation", True)]),
+        ([sent("a/x", 0, 300), sent("b/x", 80, 200, role="winner")], [("hedge", True)]),
+        ([sent("a/x", 0, 90, role="winner"), sent("b/x", 0.4, 60, outcome="cancelled")], [("race", False)]),
+        ([sent("a/x", 0, 90), sent("b/x", 0, 60, connecting_ms=30)], [("race", False)]),
+        ([sent("b/x", 80, 200, role="winner"), sent("a/x", 0, 200, outcome="cancelled")], [("hedge", True)]),
+    ],
+)
+def test_the_kind_of_each_attempt(attempts: list[Observation], found: list[tuple[str, bool]]) -> None:
+    assert list(extra_attempts(record(*attempts))) == found
+
+
+def test_they_are_counted_by_route() -> None:
+    metrics = Metrics()
+    for route in ("fast", "fast", "safe"):
+        metrics.took(record(FAILED, sent("b/x", 91, 200, role="winner"), route=route))
+    assert metrics.counts.extra == {("fast", "fallback", "won"): 2, ("safe", "fallback", "won"): 1}

@@ -1,0 +1,63 @@
+"""The log process of a gateway that serves: it is killed, and no call is missing in the log or in it twice."""
+
+import os
+import signal
+from datetime import timedelta
+from pathlib import Path
+
+import openai
+import pytest
+from tests.gateway.conftest import KEY, Served, gateway, heard, ready
+from tests.gateway.test_served import ASK
+from tests.gateway.test_supervisor import workers
+from tests.waiting import WITHIN_S, until
+
+from splitsecond import clock
+from splitsecond.store.log import Past
+
+pytestmark = pytest.mark.system
+MODULE = "splitsecond.store.log_process"
+CONFIGURATION = """
+keys: [{{name: web, key: env:WEB_KEY}}]
+providers: {{sim: {{base_url: {url}}}}}
+routes: {{fast: {{policy: '"sim/quick"'}}}}
+log: sqlite:///log.db
+"""
+
+
+def logged(log: Past) -> list[str]:
+    """Return the ids of the calls in the log."""
+    return [record.call for _, record in log.calls(clock.wall_time() - timedelta(hours=1))]
+
+
+@pytest.mark.parametrize("number", ["1", "2"])
+def test_a_log_process_that_is_killed_loses_nothing(tmp_path: Path, served: Served, number: str) -> None:
+    (tmp_path / "splitsecond.yaml").write_text(CONFIGURATION.format(url=served.simulated.base_url))
+    ids: list[str] = []
+    with gateway(tmp_path, "--workers", number) as process:
+        with openai.OpenAI(base_url=ready(process), api_key=KEY, max_retries=0, timeout=WITHIN_S) as client:
+            for _ in range(3):
+                for _ in range(8):
+                    given = client.chat.completions.with_raw_response.create(model="fast", messages=ASK, max_tokens=2)
+                    ids.append(given.headers["x-request-id"])
+                (pid,) = until(lambda: workers(process, MODULE), "no log process runs")  # the new one may not yet
+                os.kill(pid, signal.SIGKILL)
+                assert "A new one replaces it" in heard(process, "log process")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(WITHIN_S) == 0
+    assert sorted(logged(Past.open(f"sqlite:///{tmp_path}/log.db"))) == sorted(ids)
+
+
+def test_a_gateway_that_is_killed_leaves_its_last_calls_in_the_log(tmp_path: Path, served: Served) -> None:
+    (tmp_path / "splitsecond.yaml").write_text(CONFIGURATION.format(url=served.simulated.base_url))
+    with gateway(tmp_path) as process:
+        with openai.OpenAI(base_url=ready(process), api_key=KEY, max_retries=0, timeout=WITHIN_S) as client:
+            create = client.chat.completions.create
+            create(model="fast", messages=ASK, max_tokens=2)
+            log = Past.open(f"sqlite:///{tmp_path}/log.db")
+            until(lambda: len(logged(log)) == 1, "the log process has not started")
+            create(model="fast", messages=ASK, max_tokens=2)
+            create(model="fast", messages=ASK, max_tokens=20)  # takes 50 ms, so the call before has been sent
+        process.kill()
+        process.wait(WITHIN_S)
+        until(lambda: len(logged(log)) >= 2, "the log process has not written what the gateway had sent")

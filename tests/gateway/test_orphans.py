@@ -1,0 +1,221 @@
+"""Calls whose worker is killed: what they had reserved is charged, each is in the log, and standard error says so."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+from tests.gateway.conftest import KEY, Served, gateway, heard, ready
+from tests.gateway.test_allowance import limited
+from tests.gateway.test_served import ASK
+from tests.gateway.test_supervisor import workers
+from tests.noon import noon as noon  # a fixture
+from tests.waiting import WITHIN_S, until
+
+from splitsecond import clock
+from splitsecond.gateway.configuration.reading import read
+from splitsecond.gateway.process.worker import GatewayWorker, WorkerSlot
+from splitsecond.gateway.records.journal import SLOT_BYTES, SLOTS, Journal, Reservation
+from splitsecond.gateway.records.key_limits import KeyLimits, today
+from splitsecond.gateway.records.orphans import WORKER_DIED, journal_of, settle
+from splitsecond.gateway.records.reservation import Usage
+from splitsecond.gateway.records.shared_counters import SHARED_COUNTERS, SharedCounters
+from splitsecond.observation import Observation
+from splitsecond.policies.expression import parse
+from splitsecond.router.prompt_tokens import prompt_tokens
+from splitsecond.service import Call
+from splitsecond.store.call_record import CallRecord as Record
+from splitsecond.store.log import Past
+
+DEAR = """
+keys: [{{name: web, key: env:WEB_KEY, usd_per_day: 4}}]
+providers: {{sim: {{base_url: {url}, price: {{input_usd: 0, output_usd: 1000}}}}}}
+routes: {{fast: {{policy: '"sim/quick"'}}}}
+log: sqlite:///log.db
+"""
+ENTRY = Reservation(
+    call="r", client="web", route="fast", operation="chat", stream=True, start_ns=5, usd=0.25,
+    usages=(Usage("a/x", 100, 20), Usage("b/x", 100, 0)),
+)  # fmt: skip
+
+
+def price(attempt: Observation) -> float:
+    return (attempt.output_tokens or 0) / 100
+
+
+class SlotUser:
+    """A worker in a slot that others had before: its counters, journal and limits."""
+
+    def __init__(self, folder: Path, number: int = 0) -> None:
+        self.counters = SharedCounters(folder / SHARED_COUNTERS, workers=2, number=number)
+        self.journal = journal_of(folder / "in-flight", number)
+        self.allowance = KeyLimits([limited(usd=9.0)], price, counters=self.counters, journal=self.journal)
+
+    def call(self, name: str, **body: Any) -> Any:
+        return self.allowance.reserve(Call(id=name, client="web", body=body, start_ns=7), "fast", parse('"a/x"'))
+
+    def settle(self) -> tuple[list[Record], list[str]]:
+        records, said = list[Record](), list[str]()
+        settle(self.counters, self.journal, worker=0, keys=["web"], keep=records.append, say=said.append)
+        return records, said
+
+
+@pytest.mark.usefixtures("noon")
+def test_what_a_dead_worker_had_reserved_is_charged_logged_and_said(tmp_path: Path) -> None:
+    other, dead = SlotUser(tmp_path, 1), SlotUser(tmp_path)
+    dead.call("over", max_tokens=900)()
+    dead.call("first", max_tokens=30)
+    dead.call("second", max_tokens=10, n=2)
+    other.call("elsewhere", max_tokens=70)
+    assert other.allowance.reserved_usd("web") == pytest.approx(1.2)
+    successor = SlotUser(tmp_path)
+    assert other.allowance.reserved_usd("web") == pytest.approx(1.2), "nothing is free in between"
+    records, (said,) = successor.settle()
+    assert other.allowance.reserved_usd("web") == pytest.approx(0.7), "what lives elsewhere is still reserved"
+    assert other.allowance.spent_usd("web") == pytest.approx(0.5)
+    assert "worker 0 died" in said
+    assert "key 'web'" in said
+    assert "0.500000 USD" in said
+    assert {each.call: each.attempts[0].output_tokens for each in records} == {"first": 30, "second": 20}
+    first = next(each for each in records if each.call == "first")
+    assert (first.client, first.route, first.start_ns, first.fault) == ("web", "fast", 7, WORKER_DIED)
+    assert sum(price(each.attempts[0]) for each in records) == pytest.approx(0.5), "as the log is read after a restart"
+    assert SlotUser(tmp_path).settle() == ([], []), "once"
+
+
+@pytest.mark.usefixtures("noon")
+def test_calls_beyond_the_journal_are_charged_and_counted(tmp_path: Path) -> None:
+    dead = SlotUser(tmp_path)
+    for number in range(SLOTS + 3):
+        dead.call(f"r{number}", max_tokens=1)
+    records, (said,) = SlotUser(tmp_path).settle()
+    assert len(records) == SLOTS
+    assert f"Calls in the log: {SLOTS:,}." in said
+    assert SlotUser(tmp_path).allowance.spent_usd("web") == pytest.approx((SLOTS + 3) / 100)
+
+
+@pytest.mark.usefixtures("noon")
+def test_a_key_that_has_gone_is_charged_too(tmp_path: Path) -> None:
+    SharedCounters(tmp_path / SHARED_COUNTERS, workers=2).reserve("gone", 0.5)
+    _, (said,) = SlotUser(tmp_path).settle()
+    assert "a key that is no longer in the configuration" in said
+    assert SharedCounters(tmp_path / SHARED_COUNTERS, workers=2).spent_usd("gone", today()) == pytest.approx(0.5)
+
+
+def test_a_journal_keeps_what_is_not_erased(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal")
+    first, second = journal.write(ENTRY), journal.write(ENTRY)
+    assert first is not None
+    assert second is not None
+    journal.erase(first)
+    assert Journal(tmp_path / "journal").take() == [ENTRY]
+    assert Journal(tmp_path / "journal").take() == []
+
+
+def test_an_entry_that_fits_no_slot_is_not_written(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal")
+    long = Reservation(
+        call="r", client="web", route="x" * SLOT_BYTES, operation="chat", stream=True, start_ns=5, usd=0.25, usages=()
+    )
+    assert journal.write(long) is None
+    assert journal.take() == []
+
+
+@pytest.mark.usefixtures("noon")
+def test_a_worker_settles_for_the_one_before_it(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    settings = read(DEAR.format(url="http://127.0.0.1:9"), {"WEB_KEY": KEY}, folder=tmp_path)
+    seat = WorkerSlot(number=0, workers=2, folder=str(tmp_path), journal=str(tmp_path / "in-flight"))
+    call = Call(id="r", client="web", body={"max_tokens": 500})
+
+    async def main() -> None:
+        dead, journal = SharedCounters(tmp_path / SHARED_COUNTERS, workers=2), journal_of(tmp_path / "in-flight", 0)
+        allowance = KeyLimits(settings.keys, lambda attempt: 0.5, counters=dead, journal=journal)
+        allowance.reserve(call, "fast", settings.routes["fast"])
+        worker = GatewayWorker(settings, seat)
+        worker.close()
+        assert dead.spent_usd("web", today()) == pytest.approx(0.5)
+
+    asyncio.run(main())
+    assert "0.500000 USD" in capfd.readouterr().err
+    ((_, record),) = Past.open(f"sqlite:///{tmp_path}/log.db").calls(clock.wall_time() - timedelta(days=1))
+    assert (record.call, record.fault, record.attempts[0].output_tokens) == ("r", WORKER_DIED, 500)
+    assert record.attempts[0].input_tokens == prompt_tokens(call)
+
+
+@pytest.mark.parametrize("stops", [False, True], ids=["a successor", "none"])
+@pytest.mark.system
+def test_a_worker_that_is_killed_in_flight_does_not_make_its_call_free(
+    tmp_path: Path, served: Served, stops: bool
+) -> None:
+    (tmp_path / "splitsecond.yaml").write_text(DEAR.format(url=served.simulated.base_url))
+    with gateway(tmp_path, "--workers", "2") as process:
+        url = ready(process)
+        with openai.OpenAI(base_url=url, api_key=KEY, max_retries=0, timeout=WITHIN_S) as client:
+            create = client.chat.completions.create
+            stream = iter(create(model="fast", messages=ASK, stream=True, max_tokens=5000))
+            next(stream)
+            if stops:  # so that nobody takes the place of those that are killed
+                process.send_signal(signal.SIGTERM)
+            for pid in workers(process):
+                os.kill(pid, signal.SIGKILL)
+            said = heard(process, "died with calls")
+            assert "The 5.000000 USD that they had reserved are charged. Calls in the log: 1." in said
+            if not stops:
+                with pytest.raises(openai.RateLimitError, match="has spent its 4 USD for today"):
+                    create(model="fast", messages=ASK, max_tokens=1)
+                process.terminate()
+        assert process.wait(WITHIN_S) == 0
+    ((_, record),) = Past.open(f"sqlite:///{tmp_path}/log.db").calls(clock.wall_time() - timedelta(days=1))
+    assert (record.client, record.fault, record.attempts[0].output_tokens) == ("web", WORKER_DIED, 5000)
+
+
+@pytest.mark.parametrize("number", ["1", "2"])
+@pytest.mark.system
+def test_a_gateway_that_is_killed_as_a_whole_does_not_make_its_calls_free(
+    tmp_path: Path, served: Served, number: str
+) -> None:
+    (tmp_path / "splitsecond.yaml").write_text(DEAR.format(url=served.simulated.base_url))
+    with (
+        gateway(tmp_path, "--workers", number) as process,
+        openai.OpenAI(base_url=ready(process), api_key=KEY, max_retries=0, timeout=WITHIN_S) as client,
+    ):
+        next(iter(client.chat.completions.create(model="fast", messages=ASK, stream=True, max_tokens=5000)))
+        children = workers(process) if number != "1" else []
+        for pid in children:  # a worker without calls in flight would end in order once its parent is dead
+            os.kill(pid, signal.SIGSTOP)
+        process.kill()
+        process.wait(WITHIN_S)
+        for pid in children:
+            os.kill(pid, signal.SIGKILL)
+    assert len(list(tmp_path.glob("log.db.in-flight-*"))) == int(number)
+    with gateway(tmp_path, "--workers", number) as process:
+        assert "killed with 1 call of key 'web' in flight" in heard(process, "was killed")
+        url = ready(process)
+        with openai.OpenAI(base_url=url, api_key=KEY, max_retries=0, timeout=WITHIN_S) as client:
+            refusal = eventually_refused(
+                lambda: client.chat.completions.create(model="fast", messages=ASK, max_tokens=1)
+            )
+            assert "has spent its 4 USD for today" in refusal
+        process.terminate()
+        assert process.wait(WITHIN_S) == 0
+    ((_, record), *_) = Past.open(f"sqlite:///{tmp_path}/log.db").calls(clock.wall_time() - timedelta(days=1))
+    assert (record.client, record.fault, record.attempts[0].output_tokens) == ("web", WORKER_DIED, 5000)
+    assert list(tmp_path.glob("log.db.in-flight-*")) == []
+
+
+def eventually_refused(ask: Callable[[], object]) -> str:
+    """Ask until the key has no money left (what was spent before the start is read after it); return the message."""
+
+    def refusal() -> str:
+        try:
+            ask()
+        except openai.RateLimitError as error:
+            return str(error)
+        return ""
+
+    return until(refusal, "the key still has money")

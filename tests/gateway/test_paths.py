@@ -1,0 +1,82 @@
+"""Paths beside those of calls: lists of models, unknown paths, and the id of a request that is refused."""
+
+import hashlib
+from typing import Any
+
+import pytest
+from tests.gateway.visitor import CHAT, Visitor, visitor
+
+from splitsecond.router.settings import ClientKey
+from splitsecond.testing.fake_service import FakeService
+from splitsecond.testing.virtual_time import run_virtual
+
+
+def got(path: str, *keys: ClientKey, method: str = "GET", body: Any = b"", **headers: str) -> Visitor:
+    """The client of a gateway with the one route "fast", after its request."""
+    client = visitor(FakeService(), *keys)
+
+    async def main() -> None:
+        await client.asks(body, path=path, method=method, headers={n.replace("_", "-"): v for n, v in headers.items()})
+
+    run_virtual(main())
+    return client
+
+
+def test_models_in_the_form_of_the_client() -> None:
+    entry = {"id": "fast", "object": "model", "created": 0, "owned_by": "splitsecond"}
+    assert got("/v1/models").json == {"object": "list", "data": [entry]}
+    assert got("/v1/models/fast").json == entry
+    found = got("/v1/models", anthropic_version="2023-06-01").json
+    (model,) = found.pop("data")
+    assert (model["type"], model["id"], model["display_name"]) == ("model", "fast", "fast")
+    assert found == {"has_more": False, "first_id": "fast", "last_id": "fast"}
+    assert got("/v1/models/fast", anthropic_version="2023-06-01").json == model
+
+
+def test_an_unknown_model_is_refused_in_the_form_of_the_client() -> None:
+    assert got("/v1/models/slow").json["error"]["code"] == "model_not_found"
+    refused = got("/v1/models/slow", anthropic_version="2023-06-01")
+    assert (refused.status, refused.json["type"]) == (404, "error")
+    assert refused.json["error"]["type"] == "not_found_error"
+
+
+@pytest.mark.parametrize("path", ["/v1/models", "/v1/models/fast"])
+def test_models_require_a_key(path: str) -> None:
+    assert got(path, ClientKey("web", hashlib.sha256(b"k").digest())).status == 401
+
+
+@pytest.mark.parametrize(
+    ("path", "hint"),
+    [
+        ("/chat/completions", "The path is /v1/chat/completions: end the client's base URL in /v1."),
+        ("/messages", "The path is /v1/messages: end the client's base URL in /v1."),
+        ("/v1/v1/messages", "The path is /v1/messages: end the client's base URL without /v1."),
+        ("/models", "The path is /v1/models: end the client's base URL in /v1."),
+        ("/nowhere", ""),
+    ],
+)
+def test_a_path_with_a_wrong_beginning_gets_a_hint(path: str, hint: str) -> None:
+    client = got(path, method="POST", body=CHAT)
+    assert client.status == 404
+    message = client.json["error"]["message"]
+    assert message.endswith(hint)
+    assert ("base URL" in message) == bool(hint)
+
+
+def test_errors_below_a_path_of_anthropics_are_in_its_form() -> None:
+    client = got("/v1/messages/batches", method="POST", body={})
+    assert (client.status, client.json["type"]) == (404, "error")
+
+
+def test_every_refusal_has_an_id() -> None:
+    refused = [
+        got("/nowhere"),
+        got("/v1/chat/completions"),
+        got("/v1/chat/completions", method="POST", body={"model": "slow"}),
+        got("/v1/messages", method="POST", body={"model": "slow"}),
+        got("/v1/chat/completions", ClientKey("web", b""), method="POST", body=CHAT),
+    ]
+    ids = [client.headers["x-request-id"] for client in refused]
+    assert len(set(ids)) == len(ids)
+    assert all(each.startswith("req-") for each in ids)
+    assert refused[3].headers["request-id"] == ids[3]

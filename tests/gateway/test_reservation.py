@@ -1,0 +1,200 @@
+"""The tokens that a call reserves: never fewer than it may be billed for, whatever the client writes."""
+
+import base64
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import Raw
+
+from splitsecond.gateway.records.reservation import (
+    MOST_TOKENS,
+    Usage,
+    answer_count,
+    output_limit,
+    reserved,
+)
+from splitsecond.policies.choosing.prompt_size import PICTURE_TOKENS, USUAL_OUTPUT_TOKENS, input_tokens
+from splitsecond.policies.expression import parse
+from splitsecond.router.prompt_tokens import prompt_tokens
+from splitsecond.service import Call, Operation
+
+
+def sent(operation: Operation = "chat", **fields: Any) -> Call:
+    """A call as a client sends it: every field is its JSON."""
+    body = msgspec.json.decode(json.dumps(fields), type=dict[str, Raw])
+    return Call(id="c", operation=operation, client="web", body=body)
+
+
+def tokens(call: Call, policy: str = '"a/x"', **most_output: int) -> list[tuple[str, int, int]]:
+    """What `policy` reserves for `call`, where a token of `b` costs twice as much as one of `a`."""
+
+    def cost(usage: Usage) -> float:
+        return (2 if usage.target.startswith("b") else 1) * (usage.input_tokens + 10 * usage.output_tokens)
+
+    found = reserved(call, parse(policy), cost, lambda target: most_output.get(target.partition("/")[0]))
+    return [(each.target, each.input_tokens, each.output_tokens) for each in found]
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({}, None),
+        ({"max_tokens": 7}, 7),
+        ({"max_completion_tokens": 1, "max_tokens": 9000}, 9000),
+        ({"max_completion_tokens": 9000, "max_tokens": 1}, 9000),
+        ({"max_tokens": 1, "max_output_tokens": 5000}, 5000),
+        ({"max_tokens": 1, "generationConfig": {"maxOutputTokens": 6000}}, 6000),
+        ({"max_tokens": 1, "options": {"num_predict": 8000}}, 8000),
+        ({"max_tokens": 1, "num_predict": 8000}, 8000),
+        ({"max_tokens": 10, "thinking": {"budget_tokens": 4000}}, 4000),
+        ({"max_tokens": "512"}, 512),
+        ({"max_tokens": 1e3}, 1000),
+        ({"max_tokens": 12.5}, 13),
+        ({"max_tokens": 10**40}, MOST_TOKENS),
+        ({"max_tokens": -1}, None),
+        ({"max_tokens": 1, "options": {"num_predict": -1}}, None),
+        ({"max_tokens": 0}, None),
+        ({"max_tokens": -(10**40)}, None),
+        ({"max_tokens": True}, None),
+        ({"max_tokens": "many"}, None),
+        ({"max_tokens": [5]}, None),
+        ({"max_tokens": None, "max_completion_tokens": 3}, 3),
+    ],
+)
+def test_the_largest_limit_counts_in_whichever_words(fields: dict[str, Any], expected: int | None) -> None:
+    assert output_limit(sent(**fields)) == expected
+    assert output_limit(Call(id="c", body=fields)) == expected
+
+
+def test_a_number_that_no_float_holds_is_the_largest() -> None:
+    assert output_limit(Call(id="c", body={"max_tokens": Raw(b"1e999")})) == MOST_TOKENS
+
+
+@pytest.mark.parametrize(
+    ("operation", "fields", "expected"),
+    [
+        ("chat", {}, 1),
+        ("chat", {"n": 8}, 8),
+        ("chat", {"n": "8"}, 8),
+        ("chat", {"n": 7.5}, 8),
+        ("chat", {"n": -3}, 1),
+        ("chat", {"n": 0}, 1),
+        ("chat", {"n": 10**30}, MOST_TOKENS),
+        ("chat", {"generationConfig": {"candidateCount": 4}}, 4),
+        ("completions", {"prompt": "x", "n": 2, "best_of": 5}, 5),
+        ("completions", {"prompt": "x", "n": 5, "best_of": 2}, 5),
+        ("completions", {"prompt": ["x", "y", "z"], "n": 2}, 6),
+        ("completions", {"prompt": [1, 2, 3]}, 1),
+        ("completions", {"prompt": [[1, 2], [3]]}, 2),
+        ("completions", {"prompt": []}, 1),
+        ("chat", {"input": ["x", "y"]}, 1),
+    ],
+)
+def test_answers_are_multiplied(operation: Operation, fields: dict[str, Any], expected: int) -> None:
+    assert answer_count(sent(operation, **fields)) == expected
+
+
+def test_answers_times_the_limit_are_reserved() -> None:
+    call = sent("completions", prompt=["one", "two"], n=3, max_tokens=100)
+    assert tokens(call) == [("a/x", prompt_tokens(call), 600)]
+
+
+def test_without_a_limit_the_models_maximum_is_reserved_else_a_usual_answer() -> None:
+    call = sent(messages=[], n=2)
+    prompt = prompt_tokens(call)
+    assert tokens(call, a=5000) == [("a/x", prompt, 10_000)]
+    assert tokens(call) == [("a/x", prompt, 2 * USUAL_OUTPUT_TOKENS)]
+
+
+def test_embeddings_have_no_answer_and_every_input() -> None:
+    call = sent("embeddings", input=[[1] * 1000, [2] * 500], n=9)
+    assert tokens(call) == [("a/x", prompt_tokens(call), 0)]
+    assert prompt_tokens(call) >= 1500
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [
+        ('race("a/x", "b/x")', {"b/x": 50, "a/x": 0}),
+        ('fallback("a/x", hedge("b/x", "c/x"))', {"b/x": 50, "c/x": 0, "a/x": 0}),
+        ('retry("a/x")', {"a/x": 50}),
+        ('fastest("a/x", "b/x")', {"b/x": 50}),
+        ('by_complexity(simple="a/x", complex="b/x")', {"b/x": 50}),
+        ('cascade("a/x", "b/x", accept="x")', {"a/x": 50, "b/x": 50}),
+        ('cap("a/x", max_tokens=20)', {"a/x": 20}),
+        ('race(cap("b/x", max_tokens=20), "a/x")', {"b/x": 0, "a/x": 50}),
+    ],
+)
+def test_each_policy_reserves_what_it_may_send(policy: str, expected: dict[str, int]) -> None:
+    found = tokens(sent(messages=[], max_tokens=50), policy.replace(', accept="x"', ""))
+    assert {target: output for target, _, output in found} == expected
+
+
+def test_a_cap_holds_in_the_words_of_every_format() -> None:
+    call = sent(messages=[], generationConfig={"maxOutputTokens": 900})
+    assert [output for _, _, output in tokens(call, 'cap("a/x", max_tokens=20)')] == [20]
+
+
+PROSE = "The quick brown fox jumps over the lazy dog, and then it sleeps until the evening comes. " * 50
+
+
+def test_prose_is_estimated_as_everywhere_else() -> None:
+    call = sent(messages=[{"role": "user", "content": PROSE}])
+    assert prompt_tokens(call) == pytest.approx(input_tokens(call), rel=0.02)
+    short = sent(model="fast", max_tokens=5, messages=[{"role": "user", "content": "hi"}])
+    assert prompt_tokens(short) == input_tokens(short)
+
+
+@pytest.mark.parametrize(
+    ("text", "least"),
+    [
+        ("a b " * 1000, 2000),
+        ("?!" * 1000, 2000),
+        ("1 2 3 " * 500, 1500),
+        ("\U0001f600" * 500, 1000),
+        ("的" * 1000, 1500),
+    ],
+    ids=["letters", "marks", "digits", "emoji", "han"],
+)
+def test_many_short_tokens_are_not_taken_for_a_few(text: str, least: int) -> None:
+    body: dict[str, Any] = {"messages": [{"role": "user", "content": text}]}
+    raw = msgspec.json.decode(msgspec.json.encode(body), type=dict[str, Raw])
+    assert prompt_tokens(Call(id="c", body=raw)) >= least
+
+
+def test_token_ids_are_counted() -> None:
+    assert prompt_tokens(sent("completions", prompt=[1] * 4000)) == 4000
+
+
+def test_a_field_that_is_not_known_to_hold_a_prompt_counts_too() -> None:
+    assert prompt_tokens(sent(messages=[], documents=[PROSE])) > len(PROSE) // 4
+
+
+def test_pictures_are_pictures_and_text_like_pictures_is_text() -> None:
+    data = base64.b64encode(bytes(range(256)) * 400).decode()
+    url = f"data:image/png;base64,{data}"
+    picture = sent(messages=[{"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]}])
+    assert PICTURE_TOKENS <= prompt_tokens(picture) < 2 * PICTURE_TOKENS
+    for content in (url, [{"type": "document", "source": {"type": "text", "data": data}}]):
+        text = sent(messages=[{"role": "user", "content": content}])
+        assert prompt_tokens(text) >= len(data) // 4
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+names = st.sampled_from(["max_tokens", "n", "best_of", "prompt", "input", "options", "generationConfig", "thinking"])
+
+
+@given(st.dictionaries(names, json_values, max_size=5), st.sampled_from(["chat", "completions", "embeddings"]))
+def test_no_request_fails_or_reserves_less_than_one_answer(fields: dict[str, Any], operation: Operation) -> None:
+    ((_, prompt, output),) = tokens(sent(operation, **fields))
+    assert prompt >= 1
+    assert 0 <= output <= MOST_TOKENS
+    assert output or operation == "embeddings"

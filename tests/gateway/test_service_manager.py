@@ -1,0 +1,84 @@
+"""Messages to a service manager, received on a socket such as systemd's."""
+
+import os
+import select
+import signal
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.gateway.conftest import gateway
+from tests.waiting import WITHIN_S
+
+from splitsecond.gateway.process.service_manager import ServiceManager
+
+PATIENCE_S = 180
+
+
+@pytest.fixture
+def channel(tmp_path: Path) -> Iterator[socket.socket]:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as receiving:
+        receiving.bind(str(tmp_path / "notify"))
+        receiving.settimeout(PATIENCE_S)
+        yield receiving
+
+
+def test_messages(channel: socket.socket) -> None:
+    manager = ServiceManager(pytest.fail, {"NOTIFY_SOCKET": channel.getsockname()})
+    manager.ready()
+    manager.reloading()
+    manager.stopping()
+    received = [channel.recv(200).decode() for _ in range(3)]
+    assert (received[0], received[2]) == ("READY=1", "STOPPING=1")
+    assert received[1].startswith("RELOADING=1\nMONOTONIC_USEC=")
+
+
+def test_without_a_service_manager_nothing_happens() -> None:
+    ServiceManager(pytest.fail, {}).ready()
+
+
+def test_one_that_does_not_read_gets_later_messages(channel: socket.socket) -> None:
+    said: list[str] = []
+    manager = ServiceManager(said.append, {"NOTIFY_SOCKET": channel.getsockname()})
+    while not said:
+        manager.ready()
+    while channel.recv(200) and select.select([channel], [], [], 0)[0]:
+        pass
+    manager.stopping()
+    assert channel.recv(200) == b"STOPPING=1"
+    assert len(said) == 1
+
+
+def test_one_that_is_gone_is_reported_once(tmp_path: Path) -> None:
+    said: list[str] = []
+    manager = ServiceManager(said.append, {"NOTIFY_SOCKET": str(tmp_path / "nothing")})
+    manager.ready()
+    manager.ready()
+    assert len(said) == 1
+    assert "cannot be reached" in said[0]
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("number", ["1", "2"])
+def test_a_gateway_under_a_service_manager(
+    tmp_path: Path, channel: socket.socket, monkeypatch: pytest.MonkeyPatch, number: str
+) -> None:
+    monkeypatch.setenv("NOTIFY_SOCKET", channel.getsockname())
+    monkeypatch.setenv("WATCHDOG_USEC", "100000")
+    monkeypatch.delenv("WATCHDOG_PID", raising=False)
+    (tmp_path / "splitsecond.yaml").write_text("routes: {}")
+
+    def heard(message: str) -> None:
+        while not channel.recv(200).decode().startswith(message):
+            pass
+
+    with gateway(tmp_path, "--workers", number) as process:
+        heard("READY=1")
+        heard("WATCHDOG=1")
+        os.kill(process.pid, signal.SIGHUP)
+        heard("RELOADING=1")
+        heard("READY=1")
+        process.terminate()
+        heard("STOPPING=1")
+        assert process.wait(WITHIN_S) == 0

@@ -1,0 +1,420 @@
+"""One block of requests, in virtual time, against a fake service."""
+
+import asyncio
+import gc
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import pairwise
+from zlib import crc32
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+from tests.examples import examples
+
+from splitsecond.clock import NS_PER_MS, NS_PER_S
+from splitsecond.errors import CallerFault, Fault, NetworkFault, ProviderFault, TimedOut
+from splitsecond.loadgen.block import UNANSWERED, RequestBlock, run_block
+from splitsecond.loadgen.workload import Composer, Workload
+from splitsecond.observation import Observation
+from splitsecond.pacing import Pacer
+from splitsecond.policies.race import race
+from splitsecond.service import Call, Reply
+from splitsecond.testing.fake_service import FakeService, Script
+from splitsecond.testing.virtual_time import START_NS, run_virtual
+from splitsecond.timing.instrument import InstrumentReading
+
+COMPOSER = Composer(Workload(run="r", system_words=2, user_words=2, output_tokens=10))
+
+
+class Ran:
+    """A block with its observations and readings."""
+
+    def __init__(
+        self,
+        block: RequestBlock,
+        script: Callable[[Call], Script],
+        *,
+        most_in_flight: int = 100,
+        composer: Composer = COMPOSER,
+    ) -> None:
+        self.observations: list[Observation] = []
+        self.readings: list[InstrumentReading] = []
+        self.fake = FakeService(target="t", script=script)
+        self.block = block
+        self.most_in_flight = most_in_flight
+        self.composer = composer
+
+    async def run(self) -> str:
+        with Pacer(asyncio.get_running_loop()) as pacer:
+            return await run_block(
+                self.block,
+                self.fake,
+                self.composer,
+                pacer,
+                self.observations.append,
+                self.readings.append,
+                most_in_flight=self.most_in_flight,
+            )
+
+    def by_role(self, role: str) -> list[Observation]:
+        return [observation for observation in self.observations if observation.role == role]
+
+    def in_flight_at(self, at: int) -> int:
+        return sum(o.start_ns <= at < o.end_ns for o in self.observations)
+
+
+def run(block: RequestBlock, script: Callable[[Call], Script], most_in_flight: int = 100) -> Ran:
+    ran = Ran(block, script, most_in_flight=most_in_flight)
+    run_virtual(ran.run())
+    return ran
+
+
+def steady(call: Call) -> Script:
+    return Script(ttft=0.2, tokens=101, tps=100)
+
+
+def closed(concurrency: int, requests: int, warmups: int | None = None) -> RequestBlock:
+    warmups = concurrency if warmups is None else warmups
+    return RequestBlock(condition="c", target="t", requests=requests, warmups=warmups, concurrency=concurrency)
+
+
+@pytest.mark.parametrize("reuse", [False, True])
+def test_what_is_shared_is_to_be_cached_with_each_request(reuse: bool) -> None:
+    asked: list[str] = []
+
+    def script(call: Call) -> Script:
+        asked.append(call.hints.get("prompt_cache", ""))
+        return steady(call)
+
+    run_virtual(Ran(closed(1, 2), script, composer=Composer(Workload(run="r"), "c", alike=reuse)).run())
+    assert asked == ["mark" if reuse else ""] * 3
+
+
+def test_closed_loop_starts_spread_over_the_first_ttft() -> None:
+    ran = run(closed(4, 8), steady)
+    starts = sorted(o.start_ns - START_NS for o in ran.by_role("warmup"))
+    assert starts == [0, 250 * NS_PER_MS, 300 * NS_PER_MS, 350 * NS_PER_MS]
+
+
+def test_closed_loop_sends_on_without_a_gap_and_at_full_concurrency() -> None:
+    ran = run(closed(4, 8), steady)
+    measured = ran.by_role("measured")
+    assert [ran.in_flight_at(o.start_ns) for o in measured] == [4] * 8
+    ends = {o.end_ns for o in ran.observations}
+    assert all(o.due_ns == o.start_ns and o.due_ns in ends for o in measured)
+
+
+def test_so_many_failures_that_nothing_else_matters_end_the_block() -> None:
+    busy = ProviderFault("busy", kind="http_503", phase="head", status=503)
+
+    def script(call: Call) -> Script:
+        return Script(ttft=0.1, fault=busy) if int(call.id.split("-")[1]) % 2 else steady(call)
+
+    ran = Ran(replace(closed(2, 40), most_failures=3), script)
+    assert run_virtual(ran.run()) == "3 requests failed; the last: busy (while: head)."
+    failed = [o for o in ran.by_role("measured") if not o.ok]
+    assert (len(failed), len([o for o in ran.by_role("warmup") if not o.ok])) == (3, 1)
+    assert len(ran.by_role("measured")) < 10
+    assert ran.fake.in_flight == 0
+
+
+@pytest.mark.parametrize("concurrency", [1, 3])
+def test_requests_shorter_than_the_ramp_are_still_measured_at_full_concurrency_only(concurrency: int) -> None:
+    ran = run(closed(concurrency, 9), lambda call: Script(ttft=0.2, tokens=1))
+    assert len(ran.by_role("warmup")) == concurrency
+    last_start = max(o.start_ns for o in ran.by_role("warmup"))
+    assert all(o.start_ns >= last_start for o in ran.by_role("measured"))
+
+
+@examples(60)
+@given(st.integers(1, 12), st.integers(1, 40), st.integers(0, 15), st.integers(0, 2**16))
+def test_closed_loop_laws(concurrency: int, requests: int, warmups: int, seed: int) -> None:
+    """At most c requests are in flight, c is reached if there are enough requests, and the count is exact."""
+
+    def script(call: Call) -> Script:
+        chance = crc32(f"{seed} {call.id}".encode()) % 1000 / 1000
+        if chance < 0.1:
+            return Script(ttft=0.05, fault=ProviderFault("busy", kind="http_429", phase="head", status=429))
+        return Script(ttft=0.1 + chance / 10, tokens=10, tps=4 + 10 * chance)
+
+    ran = run(closed(concurrency, requests, warmups), script)
+    assert len(ran.by_role("measured")) == requests
+    assert len(ran.by_role("warmup")) == warmups
+    assert len({o.call for o in ran.observations}) == requests + warmups
+    [reading] = ran.readings
+    assert reading.peak_in_flight <= concurrency
+    if warmups == 0:
+        assert reading.peak_in_flight == min(concurrency, requests)
+    assert ran.fake.in_flight == 0
+
+
+def test_a_first_request_that_fails_makes_no_other_late() -> None:
+    def script(call: Call) -> Script:
+        fault = NetworkFault("no", kind="refused", phase="connect") if call.id.endswith("-0") else None
+        return Script(ttft=0.3, tokens=10, tps=100, fault=fault)
+
+    ran = run(closed(4, 8, 4), script)
+    assert max(o.late_ns or 0 for o in ran.observations) < NS_PER_MS
+
+
+def test_concurrency_is_reached() -> None:
+    [reading] = run(closed(32, 64), steady).readings
+    assert reading.peak_in_flight == 32
+
+
+def test_without_warmups_all_start_at_once() -> None:
+    ran = run(closed(3, 3, warmups=0), steady)
+    assert {o.start_ns for o in ran.observations} == {START_NS}
+    assert {o.role for o in ran.observations} == {"measured"}
+
+
+def test_a_first_request_that_fails_does_not_hold_up_the_others() -> None:
+    def script(call: Call) -> Script:
+        fault = ProviderFault("down", kind="http_503", phase="head", status=503)
+        return Script(ttft=1, fault=fault if call.id == "c-0" else None)
+
+    ran = run(closed(4, 4), script)
+    assert len(ran.observations) == 8
+    assert sum(o.outcome == "failed" for o in ran.observations) == 1
+
+
+offsets = st.lists(st.integers(0, 20 * NS_PER_S), min_size=1, max_size=40).map(sorted)
+
+
+@examples(60)
+@given(offsets, st.booleans())
+def test_open_loop_leaves_when_due_whatever_the_service_does(due: list[int], hangs: bool) -> None:
+    async def main() -> Ran:
+        block = RequestBlock(condition="c", target="t", requests=len(due), due=due)
+        ran = Ran(block, lambda call: Script(ttft=5, tokens=2, tps=0.1, hangs=hangs))
+        task = asyncio.create_task(ran.run())
+        await asyncio.sleep(60)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        return ran
+
+    ran = run_virtual(main())
+    assert sorted(o.start_ns - START_NS for o in ran.observations) == due
+    assert all(o.due_ns == o.start_ns for o in ran.observations)
+    assert {o.outcome for o in ran.observations} == {"cancelled" if hangs else "ok"}
+    if hangs:
+        assert ran.readings[0].peak_in_flight == len(due)
+
+
+def test_open_loop_counts_lateness_from_when_it_was_due() -> None:
+    class Slow(FakeService):
+        """Delays each call by a second before it is sent, as an overloaded process does."""
+
+        async def __call__(self, call: Call) -> Reply:  # type: ignore[override]
+            await asyncio.sleep(1)
+            return await super().__call__(call)
+
+    async def main() -> list[Observation]:
+        seen: list[Observation] = []
+        slow = Slow(target="t", script=steady)
+        block = RequestBlock(condition="c", target="t", requests=2, due=[0, NS_PER_S // 2])
+        with Pacer(asyncio.get_running_loop()) as pacer:
+            await run_block(block, slow, COMPOSER, pacer, seen.append, lambda reading: None)
+        return seen
+
+    assert [o.late_ns for o in run_virtual(main())] == [NS_PER_S, NS_PER_S]
+
+
+def test_beyond_the_cap_a_request_is_refused_at_once_and_counted() -> None:
+    block = RequestBlock(condition="c", target="t", requests=6, warmups=2, due=[0] * 8)
+    ran = run(block, steady, most_in_flight=5)
+    refused = [o for o in ran.observations if o.fault is not None]
+    assert [o.fault.kind for o in refused if o.fault] == ["overloaded"] * 3
+    assert {(o.condition, o.target, o.role) for o in refused} == {("c", "t", "measured")}
+    assert all(o.due_ns == o.end_ns == START_NS for o in refused)
+    assert len(ran.observations) == 8
+
+
+def test_slices_start_together_and_number_apart() -> None:
+    begin = START_NS + NS_PER_S
+    block = RequestBlock(condition="c", target="t", requests=2, due=[0, 10], begin_ns=begin, first=1, stride=2)
+    ran = run(block, steady)
+    assert [(o.call, o.start_ns) for o in ran.observations] == [("c-1", begin), ("c-3", begin + 10)]
+
+
+@pytest.mark.parametrize("open_loop", [False, True])
+@pytest.mark.parametrize("fault", [NetworkFault("no", kind="refused", phase="connect"), TimedOut("no", phase="head")])
+def test_a_target_that_never_answers_is_given_up(open_loop: bool, fault: Fault) -> None:
+    block = closed(2, 50)
+    if open_loop:
+        block = RequestBlock(condition="c", target="t", requests=50, due=[n * NS_PER_S for n in range(50)])
+    ran = Ran(block, lambda call: Script(ttft=0.1, fault=fault))
+    reason = run_virtual(ran.run())
+    assert reason.startswith(f"none of the first {UNANSWERED} requests was answered")
+    assert UNANSWERED <= len(ran.observations) <= UNANSWERED + 2
+
+
+@pytest.mark.parametrize("answer", [None, ProviderFault("busy", kind="http_503", phase="head")])
+def test_a_target_that_answered_once_is_not_given_up(answer: Fault | None) -> None:
+    refused = NetworkFault("no", kind="refused", phase="connect")
+    script = lambda call: Script(ttft=0.1, fault=answer if call.id == "c-3" else refused)  # noqa: E731
+    ran = Ran(closed(1, 30), script)
+    assert run_virtual(ran.run()) == ""
+    assert len(ran.observations) == 31
+
+
+def test_cancelling_keeps_what_has_finished_and_closes_the_rest() -> None:
+    async def main() -> Ran:
+        ran = Ran(closed(3, 100), steady)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(ran.run(), 10)
+        assert ran.fake.in_flight == 0
+        assert all(fake.closed_at is not None for fake in ran.fake.calls)
+        return ran
+
+    ran = run_virtual(main())
+    outcomes = [o.outcome for o in ran.observations]
+    assert outcomes.count("cancelled") == 3
+    assert outcomes.count("ok") == len(outcomes) - 3 >= 20
+    assert {o.condition for o in ran.observations} == {"c"}
+    assert len(ran.readings) == 1
+
+
+def test_a_call_that_never_became_an_attempt_is_counted() -> None:
+    async def refuse(call: Call) -> Reply:
+        raise CallerFault("not supported in this API format")
+
+    async def main() -> list[Observation]:
+        seen: list[Observation] = []
+        with Pacer(asyncio.get_running_loop()) as pacer:
+            await run_block(closed(2, 4), refuse, COMPOSER, pacer, seen.append, lambda reading: None)
+        return seen
+
+    seen = run_virtual(main())
+    assert [o.role for o in seen].count("measured") == 4
+    assert {(o.outcome, o.target) for o in seen} == {("failed", "t")}
+
+
+def test_no_garbage_is_collected_inside_a_block() -> None:
+    class Tree:
+        def __init__(self) -> None:
+            self.itself = self
+
+    def script(call: Call) -> Script:
+        for _ in range(200):
+            Tree()
+        assert not gc.isenabled()
+        return steady(call)
+
+    [reading] = run(closed(4, 40), script).readings
+    assert reading.collections == 0
+    assert gc.isenabled()
+    assert reading.end_ns > reading.begin_ns
+    assert reading.cpu_ns >= 0
+
+
+def test_a_collection_inside_a_block_is_counted() -> None:
+    def script(call: Call) -> Script:
+        gc.collect(0)
+        return steady(call)
+
+    [reading] = run(closed(1, 1), script).readings
+    assert reading.collections == 2
+
+
+def test_the_attempts_of_a_policy_make_one_measured_call() -> None:
+    seen: list[Observation] = []
+
+    async def main() -> None:
+        fast = FakeService(target="a/x", script=steady)
+        mute = FakeService(target="b/x", script=lambda call: Script(hangs=True))
+        block = RequestBlock(condition="c", target="both", requests=2, warmups=1, concurrency=1)
+        with Pacer(asyncio.get_running_loop()) as pacer:
+            await run_block(block, race(fast, mute), COMPOSER, pacer, seen.append, lambda reading: None)
+
+    run_virtual(main())
+    assert [(o.target, o.role) for o in seen if o.call == "c-0"] == [
+        ("b/x", "loser"),
+        ("a/x", "winner"),
+        ("both", "warmup"),
+    ]
+    assert [o.id for o in seen if o.role == "measured"] == ["c-1.0", "c-2.0"]
+    assert {o.condition for o in seen} == {"c"}
+
+
+def test_a_policy_that_is_cancelled_leaves_its_attempts() -> None:
+    seen: list[Observation] = []
+
+    async def main() -> None:
+        mute = [FakeService(target=name, script=lambda call: Script(hangs=True)) for name in "ab"]
+        block = RequestBlock(condition="c", target="both", requests=2, concurrency=1)
+        with Pacer(asyncio.get_running_loop()) as pacer:
+            sending = run_block(block, race(*mute), COMPOSER, pacer, seen.append, lambda reading: None)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(sending, 1)
+
+    run_virtual(main())
+    assert sorted((o.target, o.role, o.outcome) for o in seen) == [
+        ("a", "loser", "cancelled"),
+        ("b", "loser", "cancelled"),
+        ("both", "measured", "cancelled"),
+    ]
+
+
+class Lingering:
+    """A policy whose second target ends only `linger_s` after the reply, as an attempt does whose body stays open."""
+
+    def __init__(self, linger_s: float | None) -> None:
+        self._fast = FakeService(target="a/x", script=steady)
+        self._linger_s = linger_s
+
+    async def __call__(self, call: Call) -> Reply:
+        call.notes.attempts += 1
+        late = Observation(
+            id=f"{call.id}.9",
+            call=call.id,
+            target="b/x",
+            condition=call.notes.condition,
+            role=call.notes.role,
+            outcome="cancelled",
+        )
+        assert call.notes.observer is not None
+        if self._linger_s is not None:
+            asyncio.get_running_loop().call_later(self._linger_s, call.notes.observer, late)
+        return await self._fast(call)
+
+
+def test_an_attempt_that_ends_after_its_call_is_part_of_it_and_delays_no_other_request() -> None:
+    seen: list[Observation] = []
+
+    async def main() -> None:
+        block = RequestBlock(condition="c", target="both", requests=2, concurrency=1)
+        with Pacer(asyncio.get_running_loop()) as pacer:
+            await run_block(block, Lingering(2.0), COMPOSER, pacer, seen.append, lambda reading: None)
+
+    run_virtual(main())
+    calls = [o for o in seen if o.role == "measured"]
+    assert [(o.id, o.target, o.ok) for o in calls] == [("c-0.0", "both", True), ("c-1.0", "both", True)]
+    assert calls[1].start_ns == calls[0].end_ns
+    assert sorted((o.call, o.target, o.role) for o in seen if o.role != "measured") == [
+        ("c-0", "a/x", "winner"),
+        ("c-0", "b/x", "loser"),
+        ("c-1", "a/x", "winner"),
+        ("c-1", "b/x", "loser"),
+    ]
+    assert {o.condition for o in seen} == {"c"}
+
+
+def test_a_cancelled_block_reports_calls_whose_attempts_have_not_all_ended() -> None:
+    seen: list[Observation] = []
+
+    async def main() -> None:
+        block = RequestBlock(condition="c", target="both", requests=1, concurrency=1)
+        with Pacer(asyncio.get_running_loop()) as pacer, suppress(TimeoutError):
+            sending = run_block(block, Lingering(None), COMPOSER, pacer, seen.append, lambda reading: None)
+            await asyncio.wait_for(sending, 10)
+
+    run_virtual(main())
+    assert [(o.target, o.role) for o in seen] == [("a/x", "winner"), ("both", "measured")]
+
+
+def test_one_slot_sends_one_after_the_other() -> None:
+    ran = run(closed(1, 5), steady)
+    assert all(b.start_ns == a.end_ns for a, b in pairwise(ran.observations))

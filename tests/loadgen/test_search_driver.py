@@ -1,0 +1,195 @@
+"""The search against continuous-batching servers whose capacity is known from their parameters, in virtual time."""
+
+import asyncio
+from itertools import count
+
+import pytest
+from benchmarks.served_engine import ServedEngine
+from msgspec.structs import replace
+
+from splitsecond import clock
+from splitsecond.analysis.capacity import capacity_of
+from splitsecond.analysis.condition import summarise
+from splitsecond.analysis.findings import AskedCondition, Capacity
+from splitsecond.analysis.search import PRECISION, Search, Verdict
+from splitsecond.analysis.slo import parse_slo
+from splitsecond.clock import NS_PER_S
+from splitsecond.errors import CallerFault
+from splitsecond.loadgen.block import RequestBlock, run_block
+from splitsecond.loadgen.plan import Condition
+from splitsecond.loadgen.search_driver import FIRST_ROUNDS, ROUNDS, LoadSearchDriver
+from splitsecond.loadgen.workload import Composer, Workload
+from splitsecond.observation import Observation
+from splitsecond.simulator.profile import EngineSpec
+from splitsecond.testing.virtual_time import run_virtual
+from splitsecond.timing.instrument import InstrumentReading
+
+TOKENS = 20
+SPEC = EngineSpec(
+    slots=64, prefill_tokens_per_s=1e9, prefill_chunk_tokens=2048, step_base_ms=10, step_per_sequence_ms=1
+)
+"""With C sequences a step takes 10 + C ms, and so does each token: its prefill costs nothing."""
+
+
+class Served(ServedEngine):
+    """An engine that a search measures. From `breaks_from` requests at once on, it is broken for good."""
+
+    def __init__(self, spec: EngineSpec, breaks_from: int | None = None) -> None:
+        super().__init__(spec, breaks_from=breaks_from)
+        self.observations: list[Observation] = []
+        self.readings: list[InstrumentReading] = []
+        self.sent: list[RequestBlock] = []
+
+    async def search(self, search: LoadSearchDriver) -> None:
+        async with self.serving() as pacer:
+            for block in search.blocks(asked, self.observations, self.readings, lambda row, verdict: None):
+                self.sent.append(block)
+                composer = Composer(Workload(run="r", output_tokens=TOKENS))
+                await run_block(block, self.service, composer, pacer, self.observations.append, self._read)
+                await asyncio.sleep(0.001)  # the delay of the messages between two processes
+
+    def _read(self, reading: InstrumentReading) -> None:
+        """Drop the run-queue wait, which is real time, from the reading."""
+        self.readings.append(replace(reading, runqueue_wait_ns=None))
+
+
+def asked(condition: Condition) -> AskedCondition:
+    load = condition.load
+    return AskedCondition(
+        condition=condition.condition, target="t", concurrency=load.concurrency, rate=load.rate, output_tokens=TOKENS
+    )
+
+
+def search(served: Served, slo: str, last: float, *, share: float = 0.95, rate: bool = False) -> Capacity:
+    limits = parse_slo(slo)
+    search = LoadSearchDriver("t", "http://t", Search(1, last, whole=not rate), limits, share, open_loop=rate)
+    search.pilot_s = 0.3
+    run_virtual(served.search(search))
+    conditions = [asked(condition) for condition in search.conditions]
+    found = summarise(conditions, served.observations, served.readings, slo=limits)
+    for row, condition in zip(found, search.conditions, strict=True):
+        assert row.requests <= condition.requests
+    capacity = capacity_of(found, served.observations, limits, share)
+    assert capacity is not None
+    return capacity
+
+
+@pytest.mark.parametrize("bears", [2, 5, 8, 20, 47])
+def test_the_pace_of_tokens_gives_first(bears: int) -> None:
+    """A request is in flight for one step more than it has tokens, as it joins the engine's next step. So with slots
+    that are out of step, of C requests C times TOKENS / (TOKENS + 1) are in each step."""
+    most = int((bears + 0.5) * (TOKENS + 1) / TOKENS)
+    found = search(Served(SPEC), f"ttft=2s,tpot={10 + bears}.5ms", 64)
+    assert (found.holds or 0) <= most < (found.ceiling or 0)
+    assert (found.ceiling or 0) <= max((found.holds or 0) * (1 + PRECISION), (found.holds or 0) + 1)
+    assert (found.why, found.undecided) == ("fails", [])
+    (over,) = (step for step in found.steps if step.load == found.ceiling)
+    assert next(iter(over.missed)) == "tpot"
+
+
+@pytest.mark.parametrize("slots", [1, 3, 6, 12])
+def test_a_request_beyond_the_slots_waits_for_the_end_of_another(slots: int) -> None:
+    """The slots end one after another, so with one request more than slots each waits for a part of a response."""
+    found = search(Served(replace(SPEC, slots=slots)), "ttft=60ms", 64)
+    assert (found.holds, found.undecided, found.ceiling) == (slots, [], slots + 1)
+    assert found.why == "fails"
+
+
+def test_the_rate_that_an_open_loop_bears_is_below_what_the_slots_can_give() -> None:
+    spec = replace(SPEC, slots=4)
+    most = 4 / (TOKENS * 0.014)
+    """Answers a second, with four at once in steps of 14 ms: 14.3."""
+    found = search(Served(spec), "ttft=400ms", 100, rate=True)
+    assert found.open_loop
+    assert 0.6 * most < (found.holds or 0) < most
+    assert (found.ceiling or 0) < 1.2 * most
+    assert found.knee is None or found.knee > 0.6 * most
+
+
+def test_all_steps_of_a_server_that_bears_everything() -> None:
+    served = Served(replace(SPEC, step_per_sequence_ms=0))
+    found = search(served, "voice", 32)
+    assert (found.holds, found.ceiling, found.why, found.knee) == (32, None, "", None)
+    assert [step.verdict for step in found.steps] == ["promising"] * 5 + ["holds"]
+    assert [block.requests for block in served.sent] == [20, 20, 20, 24, 48, *[96] * 5]
+
+
+def test_throughput_hardly_grows_beyond_the_slots() -> None:
+    found = search(Served(replace(SPEC, slots=8, step_per_sequence_ms=0.1)), "ttft=10s", 64)
+    assert (found.holds, found.ceiling, found.knee) == (64, None, 8)
+
+
+def test_a_server_that_sheds_load_is_well_and_the_search_goes_on() -> None:
+    found = search(Served(replace(SPEC, slots=4, queue_limit=1)), "ttft=10s", 64)
+    assert (found.holds, found.ceiling, found.why) == (5, 6, "fails")
+    assert all(step.missed.keys() <= {"errors"} for step in found.steps)
+
+
+def test_a_server_that_breaks_ends_the_search_at_once() -> None:
+    served = Served(SPEC, breaks_from=16)
+    found = search(served, "ttft=2s", 64)
+    assert (found.holds, found.ceiling, found.why) == (None, 16, "breaks")
+    assert [step.load for step in found.steps] == [1, 2, 4, 8, 16]
+    broken = [o for o in served.observations if o.condition == "t@c16" and o.role == "measured"]
+    assert len(broken) < served.sent[-1].requests
+    assert found.undecided == [1, 2, 4, 8]
+
+
+def test_not_even_one_request_at_a_time() -> None:
+    found = search(Served(SPEC), "ttft=5ms", 64)
+    assert (found.holds, found.ceiling, found.why) == (None, 1, "fails")
+
+
+def test_a_step_has_no_more_blocks_than_rounds_and_numbers_its_requests_through() -> None:
+    """At concurrency 5 one request of four waits, so that 75 % do not can be neither shown nor refuted."""
+    served = Served(replace(SPEC, slots=4))
+    found = search(served, "ttft=100ms", 16, share=0.75)
+    assert (found.holds, found.undecided, found.ceiling) == (4, [5], 6)
+    by_condition: dict[str, list[RequestBlock]] = {}
+    for block in served.sent:
+        by_condition.setdefault(block.condition, []).append(block)
+    for blocks in by_condition.values():
+        assert len(blocks) <= FIRST_ROUNDS + ROUNDS
+        first = 0
+        for block in blocks:
+            assert block.first == first
+            first += block.warmups + block.requests + block.cooldowns
+    assert len({o.call for o in served.observations}) == len(served.observations)
+
+
+def test_so_few_requests_that_nothing_could_be_shown_are_refused() -> None:
+    with pytest.raises(CallerFault, match="12 times 10 requests cannot show that 95") as raised:
+        LoadSearchDriver("t", "http://t", Search(1, 8, whole=True), parse_slo("voice"), 0.95, requests=10)
+    assert "11 or more" in raised.value.hint
+
+
+def test_what_is_known_before_anything_was_sent_is_the_first_step() -> None:
+    search = LoadSearchDriver("t", "http://t", Search(2, 8, whole=True), parse_slo("voice"), 0.95)
+    plan = search.beginning()
+    assert [condition.condition for condition in plan.conditions] == ["t@c2"]
+    assert plan.lanes == []
+    assert search.conditions == []
+    assert search.status.endswith("in 95% of requests: concurrency 2 to 8")
+
+
+def test_the_time_left_follows_from_the_rounds_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
+    search = LoadSearchDriver("t", "http://t", Search(2, 8, whole=True), parse_slo("voice"), 0.95)
+    seconds = count(step=10)
+    monkeypatch.setattr(clock, "now_ns", lambda: next(seconds) * NS_PER_S)
+    blocks = search.blocks(asked, [], [], lambda row, verdict: None)  # without an answer: each load fails at once
+    next(blocks)
+    assert search.seconds_left == 0  # no verdict yet
+    assert "left" not in search.status
+    list(blocks)
+    assert search.seconds_left == 10 * ROUNDS
+    assert search.status.endswith(", about 2:00 left")
+
+
+def test_the_range_that_remains_shrinks_with_each_verdict() -> None:
+    search = Search(1, 64, whole=True)
+    found = [search.remaining]
+    verdicts: list[tuple[float, Verdict]] = [(1, "holds"), (4, "holds"), (16, "fails"), (8, "fails")]
+    for load, verdict in verdicts:
+        search.record(load, verdict)
+        found.append(search.remaining)
+    assert found == [(1, 64), (1, 64), (4, 64), (4, 16), (4, 8)]

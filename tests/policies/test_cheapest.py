@@ -1,0 +1,125 @@
+"""`cheapest`: the cheapest branch that is fast enough."""
+
+import msgspec
+import pytest
+from tests.policies.branches import a_call, ask, play
+from tests.policies.traffic import Sent, changing, shares, steady, traffic
+
+from splitsecond.errors import CallerFault
+from splitsecond.policies.building import build
+from splitsecond.policies.cheapest import cheapest
+from splitsecond.policies.expression import parse
+from splitsecond.policies.targets.target_info import TargetInfo
+from splitsecond.policies.targets.target_states import TargetStates
+from splitsecond.service import Call
+from splitsecond.testing.fake_service import FakeService, Script
+
+FACTS = {
+    "free/x": TargetInfo(input_usd=0.0, output_usd=0.0),
+    "cheap/x": TargetInfo(input_usd=0.1, output_usd=0.2),
+    "middle/x": TargetInfo(input_usd=1.0, output_usd=2.0),
+    "dear/x": TargetInfo(input_usd=10.0, output_usd=30.0),
+    "reader/x": TargetInfo(input_usd=0.1, output_usd=50.0),
+    "writer/x": TargetInfo(input_usd=5.0, output_usd=0.1),
+}
+
+
+def chosen(policy: str, call: Call | None = None) -> tuple[str, str]:
+    """Return the target of the first call, and the reason, while no speed is known."""
+    fakes: dict[str, FakeService] = {}
+    call = call or a_call()
+
+    def target(name: str) -> FakeService:
+        fakes[name] = FakeService(script=lambda call: Script(), target=name)
+        return fakes[name]
+
+    async def main() -> None:
+        assert (await ask(build(parse(policy), target, TargetStates(FACTS)), call)).fault is None
+
+    play(main, list(fakes.values()))
+    return next(name for name, fake in fakes.items() if fake.calls), call.notes.chosen
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [
+        ('cheapest("dear/x", "cheap/x", "middle/x")', "cheap/x"),
+        ('cheapest("unheard/x", "dear/x")', "dear/x"),
+        ('cheapest("dear/x", "unheard/x", "free/x")', "free/x"),
+        ('cheapest("dear/x", "cheap/x", within="voice")', "cheap/x"),
+        ('cheapest(race("cheap/x", "middle/x"), "dear/x")', "cheap/x"),
+        ('cheapest(race("cheap/x", "dear/x"), "middle/x")', "middle/x"),
+        ('cheapest(fallback("cheap/x", "dear/x"), "middle/x")', "cheap/x"),
+    ],
+)
+def test_the_cheapest_is_asked(policy: str, expected: str) -> None:
+    assert chosen(policy)[0] == expected
+
+
+@pytest.mark.parametrize(
+    ("words", "most", "expected"),
+    [(4000, 10, "reader/x"), (10, 4000, "writer/x")],
+)
+def test_input_and_output_have_their_own_prices(words: int, most: int, expected: str) -> None:
+    body = {"messages": [{"role": "user", "content": "word " * words}], "max_tokens": most}
+    assert chosen('cheapest("reader/x", "writer/x")', Call(id="c", body=body))[0] == expected
+
+
+def test_an_embedding_has_no_output() -> None:
+    call = Call(id="c", operation="embeddings", body={"input": msgspec.Raw(b'"some words"')})
+    assert chosen('cheapest("writer/x", "reader/x")', call)[0] == "reader/x"
+
+
+def test_the_reason_names_the_cost_or_that_it_is_unknown() -> None:
+    body = {"prompt": "x" * 4000, "max_tokens": 100}
+    assert chosen('cheapest("dear/x", "middle/x")', Call(id="c", body=body))[1] == "cheapest: middle/x, 0.0011 USD"
+    assert chosen('cheapest("a/x", "b/x")')[1] == "cheapest: a/x, price unknown"
+
+
+def run(policy: str, cheap_ttft: float, middle_ttft: float = 0.2) -> list[Sent]:
+    targets = {"cheap/x": steady(cheap_ttft), "middle/x": steady(middle_ttft), "dear/x": steady(0.05)}
+    return traffic(policy, targets, seconds=60, facts=FACTS)
+
+
+@pytest.mark.parametrize(
+    ("limit", "expected"),
+    [
+        ('within="chat"', "cheap/x"),
+        ('within="voice"', "middle/x"),
+        ('within="edge"', "dear/x"),
+        ('ttft="600ms"', "cheap/x"),
+        ('ttft="300ms"', "middle/x"),
+        ('within="chat", ttft="100ms"', "dear/x"),
+        ('within="edge", ttft="10s"', "dear/x"),
+    ],
+)
+def test_the_cheapest_that_is_fast_enough(limit: str, expected: str) -> None:
+    sent = run(f'cheapest("cheap/x", "middle/x", "dear/x", {limit})', cheap_ttft=0.5)
+    assert shares(sent, since=20)[expected] > 0.9
+
+
+def test_the_fastest_is_asked_if_none_is_fast_enough() -> None:
+    sent = run('cheapest("cheap/x", "middle/x", ttft="50ms")', cheap_ttft=0.5)
+    assert shares(sent, since=20)["middle/x"] > 0.9
+    assert sent[-1].why.startswith("cheapest, none is fast enough: middle/x, ")
+
+
+def test_a_cheap_target_that_becomes_fast_gets_the_calls_within_minutes() -> None:
+    """Its p95 must fall, so it takes longer than with `fastest`."""
+    targets = {"cheap/x": changing((0, steady(1.0)), (60, steady(0.1))), "dear/x": steady(0.1)}
+    sent = traffic('cheapest("cheap/x", "dear/x", within="voice")', targets, seconds=300, facts=FACTS)
+    assert shares(sent, 20, 60)["dear/x"] > 0.9
+    assert shares(sent, 20, 60)["cheap/x"] >= 0.01
+    assert shares(sent, 180)["cheap/x"] > 0.9
+
+
+def test_a_cheap_target_that_becomes_slow_loses_the_calls_within_seconds() -> None:
+    targets = {"cheap/x": changing((0, steady(0.1)), (30, steady(1.0))), "dear/x": steady(0.1)}
+    sent = traffic('cheapest("cheap/x", "dear/x", within="voice")', targets, seconds=60, facts=FACTS)
+    assert shares(sent, 10, 30)["cheap/x"] > 0.9
+    assert shares(sent, 35)["dear/x"] > 0.9
+
+
+def test_an_unknown_use() -> None:
+    with pytest.raises(CallerFault, match='within is "radio"'):
+        cheapest(FakeService(), FakeService(), within="radio")

@@ -1,0 +1,433 @@
+"""The breaker: what opens it, when one request may try, and how traffic comes back."""
+
+from random import Random
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from tests.examples import examples
+
+from splitsecond.clock import NS_PER_S
+from splitsecond.policies.targets.circuit_breaker import (
+    DISTRUST_NS,
+    FIRST_OPEN_NS,
+    IN_A_ROW,
+    LEAST_RAMP,
+    LONGEST_ASKED_NS,
+    LONGEST_COOL_NS,
+    LONGEST_OPEN_NS,
+    LONGEST_QUICK_NS,
+    RAMP_ANSWERS,
+    RAMP_NS,
+    RECEIVED_OPEN_NS,
+    TURN_PATIENCE_NS,
+    CircuitBreaker,
+)
+
+START_NS = 1000 * NS_PER_S
+
+
+class ClockedBreaker:
+    """A circuit breaker, and its clock."""
+
+    def __init__(self) -> None:
+        self.breaker = CircuitBreaker(Random(1))
+        self.now_ns = START_NS
+
+    def passes(self, seconds: float) -> None:
+        self.now_ns += round(seconds * NS_PER_S)
+
+    def fails(self, times: int = 1, *, ago_s: float = 0.0) -> None:
+        for _ in range(times):
+            self.breaker.record_failure(self.now_ns, self.now_ns - round(ago_s * NS_PER_S), "http_500")
+
+    def answers(self, times: int = 1, *, ago_s: float = 0.0) -> None:
+        for _ in range(times):
+            self.breaker.record_success(self.now_ns, self.now_ns - round(ago_s * NS_PER_S))
+
+    def asks_to_wait(self, seconds: float | None, *, ago_s: float = 0.0) -> None:
+        wait_ns = None if seconds is None else round(seconds * NS_PER_S)
+        self.breaker.record_rate_limit(self.now_ns, self.now_ns - round(ago_s * NS_PER_S), wait_ns, "http_429")
+
+    def until_probe(self) -> None:
+        self.now_ns = self.breaker.open_until_ns
+
+    def is_down(self) -> bool:
+        return self.breaker.is_down(self.now_ns)
+
+    @property
+    def open_s(self) -> float:
+        return (self.breaker.open_until_ns - self.now_ns) / NS_PER_S
+
+
+@pytest.fixture
+def clocked() -> ClockedBreaker:
+    return ClockedBreaker()
+
+
+# What opens it.
+
+
+def test_failures_in_a_row_open_it(clocked: ClockedBreaker) -> None:
+    clocked.fails(IN_A_ROW - 1)
+    assert clocked.breaker.state == "closed"
+    clocked.answers()
+    clocked.fails(IN_A_ROW - 1)
+    assert clocked.breaker.state == "closed"
+    clocked.fails()
+    assert clocked.is_down()
+    assert clocked.breaker.reason == "5 failures in a row, the last: http_500"
+
+
+def test_half_of_the_latest_requests_open_it(clocked: ClockedBreaker) -> None:
+    for _ in range(4):
+        clocked.fails()
+        clocked.answers()
+    assert clocked.breaker.state == "closed"  # fewer than ten
+    clocked.fails()
+    clocked.answers()
+    clocked.fails()
+    assert clocked.is_down()
+    assert clocked.breaker.reason.startswith("6 of 11 requests failed lately")
+
+
+def test_failures_of_half_a_minute_ago_do_not_count(clocked: ClockedBreaker) -> None:
+    clocked.fails(4)
+    clocked.answers()
+    clocked.fails(2)
+    clocked.passes(35)
+    clocked.answers(3)
+    clocked.fails(2)
+    assert clocked.breaker.state == "closed"
+
+
+def test_one_failure_in_three_does_not_open_it(clocked: ClockedBreaker) -> None:
+    for _ in range(100):
+        clocked.answers(2)
+        clocked.fails()
+        clocked.passes(0.1)
+    assert clocked.breaker.state == "closed"
+
+
+@pytest.mark.parametrize(("asked_s", "waited_s"), [(20, 20), (0.5, 0.5), (1e6, LONGEST_ASKED_NS / NS_PER_S)])
+def test_a_target_that_says_when_is_left_alone_until_then(
+    clocked: ClockedBreaker, asked_s: float, waited_s: float
+) -> None:
+    clocked.asks_to_wait(asked_s)
+    assert clocked.open_s == waited_s
+    assert clocked.breaker.must_wait(clocked.now_ns)
+    clocked.until_probe()
+    assert not clocked.breaker.must_wait(clocked.now_ns)
+    assert not clocked.is_down()
+
+
+def test_a_longer_wait_holds_a_shorter_one_of_an_older_request_does_not(clocked: ClockedBreaker) -> None:
+    clocked.asks_to_wait(30)
+    clocked.passes(1)
+    clocked.asks_to_wait(5, ago_s=2)
+    assert clocked.open_s == 29
+    clocked.asks_to_wait(60, ago_s=2)
+    assert clocked.open_s == 60
+
+
+def test_a_target_that_does_not_say_when_cools_off_longer_and_longer(clocked: ClockedBreaker) -> None:
+    waits = []
+    for _ in range(8):
+        clocked.asks_to_wait(None)
+        clocked.asks_to_wait(None, ago_s=0.1)  # one that had left before is no news
+        waits.append(clocked.open_s)
+        clocked.until_probe()
+        clocked.breaker.probe_call = "c"
+    assert waits == [1, 2, 4, 8, 16, 32, LONGEST_COOL_NS / NS_PER_S, LONGEST_COOL_NS / NS_PER_S]
+
+
+def test_a_model_that_is_not_served_is_left_alone_for_long(clocked: ClockedBreaker) -> None:
+    clocked.breaker.record_not_served(clocked.now_ns, clocked.now_ns, "http_404")
+    assert 240 <= clocked.open_s <= 360
+    clocked.until_probe()
+    clocked.breaker.record_not_served(clocked.now_ns, clocked.now_ns, "http_404")
+    assert 240 <= clocked.open_s <= 360
+
+
+def test_a_404_of_a_target_that_serves_others_is_about_the_request(clocked: ClockedBreaker) -> None:
+    clocked.answers()
+    clocked.passes(30)
+    clocked.breaker.record_not_served(clocked.now_ns, clocked.now_ns, "http_404")
+    assert clocked.breaker.state == "closed"
+
+
+# How it comes back.
+
+
+@pytest.mark.parametrize(("lasts_s", "longest_ns"), [(1.0, LONGEST_OPEN_NS), (0.9, LONGEST_QUICK_NS)])
+def test_the_wait_doubles_with_each_probe_that_fails(clocked: ClockedBreaker, lasts_s: float, longest_ns: int) -> None:
+    """A probe that fails within a second costs next to nothing, so the next one is soon."""
+    clocked.fails(IN_A_ROW)
+    waits = [clocked.open_s]
+    for _ in range(9):
+        clocked.until_probe()
+        clocked.breaker.probe_call = "c"
+        clocked.breaker.release_probe("c")
+        clocked.passes(lasts_s)
+        clocked.fails(ago_s=lasts_s)
+        waits.append(clocked.open_s)
+    for number, wait_s in enumerate(waits):
+        usual_s = min(FIRST_OPEN_NS * 2**number, longest_ns) / NS_PER_S
+        assert 0.8 * usual_s <= wait_s <= 1.2 * usual_s
+
+
+def test_one_probe_at_a_time(clocked: ClockedBreaker) -> None:
+    clocked.fails(IN_A_ROW)
+    clocked.until_probe()
+    assert not clocked.is_down()
+    clocked.breaker.probe_call = "c"
+    assert clocked.is_down()
+    clocked.breaker.release_probe("another")
+    assert clocked.is_down()
+    clocked.breaker.release_probe("c")  # it was given up: the next may try
+    assert not clocked.is_down()
+
+
+def test_a_success_of_before_does_not_close_it(clocked: ClockedBreaker) -> None:
+    clocked.passes(10)
+    clocked.fails(IN_A_ROW)
+    clocked.passes(1)
+    clocked.answers(ago_s=3)
+    assert clocked.is_down()
+    clocked.until_probe()
+    clocked.answers(ago_s=clocked.now_ns / NS_PER_S)
+    assert clocked.breaker.state == "open"
+
+
+def test_a_success_since_does(clocked: ClockedBreaker) -> None:
+    clocked.fails(IN_A_ROW)
+    clocked.passes(2)
+    clocked.answers(ago_s=1)
+    assert not clocked.is_down()
+    assert clocked.breaker.state == "half_open"
+
+
+def test_but_not_while_it_asked_us_to_wait(clocked: ClockedBreaker) -> None:
+    clocked.asks_to_wait(20)
+    clocked.passes(2)
+    clocked.answers(ago_s=1)
+    assert clocked.is_down()
+
+
+def test_traffic_comes_back_over_the_time_it_was_gone(clocked: ClockedBreaker) -> None:
+    clocked.fails(IN_A_ROW)
+    gone_s = min(clocked.open_s, RAMP_NS / NS_PER_S)
+    clocked.until_probe()
+    clocked.answers()
+    shares = []
+    for _ in range(5):
+        shares.append(clocked.breaker.traffic_share(clocked.now_ns))
+        clocked.passes(gone_s / 4)
+    assert shares == pytest.approx([0.1, 0.25, 0.5, 0.75, 1])
+    assert clocked.breaker.state == "closed"
+
+
+def test_an_answer_that_goes_on_lets_a_tenth_come_back_and_one_that_has_ended_the_rest(clocked: ClockedBreaker) -> None:
+    clocked.fails(IN_A_ROW)
+    clocked.until_probe()
+    clocked.breaker.probe_call = "c"
+    clocked.breaker.record_progress(clocked.now_ns, clocked.now_ns)
+    assert not clocked.is_down()
+    clocked.passes(60)
+    assert clocked.breaker.traffic_share(clocked.now_ns) == LEAST_RAMP
+    clocked.answers(RAMP_ANSWERS, ago_s=120)  # these began before it was down
+    assert clocked.breaker.traffic_share(clocked.now_ns) == LEAST_RAMP
+    clocked.answers(ago_s=60)
+    clocked.passes(RAMP_NS / NS_PER_S)
+    assert clocked.breaker.traffic_share(clocked.now_ns) == 1
+    assert clocked.breaker.state == "closed"
+
+
+def test_or_with_so_many_answers(clocked: ClockedBreaker) -> None:
+    clocked.fails(IN_A_ROW)
+    clocked.until_probe()
+    clocked.answers(RAMP_ANSWERS)
+    assert clocked.breaker.state == "closed"
+
+
+def test_a_failure_on_the_way_back_opens_it_for_longer(clocked: ClockedBreaker) -> None:
+    clocked.fails(IN_A_ROW)
+    clocked.until_probe()
+    clocked.answers()
+    clocked.fails(ago_s=60)
+    assert clocked.breaker.state == "half_open"  # that one had left before all this
+    clocked.fails()
+    assert clocked.is_down()
+    assert clocked.open_s >= 8
+
+
+def test_once_closed_it_begins_anew(clocked: ClockedBreaker) -> None:
+    for _ in range(4):
+        clocked.fails(IN_A_ROW)
+        assert clocked.open_s <= 6
+        clocked.until_probe()
+        clocked.answers(RAMP_ANSWERS)
+        clocked.fails(IN_A_ROW - 1)
+        clocked.answers()
+        assert clocked.breaker.state == "closed"
+        clocked.passes(60)
+
+
+# In any order.
+
+
+class AnyOrder(RuleBasedStateMachine):
+    """Whatever happens in whatever order, with requests that end long after they began."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.breaker = CircuitBreaker(Random(3))
+        self.now_ns = START_NS
+        self.under_way: dict[str, int] = {}
+        self.probes: set[str] = set()
+        self.probed_ns = 0
+        self.begun = 0
+
+    @rule(seconds=st.floats(0, 400))
+    def time_passes(self, seconds: float) -> None:
+        self.now_ns += round(seconds * NS_PER_S)
+
+    @rule()
+    def a_call_comes(self) -> None:
+        if self.breaker.is_down(self.now_ns):
+            return
+        self.begun += 1
+        call = f"call-{self.begun}"
+        self.under_way[call] = self.now_ns
+        if self.breaker.state == "open":
+            assert not self.probes, "a second probe"
+            self.breaker.probe_call = call
+            self.probes.add(call)
+            self.probed_ns = self.breaker.open_until_ns
+
+    @precondition(lambda self: self.under_way)
+    @rule(
+        data=st.data(),
+        ends=st.sampled_from(["answered", "failed", "limited", "asked to wait", "unserved", "given up"]),
+    )
+    def one_ends(self, data: st.DataObject, ends: str) -> None:
+        call = data.draw(st.sampled_from(sorted(self.under_way)))
+        began_ns = self.under_way.pop(call)
+        state, undisturbed = self.breaker.state, self.breaker.open_until_ns == self.probed_ns
+        was_probe = call == self.breaker.probe_call and undisturbed  # no other request was asked to wait since it began
+        self.breaker.release_probe(call)
+        match ends:
+            case "answered":
+                self.breaker.record_success(self.now_ns, began_ns)
+                assert not was_probe or self.breaker.state in ("half_open", "closed")
+            case "failed":
+                self.breaker.record_failure(self.now_ns, began_ns, "http_500")
+                assert not was_probe or (self.breaker.state == "open" and self.breaker.open_until_ns > self.now_ns)
+            case "limited":
+                self.breaker.record_rate_limit(self.now_ns, began_ns, None, "http_429")
+            case "asked to wait":
+                self.breaker.record_rate_limit(self.now_ns, began_ns, 7 * NS_PER_S, "http_429")
+                assert self.breaker.is_down(self.now_ns)
+            case "unserved":
+                self.breaker.record_not_served(self.now_ns, began_ns, "http_404")
+                assert not was_probe or (self.breaker.state == "open" and self.breaker.open_until_ns > self.now_ns)
+            case _:
+                assert self.breaker.state == state
+        self.probes.discard(call)
+        if self.breaker.state != "open":
+            self.probes.clear()
+
+    @invariant()
+    def it_never_stays_away_for_ever(self) -> None:
+        assert self.breaker.open_until_ns <= self.now_ns + LONGEST_ASKED_NS
+        assert 0 < self.breaker.traffic_share(self.now_ns) <= 1
+        assert self.breaker.probe_call == "" or self.breaker.state == "open"
+
+
+TestAnyOrder = AnyOrder.TestCase
+TestAnyOrder.settings = settings(examples(40), stateful_step_count=30)
+
+
+def state(clocked: ClockedBreaker) -> str:
+    return clocked.breaker.state
+
+
+def received(clocked: ClockedBreaker, *, ago_s: float = 1.0, left_s: float = 5.0) -> None:
+    """Report that the breaker of another worker opened, and stays open."""
+    now_ns = clocked.now_ns
+    opened_ns, until_ns = now_ns - round(ago_s * NS_PER_S), now_ns + round(left_s * NS_PER_S)
+    clocked.breaker.receive_opening(now_ns, opened_ns, until_ns, "http_500")
+
+
+def test_failures_of_others_open_it_for_a_while_unless_it_has_just_had_an_answer(clocked: ClockedBreaker) -> None:
+    breaker = clocked.breaker
+    breaker.record_success(clocked.now_ns, clocked.now_ns)
+    received(clocked, left_s=200)
+    assert state(clocked) == "closed"
+    clocked.passes(11)
+    received(clocked, left_s=200)
+    assert (state(clocked), breaker.received) == ("open", True)
+    assert breaker.open_until_ns == clocked.now_ns + RECEIVED_OPEN_NS
+    for _ in range(60):  # others fail again and again
+        clocked.passes(6)
+        received(clocked, left_s=200)
+    assert breaker.open_until_ns == breaker.opened_ns + LONGEST_OPEN_NS
+    assert not breaker.is_down(clocked.now_ns)
+
+
+def test_an_answer_to_others_makes_it_half_open_once(clocked: ClockedBreaker) -> None:
+    breaker = clocked.breaker
+    clocked.fails(IN_A_ROW)
+    breaker.receive_recovery(clocked.now_ns, clocked.now_ns - NS_PER_S)  # the request began before it opened
+    assert state(clocked) == "open"
+    clocked.passes(2)
+    breaker.receive_recovery(clocked.now_ns, clocked.now_ns - NS_PER_S)
+    assert state(clocked) == "half_open"
+    clocked.fails()
+    assert (state(clocked), breaker.received) == ("open", False)
+    clocked.passes(20)
+    breaker.receive_recovery(clocked.now_ns, clocked.now_ns)
+    assert state(clocked) == "open", "its own request has shown the opposite"
+    clocked.passes(DISTRUST_NS / NS_PER_S)
+    breaker.receive_recovery(clocked.now_ns, clocked.now_ns)
+    assert state(clocked) == "half_open"
+
+
+def test_an_answer_of_its_own_outweighs_reports_for_minutes(clocked: ClockedBreaker) -> None:
+    breaker = clocked.breaker
+    clocked.passes(100)
+    received(clocked)
+    breaker.record_success(clocked.now_ns, clocked.now_ns - NS_PER_S)  # begun before the report
+    assert (state(clocked), breaker.received) == ("closed", False)
+    clocked.passes(60)
+    received(clocked)
+    assert state(clocked) == "closed"
+    clocked.passes(DISTRUST_NS / NS_PER_S)
+    received(clocked)
+    assert state(clocked) == "open"
+
+
+def test_what_the_provider_asks_for_is_not_changed_by_reports(clocked: ClockedBreaker) -> None:
+    breaker = clocked.breaker
+    breaker.record_rate_limit(clocked.now_ns, clocked.now_ns, 20 * NS_PER_S, "http_429")
+    clocked.passes(1)
+    breaker.receive_recovery(clocked.now_ns, clocked.now_ns)
+    received(clocked, ago_s=0, left_s=100)
+    assert breaker.must_wait(clocked.now_ns)
+    assert breaker.open_until_ns == START_NS + 20 * NS_PER_S
+
+
+def test_a_probe_waits_for_its_turn_for_a_minute(clocked: ClockedBreaker) -> None:
+    breaker = clocked.breaker
+    clocked.fails(IN_A_ROW)
+    breaker.turn_until_ns = 0
+    clocked.passes(7)
+    assert breaker.waits_for_turn(clocked.now_ns)
+    assert breaker.is_down(clocked.now_ns)
+    breaker.turn_until_ns = clocked.now_ns + NS_PER_S
+    assert not breaker.is_down(clocked.now_ns)
+    clocked.passes(1)
+    assert breaker.is_down(clocked.now_ns)
+    clocked.passes(TURN_PATIENCE_NS / NS_PER_S)
+    assert not breaker.is_down(clocked.now_ns)

@@ -1,0 +1,235 @@
+"""Policies that read requests read the same from every API format of clients."""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec import Raw
+from tests.policies.branches import play
+
+from splitsecond.events import Done, Token
+from splitsecond.policies.by_complexity import by_complexity, complexity
+from splitsecond.policies.cache import _key, cache
+from splitsecond.policies.cap import cap
+from splitsecond.policies.cascade import cascade
+from splitsecond.policies.choosing.prompt_size import input_tokens, most_output_tokens
+from splitsecond.policies.fallback import fallback
+from splitsecond.policies.pipeline import INSTRUCTION, _with_marker, pipeline
+from splitsecond.policies.prompt import field_value, last_user_text, messages, must_call, wanted_effort, wanted_form
+from splitsecond.policies.race import race
+from splitsecond.policies.replies.judge import _judge_call
+from splitsecond.policies.sticky import conversation
+from splitsecond.service import Call, Service, Spoken
+from splitsecond.testing.fake_service import FakeService, Script
+from splitsecond.wire import anthropic, openai, responses
+
+DIALECTS: tuple[Spoken, ...] = ("openai", "anthropic", "responses")
+WIRES: dict[Spoken, Any] = {"openai": openai, "anthropic": anthropic, "responses": responses}
+PROVE = "Prove that it halts, and compare the complexity of both."
+
+
+def call(dialect: Spoken, **fields: Any) -> Call:
+    body = {name: Raw(msgspec.json.encode(value)) for name, value in fields.items()}
+    return Call(id="1", body=body, dialect=dialect)
+
+
+def asked(dialect: Spoken, question: str, /, **more: Any) -> Call:
+    """Return a conversation of a system message and three others, of which `question` is the last."""
+    turns: list[Any] = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "Yes?"}]
+    match dialect:
+        case "openai":
+            said = [{"role": "system", "content": "Be brief."}, *turns, {"role": "user", "content": question}]
+            return call(dialect, messages=said, **more)
+        case "anthropic":
+            last = {"role": "user", "content": [{"type": "text", "text": question}]}
+            return call(dialect, messages=[*turns, last], system="Be brief.", **more)
+        case "responses":
+            last = {"role": "user", "content": [{"type": "input_text", "text": question}]}
+            return call(dialect, input=[*turns, last], instructions="Be brief.", **more)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_messages(dialect: Spoken) -> None:
+    said = messages(asked(dialect, PROVE))
+    assert said is not None
+    assert last_user_text(said) == PROVE
+    assert not any(message.has_media for message in said)
+    level, why = complexity(asked(dialect, PROVE))
+    assert (level, why) == ("complex", "words such as compare")
+    assert complexity(asked(dialect, "hi"))[0] == "simple"
+    assert conversation(asked(dialect, "a")) == conversation(asked(dialect, "b"))
+    assert abs(input_tokens(asked(dialect, PROVE * 20)) - len(PROVE) * 5) < 60
+
+
+def test_tool_results_are_neither_questions_nor_media() -> None:
+    result = {"type": "tool_result", "tool_use_id": "a", "content": "Snow."}
+    picture = {"type": "image", "source": {"type": "url", "url": "https://x/a.png"}}
+    said = messages(call("anthropic", messages=[{"role": "user", "content": c} for c in (PROVE, [result], [picture])]))
+    assert said is not None
+    assert last_user_text(said) == PROVE
+    assert [message.has_media for message in said] == [False, False, True]
+    items = [{"role": "user", "content": PROVE}, {"type": "function_call_output", "call_id": "a", "output": "Snow."}]
+    heard = messages(call("responses", input=items))
+    assert heard is not None
+    assert last_user_text(heard) == PROVE
+    assert [message.text for message in messages(call("responses", input="hi")) or ()] == ["hi"]
+
+
+SCHEMA = {"type": "json_schema", "schema": {}}
+FORMS: list[tuple[Spoken, dict[str, Any], bool]] = [
+    ("openai", {}, False),
+    ("openai", {"response_format": {"type": "text"}}, False),
+    ("openai", {"response_format": SCHEMA}, True),
+    ("anthropic", {"output_config": {"effort": "high"}}, False),
+    ("anthropic", {"output_config": {"format": SCHEMA}}, True),
+    ("anthropic", {"output_format": SCHEMA}, True),
+    ("responses", {"text": {"format": {"type": "text"}, "verbosity": "low"}}, False),
+    ("responses", {"text": {"format": SCHEMA}}, True),
+    ("responses", {"text": 5}, False),
+]
+
+
+@pytest.mark.parametrize(("dialect", "more", "wanted"), FORMS)
+def test_the_response_format(dialect: Spoken, more: dict[str, Any], wanted: bool) -> None:
+    asking = asked(dialect, "hi", **more)
+    assert (wanted_form(asking) is not None) == wanted
+    assert (_with_marker(asking) is None) == wanted
+
+
+@pytest.mark.parametrize(
+    ("dialect", "choice", "must"),
+    [
+        ("openai", "auto", False),
+        ("openai", "required", True),
+        ("openai", {"type": "function", "function": {"name": "f"}}, True),
+        ("anthropic", {"type": "auto"}, False),
+        ("anthropic", {"type": "none"}, False),
+        ("anthropic", {"type": "any"}, True),
+        ("responses", "auto", False),
+        ("responses", {"type": "function", "name": "f"}, True),
+    ],
+)
+def test_a_required_tool_call(dialect: Spoken, choice: Any, must: bool) -> None:
+    asking = asked(dialect, "hi", tool_choice=choice)
+    assert must_call(asking) == must
+    assert (_with_marker(asking) is None) == must
+
+
+@pytest.mark.parametrize(
+    ("dialect", "more"),
+    [
+        ("openai", {"reasoning_effort": "high"}),
+        ("anthropic", {"output_config": {"effort": "high"}}),
+        ("responses", {"reasoning": {"effort": "high"}}),
+    ],
+)
+def test_reasoning_effort(dialect: Spoken, more: dict[str, Any]) -> None:
+    assert wanted_effort(asked(dialect, "hi", **more)) == "high"
+    assert complexity(asked(dialect, "hi", **more)) == ("complex", "reasoning effort")
+    assert not wanted_effort(asked(dialect, "hi"))
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_an_instruction_in_the_system_prompt(dialect: Spoken) -> None:
+    told = _with_marker(asked(dialect, "hi"))
+    assert told is not None
+    assert told.watched
+    where = {"openai": "messages", "anthropic": "system", "responses": "instructions"}[dialect]
+    words = field_value(told, where)
+    assert (words[0]["content"] if dialect == "openai" else words) == f"Be brief.\n\n{INSTRUCTION}"
+
+
+def test_an_instruction_without_a_system_prompt_and_beside_blocks() -> None:
+    said = [{"role": "user", "content": "hi"}]
+    blocks = [{"type": "text", "text": "Be brief."}]
+    alone, beside = (
+        _with_marker(call("anthropic", messages=said)),
+        _with_marker(call("anthropic", messages=said, system=blocks)),
+    )
+    assert alone is not None
+    assert beside is not None
+    assert field_value(alone, "system") == INSTRUCTION
+    assert field_value(beside, "system") == [*blocks, {"type": "text", "text": INSTRUCTION}]
+    assert _with_marker(call("anthropic", messages=said, system=5)) is None
+
+
+@pytest.mark.parametrize(
+    ("dialect", "name"), [("openai", "max_tokens"), ("anthropic", "max_tokens"), ("responses", "max_output_tokens")]
+)
+def test_the_output_limit_has_the_name_of_the_format(dialect: Spoken, name: str) -> None:
+    fake = FakeService(script=lambda _: Script(tokens=1))
+
+    async def main() -> None:
+        service = cap(fake, max_tokens=9)
+        for more in ({}, {name: 5}, {name: 99}):
+            async with await service(asked(dialect, "hi", **more)) as reply:
+                await reply.finished()
+
+    play(main)
+    assert [most_output_tokens(each.call) for each in fake.calls] == [9, 5, 9]
+    assert all(name in each.call.body for each in fake.calls)
+
+
+def test_a_judge_is_asked_in_openais_format() -> None:
+    for dialect in DIALECTS:
+        asking = _judge_call(asked(dialect, PROVE), "Done.")
+        assert asking.dialect == "openai"
+        assert PROVE in bytes(asking.body["messages"]).decode()
+
+
+def test_answers_are_kept_for_each_format() -> None:
+    same: dict[str, Any] = {"messages": [{"role": "user", "content": "hi"}], "temperature": 0}
+    keys = [_key(call(dialect, **same), sampled=False) for dialect in ("openai", "anthropic")]
+    with_betas = msgspec.structs.replace(call("anthropic", **same), hints={"betas": "x"})
+    assert len({*keys, _key(with_betas, sampled=False)}) == 3
+    assert None not in keys
+    stored = {"input": "hi", "temperature": 0}
+    assert _key(call("responses", **stored), sampled=False) is None
+    assert _key(call("responses", **stored, store=False), sampled=False) is not None
+
+
+@pytest.mark.parametrize(
+    ("dialect", "more"),
+    [
+        ("anthropic", {"tools": [{"type": "web_search_20250305", "name": "web_search"}]}),
+        ("anthropic", {"odd": [{"type": "image", "source": {"type": "url", "url": "https://x/a.png"}}]}),
+        ("responses", {"tools": [{"type": "web_search"}]}),
+        ("responses", {"previous_response_id": "resp_1"}),
+        ("responses", {"metadata": {}, "prompt": {"image_url": "https://x/a.png"}}),
+    ],
+)
+def test_answers_that_depend_on_more_than_the_request_are_not_kept(dialect: Spoken, more: dict[str, Any]) -> None:
+    asking = asked(dialect, "hi", temperature=0, store=False, **more)
+    assert _key(asking, sampled=True) is None
+
+
+POLICIES: list[Callable[[Service, Service], Service]] = [
+    lambda one, other: cache(one, sampled=True),
+    lambda one, other: cascade(one, other),
+    lambda one, other: cascade(one, other, judge=FakeService(script=lambda _: Script(tokens=1, texts=("yes",)))),
+    lambda one, other: pipeline(one, other),
+    lambda one, other: race(one, other),
+    lambda one, other: fallback(one, other),
+    lambda one, other: cap(by_complexity(simple=one, complex=other), max_tokens=9),
+]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_client_reads_its_own_format(dialect: Spoken, policy: Callable[[Service, Service], Service]) -> None:
+    said = Script(tokens=3, texts=("It ", "snows", "."), input_tokens=5)
+    service = policy(FakeService(script=lambda _: said), FakeService(script=lambda _: Script(ttft=9)))
+
+    async def main() -> None:
+        for _ in range(2):  # the second call is a hit of the cache
+            data = b""
+            async with await service(asked(dialect, "hi", store=False)) as reply:
+                while part := await reply.read():
+                    data += part
+            decoder = WIRES[dialect].decoder("chat")
+            events = [*decoder.feed(data, 1), *decoder.close(1)]
+            assert "".join(event.text for event in events if isinstance(event, Token)) == "It snows."
+            assert isinstance(events[-1], Done)
+
+    play(main)

@@ -1,0 +1,197 @@
+"""What the client has, and what another telling of the same answer adds: compared as it reads, not as it came."""
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from splitsecond.events import Done, Event, Finish, Quiet, Token, ToolPart, Usage
+from splitsecond.policies.replies.delivered import (
+    MOST_WAITING,
+    DeliveredText,
+    PrefillTail,
+    ReplayDiff,
+    ReplayMismatch,
+    appended,
+)
+
+DONE = Done(0, marker=True)
+SIGNED, OTHER = Quiet(0, "signature", "of one"), Quiet(0, "signature", "of another")
+
+
+def text(*parts: str, index: int = 0) -> list[Event]:
+    return [Token(0, part, index=index) for part in parts]
+
+
+def thought(*parts: str) -> list[Event]:
+    return [Token(0, part, "reasoning") for part in parts]
+
+
+def tool(name: str, *arguments: str, number: int = 0, call_id: str = "c") -> list[Event]:
+    begun = Token(0, name, "tool", tool=ToolPart(number, call_id, name))
+    return [begun, *(Token(0, part, "tool", tool=ToolPart(number)) for part in arguments)]
+
+
+def ended(reason: str = "stop", index: int = 0) -> list[Event]:
+    return [Finish(0, reason, index), DONE]
+
+
+def retold(had: Sequence[Event], again: Sequence[Event]) -> list[Event]:
+    told = DeliveredText()
+    told.add(list(had))
+    hearing = ReplayDiff(told)
+    new = [event for each in again for event in hearing.take([each])]
+    hearing.finish()
+    return new
+
+
+AGAIN: list[tuple[list[Event], list[Event], list[Event]]] = [
+    (text("ab"), [*text("ab", "c"), *ended()], [*text("c"), *ended()]),
+    (text("ab"), [*text("a", "bc"), *ended()], [*text("c"), *ended()]),
+    (text("ab"), [Quiet(0), *text("abc"), *ended()], [*text("c"), *ended()]),
+    (text("ab"), [*text("ab"), *ended()], ended()),
+    (text("aé"), [*text("aéx"), *ended()], [*text("x"), *ended()]),
+    ([], [*text("ab"), *ended()], [*text("ab"), *ended()]),
+    (thought("a"), [*thought("ab"), *text("c"), *ended()], [*thought("b"), *text("c"), *ended()]),
+    ([*thought("a"), *text("b")], [*thought("a"), *text("bc"), *ended()], [*text("c"), *ended()]),
+    ([*text("ab"), Finish(0, "stop")], [*text("ab"), *ended("length")], [DONE]),
+    (
+        [*text("a"), Usage(0, 1, 2)],
+        [*text("ab"), Usage(0, 5, 6), DONE],
+        [*text("b"), Usage(0, 5, 6), DONE],
+    ),
+    ([*text("a"), Finish(0, "stop"), Usage(0, 1, 2)], [*text("a"), *ended()[:1], Usage(0, 5, 6), DONE], [DONE]),
+    ([*thought("a"), SIGNED], [*thought("a"), OTHER, *text("b"), DONE], [*text("b"), DONE]),
+    ([*thought("a"), SIGNED, *text("b")], [*thought("a"), OTHER, *text("bc"), DONE], [*text("c"), DONE]),
+    (thought("a"), [*thought("a"), OTHER, DONE], [OTHER, DONE]),
+    (
+        [*thought("a"), SIGNED],
+        [*thought("a"), *text("b"), *thought("c"), OTHER, DONE],
+        [*text("b"), *thought("c"), OTHER, DONE],
+    ),
+    (text("a"), [*text("ab"), Usage(0, 1, 1), Usage(0, 5, 6), DONE], [*text("b"), Usage(0, 5, 6), DONE]),
+    (
+        tool("f", '{"a'),
+        [*tool("f", '{"a":1}', call_id="d"), *ended()],
+        [Token(0, '":1}', "tool", tool=ToolPart(0)), *ended()],
+    ),
+    (
+        tool("f", "{}"),
+        [*tool("f", "{}"), *tool("g", "{}", number=1), *ended()],
+        [*tool("g", "{}", number=1), *ended()],
+    ),
+    (
+        [*text("a"), *text("x", index=1)],
+        [*text("ab"), *text("xy", index=1), DONE],
+        [*text("b"), *text("y", index=1), DONE],
+    ),
+]
+
+
+@pytest.mark.parametrize(("had", "again", "new"), AGAIN)
+def test_what_is_new(had: list[Event], again: list[Event], new: list[Event]) -> None:
+    assert retold(had, again) == new
+
+
+DIFFERENT: list[tuple[list[Event], list[Event], str]] = [
+    (text("ab"), text("ax"), "after 0 characters of text"),
+    (text("ab"), text("a", "x"), "after 1 characters of text"),
+    (text("ab"), [*text("a"), *ended()], "it ends earlier"),
+    (text("ab"), text("a"), "it ends earlier"),
+    (text("ab"), thought("ab"), "reasoning instead of text"),
+    ([*thought("a"), *text("b")], [*thought("aa"), *text("b")], "after 0 characters of reasoning"),
+    ([*thought("a"), *text("b")], [*thought("a", "a"), *text("b")], "after 1 characters of reasoning"),
+    ([*text("a"), Finish(0, "stop")], text("ab"), "it continues after the end of the first answer"),
+    ([*thought("a"), SIGNED], thought("ab"), "it continues reasoning that was already signed"),
+    (tool("f", "{}"), tool("g", "{}"), "it calls another tool"),
+    (tool("f", "x"), tool("fx", ""), "it calls another tool"),
+    (tool("f", "x"), tool("f", "x", number=1), "tool instead of tool"),
+    ([*text("a"), *text("x", index=1)], text("a" * MOST_WAITING, "bc"), "far behind another"),
+]
+
+
+@pytest.mark.parametrize(("had", "again", "words"), DIFFERENT)
+def test_what_is_not_the_same(had: list[Event], again: list[Event], words: str) -> None:
+    with pytest.raises(ReplayMismatch, match=words):
+        retold(had, again)
+
+
+def test_nothing_new_is_told_while_another_choice_is_not_yet_there() -> None:
+    told = DeliveredText()
+    told.add([*text("a"), *text("xy", index=1)])
+    hearing = ReplayDiff(told)
+    assert hearing.take([*text("ab"), *text("x", index=1)]) == []
+    assert hearing.take(text("yz", index=1)) == [*text("b"), *text("z", index=1)]
+
+
+@given(st.text(max_size=12), st.data())
+def test_any_cut_of_the_same_text(whole: str, data: st.DataObject) -> None:
+    had = whole[: data.draw(st.integers(0, len(whole)))]
+    new = retold(text(*pieces(had, data)), [*text(*pieces(whole, data)), *ended()])
+    assert had + "".join(event.text for event in new if isinstance(event, Token)) == whole
+    assert new[-2:] == ended()
+
+
+@given(st.text("ab", max_size=8), st.text("ab", max_size=8), st.data())
+def test_any_other_text_goes_on_only_from_what_was_said(had: str, other: str, data: st.DataObject) -> None:
+    try:
+        new = retold(text(*pieces(had, data)), [*text(*pieces(other, data)), *ended()])
+    except ReplayMismatch:
+        assert not other.startswith(had)
+    else:
+        assert had + "".join(event.text for event in new if isinstance(event, Token)) == other
+
+
+def pieces(whole: str, data: st.DataObject) -> list[str]:
+    cuts = sorted(data.draw(st.sets(st.integers(1, max(len(whole) - 1, 1)))))
+    return [part for part in map(whole.__getitem__, map(slice, [0, *cuts], [*cuts, len(whole)])) if part]
+
+
+def test_what_can_be_compared_and_what_is_one_text() -> None:
+    def told(*events: Event) -> DeliveredText:
+        had = DeliveredText()
+        had.add(list(events))
+        return had
+
+    assert told(*text("a", "b")).text == "ab"
+    assert told(*thought("a"), *text("b")).text is None
+    assert told(*text("a"), *text("b", index=1)).text is None
+    assert told(*text("a"), Finish(0, "stop")).text is None
+    assert told().is_empty
+    assert told(*text("a", "b")).tokens == 2
+    assert told(Token(0, "a", tokens_so_far=7)).tokens == 7
+    assert told(*text("a")).comparable
+    assert not told(Token(0, "UklGRg==", "audio")).comparable
+    assert not told(Token(0, "print()", "tool")).comparable
+    assert not told(Token(0, "a", logprobs=(-0.1,))).comparable
+
+
+def test_a_text_that_goes_on_is_counted_as_one() -> None:
+    appended = PrefillTail(tokens=4)
+    end: list[Event] = [Finish(0, "stop"), Usage(0, 14, 3, reasoning_tokens=0), DONE]
+    assert appended.take([Quiet(0), *text("c"), *end]) == [
+        *text("c"),
+        Finish(0, "stop"),
+        Usage(0, 10, 7, reasoning_tokens=0),
+        DONE,
+    ]
+    with pytest.raises(ReplayMismatch, match="reasoning in the middle"):
+        appended.take(thought("hm"))
+
+
+@pytest.mark.parametrize(
+    ("had", "goes_on", "new"),
+    [
+        ("a ", [" b"], ["b"]),
+        ("a ", ["b"], ["b"]),
+        ("a", [" b"], [" b"]),
+        ("a\n\n", ["\n", "\n", "b", "\n"], ["b", "\n"]),
+        ("a\n\n", ["\n", "b\n"], ["b\n"]),
+        ("a ", ["  b"], [" b"]),
+    ],
+)
+def test_white_space_is_told_once(had: str, goes_on: list[str], new: list[str]) -> None:
+    told = DeliveredText()
+    told.add(text(had))
+    assert appended(told).take(text(*goes_on)) == text(*new)

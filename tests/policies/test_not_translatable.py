@@ -1,0 +1,48 @@
+"""A request that the API format of one target cannot express goes to another one, under every policy that chooses."""
+
+import pytest
+from tests.policies.branches import a_call, ask, play, scripted
+
+from splitsecond.errors import CallerFault
+from splitsecond.policies.building import build
+from splitsecond.policies.expression import parse
+from splitsecond.policies.fault_handling import NOT_TRANSLATABLE
+from splitsecond.policies.targets.target_states import TargetStates
+from splitsecond.service import Call, Reply, Service
+from splitsecond.testing.fake_service import Script
+
+
+class CannotExpress:
+    """A target that cannot be sent the request."""
+
+    async def __call__(self, call: Call) -> Reply:
+        raise CallerFault("frequency_penalty cannot be translated", kind=NOT_TRANSLATABLE, target="a/x")
+
+
+POLICIES = ["weighted", "sticky", "hedge", "fastest", "cheapest", "fallback", "race"]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("branches", ['"a/x", "b/x"', '"b/x", "a/x"'])
+def test_another_target_answers(policy: str, branches: str) -> None:
+    able = scripted(Script())
+
+    async def main() -> None:
+        targets: dict[str, Service] = {"a/x": CannotExpress(), "b/x": able}
+        service = build(parse(f"{policy}({branches})"), targets.__getitem__, TargetStates())
+        for number in range(6):
+            assert (await ask(service, a_call(number))).fault is None
+        assert len(able.calls) == 6
+
+    play(main, [able])
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_where_none_can_the_client_is_at_fault(policy: str) -> None:
+    async def main() -> None:
+        service = build(parse(f'{policy}("a/x", "b/x")'), lambda name: CannotExpress(), TargetStates())
+        fault = (await ask(service)).fault
+        assert fault is not None
+        assert "cannot be translated" in str(fault)
+
+    play(main)

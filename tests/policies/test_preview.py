@@ -1,0 +1,93 @@
+"""Previews: the targets that calls would go to, without sending one."""
+
+from splitsecond.clock import NS_PER_MS, NS_PER_S
+from splitsecond.observation import FaultRecord, Observation
+from splitsecond.policies.expression import parse
+from splitsecond.policies.preview import PreviewedChoice, preview, sample
+from splitsecond.policies.targets.target_info import TargetInfo
+from splitsecond.policies.targets.target_states import TargetStates
+from splitsecond.testing.virtual_time import run_virtual
+
+
+def answered(target: str, ttft_ms: int) -> Observation:
+    return Observation(
+        id="x", call="c", target=target, sent_ns=1, first_token_ns=1 + ttft_ms * NS_PER_MS, end_ns=2 * NS_PER_S
+    )
+
+
+def failed(target: str) -> Observation:
+    fault = FaultRecord(type="NetworkFault", kind="refused", phase="connect", message="refused")
+    return Observation(id="x", call="c", target=target, outcome="failed", fault=fault, end_ns=1)
+
+
+def choices(policy: str, standing: TargetStates | None = None, prompt: str = "Hello.") -> list[PreviewedChoice]:
+    found: list[PreviewedChoice] = []
+
+    async def act() -> None:
+        found.extend(await preview(parse(policy), standing or TargetStates(), sample(prompt), calls=20))
+
+    run_virtual(act())
+    return found
+
+
+def test_all_of_a_race_are_asked_and_the_first_of_a_fallback() -> None:
+    assert choices('fallback(race("a/x", "b/x"), "c/x")') == [PreviewedChoice(calls=20, targets=("a/x", "b/x"))]
+
+
+def test_a_target_that_is_down_is_skipped() -> None:
+    standing = TargetStates()
+
+    async def break_it() -> None:
+        for _ in range(5):
+            standing.observe(failed("a/x"))
+        assert not standing.available("a/x")
+        (choice,) = await preview(parse('fallback("a/x", "b/x")'), standing, sample("Hello."), calls=3)
+        assert choice == PreviewedChoice(calls=3, targets=("b/x",))
+        (choice,) = await preview(parse('retry("a/x")'), standing, sample(""), calls=3)
+        assert choice.targets == ("a/x",)  # the last remaining target is always tried
+        assert standing.in_flight("a/x") == 0
+
+    run_virtual(break_it())
+
+
+def test_the_fastest_of_those_that_are_known_and_why() -> None:
+    standing = TargetStates()
+
+    async def act() -> None:
+        for _ in range(50):
+            standing.observe(answered("a/x", 900))
+            standing.observe(answered("b/x", 100))
+        first, *others = await preview(parse('fastest("a/x", "b/x", by="ttft")'), standing, sample("Hello."), calls=50)
+        assert first.targets == ("b/x",)
+        assert first.calls > 40
+        assert "b/x" in first.why
+        assert sum(choice.calls for choice in [first, *others]) == 50
+
+    run_virtual(act())
+
+
+def test_exploration_is_counted_and_a_warm_start_explores_one_call_in_fifty() -> None:
+    """Before, the first calls went to the slow target, one after another, because its estimate was older than 5 s."""
+    standing = TargetStates()
+    attempts = [answered(target, ttft_ms) for target, ttft_ms in (("a/x", 900), ("b/x", 150)) for _ in range(40)]
+
+    async def act() -> None:
+        standing.seed(attempts, 600 * NS_PER_S)
+        found = await preview(parse('fastest("a/x", "b/x", by="ttft")'), standing, sample("Hello."), calls=100)
+        assert {choice.targets: choice.calls for choice in found} == {("b/x",): 98, ("a/x",): 2}
+        assert "explored" in found[1].why
+
+    run_virtual(act())
+
+
+def test_a_prompt_decides_and_prices_do() -> None:
+    by_complexity = 'by_complexity(simple="a/x", complex="b/x")'
+    assert choices(by_complexity)[0].targets == ("a/x",)
+    facts = {"a/x": TargetInfo(input_usd=2, output_usd=4), "b/x": TargetInfo(input_usd=1, output_usd=2)}
+    assert choices('cheapest("a/x", "b/x")', TargetStates(facts))[0].targets == ("b/x",)
+
+
+def test_a_refused_call_has_a_reason() -> None:
+    (choice,) = choices('by_task(code="a/x")')
+    assert choice.targets == ()
+    assert "task" in choice.refused

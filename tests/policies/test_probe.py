@@ -1,0 +1,154 @@
+"""Whoever's call finds out whether a target is well again has an answer, where another target can give it."""
+
+import asyncio
+
+import pytest
+from tests.policies.attempts import answered, failed
+from tests.policies.branches import SILENT, a_call, ask, bad_request, fails, play, refused, reset, silent, status
+from tests.policies.world import GOOD, World
+
+from splitsecond.errors import AllFailed, CallerFault, Fault, TimedOut
+from splitsecond.policies.targets.target_info import TargetInfo
+from splitsecond.policies.targets.target_state import LEAST_PROBE_TIMEOUT_NS
+from splitsecond.testing.fake_service import Script
+
+POLICIES = [
+    'fastest("a/x", "b/x")',
+    'fastest("a/x", "b/x", by="ttft", at=0.9)',
+    'cheapest("a/x", "b/x")',
+    'weighted("a/x", "b/x", weights="3,1")',
+    'sticky("a/x", "b/x")',
+    'near("a/x", "b/x", region="eu")',
+    'hedge("a/x", "b/x")',
+    'fallback("a/x", "b/x")',
+    'race("a/x", "b/x")',
+    'limit(fastest("a/x", "b/x"), concurrency=4)',
+    'weighted(fallback("a/x", "c/x"), "b/x")',
+    'fastest(hedge("a/x", "c/x"), "b/x")',
+    'weighted(deadline("a/x", ttft="2s"), "b/x")',
+    'weighted(deadline(retry("a/x"), ttft="2s", total="4s"), deadline("b/x", ttft="2s"))',
+]
+FACTS = {
+    "a/x": TargetInfo(provider="a", region="eu", input_usd=1.0, output_usd=1.0),
+    "b/x": TargetInfo(provider="b", region="eu", input_usd=2.0, output_usd=2.0),
+}
+PATIENCE_MS = LEAST_PROBE_TIMEOUT_NS / 1e6
+
+
+def ill(policy: str, *names: str, known: bool = False, **scripts: Script) -> World:
+    """Targets with these names are down. `known`: all have answered before, in 200 ms."""
+    world = World(policy, facts=FACTS, **scripts)
+    for name in world.fakes if known else ():
+        for _ in range(20):
+            world.standing.observe(answered(200, target=name))
+    for name in names:
+        for _ in range(20):
+            world.standing.observe(failed(refused(), target=name))
+    return world
+
+
+@pytest.mark.parametrize(
+    "fault", [refused(), reset(), silent(), status(500), status(429)], ids=lambda fault: fault.kind
+)
+@pytest.mark.parametrize("policy", POLICIES)
+def test_nobody_pays_for_finding_out(policy: str, fault: Fault) -> None:
+    async def main() -> None:
+        world = ill(policy, "a/x", "c/x", a=fails(fault, 0.05), b=GOOD, c=fails(fault, 0.05))
+        for _ in range(150):
+            seen = await world.ask(every_s=2)
+            assert seen.fault is None
+        assert 3 <= world.asked("a/x") <= 40
+
+    play(main)
+
+
+@pytest.mark.parametrize("policy", [policy for policy in POLICIES if "c/x" not in policy])
+def test_nor_for_waiting_where_it_hangs(policy: str) -> None:
+    async def main() -> None:
+        world = ill(policy, "a/x", known=True, a=SILENT, b=GOOD)
+        waits = [(await world.ask(every_s=5)).ms for _ in range(100)]
+        assert max(waits) <= PATIENCE_MS + 200
+        assert sum(wait > 200 for wait in waits) <= 8  # each time it is left alone for longer
+        assert world.asked("a/x") >= 3
+
+    play(main)
+
+
+def test_nor_for_a_key_or_an_account_that_is_tried_again() -> None:
+    async def main() -> None:
+        world = World('weighted("a/x", "b/x")', a=fails(status(402)), b=GOOD)
+        assert (await world.ask()).fault is not None
+        for _ in range(100):
+            assert (await world.ask(every_s=20)).fault is None
+        assert 4 <= world.asked("a/x") <= 8
+
+    play(main)
+
+
+def test_one_that_is_well_again_is_asked_again() -> None:
+    async def main() -> None:
+        world = ill('weighted("a/x", "b/x")', "a/x", known=True, a=Script(ttft=8.0), b=GOOD)
+        await asyncio.sleep(60)
+        while not world.asked("a/x"):
+            assert (await world.ask()).fault is None
+        assert world.standing.status("a/x").state == "returning"
+
+    play(main)
+
+
+def test_where_there_is_nobody_else_it_has_all_the_time() -> None:
+    async def main() -> None:
+        for policy, names in [('"a/x"', ["a/x"]), ('weighted("a/x", "b/x")', ["a/x", "b/x"])]:
+            world = ill(policy, *names, known=True, a=Script(ttft=100.0), b=Script(ttft=100.0))
+            await asyncio.sleep(60)
+            seen = await world.ask()
+            assert (seen.fault, seen.ms) == (None, 100_000)
+
+    play(main)
+
+
+def test_a_failure_of_one_that_was_well_is_for_the_policies_around() -> None:
+    async def main() -> None:
+        world = World('weighted("a/x", "b/x")', a=fails(status(500)), b=GOOD)
+        seen = await world.ask()
+        assert seen.fault is not None
+        assert (world.asked("a/x"), world.asked("b/x")) == (1, 0)
+        mixed = ill('weighted(fallback("a/x", "c/x"), "b/x")', "a/x", a=fails(refused()), b=GOOD, c=fails(silent()))
+        await asyncio.sleep(60)
+        assert isinstance((await mixed.ask()).fault, AllFailed)
+        assert (mixed.asked("a/x"), mixed.asked("c/x"), mixed.asked("b/x")) == (1, 1, 0)
+
+    play(main)
+
+
+def test_what_is_wrong_in_itself_goes_back() -> None:
+    async def main() -> None:
+        world = ill('weighted("a/x", "b/x")', "a/x", a=fails(bad_request()), b=GOOD)
+        await asyncio.sleep(60)
+        assert isinstance((await world.ask()).fault, CallerFault)
+        assert world.asked("b/x") == 0
+
+    play(main)
+
+
+def test_where_all_fail_all_are_named() -> None:
+    async def main() -> None:
+        world = ill('weighted("a/x", "b/x")', "a/x", "b/x", a=fails(status(500)), b=fails(status(503)))
+        await asyncio.sleep(60)
+        fault = (await world.ask()).fault
+        assert isinstance(fault, AllFailed)
+        assert [cause.kind for cause in fault.causes] == ["http_500", "http_503"]
+
+    play(main)
+
+
+def test_nobody_is_asked_after_the_deadline() -> None:
+    async def main() -> None:
+        world = ill('weighted("a/x", "b/x")', "a/x", known=True, a=SILENT, b=GOOD)
+        await asyncio.sleep(60)
+        seen = await ask(world.service, a_call(within_ms=1000))
+        assert isinstance(seen.fault, TimedOut)
+        assert seen.ms == 1000
+        assert world.asked("b/x") == 0
+
+    play(main)

@@ -1,0 +1,110 @@
+"""How long prompts and answers are, by their bytes."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import Raw
+
+from splitsecond.policies.choosing.prompt_size import (
+    PICTURE_TOKENS,
+    USUAL_OUTPUT_TOKENS,
+    input_tokens,
+    most_output_tokens,
+    output_tokens,
+)
+from splitsecond.service import Call
+
+PROSE = "It was the best of times, it was the worst of times, it was the age of wisdom, it was the age of foolishness. "
+"""24 words and 4 marks."""
+
+
+def sent(**fields: Any) -> Call:
+    return Call(id="c", body={name: Raw(msgspec.json.encode(value)) for name, value in fields.items()})
+
+
+def user(text: str) -> list[dict[str, str]]:
+    return [{"role": "user", "content": text}]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        sent(messages=user(PROSE * 100)),
+        sent(prompt=PROSE * 100),
+        sent(input=PROSE * 100),
+        sent(instructions=PROSE * 50, input=user(PROSE * 50)),
+        sent(system=PROSE * 20, tools=[{"description": PROSE * 40}], messages=user(PROSE * 40)),
+        Call(id="c", body={"messages": user(PROSE * 100)}),
+    ],
+)
+def test_prose_is_about_right(call: Call) -> None:
+    assert input_tokens(call) == pytest.approx(2800, rel=0.1)
+
+
+def test_other_fields_are_no_prompt() -> None:
+    assert input_tokens(sent(messages=[], metadata="x" * 10_000)) == 1
+    assert input_tokens(sent()) == 1
+
+
+def test_a_picture_is_not_as_many_tokens_as_its_bytes() -> None:
+    url = "data:image/png;base64," + "iVBORw0KGgo" * 100_000
+    content = [{"type": "text", "text": PROSE}, {"type": "image_url", "image_url": {"url": url}}]
+    tokens = input_tokens(sent(messages=[{"role": "user", "content": content}]))
+    assert PICTURE_TOKENS < tokens < PICTURE_TOKENS + 100
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"max_tokens": 5}, 5),
+        ({"max_completion_tokens": 7, "max_tokens": 5}, 7),
+        ({"max_output_tokens": 9}, None),  # not a field of a chat in OpenAI's format
+        ({"max_output_tokens": 9, "max_tokens": 5}, 5),
+        ({"generationConfig": {"maxOutputTokens": 11}}, 11),
+        ({"options": {"num_predict": 12}, "max_tokens": 5}, 5),
+        ({"options": {"num_predict": -1}}, None),
+        ({"options": "junk"}, None),
+        ({}, None),
+        ({"max_tokens": None}, None),
+        ({"max_tokens": 0}, None),
+        ({"max_tokens": -1}, None),
+        ({"max_tokens": 1.5}, None),
+        ({"max_tokens": "5"}, None),
+        ({"max_tokens": True}, None),
+        ({"max_tokens": 10**12}, None),
+        ({"max_completion_tokens": None, "max_tokens": 5}, 5),
+    ],
+)
+def test_the_longest_answer_that_the_client_takes(fields: dict[str, Any], expected: int | None) -> None:
+    assert most_output_tokens(sent(**fields)) == expected
+    if fields.get("max_tokens") != 10**12:
+        assert most_output_tokens(Call(id="c", body=fields)) == expected
+
+
+@pytest.mark.parametrize(
+    ("most", "usual", "expected"),
+    [
+        (None, [100.0, 300.0], 200),
+        (50, [100.0, 300.0], 50),
+        (500, [100.0, 300.0], 200),
+        (None, [], USUAL_OUTPUT_TOKENS),
+        (10, [], 10),
+        (None, [0.0], 1),
+    ],
+)
+def test_the_answer_is_as_long_as_usual_and_as_is_allowed(most: int | None, usual: list[float], expected: int) -> None:
+    assert output_tokens(sent(**{} if most is None else {"max_tokens": most}), usual) == expected
+
+
+def test_an_embedding_has_no_answer() -> None:
+    assert output_tokens(Call(id="c", operation="embeddings", body={}), [100.0]) == 0
+
+
+@given(st.dictionaries(st.sampled_from(["messages", "max_tokens", "input", "max_output_tokens"]), st.binary()))
+def test_any_bytes_are_read(fields: dict[str, bytes]) -> None:
+    call = Call(id="c", body={name: Raw(data) for name, data in fields.items()})
+    assert input_tokens(call) >= 1
+    assert output_tokens(call, []) >= 1

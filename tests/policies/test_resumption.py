@@ -1,0 +1,61 @@
+"""Where a route's `resume` goes: to the policies that choose, inside of what stands around them."""
+
+import pytest
+from hypothesis import given
+from tests.policies.test_expression import expressions, in_region, made
+
+from splitsecond.clock import NS_PER_MS, NS_PER_S
+from splitsecond.errors import CallerFault
+from splitsecond.policies.building import build
+from splitsecond.policies.expression import Expression, parse, targets
+from splitsecond.policies.replies.resumption import resumed
+from splitsecond.testing.fake_service import FakeService
+
+PLACES = [
+    ('"a/x"', '"a/x"'),
+    ('deadline("a/x", total="9s")', 'deadline("a/x", total="9s")'),
+    ('fallback("a/x", "b/x")', 'fallback("a/x", "b/x", resume="replay", stall="9s")'),
+    (
+        'fallback("a/x", "b/x", ttft="2s", stall="5s")',
+        'fallback("a/x", "b/x", resume="replay", stall="5s", ttft="2s")',
+    ),
+    ('fallback("a/x", "b/x", resume="prefill")', 'fallback("a/x", "b/x", resume="prefill")'),
+    ('resume("a/x", "b/x")', 'resume("a/x", "b/x")'),
+    ('fastest("a/x", "b/x", at=0.9)', 'resume(fastest("a/x", "b/x", at=0.9), how="replay", stall="9s")'),
+    ('near("a/x", "b/x", region="eu")', 'resume(near("a/x", "b/x", region="eu"), how="replay", stall="9s")'),
+    (
+        'cache(deadline(race("a/x", "b/x"), total="9s"))',
+        'cache(deadline(resume(race("a/x", "b/x"), how="replay", stall="9s"), total="9s"))',
+    ),
+    (
+        'by_task(code=fallback("a/x", "b/x"), default="c/x")',
+        'by_task(code=fallback("a/x", "b/x", resume="replay", stall="9s"), default="c/x")',
+    ),
+    (
+        'fallback(fastest("a/x", "b/x"), "c/x")',
+        'fallback(fastest("a/x", "b/x"), "c/x", resume="replay", stall="9s")',
+    ),
+]
+
+
+@pytest.mark.parametrize(("policy", "expected"), PLACES)
+def test_where_it_goes(policy: str, expected: str) -> None:
+    assert repr(resumed(parse(policy), "replay", 9 * NS_PER_S)) == expected
+
+
+def test_a_stall_is_written_as_people_do() -> None:
+    for stall_ns, text in [(1500 * NS_PER_MS, "1500ms"), (60 * NS_PER_S, "60s"), (1, "1ms")]:
+        assert f'stall="{text}"' in repr(resumed(parse('race("a/x", "b/x")'), "replay", stall_ns))
+
+
+@given(expressions())
+def test_any_policy_can_be_resumed_once(expression: Expression) -> None:
+    again = resumed(expression, "prefill")
+    assert targets(again) == targets(expression)
+    assert resumed(again, "prefill") == again
+    assert parse(repr(again)) == again
+    try:
+        made(expression)
+    except CallerFault:
+        return
+    assert repr(build(again, lambda name: FakeService(target=name), in_region()))

@@ -1,0 +1,215 @@
+"""State of targets: counts, estimates, static facts."""
+
+import asyncio
+
+import msgspec
+import pytest
+from tests.policies.attempts import answered, failed
+from tests.policies.branches import SILENT, a_call, ask, play, refused, scripted, status
+from tests.policies.world import DOWN, GOOD, World, until
+
+from splitsecond import clock
+from splitsecond.clock import NS_PER_MS, NS_PER_S
+from splitsecond.errors import CallerFault
+from splitsecond.policies.targets.target_info import TargetInfo
+from splitsecond.policies.targets.target_states import MAX_STATES, TargetStates
+from splitsecond.service import Call, Reply
+
+
+def test_what_is_in_flight_is_counted_down_however_it_ends() -> None:
+    ends = {"a/x": GOOD, "b/x": DOWN, "c/x": SILENT}
+
+    async def main() -> None:
+        states = TargetStates()
+        for name, script in ends.items():
+            fake = scripted(script, target=name, observer=states.observe)
+            service = states.guard(name, fake, frozenset({name}))
+            task = asyncio.create_task(ask(service))
+            await asyncio.sleep(0)
+            assert states.in_flight(name) == 1
+            await asyncio.sleep(0.21)
+            assert states.in_flight(name) == {"a/x": 1, "b/x": 0, "c/x": 1}[name]
+            task.cancel()
+            await asyncio.wait([task])
+            assert states.in_flight(name) == 0
+
+    play(main)
+
+
+def test_a_request_that_never_became_an_attempt_is_not_in_flight() -> None:
+    async def refuses(call: Call) -> Reply:
+        raise CallerFault("it cannot be written in this dialect")
+
+    async def main() -> None:
+        states = TargetStates()
+        await ask(states.guard("a/x", refuses, frozenset({"a/x"})))
+        assert states.in_flight("a/x") == 0
+
+    play(main)
+
+
+def test_the_call_knows_who_was_asked_and_who_was_not() -> None:
+    async def main() -> None:
+        world = World('fallback("a/x", "b/x")', a=DOWN, b=GOOD)
+        await world.ask(5)
+        call = a_call(99)
+        await ask(world.service, call)
+        assert (call.notes.attempted, call.notes.rejected) == (["b/x"], ["a/x"])
+
+    play(main)
+
+
+def test_how_a_target_stands_in_one_look() -> None:
+    async def main() -> None:
+        world = World('fallback("a/x", "b/x")', a=GOOD, b=DOWN)
+        assert world.standing.status("b/x").state == "up"
+        await world.ask(20)
+        for _ in range(5):
+            world.standing.observe(failed(refused(), target="b/x"))
+        up, down = world.standing.status("a/x"), world.standing.status("b/x")
+        assert (up.state, up.until_ns, up.reason, up.in_flight) == ("up", None, "", 0)
+        assert up.samples == pytest.approx(20, rel=0.1)
+        assert (up.ttft_p50_ns, up.ttft_p95_ns) == (200_000_000, 200_000_000)
+        assert up.tpot_ns == pytest.approx(10_000_000)
+        assert down.state == "down"
+        assert down.until_ns is not None
+        assert 4 * NS_PER_S <= down.until_ns <= 6 * NS_PER_S
+        assert down.reason.startswith("down (5 failures in a row")
+        assert world.standing.status("nobody/knows").state == "up"
+
+    play(main)
+
+
+def test_speed_is_kept_for_streamed_answers_and_for_others() -> None:
+    async def main() -> None:
+        states = TargetStates({"a/x": TargetInfo(provider="a")})
+        assert states.estimate("a/x") is None
+        states.observe(answered(200))
+        streamed = states.estimate("a/x")
+        assert states.estimate("a/x", stream=False) is streamed
+        states.observe(answered(900, streamed=False))
+        other = states.estimate("a/x", stream=False)
+        assert streamed is not None
+        assert other is not None
+        assert (streamed.ttft_ns(), other.ttft_ns()) == (200_000_000, 900_000_000)
+        assert states.info("a/x").provider == "a"
+        assert states.info("b/x") == TargetInfo()
+
+    play(main)
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_target_that_falls_silent_looks_slow_before_anything_fails(stream: bool) -> None:
+    async def main() -> None:
+        world = World('"a/x"', a=until(30, GOOD, SILENT))
+        await world.ask(100)
+        estimate = world.standing.estimate("a/x", stream=stream)
+        assert estimate is not None
+        assert estimate.ttft_ns() == 200_000_000
+        await asyncio.sleep(10)
+        calls = [msgspec.structs.replace(a_call(number), stream=stream) for number in range(1000, 1010)]
+        tasks = [asyncio.create_task(ask(world.service, call)) for call in calls]
+        await asyncio.sleep(2)
+        # It has never answered a client that does not stream, so a whole answer of 3 tokens would not be late yet.
+        assert estimate.ttft_ns() == 2_000_000_000 - (0 if stream else 3 * 3 * 10_000_000)
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+
+    play(main)
+
+
+def test_seeds_tell_how_fast_and_not_how_well() -> None:
+    async def main() -> None:
+        states = TargetStates()
+        await asyncio.sleep(100)
+        seeds = [answered(300, target="a/x"), *(failed(refused(), target="a/x") for _ in range(50))]
+        states.seed([*seeds, answered(100, target="b/x")], age_ns=lambda observation: 3600 * NS_PER_S)
+        states.seed([answered(400, target="c/x")], age_ns=60 * NS_PER_S)
+        known = [states.estimate(name) for name in ("a/x", "b/x", "c/x")]
+        assert [None if each is None else each.ttft_ns() for each in known] == [300e6, 100e6, 400e6]
+        assert states.available("a/x")
+
+    play(main)
+
+
+def test_invented_names_that_fail_displace_each_other() -> None:
+    async def main() -> None:
+        states = TargetStates()
+        for number in range(MAX_STATES + 5):
+            for _ in range(5):
+                states.observe(failed(refused(), target=f"invented/{number}"))
+        assert len(states._states) == MAX_STATES
+        assert states.status("invented/0").state == "down"
+
+    play(main)
+
+
+def test_what_clients_name_is_forgotten_but_not_what_is_down() -> None:
+    async def main() -> None:
+        states = TargetStates()
+        for _ in range(5):
+            states.observe(failed(refused(), target="down/x"))
+        for number in range(2 * MAX_STATES):
+            states.state(f"any/{number}")
+        assert states.status("down/x").state == "down"
+        assert states.state(f"any/{2 * MAX_STATES - 1}") is states.state(f"any/{2 * MAX_STATES - 1}")
+        assert len(states._states) == MAX_STATES
+
+    play(main)
+
+
+def test_a_target_that_comes_back_makes_the_probes_at_its_host_due() -> None:
+    async def main() -> None:
+        states = TargetStates()
+        for target in ("a/x", "a/y", "b/x"):
+            for _ in range(5):
+                states.observe(failed(refused(), target=target))
+        await asyncio.sleep(3)  # a probe is due after 4 seconds at the earliest
+        assert not states.available("a/y")
+        states.state("a/x").breaker.open_until_ns = clock.now_ns()
+        states.observe(answered(1, tokens=1, target="a/x"))
+        assert states.available("a/y")
+        assert not states.available("b/x")
+
+    play(main)
+
+
+def test_a_target_that_does_not_serve_its_model_is_not_probed_when_another_comes_back() -> None:
+    async def main() -> None:
+        states = TargetStates()
+        states.observe(failed(status(404), target="a/y"))
+        for _ in range(5):
+            states.observe(failed(refused(), target="a/x"))
+        await asyncio.sleep(10)
+        states.observe(answered(1, tokens=1, target="a/x"))
+        assert states.status("a/x").state == "returning"
+        assert not states.available("a/y")
+
+    play(main)
+
+
+def test_whole_answers_are_not_late_by_the_first_tokens_of_streams() -> None:
+    """A bench showed streams with a first token after 200 ms and an end after 500 ms. Until the first answer to a
+    client that does not stream, it is not known whether the target streams it to us."""
+
+    async def main() -> None:
+        states = TargetStates()
+        states.seed([answered(200 + n, tokens=31, call=f"seed-{n}") for n in range(12)], age_ns=NS_PER_S)
+        state, estimate = states.state("a/x"), states.estimate("a/x")
+        assert estimate is not None
+        assert estimate.ttft_ns() == pytest.approx(205 * NS_PER_MS, rel=0.05)
+        for number in range(8):
+            state.record_start(f"call-{number}", False, clock.now_ns())
+        await asyncio.sleep(0.45)
+        assert estimate.ttft_ns() == pytest.approx(205 * NS_PER_MS, rel=0.05)
+        await asyncio.sleep(5.0)  # longer than any whole answer: the target is silent
+        assert (estimate.ttft_ns() or 0) > NS_PER_S
+        for number in range(8):
+            state.observe(answered(call=f"call-{number}"), clock.now_ns())  # it streams all
+        for number in range(8):
+            state.record_start(f"next-{number}", False, clock.now_ns())
+        await asyncio.sleep(1.0)
+        assert (estimate.ttft_ns() or 0) > NS_PER_S
+
+    play(main)

@@ -1,0 +1,111 @@
+"""What each sort of ending says of a target's health."""
+
+import pytest
+from tests.policies.attempts import answered, closed, failed
+from tests.policies.branches import bad_request, full, refused, reset, silent, status, too_long
+
+from splitsecond.clock import NS_PER_S
+from splitsecond.errors import Fault, NetworkFault, Phase, ProviderFault, TimedOut
+from splitsecond.observation import Observation
+from splitsecond.policies.targets.verdict import AttemptVerdict, verdict
+from splitsecond.wire.provider_errors import fault_from_response
+
+
+def provider(kind: str, phase: Phase = "first token", code: int = 200) -> ProviderFault:
+    return ProviderFault("it said so", kind=kind, phase=phase, status=code)
+
+
+@pytest.mark.parametrize(
+    ("fault", "expected"),
+    [
+        (refused(), "failing"),
+        (reset(), "failing"),
+        (NetworkFault("no such host", kind="dns", phase="dns"), "failing"),
+        (NetworkFault("cut off", kind="truncated", phase="between tokens"), "failing"),
+        (silent(), "failing"),
+        (TimedOut("no token", phase="head"), "failing"),
+        (TimedOut("too late", phase="total"), "failing"),
+        (status(500), "failing"),
+        (status(502), "failing"),
+        (status(529), "failing"),
+        (status(408), "failing"),
+        (status(301), "failing"),
+        (provider("in_band_error"), "failing"),
+        (provider("malformed"), "failing"),
+        (status(429), "limited"),
+        (status(429, 20), "limited"),
+        (status(503, 20), "limited"),
+        (status(503), "failing"),
+        (status(401), "locked"),
+        (status(401, 20), "locked"),
+        (status(402), "unpaid"),
+        (status(403), "unserved"),
+        (status(404), "unserved"),
+        (bad_request(), "nothing"),
+        (too_long(), "nothing"),
+        (full(), "nothing"),
+        (provider("empty_answer"), "nothing"),
+    ],
+    ids=str,
+)
+def test_of_each_fault(fault: Fault, expected: AttemptVerdict) -> None:
+    assert verdict(failed(fault)) == expected
+
+
+@pytest.mark.parametrize(
+    ("code", "body", "expected"),
+    [
+        (400, b'{"error": {"details": [{"reason": "API_KEY_INVALID"}], "message": "API key not valid."}}', "locked"),
+        (400, b'[{"error": {"details": [{"reason": "API_KEY_INVALID"}], "message": "API key not valid."}}]', "locked"),
+        (400, b'{"error": {"message": "Incorrect API key", "code": "invalid_api_key"}}', "locked"),
+        (400, b'{"error": {"message": "API key not valid. Please pass a valid API key."}}', "nothing"),
+        (400, b'{"error": {"message": "role is \'my api key\'", "code": "invalid_value"}}', "nothing"),
+        (413, b'{"error": {"message": "role is \'my api key\'"}}', "nothing"),
+        (422, b'{"detail": [{"loc": ["role"], "msg": "got \'my api_key\'"}]}', "nothing"),
+        (400, b'{"error": {"message": "Unknown field"}}', "nothing"),
+        (403, b'{"error": {"message": "Invalid API key provided", "type": "authentication_error"}}', "locked"),
+        (403, b'{"error": {"message": "model \'credentials suspended\' is not allowed"}}', "unserved"),
+        (403, b'{"error": {"message": "flagged", "code": 403, "metadata": {"flagged_input": "a"}}}', "nothing"),
+        (404, b'{"error": {"message": "no such item", "param": "input", "code": null}}', "nothing"),
+        (404, b'{"error": {"message": "no such response", "param": "previous_response_id"}}', "nothing"),
+        (404, b'{"error": {"message": "no such model", "param": "model", "code": "model_not_found"}}', "unserved"),
+        (403, b'{"error": {"message": "Your account may not use this model"}}', "unserved"),
+        (429, b'{"error": {"details": [{"retryDelay": "34s"}]}}', "limited"),
+    ],
+)
+def test_of_what_providers_say(code: int, body: bytes, expected: AttemptVerdict) -> None:
+    assert verdict(failed(fault_from_response(code, {}, body))) == expected
+
+
+def test_of_what_did_not_fail() -> None:
+    assert verdict(answered()) == "healthy"
+    assert verdict(closed(500)) == "nothing"
+
+
+@pytest.mark.parametrize(
+    ("token_at_s", "end_s", "expected"),
+    [
+        ([0.2, 0.3, 0.4], 0.5, "nothing"),
+        ([0.2, 0.3, 0.4], 5.0, "failing"),
+        ([0.2, 0.3, 0.4], 2.3, "nothing"),
+        ([4.0], 10.0, "nothing"),
+        ([4.0], 13.0, "failing"),
+        ([0.2, 3.2, 3.3], 9.0, "nothing"),
+    ],
+)
+def test_an_answer_that_ran_into_the_callers_deadline_is_an_illness_only_where_it_had_stopped(
+    token_at_s: list[float], end_s: float, expected: AttemptVerdict
+) -> None:
+    token_at = [round((100 + at) * NS_PER_S) for at in token_at_s]
+    late = Observation(
+        id="c.1",
+        call="c",
+        target="a/x",
+        outcome="failed",
+        fault=failed(TimedOut("too late", phase="total")).fault,
+        sent_ns=100 * NS_PER_S,
+        first_token_ns=token_at[0],
+        token_at=token_at,
+        end_ns=round((100 + end_s) * NS_PER_S),
+    )
+    assert verdict(late) == expected

@@ -1,0 +1,59 @@
+"""A policy over targets whose behaviour changes with the time."""
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+
+from tests.policies.branches import Seen, a_call, ask, fails, refused
+
+from splitsecond import clock
+from splitsecond.clock import NS_PER_S
+from splitsecond.policies.building import build
+from splitsecond.policies.expression import parse, targets
+from splitsecond.policies.targets.target_info import TargetInfo
+from splitsecond.policies.targets.target_states import TargetStates
+from splitsecond.service import Call
+from splitsecond.testing.fake_service import FakeService, Script
+
+GOOD = Script(ttft=0.2, tokens=3)
+DOWN = fails(refused(), 0.01)
+Told = Callable[[float], Script]
+
+
+class World:
+    """A policy over fake targets, whose scripts depend on the seconds since the start."""
+
+    def __init__(self, policy: str, *, facts: dict[str, TargetInfo] | None = None, **scripts: Script | Told) -> None:
+        self.standing = TargetStates(facts, chance=Random(5))
+        self.began_ns = clock.now_ns()
+        self.fakes = {
+            name: FakeService(script=self._script(scripts[name[0]]), target=name, observer=self.standing.observe)
+            for name in targets(parse(policy))
+        }
+        self.service = build(parse(policy), self.fakes.__getitem__, self.standing)
+        self.number = 0
+
+    def _script(self, said: Script | Told) -> Callable[[Call], Script]:
+        return lambda call: said if isinstance(said, Script) else said(self.now_s)
+
+    @property
+    def now_s(self) -> float:
+        return (clock.now_ns() - self.began_ns) / NS_PER_S
+
+    def asked(self, name: str) -> int:
+        """Return how many requests the target got."""
+        return len(self.fakes[name].calls)
+
+    async def ask(self, times: int = 1, *, every_s: float = 0.0) -> Seen:
+        """Send `times` calls; return the result of the last."""
+        seen = Seen()
+        for _ in range(times):
+            self.number += 1
+            seen = await ask(self.service, a_call(self.number))
+            await asyncio.sleep(every_s)
+        return seen
+
+
+def until(moment_s: float, before: Script, after: Script = GOOD) -> Told:
+    """Return `before` until that second, then `after`."""
+    return lambda now_s: before if now_s < moment_s else after

@@ -1,0 +1,85 @@
+"""The chart of speed grades and its page."""
+
+import re
+
+import msgspec
+import pytest
+from tests.golden import Golden
+from tests.report.drawing import tips
+from tests.report.page import Page
+
+from splitsecond.analysis.production import ProductionSpeed, graded
+from splitsecond.analysis.summary import Summary
+from splitsecond.errors import CallerFault
+from splitsecond.report.speed_page import render_speed, speed_plot, speed_png
+
+TARGETS = {
+    "groq/llama-3.3-70b-versatile": 250.0, "openai/gpt-4o": 60.0, "azure/gpt-4o": 31.0,
+    "vertex-claude/claude-3-sonnet@20240229": 18.0, "mistral/<b>new": 90.0,
+}  # fmt: skip
+
+
+def speed(name: str, median: float) -> ProductionSpeed:
+    requests = 20 if "new" in name else 900
+    spread = Summary(n=requests, p50=median, p95=median / 2, ci95={"p50": (median * 0.96, median * 1.05)})
+    made = ProductionSpeed(
+        name=name, requests=requests + 10, answered=requests, failed=10, closed=0, grade=None, total_tps=spread,
+        tps=spread, ttft_ms=spread, output_tokens=212.4, usd_per_million=0.7, periods=14, period="day",
+    )  # fmt: skip
+    return graded(made, 500)
+
+
+def speeds() -> list[ProductionSpeed]:
+    return [speed(name, median) for name, median in TARGETS.items()]
+
+
+def speed_page() -> str:
+    period = "2026-11-08 15:05 to 2026-11-22 15:05 UTC"
+    return render_speed(speeds(), ["groq is the fastest."], period=period, least=500, by="target")
+
+
+def test_a_bar_for_each_target_in_the_colour_of_its_grade() -> None:
+    drawn = speed_plot(speeds())
+    assert drawn is not None
+    bars = [each for each in tips(drawn) if "tokens/s" in each]
+    assert [tip.splitlines()[0] for tip in bars] == list(TARGETS)
+    assert bars[0].splitlines()[1:] == [
+        "grade 1: 100+ tokens/s",
+        "250 tokens/s",
+        "95% interval 240 to 262",
+        "910 requests",
+    ]
+    assert re.findall(r'data-name="[^"]+"><g class="\S+" data-key="([^"]+)"', drawn.drawing) == [
+        "grade-0",
+        "grade-2",
+        "grade-3",
+        "grade-4",
+        "grade-5",
+    ]
+    assert "azure/gpt-4o 31.0" in drawn.description
+
+
+def test_without_a_median_there_is_no_chart() -> None:
+    empty = msgspec.structs.replace(speed("a/x", 1), total_tps=Summary(n=0))
+    assert speed_plot([empty]) is None
+    with pytest.raises(CallerFault, match="no row has a speed"):
+        speed_png([empty])
+    assert "a/x" in render_speed([empty], [], period="today", least=500, by="target")
+
+
+def test_the_words_of_the_page(golden: Golden) -> None:
+    page = Page(speed_page())
+    golden.check(page.words)
+    options = [attributes.get("name") for tag, attributes in page.tags if tag == "select"]
+    assert options == ["model", "maker", "host"]
+    assert "<b>new" in page.text
+
+
+def test_rows_that_are_no_targets_have_no_properties_to_select() -> None:
+    page = Page(render_speed([speed("08:00 UTC", 40)], [], period="today", least=500, by="hour"))
+    assert not [tag for tag, _ in page.tags if tag == "select"]
+
+
+@pytest.mark.parametrize("rows", [1, 5])
+def test_the_chart_as_a_png(rows: int) -> None:
+    assert speed_png(speeds()[:rows]).startswith(b"\x89PNG")

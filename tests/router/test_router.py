@@ -1,0 +1,100 @@
+"""The router: built from settings or from an expression, warm from the log, renewed while calls are in flight."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from msgspec import structs
+from tests.policies.attempts import answered
+
+from splitsecond.catalog.price import Price
+from splitsecond.catalog.prices import PriceLookup
+from splitsecond.errors import CallerFault
+from splitsecond.gateway.configuration.reading import read
+from splitsecond.observation import Observation
+from splitsecond.policies.expression import parse
+from splitsecond.router.router import ROUTE, Router, explained_by_history
+from splitsecond.router.settings import RouterSettings
+from splitsecond.router.target_directory import TargetDirectory
+from splitsecond.service import Call
+
+TEXT = """
+providers: {{ours: {{base_url: http://127.0.0.1:1/v1}}}}
+routes: {{fast: {{policy: 'race("ours/a", "ours/b")'}}}}
+log: sqlite:///{log}
+"""
+
+
+def settings(folder: Path) -> RouterSettings:
+    return read(TEXT.format(log=folder / "log.db"), {})
+
+
+def test_a_router_of_an_expression_needs_only_the_keys_of_its_providers() -> None:
+    routes = {ROUTE: parse('race("groq/x", "openai/y")')}
+    router = Router(RouterSettings(routes=routes, environment={"GROQ_API_KEY": "k" * 20, "OPENAI_API_KEY": "k" * 20}))
+    assert repr(router.routes.expression(ROUTE)) == 'race("groq/x", "openai/y")'
+    assert router.service() is router.service(ROUTE)
+    assert router.log is None
+    router.close()
+    with pytest.raises(CallerFault, match="OPENAI_API_KEY is not set"):
+        Router(RouterSettings(routes=routes, environment={"GROQ_API_KEY": "k" * 20}))
+
+
+def test_what_the_log_holds_warms_up_the_next_router(tmp_path: Path) -> None:
+    async def main() -> None:
+        first = Router(settings(tmp_path))
+        made = Call(id="c", body={})
+        made.notes.attempts = 1
+        call = first.tracker.open(made, "fast")
+        assert made.notes.observer is not None
+        made.notes.observer(answered(200, target="ours/a"))
+        first.tracker.close(call, 200)
+        first.close()
+        second = Router(settings(tmp_path))
+        assert second.states.status("ours/a").ttft_p50_ns is None
+        assert await second.warm_start() == 1
+        assert second.states.status("ours/a").ttft_p50_ns is not None
+        second.close()
+
+    asyncio.run(main())
+
+
+def test_observers_get_attempts_after_the_target_states() -> None:
+    known: list[bool] = []
+
+    def observe(attempt: Observation) -> None:
+        known.append(router.states.status(attempt.target).ttft_p50_ns is not None)
+
+    router = Router(RouterSettings(), observe=observe)
+    assert router.states.status("ours/a").ttft_p50_ns is None
+    router._observe(answered(200, target="ours/a"))
+    assert known == [True]
+    router.close()
+
+
+def test_renewed_settings_keep_unchanged_routes_and_prices(tmp_path: Path) -> None:
+    router = Router(settings(tmp_path))
+    router.directory.learn(PriceLookup({"ours/a": Price(input_usd=1, output_usd=2)}))
+    before = router.service("fast")
+    router.renew(structs.replace(router.settings, routes={**router.settings.routes, "one": parse('"ours/b"')}))
+    assert router.service("fast") is before
+    assert router.routed() == ["ours/a", "ours/b"]
+    with pytest.raises(CallerFault, match="nobody-knows"):
+        router.renew(structs.replace(router.settings, routes={"bad": parse('"nobody-knows/x"')}))
+    assert router.service("one") is not None
+    router.close()
+
+
+def test_prices_that_cannot_be_looked_up_are_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def fails(directory: TargetDirectory, targets: object) -> PriceLookup:
+        raise CallerFault("the prices could not be looked up")
+
+    monkeypatch.setattr(TargetDirectory, "look_up", fails)
+    said: list[str] = []
+
+    async def main() -> None:
+        found = await explained_by_history(settings(tmp_path), "fast", say=said.append)
+        assert [each.status.target for each in found.targets] == ["ours/a", "ours/b"]
+
+    asyncio.run(main())
+    assert said == ["the prices could not be looked up. Targets without a price in the configuration count as free."]

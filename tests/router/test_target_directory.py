@@ -1,0 +1,161 @@
+"""What is known of targets beside their speed: who says it, and what a request costs."""
+
+import pytest
+from tests.gateway.test_settings import ENVIRONMENT
+from tests.policies.attempts import answered
+
+from splitsecond.catalog.price import Price, Tier
+from splitsecond.catalog.prices import PriceLookup
+from splitsecond.catalog.provider import provider
+from splitsecond.gateway.configuration.reading import read
+from splitsecond.policies.targets.target_info import TargetInfo
+from splitsecond.router.target_directory import MOST_PRICES, TargetDirectory
+
+TEXT = """
+providers:
+  ours: {base_url: http://10.0.0.5/v1, region: eu, price: {input_usd: 1, output_usd: 2}}
+  hourly: {base_url: http://10.0.0.6/v1, price: {per_hour_usd: 2.69}}
+  half: {base_url: http://10.0.0.7/v1, price: {input_usd: 1}}
+  second: {like: groq, api_key: env:OURS, price: {output_usd: 5}, models: {big: {context: 1000, price: {input_usd: 3}}}}
+"""
+LISTED = Price(input_usd=0.5, output_usd=0.8, tiers=(Tier(above_tokens=9, input_usd=1, output_usd=1),), source="a list")
+
+
+@pytest.fixture
+def facts() -> TargetDirectory:
+    return TargetDirectory(read(TEXT, ENVIRONMENT))
+
+
+def test_the_configuration_says_what_things_cost(facts: TargetDirectory) -> None:
+    assert facts.price("ours/x") == Price(input_usd=1, output_usd=2, source="configuration")
+    assert facts.price("hourly/x") == Price(per_hour_usd=2.69, source="configuration")
+    assert facts.price("half/x") is None  # of half a price nobody can tell a cost
+    assert facts.price("groq/x") is None
+
+
+def test_what_is_paid_by_the_hour_costs_nothing_more_for_a_call(facts: TargetDirectory) -> None:
+    hourly = facts.facts("hourly/x")
+    assert (hourly.input_usd, hourly.output_usd, hourly.per_hour_usd) == (0, 0, 2.69)
+
+
+def test_the_list_says_it_where_the_configuration_does_not(facts: TargetDirectory) -> None:
+    facts.learn(PriceLookup({"groq/x": LISTED, "groq/big": LISTED}))
+    assert facts.price("groq/x") == LISTED
+    changed = facts.price("second/x")
+    assert changed is not None
+    assert (changed.input_usd, changed.output_usd, changed.tiers) == (0.5, 5, ())
+    own = facts.price("second/big")
+    assert own is not None
+    assert (own.input_usd, own.output_usd) == (3, 0.8)
+    assert TargetDirectory(read(TEXT, ENVIRONMENT), facts).price("groq/x") == LISTED  # so it is after a reload
+
+
+def test_what_has_been_looked_up_is_known(facts: TargetDirectory) -> None:
+    assert not facts.knows("second/x")
+    facts.learn(PriceLookup({"groq/x": None}))
+    assert facts.knows("second/x")
+    assert facts.knows("groq/x")
+    assert not facts.knows("groq/y")
+
+
+def test_a_price_that_was_asked_for_too_early_is_still_looked_up(facts: TargetDirectory) -> None:
+    assert facts.price("groq/x") is None
+    assert not facts.knows("groq/x"), "else whatever it costs would be free from here on"
+    assert facts.knows("ours/x"), "the configuration has all of it"
+
+
+def test_names_that_clients_invent_do_not_keep_prices_from_being_looked_up() -> None:
+    facts = TargetDirectory(read(TEXT + "routes: {one: {policy: '\"groq/routed\"'}}\n", ENVIRONMENT))
+    facts.learn(PriceLookup({"groq/routed": LISTED, "groq/oldest": LISTED}))
+    facts.learn(PriceLookup({f"groq/{number}": None for number in range(MOST_PRICES)}))
+    assert not facts.knows("groq/real")
+    assert not facts.knows("groq/oldest"), "it is looked up anew"
+    assert facts.price("groq/routed") == LISTED
+    facts.learn(PriceLookup({"groq/real": LISTED}))
+    assert facts.price("groq/real") == LISTED
+
+
+def test_of_a_name_that_is_no_target_nothing_is_known(facts: TargetDirectory) -> None:
+    assert facts.facts("other") == TargetInfo(provider="other")
+    assert facts.output_tokens("other") is None
+
+
+def test_the_longest_answer_is_in_the_configuration_or_in_the_catalogue() -> None:
+    text = "providers: {second: {like: openai, api_key: env:OURS, models: {gpt-4o: {output: 99}}}}"
+    facts = TargetDirectory(read(text, ENVIRONMENT))
+    assert facts.output_tokens("second/gpt-4o") == 99
+    assert facts.output_tokens("second/gpt-4o-mini") == provider("openai").model("gpt-4o-mini").output_tokens == 16384
+    assert facts.output_tokens("second/nobody-knows") is None
+
+
+@pytest.mark.system
+def test_the_list_itself(facts: TargetDirectory) -> None:
+    target = f"groq/{provider('groq').default_model}"
+    found = facts.look_up([target, "ours/x"])
+    assert found.prices["ours/x"] is None
+    price = found.prices[target]
+    assert price is not None
+    assert 0 < price.input_usd <= price.output_usd
+    facts.learn(found)
+    assert facts.look_up([target, "ours/x"]) == PriceLookup()
+
+
+def test_what_may_be_meant_by_a_model_that_is_not_served() -> None:
+    routes = """
+routes:
+  mine: {policy: '"ours/qwen3-8b"'}
+  far: {policy: '"second/llama-3.1-8b-instnt"'}
+"""
+    facts = TargetDirectory(read(TEXT + routes, ENVIRONMENT))
+    assert facts.instead_of("groq/openai/gpt-oss-12b") == ("", ["groq/openai/gpt-oss-120b"]), "by the file alone"
+    facts.learn(PriceLookup(models={"groq": ["llama-3.1-8b-instant", "openai/gpt-oss-20b", "openai/gpt-oss-120b"]}))
+    assert facts.instead_of("second/llama-3.1-8b-instnt") == ("", ["second/llama-3.1-8b-instant"])
+    assert facts.instead_of("groq/openai/gpt-oss-20b") == ("", []), "it has that name"
+    assert facts.instead_of("second/llama-3.3-70b-versatile") == ("2026-08-16", ["second/openai/gpt-oss-120b"])
+    assert facts.instead_of("ours/qwen-8b") == ("", ["ours/qwen3-8b"]), "of a server of one's own only what routes name"
+    assert facts.instead_of("ours/qwen3-8b") == ("", [])
+    assert facts.instead_of("nowhere/x") == ("", [])
+
+
+def test_what_an_attempt_costs(facts: TargetDirectory) -> None:
+    attempt = answered(tokens=100, input_tokens=1000, target="ours/x")
+    assert facts.cost_usd(attempt) == pytest.approx((1000 * 1 + 100 * 2) / 1e6)
+    assert facts.cost_usd(answered(tokens=2, input_tokens=1, target="groq/x")) is None
+
+
+def test_what_policies_are_told(facts: TargetDirectory) -> None:
+    assert facts.facts("ours/x") == TargetInfo(provider="ours", account="ours", region="eu", input_usd=1, output_usd=2)
+    second = facts.facts("second/big")
+    assert (second.provider, second.account, second.context_tokens) == ("groq", "OURS at api.groq.com", 1000)
+    model = provider("groq").default_model
+    assert facts.facts(f"groq/{model}").context_tokens == provider("groq").model(model).context_tokens
+
+
+def test_how_targets_are_given_the_beginning_of_an_answer() -> None:
+    places = "".join(
+        f"  p{number}: {{base_url: 'http://10.0.0.{number}/v1', prefill: {said}}}\n"
+        for number, said in enumerate(["plain", "prefix", "partial", "false", "true", "null"])
+    )
+    text = f"providers:\n{places}  no: {{like: groq, api_key: env:OURS, prefill: false}}\n"
+    text += "  as: {like: mistral, api_key: env:OURS}\n"
+    facts = TargetDirectory(read(text, ENVIRONMENT))
+
+    def found(target: str) -> tuple[bool, str]:
+        about = facts.facts(target)
+        return about.prefill, about.mark
+
+    assert [found(f"p{number}/x") for number in range(6)] == [
+        (True, ""),
+        (True, "prefix"),
+        (True, "partial"),
+        (False, ""),
+        (True, ""),
+        (False, ""),
+    ]
+    assert (found("no/x"), found("as/x"), found("groq/x")) == ((False, ""), (True, "prefix"), (True, ""))
+
+
+def test_nothing_is_known_of_what_the_settings_do_not_allow(facts: TargetDirectory) -> None:
+    assert facts.facts("gone/x") == TargetInfo(provider="gone")
+    assert facts.facts("openai/x").account == ""
+    assert facts.price("gone/x") is None

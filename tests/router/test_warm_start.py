@@ -1,0 +1,85 @@
+"""What was seen before this process began: runs of a bench, the log, and what was spent."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from msgspec import Struct, structs
+from tests.policies.attempts import answered
+
+from splitsecond import clock
+from splitsecond.catalog.price import Price
+from splitsecond.errors import CallerFault
+from splitsecond.router.settings import LogSettings
+from splitsecond.router.warm_start import history, of_run, open_log, spent_usd
+from splitsecond.store.call_record import CallRecord
+from splitsecond.store.folder import RunFolder
+from splitsecond.store.log import Log, SpentTokens
+
+HOUR_NS = 3600 * clock.NS_PER_S
+
+
+class Began(Struct):
+    began: str
+    began_ns: int
+
+
+def never(words: str) -> None:
+    raise AssertionError(words)
+
+
+def run(path: Path, *targets: str, hours_ago: float = 2.0) -> Path:
+    """A run that began so long ago, with an answer of each target an hour after that."""
+    began = clock.wall_time() - timedelta(hours=hours_ago)
+    with RunFolder.create(path) as folder:
+        folder.write_run(Began(began.isoformat(), 5))
+        for target in targets:
+            folder.add(answered(300, end_ns=5 + HOUR_NS, target=target))
+    return path
+
+
+def test_a_run_says_how_old_its_answers_are(tmp_path: Path) -> None:
+    ((attempt, age_ns),) = of_run(run(tmp_path / "run", "a/x", 'race("a/x", "b/x")'))
+    assert attempt.target == "a/x"
+    assert attempt.ttft_ns == 300 * clock.NS_PER_MS
+    assert age_ns == pytest.approx(HOUR_NS, rel=0.01)
+
+
+def test_runs_by_pattern_and_the_log(tmp_path: Path) -> None:
+    run(tmp_path / "2026-11-01", "a/x")
+    run(tmp_path / "2026-11-02", "b/x")
+    run(tmp_path / "2026-12-01", "c/x")
+    url = f"sqlite:///{tmp_path}/log.db"
+    now_ns = clock.now_ns()
+    with Log.open(url) as before:
+        attempt = structs.replace(answered(target="d/x"), role="winner")
+        record = CallRecord(call="c", start_ns=now_ns - clock.NS_PER_S, end_ns=now_ns, route="r", status=200)
+        before.put(structs.replace(record, target="d/x", attempts=(attempt,)))
+    with Log.open(url) as log:
+        found = history(log, [f"{tmp_path}/2026-11-*", f"{tmp_path}/none-*"], never)
+    assert [attempt.target for attempt, _ in found] == ["a/x", "b/x", "d/x"]
+    assert 0 <= found[-1][1] < HOUR_NS
+    assert history(None, [], never) == []
+
+
+def test_a_folder_that_is_no_run_is_named_and_the_others_count(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    run(tmp_path / "run", "a/x")
+    said: list[str] = []
+    assert [attempt.target for attempt, _ in history(None, [f"{tmp_path}/*"], said.append)] == ["a/x"]
+    (words,) = said
+    assert f"no run at {tmp_path}/empty" in words
+
+
+def test_no_log_is_kept_where_none_is_named() -> None:
+    assert open_log(None, never) is None
+
+
+def test_a_log_that_cannot_be_opened_is_said_at_the_start(tmp_path: Path) -> None:
+    with pytest.raises(CallerFault):
+        open_log(LogSettings(f"sqlite:///{tmp_path}/none/log.db"), never)
+
+
+def test_what_was_spent() -> None:
+    used = {"a/x": SpentTokens(input_tokens=1_000_000, output_tokens=500_000), "free/x": SpentTokens(output_tokens=9)}
+    assert spent_usd(used, {"a/x": Price(input_usd=2, output_usd=4)}.get) == pytest.approx(4.0)

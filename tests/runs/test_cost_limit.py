@@ -1,0 +1,205 @@
+"""What a benchmark may cost: prices from options, what is said before it starts, and where it stops."""
+
+import msgspec
+import pytest
+from tests.analysis.made import request
+
+from splitsecond.catalog.price import Price
+from splitsecond.cli.option_values import prices
+from splitsecond.clock import NS_PER_S
+from splitsecond.errors import CallerFault
+from splitsecond.loadgen.plan import LoadLevel, RunPlan, make_plan
+from splitsecond.loadgen.workload import Workload
+from splitsecond.runs.cost_limit import (
+    CostLimit,
+    CostMeter,
+    CostReached,
+    announce,
+    announce_rounds,
+    estimate_usd,
+    find_prices,
+)
+
+DOLLAR = Price(input_usd=1000.0, output_usd=2000.0)
+WORKLOAD = Workload(run="r", output_tokens=500)
+
+
+def plan(*targets: str, requests: int = 10) -> RunPlan:
+    """Requests at concurrency 2 and so with 2 warm-ups, in one block."""
+    return make_plan(dict.fromkeys(targets, "http://x"), [LoadLevel(concurrency=2)], requests=requests, blocks=1)
+
+
+def test_a_price_from_the_option_that_names_the_target_wins() -> None:
+    known, unknown = "groq/llama-3.3-70b-versatile", "127.0.0.1:8000/mine"
+    found = find_prices([known, unknown], prices(["1,2", f"{known}=0.5,0.6,0.1,0.7"], []))
+    assert found[known].source == found[unknown].source == "the command line"
+    assert (found[unknown].input_usd, found[unknown].output_usd, found[unknown].cached_usd) == (1, 2, None)
+    assert (found[known].cached_usd, found[known].cache_write_usd) == (0.1, 0.7)
+
+
+def test_a_price_without_a_target_is_for_those_that_have_none() -> None:
+    found = find_prices(["groq/llama-3.3-70b-versatile", "sim/groq"], prices(["1,2"], []))
+    assert found["groq/llama-3.3-70b-versatile"].source.startswith("genai-prices")
+    assert found["sim/groq"].input_usd == 1
+
+
+def test_an_hour_and_tokens_may_both_have_a_price() -> None:
+    found = find_prices(["a/x", "b/x"], prices(["a/x=1,2"], ["a/x=3", "2.69"]))
+    assert (found["a/x"].per_hour_usd, found["a/x"].output_usd) == (3, 2)
+    assert (found["b/x"].per_hour_usd, found["b/x"].by_token) == (2.69, False)
+
+
+def test_without_options_the_unknown_stay_without() -> None:
+    assert find_prices(["sim/groq", "127.0.0.1:8000/mine"]) == {}
+
+
+@pytest.mark.parametrize(
+    ("per_token", "per_hour", "words"),
+    [
+        (["1"], [], "--price: got '1', expected INPUT,OUTPUT"),
+        (["1,2,3,4,5"], [], "--price"),
+        (["1,-2"], [], "--price"),
+        (["1,nan"], [], "--price"),
+        (["cheap"], [], "--price"),
+        (["b/y=1,2"], [], "price: got 'b/y', expected one of this run's targets: a/x"),
+        ([], ["1,2"], "--price-per-hour: got '1,2', expected US dollars per hour"),
+        ([], ["b/y=2"], "price_per_hour: got 'b/y', expected one of this run's targets: a/x"),
+    ],
+)
+def test_a_price_that_makes_no_sense(per_token: list[str], per_hour: list[str], words: str) -> None:
+    with pytest.raises(CallerFault) as refused:
+        find_prices(["a/x"], prices(per_token, per_hour))
+    assert words in str(refused.value)
+
+
+def test_a_machine_of_your_own_that_is_no_target() -> None:
+    with pytest.raises(CallerFault, match=r"^owned: got 'b/y'"):
+        find_prices(["a/x"], prices([], [], ["b/y=1500,3,450,0.15"]))
+
+
+def test_the_estimate_has_warm_ups_and_every_target_of_a_policy() -> None:
+    each = 500 * 1000e-6 + 500 * 2000e-6
+    prices = {"a/x": DOLLAR, "b/x": DOLLAR, "h/x": Price(per_hour_usd=9.0)}
+    assert estimate_usd(plan("a/x"), WORKLOAD, input_tokens=500, prices=prices) == pytest.approx(13 * each)
+    both = plan("a/x", 'race("a/x", "b/x", "c/x")')
+    assert estimate_usd(both, WORKLOAD, input_tokens=500, prices=prices) == pytest.approx(39 * each)
+    assert estimate_usd(plan("h/x"), WORKLOAD, input_tokens=500, prices=prices) == 0
+
+
+def test_both_ways_of_asking_cost_and_filling_the_cache_may_cost_more() -> None:
+    made = make_plan({"a/x": "http://x"}, [LoadLevel(concurrency=2)], requests=10, blocks=1, cache_reuse=True)
+    for written, more in ((None, 0.0), (1250.0, 500 * 250e-6), (100.0, 0.0)):
+        price = msgspec.structs.replace(DOLLAR, cache_write_usd=written)
+        about = estimate_usd(made, WORKLOAD, input_tokens=500, prices={"a/x": price})
+        assert about == pytest.approx(26 * (500 * 1000e-6 + 500 * 2000e-6) + 13 * more)
+    words = announce(made, WORKLOAD, CostLimit(prices={"a/x": DOLLAR}), ["a/x"], input_tokens=500)
+    assert words == f"This run costs about $39.00 at most, for 26 requests (6 of them for warm-up and cool-down) {FEW}"
+
+
+def test_prompts_from_a_file_are_as_long_as_they_are() -> None:
+    prompts = [{"messages": [{"role": "user", "content": "x" * n}]} for n in (3_971, 7_971)]
+    workload = msgspec.structs.replace(WORKLOAD, prompts=prompts, output_tokens=0)
+    about = estimate_usd(plan("a/x"), workload, input_tokens=1, prices={"a/x": DOLLAR})
+    assert about == pytest.approx(13 * 1500 * 1000e-6)
+
+
+FEW = "plus a few calibration requests."
+
+
+def said(most_usd: float | None, *targets: str, prices: dict[str, Price] | None = None) -> str:
+    allowance = CostLimit(prices={"a/x": DOLLAR} if prices is None else prices, most_usd=most_usd)
+    return announce(plan(*targets), WORKLOAD, allowance, targets, input_tokens=500)
+
+
+def test_a_run_that_costs_money_says_so_and_one_that_does_not_is_quiet() -> None:
+    assert (
+        said(None, "a/x")
+        == said(19.5, "a/x")
+        == f"This run costs about $19.50 at most, for 13 requests (3 of them for warm-up and cool-down) {FEW}"
+    )
+    assert said(None, "sim/groq") == said(0.0, "sim/groq") == ""
+
+
+def test_a_run_that_may_cost_more_than_allowed_says_where_it_stops() -> None:
+    assert said(17.99, "a/x").endswith(f"{FEW} It stops at $17.99.")
+    with pytest.raises(CallerFault, match=r"price of b/x and c/x, which is unknown.*0 is free"):
+        said(100.0, "a/x", "b/x", "c/x")
+
+
+def test_what_a_machine_costs_in_an_hour_is_said_before_it_is_measured() -> None:
+    rented = {"h/x": Price(per_hour_usd=2.69), "i/x": Price(per_hour_usd=4.0)}
+    hours = "Cost per hour, from the first request to the end of the last: h/x $2.69"
+    assert said(None, "h/x", "i/x", prices=rented) == f"{hours} and i/x $4.00."
+    both = said(None, "a/x", "h/x", prices={"a/x": DOLLAR, "h/x": rented["h/x"]})
+    unmeasured = "(6 of them for warm-up and cool-down)"
+    assert both == f"This run costs about $19.50 at most, for 26 requests {unmeasured} {FEW} {hours}."
+
+
+def test_a_prompt_that_nobody_counts_costs_as_much_as_was_asked_for() -> None:
+    meter = CostMeter(CostLimit(prices={"a/x": DOLLAR}), prompt_tokens=300)
+    meter.add(request(input_tokens=None, output_tokens=100))
+    assert meter.spent_usd == pytest.approx(300 * 1000e-6 + 100 * 2000e-6)
+    meter.add(request(input_tokens=400, output_tokens=0))
+    meter.add(request(input_tokens=None, output_tokens=0))
+    assert meter.spent_usd == pytest.approx(0.5 + 0.4 + 0.4)
+
+
+def test_the_meter_stops_a_run_once() -> None:
+    meter = CostMeter(CostLimit(prices={"a/x": DOLLAR}, most_usd=1.0))
+    meter.add(request(input_tokens=400, output_tokens=200))
+    meter.add(request(target="sim/groq"))
+    assert meter.spent_usd == pytest.approx(0.8)
+    with pytest.raises(CostReached, match=r"it has cost \$1.20, the limit is \$1.00"):
+        meter.add(request(outcome="cancelled", input_tokens=None, output_tokens=0))
+    meter.add(request(input_tokens=400, output_tokens=200))
+    assert meter.spent_usd == pytest.approx(2.0)
+
+
+def test_a_machine_by_the_hour_costs_as_long_as_it_is_asked() -> None:
+    meter = CostMeter(CostLimit(prices={"a/x": Price(per_hour_usd=3600)}, most_usd=2.5))
+    for start_s, end_s in ((10, 11), (10, 12), (10, 11.5)):
+        meter.add(request(start_ns=start_s * NS_PER_S, end_ns=round(end_s * NS_PER_S)))
+    assert meter.spent_usd == pytest.approx(2.0)
+    with pytest.raises(CostReached, match=r"it has cost \$3.00, the limit is \$2.50"):
+        meter.add(request(start_ns=12 * NS_PER_S, end_ns=13 * NS_PER_S))
+
+
+def test_without_a_limit_the_meter_only_counts() -> None:
+    meter = CostMeter(CostLimit(prices={"a/x": DOLLAR}))
+    meter.add(request(input_tokens=10**9, output_tokens=0))
+    assert meter.spent_usd == pytest.approx(1e6)
+
+
+@pytest.mark.parametrize(
+    ("most", "spent", "words"),
+    [
+        (None, 0.0, "plus a few calibration requests: about $104.00 a day."),
+        (50.0, 0.0, "a day. The watch stops when all rounds have cost $50.00."),
+        (50.0, 7.5, "; so far they have cost $7.50."),
+    ],
+)
+def test_what_rounds_will_cost(most: float | None, spent: float, words: str) -> None:
+    allowance = CostLimit(prices={"a/x": Price(input_usd=1000.0, output_usd=1000.0)}, most_usd=most)
+    said = announce_rounds(plan("a/x"), WORKLOAD, allowance, ["a/x"], input_tokens=500, per_day=8, spent_usd=spent)
+    assert words in said
+
+
+def test_rounds_on_a_rented_machine_cost_by_the_hour() -> None:
+    allowance = CostLimit(prices={"a/x": Price(per_hour_usd=2.69)}, most_usd=50.0)
+    said = announce_rounds(plan("a/x"), WORKLOAD, allowance, ["a/x"], input_tokens=500, per_day=8, spent_usd=0.0)
+    assert said.startswith(
+        "Cost per hour, from the first request to the end of the last: a/x $2.69. The watch stops when all"
+    )
+
+
+def test_rounds_without_a_price_cost_nothing_that_could_be_told() -> None:
+    asked = (plan("a/x"), WORKLOAD)
+    assert announce_rounds(*asked, CostLimit(), ["a/x"], input_tokens=9, per_day=8, spent_usd=0.0) == ""
+    with pytest.raises(CallerFault, match="needs the price of a/x, which is unknown"):
+        announce_rounds(*asked, CostLimit(most_usd=1.0), ["a/x"], input_tokens=9, per_day=8, spent_usd=0.0)
+
+
+def test_what_was_spent_before_counts() -> None:
+    meter = CostMeter(CostLimit(prices={"a/x": DOLLAR}, most_usd=1.0), spent_usd=0.95)
+    with pytest.raises(CostReached, match=r"it has cost \$1.07"):
+        meter.add(request(tokens=11, target="a/x"))

@@ -1,0 +1,42 @@
+"""The simulator's sockets know when the kernel received what they read."""
+
+import socket
+import sys
+
+import pytest
+
+from splitsecond import clock
+from splitsecond.simulator.stamped_socket import StampedSocket
+from splitsecond.transport.kernel import stamping
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux stamps received packets")
+def test_an_accepted_connection_records_when_bytes_were_received_not_when_they_were_read() -> None:
+    with (
+        stamping(),
+        StampedSocket.of(socket.create_server(("127.0.0.1", 0))) as listening,
+        socket.create_connection(listening.getsockname()) as client,
+        listening.accept()[0] as accepted,
+    ):
+        before = clock.now_ns()
+        client.sendall(b"x")
+        delivered = clock.now_ns()
+        while clock.now_ns() < delivered + 2 * clock.NS_PER_MS:
+            pass
+        before_read = clock.now_ns()
+        assert accepted.recv(10) == b"x"
+        received_ns = StampedSocket.received_ns[accepted.fileno()]
+        assert before - clock.NS_PER_MS < received_ns < before_read  # a busy kernel may take a while to deliver it
+
+
+def test_a_new_connection_has_no_time_of_an_old_one_with_its_descriptor() -> None:
+    with StampedSocket.of(socket.create_server(("127.0.0.1", 0))) as listening:
+        with socket.create_connection(listening.getsockname()):
+            accepted, _ = listening.accept()
+            StampedSocket.received_ns[accepted.fileno()] = 1
+            descriptor = accepted.fileno()
+            accepted.close()
+        with socket.create_connection(listening.getsockname()):
+            again, _ = listening.accept()
+            with again:
+                assert (again.fileno(), descriptor in StampedSocket.received_ns) == (descriptor, False)

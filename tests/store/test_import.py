@@ -1,0 +1,270 @@
+"""Import of foreign logs: formats, units, bad lines, and importing twice."""
+
+import csv
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from splitsecond.errors import CallerFault
+from splitsecond.observation import Observation
+from splitsecond.store.foreign import FIELDS, KNOWN, format_of, lines_of, parse_map, record_of
+from splitsecond.store.importing import import_log
+from splitsecond.store.log import Past
+from splitsecond.testing.worst_case import check_linear
+
+LONG_AGO = datetime(2015, 1, 1, tzinfo=UTC)
+LITELLM: dict[str, Any] = {
+    "request_id": "chatcmpl-1", "call_type": "acompletion", "api_key": "88dc28", "spend": 0.0012, "total_tokens": 300,
+    "prompt_tokens": 100, "completion_tokens": 200, "startTime": "2026-09-01T05:29:54.250000Z",
+    "endTime": "2026-09-01T05:29:58.250000Z", "completionStartTime": "2026-09-01T05:29:54.750000Z", "model": "gpt-4o",
+    "custom_llm_provider": "azure", "user": "team-a", "metadata": {"a": [1, "}"]}, "cache_hit": "False",
+    "status": "success",
+}  # fmt: skip
+OPENROUTER: dict[str, Any] = {
+    "generation_id": "gen-1", "created_at": "2026-11-20 10:00:00.125", "cost_total": 0.001, "tokens_prompt": 100,
+    "tokens_completion": 200, "tokens_reasoning": 0, "model_permaslug": "meta-llama/llama-3.3-70b-instruct",
+    "provider_name": "Amazon Bedrock", "cancelled": "false", "streamed": "true", "generation_time_ms": 4000,
+    "time_to_first_token_ms": 500, "api_key_name": "key-1",
+}  # fmt: skip
+
+
+def as_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+def as_json(path: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
+    path.write_text(json.dumps(rows, indent=1))
+    return path
+
+
+def as_lines(path: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    return path
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/log.db"
+
+
+def attempts(url: str) -> list[tuple[datetime, Observation]]:
+    return [(came, each) for came, call in Past.open(url).calls(LONG_AGO) for each in call.attempts]
+
+
+def as_parquet(path: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
+    lines = as_lines(path.with_suffix(".jsonl"), rows)
+    duckdb.execute(f"COPY (FROM read_json('{lines}')) TO '{path}' (FORMAT parquet)")
+    return path
+
+
+@pytest.mark.parametrize("write", [as_csv, as_json, as_lines, as_parquet])
+@pytest.mark.parametrize(
+    ("row", "target", "came"),
+    [
+        (LITELLM, "azure/gpt-4o", datetime(2026, 9, 1, 5, 29, 54, 250_000, UTC)),
+        (OPENROUTER, "bedrock/meta-llama/llama-3.3-70b-instruct", datetime(2026, 11, 20, 10, 0, 0, 125_000, UTC)),
+    ],
+)
+def test_known_formats(write: Any, row: dict[str, Any], target: str, came: datetime, tmp_path: Path, url: str) -> None:
+    found = import_log(write(tmp_path / "file", [row]), url, {})
+    assert (found.written, found.refused, found.skipped) == (1, 0, 0)
+    assert found.title == next(title for title, columns, _ in KNOWN if columns["time"] in row)
+    ((at, o),) = attempts(url)
+    assert (at, o.target, o.outcome, o.streamed) == (came, target, "ok", True)
+    assert (o.ttft_ms, o.total_tps, o.input_tokens, o.output_tokens) == (500, 50, 100, 200)
+    assert o.tps == pytest.approx(199 / 3.5)
+
+
+def test_importing_again_adds_only_what_is_new(tmp_path: Path, url: str) -> None:
+    rows = [{**LITELLM, "request_id": f"r-{n}"} for n in range(1200)]
+    file = as_lines(tmp_path / "file", rows[:1000])
+    assert import_log(file, url, {}).written == 1000
+    again = import_log(as_json(tmp_path / "more", rows), url, {})
+    assert (again.written, again.present) == (200, 1000)
+    assert len(attempts(url)) == 1200
+
+
+def test_without_an_id_equal_lines_are_one_call(tmp_path: Path, url: str) -> None:
+    row = {"time": 1_790_000_000, "model": "a/x", "duration_s": 2, "output_tokens": 10}
+    file = as_lines(tmp_path / "file", [row, {**row, "output_tokens": 11}, row])
+    first, again = (import_log(file, url, {}) for _ in range(2))
+    assert (first.written, first.present) == (2, 1)
+    assert (again.written, again.present) == (0, 3)
+
+
+@pytest.mark.parametrize(
+    ("values", "took_s", "ttft_ms"),
+    [
+        ({"time": 1_790_000_000, "duration_s": "2.5", "ttft_s": 0.25}, 2.5, 250),
+        ({"time": 1_790_000_000_000, "duration_ms": 2500, "ttft_ms": "250"}, 2.5, 250),
+        ({"time": 1_790_000_000_000_000, "end_time": 1_790_000_002_500_000}, 2.5, None),
+        ({"time": "2026-09-21T14:13:20+00:00", "end_time": "2026-09-21 16:13:22.5+02:00"}, 2.5, None),
+        ({"end_time": "2026-09-21 14:13:22.5 UTC", "duration_ms": 2500}, 2.5, None),
+        (
+            {"time": 1_790_000_000, "duration_s": 2.5, "first_token_time": "2026-09-21T14:13:20.25Z"}, 2.5, 250
+        ),
+        ({"time": 1_790_000_000, "duration_s": 2.5, "ttft_s": 9}, 2.5, None),
+    ],
+)  # fmt: skip
+def test_units(values: dict[str, Any], took_s: float, ttft_ms: float | None) -> None:
+    line = {**values, "model": "m", "output_tokens": 100}
+    made = record_of(line, format_of(list(line), {}))
+    assert made is not None
+    record, came_us = made
+    (o,) = record.attempts
+    assert came_us == 1_790_000_000_000_000
+    assert o.total_tps == pytest.approx(100 / took_s)
+    assert (o.ttft_ms if o.streamed else None) == (None if ttft_ms is None else pytest.approx(ttft_ms))
+
+
+@pytest.mark.parametrize(
+    ("change", "outcome", "kind"),
+    [
+        ({"status": "failure"}, "failed", "failed"),
+        ({"status": 429}, "failed", "http_429"),
+        ({"status": "200"}, "ok", None),
+        ({"cancelled": "true"}, "cancelled", None),
+        ({"status": "aborted"}, "cancelled", None),
+    ],
+)
+def test_outcomes(change: dict[str, Any], outcome: str, kind: str | None) -> None:
+    line = {"time": 1_790_000_000, "duration_s": 2, "model": "m", **change}
+    made = record_of(line, format_of(list(line), {}))
+    assert made is not None
+    (o,) = made[0].attempts
+    assert (o.outcome, o.fault and o.fault.kind) == (outcome, kind)
+
+
+@pytest.mark.parametrize("change", [{"cache_hit": "True"}, {"call_type": "aembedding"}])
+def test_lines_that_no_provider_answered_are_skipped(change: dict[str, Any], tmp_path: Path, url: str) -> None:
+    found = import_log(as_csv(tmp_path / "file", [{**LITELLM, **change}, LITELLM]), url, {})
+    assert (found.written, found.skipped) == (1, 1)
+
+
+def test_bad_lines_are_refused_and_the_others_are_kept(tmp_path: Path, url: str) -> None:
+    good = {"time": 1_790_000_000, "duration_ms": 900, "model": "a/x", "output_tokens": 5, "status": "", "id": 0}
+    bad: list[dict[str, Any]] = [
+        {"time": "yesterday"}, {"time": 12}, {"duration_ms": -1}, {"duration_ms": 1e15}, {"duration_ms": 0},
+        {"duration_ms": ""}, {"model": ""}, {"output_tokens": "many"}, {"output_tokens": 1.5}, {"output_tokens": -3},
+        {"output_tokens": 1e300}, {"status": "perhaps"}, {"duration_ms": "nan"},
+    ]  # fmt: skip
+    rows = [{**good, "id": number, **change} for number, change in enumerate([{}, *bad, {}])]
+    found = import_log(as_csv(tmp_path / "file", rows), url, {})
+    assert (found.written, found.refused) == (2, len(bad))
+    assert found.reasons[0] == "line 3: its time is 'yesterday', expected ISO 8601 or a number since 1970"
+    assert len(found.reasons) == 5
+    assert len(attempts(url)) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "written", "reason"),
+    [
+        ('time,model,duration_s\n1790000000,a,1\n1790000000,a\n1790000001,a,1\n', 2, "line 3: it has 2 fields, and"),
+        ('{"time":1790000000,"model":"a","duration_s":1}\n{"time"\n[1]\n', 1, "line 2: it is no JSON"),
+        ('[{"time":1790000000,"model":"a","duration_s":1}, 7, {"time":', 1, "line 2: it is no object"),
+        ('[{"time":1790000000,"model":"a","duration_s":1}]', 1, ""),
+    ],
+)  # fmt: skip
+def test_broken_files(text: str, written: int, reason: str, tmp_path: Path, url: str) -> None:
+    file = tmp_path / "file"
+    file.write_text(text)
+    found = import_log(file, url, {})
+    assert found.written == written
+    assert [each[: len(reason)] for each in found.reasons[:1]] == ([reason] if reason else [])
+
+
+def test_columns_of_ones_own(tmp_path: Path, url: str) -> None:
+    row = {"ts": "2026-09-21T14:13:20Z", "latency": 2500, "out": 100, "llm": "gpt-4o", "note": "x"}
+    mapped = parse_map("time=ts, duration_ms=latency,output_tokens=out,model=llm")
+    found = import_log(as_csv(tmp_path / "file", [row]), url, mapped, "openai")
+    assert (found.title, found.ignored) == ("a table", ["note"])
+    ((_, o),) = attempts(url)
+    assert (o.target, o.total_tps) == ("openai/gpt-4o", 40)
+
+
+def test_a_map_adds_to_a_known_format() -> None:
+    form = format_of(list(LITELLM), {"client": "api_key"})
+    assert (form.title, form.columns["client"], form.columns["time"]) == ("LiteLLM's spend log", "api_key", "startTime")
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("time", "--map: got 'time', expected field=column"),
+        ("tmie=ts", "unknown field 'tmie'"),
+    ],
+)
+def test_a_wrong_map(given: str, words: str) -> None:
+    with pytest.raises(CallerFault, match=words):
+        parse_map(given)
+
+
+@pytest.mark.parametrize(
+    ("columns", "mapped", "words"),
+    [
+        (["ts", "model"], {}, "no column is known to be time; the file's columns are ts, model"),
+        (["time", "model"], {}, "no column is known to be duration_s, duration_ms or both time and end_time"),
+        (["time", "duration_s"], {}, "no column is known to be model"),
+        (["time", "duration_s"], {"model": "modle"}, "no column 'modle'"),
+    ],
+)
+def test_columns_that_are_missing_are_named(columns: list[str], mapped: dict[str, str], words: str) -> None:
+    with pytest.raises(CallerFault, match=words):
+        format_of(columns, mapped)
+
+
+def test_files_that_cannot_be_read(tmp_path: Path, url: str) -> None:
+    with pytest.raises(CallerFault, match="cannot read"):
+        import_log(tmp_path / "missing.csv", url, {})
+    (tmp_path / "empty").write_text("")
+    with pytest.raises(CallerFault, match="has no line with values"):
+        import_log(tmp_path / "empty", url, {})
+
+
+def test_a_provider_of_litellm_is_not_named_twice() -> None:
+    for model in ("bedrock/anthropic.claude-3-sonnet-20240229-v1:0", "anthropic.claude-3-sonnet-20240229-v1:0"):
+        line = {**LITELLM, "model": model, "custom_llm_provider": "bedrock"}
+        made = record_of(line, format_of(list(line), {}))
+        assert made is not None
+        assert made[0].target == "bedrock/anthropic.claude-3-sonnet-20240229-v1:0"
+
+
+def test_every_field_can_be_a_column() -> None:
+    assert all(parse_map(f"{field}=x") == {field: "x"} for field in FIELDS)
+
+
+@pytest.mark.parametrize("kind", ["objects", "long object, then short ones", "open brackets", "one line", "quotes"])
+def test_reading_is_linear(kind: str, tmp_path: Path) -> None:
+    def make(size: int) -> bytes:
+        match kind:
+            case "objects":
+                return json.dumps([LITELLM] * (size // 600)).encode()
+            case "long object, then short ones":
+                return json.dumps([{"a": "x" * (size // 2)}, *[{"a": 1}] * (size // 20)]).encode()
+            case "open brackets":
+                return b"[" * size
+            case "one line":
+                return b'{"a": ' * (size // 6)
+        return b'a,b\n"' * (size // 5)
+
+    def read(text: bytes) -> None:
+        (tmp_path / "file").write_bytes(text)
+        for _ in lines_of(tmp_path / "file"):
+            pass
+
+    check_linear(read, make)
+
+
+def test_a_broken_parquet_file_is_refused(tmp_path: Path, url: str) -> None:
+    (tmp_path / "file").write_bytes(b"PAR1 and no more")
+    with pytest.raises(CallerFault, match="cannot read"):
+        import_log(tmp_path / "file", url, {})

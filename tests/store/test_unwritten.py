@@ -1,0 +1,131 @@
+"""Files with records that wait for the log."""
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+import msgspec
+import pytest
+from tests.store.records import answered
+
+from splitsecond.store import unwritten
+from splitsecond.store.call_record import CallRecord
+from splitsecond.store.remote_writer import encode
+from splitsecond.store.unwritten import LENGTH, LONGEST_RECORD, FoundFile, UnwrittenFile, claim, save
+
+DATA = [encode(answered(number)) for number in range(3)]
+RECORDS = [msgspec.msgpack.decode(data, type=CallRecord) for data in DATA]
+
+
+@pytest.fixture
+def stem(tmp_path: Path) -> Path:
+    return tmp_path / "log [1].db.unwritten-"
+
+
+def found(stem: Path) -> FoundFile:
+    (file,), wrong = claim(stem)
+    assert not wrong
+    return file
+
+
+def test_records_come_back_in_blocks(stem: Path) -> None:
+    assert str(stem) in save(stem, DATA)
+    file = found(stem)
+    assert stat.S_IMODE(file.path.stat().st_mode) == 0o600
+    assert [file.read(2), file.read(2), file.read(2)] == [RECORDS[:2], RECORDS[2:], []]
+    assert file.records == 3
+    file.remove()
+    assert claim(stem) == ([], {})
+
+
+def test_no_record_makes_no_file(stem: Path) -> None:
+    file = UnwrittenFile(stem)
+    file.add([])
+    file.remove()
+    assert not list(stem.parent.iterdir())
+
+
+def test_a_file_that_another_process_writes_or_reads_keeps_all_from_being_read(stem: Path) -> None:
+    save(stem, DATA)
+    writing = UnwrittenFile(stem)
+    writing.add(DATA)
+    assert claim(stem) == ([], {})
+    writing.close()
+    files, _ = claim(stem)
+    assert len(files) == 2
+    assert claim(stem) == ([], {})
+    for each in files:
+        each.close()
+    again, _ = claim(stem)
+    assert len(again) == 2
+    for each in again:
+        each.remove()
+
+
+def test_a_file_that_was_cut_off_is_read_up_to_there(stem: Path) -> None:
+    save(stem, DATA)
+    (path,) = stem.parent.iterdir()
+    size = path.stat().st_size
+    for left in (size - 1, size - len(DATA[2]) - LENGTH.size + 3):
+        os.truncate(path, left)
+        file = found(stem)
+        assert file.read(9) == RECORDS[:2]
+        file.close()
+
+
+def test_what_is_no_such_file_is_named_or_left_alone(stem: Path) -> None:
+    junk, empty, pipe, gone = (stem.with_name(f"{stem.name}{name}") for name in ("junk", "empty", "pipe", "gone"))
+    junk.write_bytes(b"something else that is long enough")
+    empty.touch()
+    os.mkfifo(pipe)
+    gone.symlink_to(stem.parent / "elsewhere")
+    files, wrong = claim(stem, {gone})
+    assert files == []
+    assert wrong == {junk: "it does not begin like a file of records"}
+    assert claim(stem, {junk})[1] == {gone: os.strerror(errno.ELOOP)}
+
+
+@pytest.mark.parametrize("frame", [LENGTH.pack(3) + b"abc", LENGTH.pack(LONGEST_RECORD + 1)])
+def test_what_is_no_record_is_refused(stem: Path, frame: bytes) -> None:
+    save(stem, DATA[:1])
+    (path,) = stem.parent.iterdir()
+    with path.open("ab") as file:
+        file.write(frame)
+    taken = found(stem)
+    assert taken.read(1) == RECORDS[:1]
+    with pytest.raises(ValueError, match=r"Expected|bytes"):
+        taken.read(1)
+    taken.close()
+
+
+def test_a_disk_that_is_full_leaves_whole_records(stem: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, write = UnwrittenFile(stem), os.write
+
+    def full(descriptor: int, data: memoryview) -> int:
+        if len(data) <= 10:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(descriptor, data[:-10])
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", full)
+        with pytest.raises(OSError, match="No space left"):
+            file.add(DATA)
+    assert not list(stem.parent.iterdir())
+    file.add(DATA[:1])
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", full)
+        with pytest.raises(OSError, match="No space left"):
+            file.add(DATA[1:2])
+    file.add(DATA[2:])
+    file.close()
+    left = found(stem)
+    assert left.read(9) == [RECORDS[0], RECORDS[2]]
+    left.remove()
+
+
+def test_all_files_together_are_limited(stem: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unwritten, "MOST_BYTES", 2 * len(b"".join(DATA)))
+    save(stem, DATA)
+    with pytest.raises(OSError, match="more than"):
+        save(stem, DATA)

@@ -1,0 +1,122 @@
+"""The figures of one observation, against the definitions, by hand."""
+
+import msgspec
+import pytest
+
+from splitsecond.observation import Observation
+
+MS = 1_000_000
+
+BASE = Observation(
+    id="1.1",
+    call="1",
+    target="x/y",
+    due_ns=90 * MS,
+    start_ns=95 * MS,
+    dns_ns=1 * MS,
+    tcp_ns=2 * MS,
+    tls_ns=4 * MS,
+    sent_ns=100 * MS,
+    head_ns=150 * MS,
+    first_event_ns=160 * MS,
+    first_token_ns=200 * MS,
+    first_answer_ns=200 * MS,
+    last_token_ns=1100 * MS,
+    end_ns=1195 * MS,
+    token_at=[200 * MS, 500 * MS, 1100 * MS],
+    token_lengths=[4, 4, 4],
+    output_tokens=10,
+    token_source="usage",
+)
+
+
+def but(**changes: object) -> Observation:
+    return msgspec.structs.replace(BASE, **changes)
+
+
+def test_the_times() -> None:
+    assert BASE.ttft_ns == 100 * MS
+    assert BASE.ttft_cold_ns == 107 * MS
+    assert BASE.ttft_due_ns == 110 * MS
+    assert BASE.first_answer_after_ns == 100 * MS
+    assert BASE.e2e_ns == 1000 * MS
+    assert BASE.response_ns == 1010 * MS
+    assert BASE.late_ns == 10 * MS
+    assert BASE.gaps_ns == [300 * MS, 600 * MS]
+
+
+def test_total_tps_counts_from_the_call_to_the_end() -> None:
+    assert BASE.total_tps == pytest.approx(10 / 1.1)
+    assert but(outcome="failed").total_tps is None
+
+
+def test_several_tokens_per_event_are_shared_out_by_length() -> None:
+    # 10 tokens in three events of equal length: 3 of them came first, so 7 in 0.9 s.
+    assert BASE.first_event_tokens == 3
+    assert BASE.tps == pytest.approx(7 / 0.9)
+    assert BASE.tpot_ns == pytest.approx(0.9e9 / 7)
+
+
+def test_one_token_per_event() -> None:
+    assert but(output_tokens=3).tps == pytest.approx(2 / 0.9)
+    assert but(output_tokens=2).first_event_tokens == 1  # fewer tokens than events: a held-back character
+
+
+def test_the_providers_running_count_is_exact() -> None:
+    counted = but(tokens_so_far=[4, 8, 10])
+    assert counted.first_event_tokens == 4
+    assert counted.tps == pytest.approx(6 / 0.9)
+
+
+@pytest.mark.parametrize(
+    "observation",
+    [
+        but(output_tokens=1),
+        but(output_tokens=None),
+        but(last_token_ns=200 * MS),
+        but(first_token_ns=None, last_token_ns=None, token_at=[], token_lengths=[]),
+    ],
+)
+def test_tps_is_undefined_not_zero(observation: Observation) -> None:
+    assert observation.tps is None
+    assert observation.tpot_ns is None
+
+
+def test_reasoning_that_was_never_shown_is_not_speed() -> None:
+    hidden = but(output_tokens=110, reasoning_tokens=100)
+    assert hidden.streamed_tokens == 10
+    assert hidden.tps == BASE.tps
+
+
+def test_reasoning_that_was_shown_is() -> None:
+    shown = but(output_tokens=110, reasoning_tokens=100, first_answer_ns=900 * MS)
+    assert shown.streamed_tokens == 110
+    assert shown.first_answer_after_ns == 800 * MS
+
+
+def test_tokens_that_were_billed_but_not_streamed_are_not_speed() -> None:
+    summary = but(output_tokens=110, reasoning_tokens=100, first_answer_ns=900 * MS, unstreamed_tokens=95)
+    assert summary.streamed_tokens == 15
+
+
+def test_nothing_sent_gives_no_figures() -> None:
+    nothing = Observation(id="1.1", call="1", target="x/y", outcome="failed", start_ns=5, end_ns=9)
+    assert (nothing.ttft_ns, nothing.ttft_cold_ns, nothing.e2e_ns, nothing.late_ns) == (None,) * 4
+    assert (nothing.ttft_due_ns, nothing.response_ns, nothing.first_answer_after_ns) == (None,) * 3
+    assert (nothing.total_tps, nothing.streamed_tokens, nothing.gaps_ns) == (None, None, [])
+    assert nothing.first_event_tokens == 1
+
+
+def test_it_survives_json() -> None:
+    assert msgspec.json.decode(msgspec.json.encode(BASE), type=Observation) == BASE
+
+
+@pytest.mark.parametrize("role", ["measured", "warmup"])
+def test_the_role_is_always_in_the_json(role: str) -> None:
+    encoded = msgspec.json.encode(but(role=role))
+    assert msgspec.json.decode(encoded)["role"] == role
+    assert msgspec.json.decode(encoded, type=Observation).role == role
+
+
+def test_an_older_line_without_a_role_is_a_measured_request() -> None:
+    assert msgspec.json.decode(b'{"id":"1.1","call":"1","target":"x/y"}', type=Observation).role == "measured"

@@ -1,0 +1,351 @@
+"""docs/questions.md: every command of the page runs, in one folder and in order, and the facts that it states hold."""
+
+import csv
+import json
+import re
+import shlex
+import shutil
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from msgspec import Struct
+from tests.cli.conftest import Ended, run_splitsecond
+
+from splitsecond.simulator.process import RunningProvider, run_simulator
+
+PAGE = Path(__file__).parents[1] / "docs" / "questions.md"
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+COMMAND = re.compile(r"^\$ ((?:.*\\\n)*.*)$", re.MULTILINE)
+ARTICLES = (
+    "Inference speed article with live API benchmarks",
+    "Crazyrouter, AI Inference Speed Benchmark 2026",
+    "How fast are LLMs in production?",
+    "General Compute, LLM Token Generation Speed",
+    "flo2, Fastest LLM Inference",
+)
+TRIES = 10
+"""On a busy machine a row can be INVALID. Then the run is measured again, as the report asks."""
+REQUESTS = 12
+
+LOGGED = {
+    "groq/llama3-70b-8192": (0.3, 260.0),
+    "anthropic/claude-3-haiku-20240307": (0.5, 105.0),
+    "openai/gpt-4o": (0.5, 68.0),
+    "openai/gpt-3.5-turbo": (0.4, 62.0),
+    "anthropic/claude-3-sonnet-20240229": (0.9, 75.0),
+    "azure/gpt-4o": (0.9, 36.0),
+    "azure/gpt-35-turbo": (0.7, 18.5),
+    "vertex/claude-3-sonnet@20240229": (1.1, 18.0),
+}
+"""The targets in calls.csv: seconds until the first token, and tokens per second after it."""
+DAYS = 13
+CALLS_A_DAY = 45
+
+pytestmark = pytest.mark.xdist_group("questions")  # one session for all of them: it takes a minute and a half
+
+
+class Session(Struct):
+    """What the commands of the page printed and wrote, in order."""
+
+    folder: Path
+    ended: list[tuple[str, Ended]]
+
+    def printed(self, command: str) -> str:
+        """Return what the one command that begins like this printed, on one line."""
+        (found,) = [ended.words for each, ended in self.ended if each.startswith(f"splitsecond {command}")]
+        return found
+
+    def run(self, name: str) -> Any:
+        """Return the findings of a run of the page."""
+        return json.loads((self.folder / "runs" / name / "run.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def session(system: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+    """The page, run from its beginning to its end. `transcript.txt` in its folder has all that was printed."""
+    folder = tmp_path_factory.mktemp("questions")
+    text = PAGE.read_text("utf-8")
+    blocks = BLOCK.findall(text)
+    for kind, body in blocks:
+        if kind in ("toml", "yaml"):
+            name, _, content = body.partition("\n")
+            (folder / name.removeprefix("# ")).write_text(content)
+    write_inputs(folder)
+    served = shlex.split(next(c for c in _commands(blocks) if c.startswith("splitsecond simulate")))
+    profiles = [each for each in served if each.endswith(".toml")]
+    with run_simulator(*(str(folder / each) for each in profiles)) as running, pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("COLUMNS", "120")
+        patch.setenv("AZURE_OPENAI_API_KEY", "k")
+        config = folder / "splitsecond.yaml"
+        config.write_text(_at(running, config.read_text()))
+        yield Session(folder, list(_run(folder, [_at(running, each) for each in _commands(blocks)], patch)))
+
+
+def _commands(blocks: list[tuple[str, str]]) -> list[str]:
+    return [c.replace("\\\n", " ") for kind, body in blocks if kind == "console" for c in COMMAND.findall(body)]
+
+
+def _at(running: list[RunningProvider], text: str) -> str:
+    """Replace the addresses of the page, 127.0.0.1:9001 and so on, by those of the running providers."""
+    for port, provider in enumerate(running, 9001):
+        text = text.replace(f"http://127.0.0.1:{port}", provider.origin)
+    return text
+
+
+def _run(folder: Path, commands: list[str], patch: pytest.MonkeyPatch) -> Iterator[tuple[str, Ended]]:
+    with (folder / "transcript.txt").open("w") as transcript:
+        for command in commands:
+            name, *arguments = shlex.split(command)
+            if name == "export":
+                for each in arguments:
+                    patch.setenv(*each.split("=", 1))
+            elif arguments[0] != "simulate":
+                ended = _measured(arguments) if arguments[0] == "bench" else run_splitsecond(*arguments)
+                transcript.write(f"$ {command}\n{ended.out}{ended.err}[{ended.code}]\n\n")
+                yield " ".join(command.split()), ended
+
+
+def _measured(arguments: list[str]) -> Ended:
+    """Run a bench, again if a row is INVALID."""
+    folder = Path(arguments[arguments.index("--out") + 1])
+    for _ in range(TRIES):
+        shutil.rmtree(folder, ignore_errors=True)
+        ended = run_splitsecond(*arguments)
+        if "INVALID" not in ended.out:
+            return ended
+    raise AssertionError(f"INVALID rows in {folder}, {TRIES} times: {ended.out}")
+
+
+def write_inputs(folder: Path) -> None:
+    """Write calls.csv, the log of an application, and requests.jsonl, a file of requests."""
+    random, now = Random(1), datetime.now(UTC).replace(microsecond=0)
+    with (folder / "calls.csv").open("w", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(["when", "model", "took_ms", "in", "out"])
+        for day in range(DAYS, 0, -1):
+            for target, (wait_s, tps) in LOGGED.items():
+                for _ in range(CALLS_A_DAY):
+                    tokens = random.randint(150, 450)
+                    took = wait_s * random.lognormvariate(0, 0.25) + tokens / tps * random.lognormvariate(0, 0.1)
+                    at = now - timedelta(days=day, seconds=random.randint(0, 80_000))
+                    table.writerow([at.isoformat(), target, round(took * 1000, 1), 800, tokens])
+    body = {"max_tokens": 100, "messages": [{"role": "user", "content": "Review this function."}]}
+    request = {"method": "POST", "url": "/v1/chat/completions", "body": body}
+    lines = [json.dumps({"custom_id": f"request-{number}", **request}) for number in range(REQUESTS)]
+    (folder / "requests.jsonl").write_text("\n".join(lines))
+
+
+def rows(run: Any) -> dict[tuple[str, int], Any]:
+    """Return the rows of a run by target and concurrency."""
+    return {(row["target"], row["concurrency"]): row for row in run["conditions"]}
+
+
+def of(found: list[Any], **names: Any) -> Any:
+    """Return the one entry with these values."""
+    (entry,) = [each for each in found if all(each[name] == value for name, value in names.items())]
+    return entry
+
+
+def test_every_article_is_quoted() -> None:
+    quotations = " ".join(line.removeprefix("> ") for line in PAGE.read_text("utf-8").splitlines() if line[:1] == ">")
+    assert [article for article in ARTICLES if f"({article}" not in quotations] == []
+
+
+def test_each_question_has_a_source_and_an_answer() -> None:
+    questions = PAGE.read_text("utf-8").split("\n### ")[1:]
+    assert len(questions) > 15
+    assert [each.partition("\n")[0] for each in questions if "\n> " not in each] == []
+    assert [each.partition("\n")[0] for each in questions if not re.search("```|`splitsecond ", each)] == []
+
+
+@pytest.mark.system
+def test_the_commands_end_as_the_page_says(session: Session) -> None:
+    failed = {command.split()[1]: ended.code for command, ended in session.ended if ended.code}
+    assert failed == {"bench": 1}  # only the one with the gate
+    assert len(session.ended) == len({command for command, _ in session.ended}) + 1  # the import, twice
+
+
+@pytest.mark.system
+def test_speeds_under_load(session: Session) -> None:
+    run = session.run("llama")
+    published = {"sim/generalcompute": (180, 310), "sim/groq": (230, 215), "sim/together": (480, 85)}
+    for target, (ttft_ms, tps) in published.items():
+        row = rows(run)[target, 1]
+        assert row["ttft_ms"]["p50"] == pytest.approx(ttft_ms, rel=0.4)
+        assert row["tps"]["p50"] == pytest.approx(tps, rel=0.2)
+        assert row["e2e_ms"]["p95"] > row["e2e_ms"]["p50"] > row["ttft_ms"]["p50"]
+        assert rows(run)[target, 8]["output_tokens_per_s"] > 2 * row["output_tokens_per_s"]
+    printed = session.printed("bench sim/generalcompute")
+    assert "FAILED: sim/together at concurrency 1: tps.p50 is" in printed
+    assert "FAILED: sim/groq" not in printed
+    assert "Measured from: US East." in printed
+    assert "From concurrency 1 to 8, sim/groq: TTFT p50 " in printed
+
+
+@pytest.mark.system
+def test_batching(session: Session) -> None:
+    run, printed = session.run("engine"), session.printed("bench sim/engine.toml -c 1,4,16")
+    alone, together = (rows(run)["sim/engine.toml", load]["output_tokens_per_s"] for load in (1, 16))
+    assert 3 < together / alone < 8
+    assert "From concurrency 1 to 16, system tokens/s grow" in printed
+    assert "The sweet spot is concurrency 4" in printed
+
+
+@pytest.mark.system
+def test_long_prompts_begin_later(session: Session) -> None:
+    (found,) = session.run("prompts")["workload_changes"]
+    assert (found["before"], found["after"]) == ("512", "50k")
+    assert found["ttft_ms"] == pytest.approx((50_000 - 512) / 80, rel=0.2)
+    printed = session.printed("bench sim/engine.toml -c 1 -n 6")
+    assert "With workload 50k instead of 512, sim/engine.toml: TTFT p50 +" in printed
+
+
+@pytest.mark.system
+def test_where_two_targets_cross(session: Session) -> None:
+    (found,) = session.run("workloads")["crossings"]
+    assert (found["first"], found["then"]) == ("sim/quick.toml", "sim/late.toml")
+    assert found["tokens"] == pytest.approx(53, rel=0.25)
+    e2e_ms = {(row["target"], row["workload"]): row["e2e_ms"]["p50"] for row in session.run("workloads")["conditions"]}
+    assert e2e_ms["sim/quick.toml", "autocomplete"] < e2e_ms["sim/late.toml", "autocomplete"]
+    assert e2e_ms["sim/quick.toml", "summary"] > e2e_ms["sim/late.toml", "summary"]
+
+
+@pytest.mark.system
+def test_regions(session: Session) -> None:
+    near, far = session.run("regions")["conditions"]
+    assert (near["region"], far["region"]) == ("eastus", "westeurope")
+    assert far["ttft_ms"]["p50"] - near["ttft_ms"]["p50"] == pytest.approx(150, rel=0.4)
+    assert "Measured from: Boston." in session.printed("bench azure:eastus")
+
+
+@pytest.mark.system
+def test_speed_against_price(session: Session) -> None:
+    run, printed = session.run("money"), session.printed("bench sim/openai-gpt-4-turbo")
+    found = run["speed_and_price"]
+    assert len(found["targets"]) == 6
+    assert found["ci95"][0] < found["correlation"] < 0 < found["ci95"][1]
+    assert "Speed and price show no clear correlation here" in printed
+    for each in found["targets"]:
+        assert each["cost_adjusted_tps"] == pytest.approx(each["tps"] / each["usd_per_million"])
+    frontier = [each["target"] for each in found["targets"] if each["frontier"] == "yes"]
+    assert {"sim/groq-mixtral", "sim/together-mixtral", "sim/ollama-4090-7b"} <= set(frontier)
+    assert "sim/openai-gpt-4-turbo" not in frontier
+
+
+@pytest.mark.system
+def test_break_even(session: Session) -> None:
+    run = session.run("money")
+    month = 2.69 * 730.5
+    usd = {row["target"]: row["usd_per_million"] for row in run["conditions"]}
+    gpt = of(run["break_even"], machine="sim/runpod-h100-mistral-7b", api="sim/openai-gpt-4-turbo")
+    assert gpt["usd_per_month"] == pytest.approx(month)
+    assert gpt["tokens_per_month"] == pytest.approx(month / usd["sim/openai-gpt-4-turbo"] * 1e6)
+    assert pytest.approx(month, rel=0.01) == 500e6 * 3.93 / 1e6  # the article's volume
+    cheap = of(run["break_even"], machine="sim/runpod-h100-mistral-7b", api="sim/together-mixtral")
+    assert cheap["tokens_per_month"] is None
+    owned = of(run["break_even"], machine="sim/ollama-4090-7b", api="sim/groq-mixtral")
+    assert owned["usd_per_month"] == pytest.approx((1500 / 3 / 8766 + 0.45 * 0.15) * 730.5, rel=0.01)
+
+
+@pytest.mark.system
+def test_what_a_race_gains(session: Session) -> None:
+    run = session.run("race")
+    policy = 'race("sim/quick.toml", "sim/late.toml")'
+    quick, late = (of(run["route_gains"], policy=policy, target=f"sim/{name}.toml") for name in ("quick", "late"))
+    assert quick["speed"] == pytest.approx(1, abs=0.2)
+    assert late["speed"] < 0.95  # the race is won by the target that takes longer
+    assert 1.5 < quick["cost"] < 2.1
+    raced, hedged = run["forecasts"]
+    assert (raced["policy"], hedged["policy"]) == (policy, policy.replace("race", "hedge"))
+    assert raced["ttft_p50_ms"] == pytest.approx(raced["measured_ttft_p50_ms"], rel=0.4)
+    assert raced["usd_per_request"] == pytest.approx(raced["measured_usd_per_request"], rel=0.1)
+
+
+@pytest.mark.system
+def test_recommendations(session: Session) -> None:
+    printed = session.printed("recommend runs/llama")
+    for use in ("voice", "completion", "agent", "batch"):
+        assert re.search(rf"\b{use} [^★]*?Recommended: sim/generalcompute\.", printed)
+    assert re.search(r"sim/\w+ misses the limit of 300 ms by", printed)
+    agent = of(session.run("llama")["uses"], use="agent")
+    best = agent["candidates"][0]
+    row = rows(session.run("llama"))["sim/generalcompute", 1]
+    assert best["agent_ms"] == pytest.approx(10 * (row["ttft_ms"]["p50"] + 200_000 / row["tps"]["p50"]), rel=0.1)
+
+
+@pytest.mark.system
+def test_the_smallest_model_that_is_good_enough(session: Session) -> None:
+    command = "recommend runs/workloads voice --quality quality.toml --least-quality"
+    low, high = (session.printed(f"{command} {score}") for score in (50, 60))
+    assert "Smallest that is good enough: sim/quick.toml." in low
+    assert "Smallest that is good enough: sim/late.toml." in high
+    assert "its quality is" in high
+
+
+@pytest.mark.system
+def test_a_route_starts_with_what_the_bench_measured(session: Session) -> None:
+    assert re.search(r"(9\d|100)% late/large-70b fastest: late/large-70b, \d+ ms", session.printed("explain best"))
+    assert "100% quick/small-8b by_complexity: simple" in session.printed("explain sized")
+    assert models(session, "best.jsonl").count("large-70b") >= 9
+
+
+@pytest.mark.system
+def test_who_answers(session: Session) -> None:
+    assert models(session, "first.jsonl") == ["small-8b"] * REQUESTS
+    assert models(session, "whole.jsonl") == ["large-70b"] * REQUESTS
+    assert models(session, "in-time.jsonl") == ["large-70b"] * REQUESTS
+    printed = session.printed("batch requests.jsonl --model whole")
+    assert (found := re.search(r"answered in ([\d.]+) s\. .*, ([\d,]+) output tokens/s", printed)) is not None
+    assert float(found[1]) * int(found[2].replace(",", "")) == pytest.approx(100 * REQUESTS, rel=0.02)  # without losers
+
+
+def models(session: Session, name: str) -> list[str]:
+    """Return the models of the responses in a file."""
+    lines = (session.folder / name).read_text().splitlines()
+    return [json.loads(line)["response"]["body"]["model"] for line in lines]
+
+
+@pytest.mark.system
+def test_what_losers_cost(session: Session) -> None:
+    printed = session.printed("cost --by route")
+    assert re.search(r"\bbest \$[\d.]+ [\d.]+% 0% 12 ", printed)
+    assert (found := re.search(r"\bwhole \$[\d.]+ [\d.]+% ([\d.]+)% 12 ", printed)) is not None
+    assert 20 < float(found[1]) < 60  # of two answers one is thrown away
+    assert (bounds := re.search(r"The whole cost is \$([\d.]+) to \$([\d.]+)", printed)) is not None
+    assert float(bounds[1]) < float(bounds[2])
+
+
+@pytest.mark.system
+def test_speed_in_production(session: Session) -> None:
+    count = len(LOGGED) * DAYS * CALLS_A_DAY
+    first, again = (ended.words for command, ended in session.ended if command.startswith("splitsecond import"))
+    assert f"{count:,} calls imported" in first
+    assert f"0 calls imported, {count:,} already in the log" in again
+    printed = session.printed("speed --log sqlite:///calls.db --html")
+    grades = {"groq/llama3-70b-8192": 1, "anthropic/claude-3-haiku-20240307": 2, "azure/gpt-35-turbo": 5}
+    for target, grade in grades.items():
+        assert f" {target} {grade} " in printed
+    ratios = re.findall(r"(\S+) at \S+ is ([\d.]+) times as fast as at (\S+) \(", printed)
+    assert {model: host.partition("/")[0] for model, _, host in ratios} == {
+        "gpt-4o": "azure", "gpt-3.5-turbo": "azure", "claude-3-sonnet-20240229": "vertex"
+    }  # fmt: skip
+    assert all(float(times) > 1.5 for _, times, _ in ratios)
+    assert (session.folder / "speed.html").read_text().startswith("<!doctype html>")
+    assert (session.folder / "speed.png").read_bytes().startswith(b"\x89PNG")
+    cost = session.printed("cost --log sqlite:///calls.db")
+    assert "No other target is both faster and cheaper than anthropic/claude-3-haiku-20240307 (" in cost
+    assert "groq/llama3-70b-8192 has the highest cost-adjusted total TPS: " in cost
+    assert "Speed and price show no clear correlation here (Spearman −0." in cost
+    assert "Speed against price" in (session.folder / "cost.html").read_text()
+    assert (session.folder / "cost.png").read_bytes().startswith(b"\x89PNG")
+    hosting = session.printed("speed --log sqlite:///calls.db --by hosting")
+    assert "hosting" in hosting
+    assert re.search(r"run by the maker 3 .* run by another company 5 ", hosting)
+    by_model = session.printed("speed --log sqlite:///calls.db --by model")
+    assert "gpt-35-turbo" not in by_model
+    assert by_model.count("1,170") == 3

@@ -1,0 +1,224 @@
+"""Retired words: none of them is left in the source, the documents, the benchmarks or the help of the commands.
+
+`docs/glossary.md` has the terms to use instead. `python -m tests.test_words` lists the hits by room.
+"""
+
+import io
+import keyword
+import re
+import sys
+import tokenize
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from splitsecond.cli.app import app
+from splitsecond.gateway.configuration.file_schema import schema
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src/splitsecond"
+TEXTS = {".py", ".toml", ".js", ".html", ".css", ".md", ".j2", ".txt"}
+PAGES = ("README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
+
+PHRASES = (
+    # Riddles and inverted sentences
+    "whoever", "whosoever", "whomever", "who asks", "asks for a model that", "that is none", "what is none",
+    "is none of", "none of its", "none of the client's", "nobody's", "whom it", "hardly", "borne", "bears",
+    "as it were", "of one's own", "in force", "goes on with", "go on with", "thereby", "beneath", "soon enough",
+    "whose turn", "cannot but", "for who runs", "it is told", "what is said", "is said", "are said", "was said",
+    "were said", "is told", "are told", "was told", "were told", "be told", "been told", "told so", "told again",
+    "nobody tells",
+    # Everyday words for technical terms
+    "under way", "brought over", "brought up when", "broke off", "broken off", "becomes of", "became of",
+    "kept connection", "not ill", "is ill", "how far to think", "how hard to press", "what is enough", "more figures",
+    "what gives first", "surely what", "fall out", "falls out", "too few requests for p95", "retelling", "teller",
+    "discreet", "discretion", "the books", "the crew", "thoughts", "knows its own error", "where the timing says",
+    "yardstick", "in the place of those", "turned out closed", "became no call", "goes out before", "hardly meant",
+)  # fmt: skip
+"""In comments, docstrings, strings and documents. Between the words may be a line break."""
+
+CLASSES = (
+    "Visit", "Door", "Way", "Books", "Page", "Served", "Tally", "Seat", "Asked", "Stand", "Standing", "Described",
+    "Facts", "Glance", "Story", "Told", "Retold", "Appended", "Recording", "Playback", "Retelling", "Teller",
+    "Happening", "Terms", "Prelude", "Unread", "Gatherer", "Home", "Alarms", "Crew", "Member", "Climb", "Ledger",
+    "Yardstick", "Spread", "Contrast", "Line", "Health",
+)  # fmt: skip
+"""Names in code, and in `backticks`."""
+
+NAMES = (
+    "wishes", "hire", "teach", "interpreter", "standing", "visit", "teller", "crew", "discreet", "discretion", "tally",
+    "happening", "prelude", "gatherer", "playback", "retelling", "yardstick", "told", "retold", "under_way", "borne",
+    "thoughts", "books", "relay_others", "assemble_others", "relay_other", "asked_by", "stands", "climb",
+)  # fmt: skip
+"""Names of functions, parameters, attributes and modules, exactly or as the part of a name between underscores."""
+
+INTERFACE = {"takes_thoughts", "thoughts_token_count"}
+"""Names in files of users and in the APIs of providers."""
+
+GAP = r"(?:[\s#]|[\"'] *\n\s*f?[\"'])+"
+"""Between two words of a phrase: spaces, a line break with the next comment mark, or two adjacent strings."""
+
+
+def _phrase(text: str) -> str:
+    return GAP.join(map(re.escape, text.split()))
+
+
+# Of text in lower case: to ignore the case takes several times as long.
+PHRASE = re.compile(rf"(?<![\w-])(?:{'|'.join(map(_phrase, PHRASES))})(?![\w-])")
+PERCENT = re.compile(r"\d[ \u00a0]%(?![\w.]|\s*\()")
+NAME = re.compile(r"[A-Za-z_]\w*")
+CODE_SPAN = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
+DIALECT = re.compile(r"\bdialects?\b", re.IGNORECASE)
+
+
+@cache
+def files() -> dict[str, list[Path]]:
+    """Return the files to check, by room."""
+    found: dict[str, list[Path]] = {}
+    for path in sorted(p for p in SOURCE.rglob("*") if p.suffix in TEXTS):
+        parts = path.relative_to(SOURCE).parts
+        if parts[:2] == ("testing", "streams") and path.suffix == ".toml":
+            continue  # recorded bytes
+        found.setdefault(parts[0] if len(parts) > 1 else "vocabulary", []).append(path)
+    found["docs"] = [*sorted((ROOT / "docs").rglob("*.md")), *(ROOT / page for page in PAGES)]
+    found["benchmarks"] = sorted((ROOT / "benchmarks").glob("*.py"))
+    return found
+
+
+def prose_and_names(text: str) -> tuple[str, list[tuple[str, int]]]:
+    """Return a Python file with everything but strings and comments blanked, and its names with their lines."""
+    lines = [" " * len(line) for line in text.splitlines()]
+    names = []
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        kind = tokenize.tok_name[token.type]
+        if kind == "NAME" and not keyword.iskeyword(token.string):
+            names.append((token.string, token.start[0]))
+        elif kind in ("STRING", "COMMENT", "FSTRING_MIDDLE"):
+            row, column = token.start
+            for offset, part in enumerate(token.string.split("\n")):
+                at = column if offset == 0 else 0
+                line = lines[row - 1 + offset]
+                lines[row - 1 + offset] = line[:at] + part + line[at + len(part) :]
+    return "\n".join(lines), names
+
+
+def is_retired(name: str) -> bool:
+    """Return whether a name of code, or one of its parts, is retired."""
+    if name in INTERFACE:
+        return False
+    return name in CLASSES or any(part in NAMES or f"_{part}" in NAMES for part in (name, *name.split("_")))
+
+
+def hits_in(path: Path) -> Iterator[tuple[int, str]]:
+    """Return the line and the text of each hit in a file."""
+    text = path.read_text("utf-8")
+    prose, names = (text, []) if path.suffix != ".py" else prose_and_names(text)
+    in_lower_case = prose.lower()
+    for pattern in (PHRASE, PERCENT):
+        for found in pattern.finditer(in_lower_case):
+            yield prose.count("\n", 0, found.start()) + 1, " ".join(prose[found.start() : found.end()].split())
+    for name, line in names:
+        if is_retired(name):
+            yield line, name
+    if path.suffix == ".md":
+        for span in CODE_SPAN.finditer(text):
+            line = text.count("\n", 0, span.start()) + 1
+            if not span[0].startswith("```"):
+                yield from ((line, name) for name in NAME.findall(span[0]) if is_retired(name))
+        plain = CODE_SPAN.sub(lambda span: "\n" * span[0].count("\n"), text)
+        for found in DIALECT.finditer(plain):
+            yield plain.count("\n", 0, found.start()) + 1, found[0]
+
+
+def hits(room: str) -> list[str]:
+    """Return each hit of a room as `file:line: text`."""
+    found = (
+        (path.relative_to(ROOT), line, text) for path in files()[room] for line, text in sorted(set(hits_in(path)))
+    )
+    return [f"{path}:{line}: {text}" for path, line, text in found]
+
+
+def help_texts(command: Any, name: str) -> Iterator[tuple[str, str]]:
+    """Return the help of a command and of its options, with the command's name."""
+    yield name, f"{command.help or ''} [{getattr(command, 'rich_help_panel', '')}]"
+    for parameter in command.params:
+        yield name, f"{getattr(parameter, 'help', '')} [{getattr(parameter, 'rich_help_panel', '')}]"
+    for inner, child in getattr(command, "commands", {}).items():
+        yield from help_texts(child, f"{name} {inner}")
+
+
+def schema_texts(node: Any, place: str) -> Iterator[tuple[str, str]]:
+    """Return the descriptions of the configuration's JSON schema, with their places."""
+    for key, value in node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ():
+        if key == "description" and isinstance(value, str):
+            yield place, value
+        yield from schema_texts(value, f"{place}.{key}")
+
+
+def help_hits() -> list[str]:
+    """Return each hit in the help of the commands and in the schema of the configuration."""
+    texts = [*help_texts(typer.main.get_command(app), "splitsecond"), *schema_texts(schema(), "schema")]
+    return [
+        f"{name}: {hit[0]} in: {' '.join(text.split())[:100]}"
+        for name, text in texts
+        for pattern in (PHRASE, PERCENT, DIALECT)
+        for hit in pattern.finditer(text.lower())
+    ]
+
+
+@pytest.mark.parametrize("room", files())
+def test_no_retired_words(room: str) -> None:
+    assert hits(room) == []
+
+
+def test_no_retired_words_in_the_help() -> None:
+    assert help_hits() == []
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ('"""Requests that are under\n    way."""\n', [(1, "under way")]),
+        ("# Whoever calls\n# this is\n# told nothing.\n", [(1, "Whoever"), (2, "is # told")]),
+        ('x = (\n    "what is "\n    "said here"\n)\n', [(2, 'what is " "said')]),
+        ("x = 5 % 3  # 95 % of them\n", [(1, "5 %")]),
+        ("class Teller:\n    pass\n", [(1, "Teller")]),
+        ("def f(standing, my_tally): ...\n", [(1, "standing"), (1, "my_tally")]),
+        ("# The target state, in flight, is closed.\nx = 5 % 3\n", []),
+    ],
+)
+def test_hits_are_found_across_line_breaks_and_in_names(
+    tmp_path: Path, text: str, found: list[tuple[int, str]]
+) -> None:
+    file = tmp_path / "file.py"
+    file.write_text(text)
+    assert sorted(hits_in(file)) == sorted(found)
+
+
+def test_documents_may_name_the_setting_dialect_but_not_use_the_word(tmp_path: Path) -> None:
+    file = tmp_path / "page.md"
+    file.write_text("Set `dialect`.\n```\ndialect = 1\n```\nEach dialect.\n")
+    assert list(hits_in(file)) == [(5, "dialect")]
+
+
+def _report(found: Iterable[tuple[str, list[str]]], *, listed: bool) -> int:
+    total = 0
+    for room, lines in found:
+        total += len(lines)
+        print(f"{len(lines):5} {room}")
+        if listed:
+            print("".join(f"      {line}\n" for line in lines), end="")
+    print(f"{total:5} in all")
+    return 1 if total else 0
+
+
+if __name__ == "__main__":
+    wanted = [name for name in sys.argv[1:] if not name.startswith("-")]
+    rooms = [(room, hits(room)) for room in files() if not wanted or room in wanted]
+    if not wanted or "help" in wanted:
+        rooms.append(("help", help_hits()))
+    sys.exit(_report(rooms, listed=bool(wanted) or "-v" in sys.argv))

@@ -1,0 +1,57 @@
+"""The limit of open files: raised as far as the system allows, never lowered."""
+
+import resource
+import socket
+import sys
+
+import pytest
+
+from splitsecond.transport.kernel import packets_received, raise_file_limit
+
+ENDLESS = resource.RLIM_INFINITY
+
+
+@pytest.mark.parametrize(
+    ("soft", "hard", "wanted", "then"),
+    [
+        (1024, 20_000, 4096, 4096),
+        (1024, 20_000, 131_072, 20_000),
+        (1024, ENDLESS, 131_072, 131_072),
+        (8192, 20_000, 4096, 8192),
+        (ENDLESS, ENDLESS, 4096, ENDLESS),
+    ],
+)
+def test_the_soft_limit_is_raised_as_far_as_the_hard_limit_allows(
+    monkeypatch: pytest.MonkeyPatch, soft: int, hard: int, wanted: int, then: int
+) -> None:
+    limits = [(soft, hard)]
+    monkeypatch.setattr(resource, "getrlimit", lambda _: limits[-1])
+    monkeypatch.setattr(resource, "setrlimit", lambda _, given: limits.append(given))
+    assert raise_file_limit(wanted) == (wanted if then == ENDLESS else then)
+    assert limits[-1] == (then, hard)
+
+
+def test_a_limit_that_the_system_refuses_stays_what_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: int, given: tuple[int, int]) -> None:
+        raise ValueError("not allowed to raise maximum limit")
+
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (256, ENDLESS))
+    monkeypatch.setattr(resource, "setrlimit", refuse)
+    assert raise_file_limit(131_072) == 256
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux counts packets")
+def test_packets_with_data_are_counted_even_if_one_read_takes_several() -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listening,
+        socket.create_connection(listening.getsockname()) as client,
+        listening.accept()[0] as server,
+    ):
+        server.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        assert packets_received(client) == 0
+        for number in range(1, 4):
+            server.sendall(b"token")
+            while len(client.recv(100, socket.MSG_PEEK)) < 5 * number:
+                pass
+        assert packets_received(client) == 3
+    assert packets_received(client) == 0

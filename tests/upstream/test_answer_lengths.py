@@ -1,0 +1,23 @@
+"""What is known of the length of the next answer."""
+
+from splitsecond.upstream.answer_lengths import LIKE_BEFORE, AnswerLengths, asked_length
+
+
+def test_the_length_that_a_request_asks_for() -> None:
+    assert asked_length({"max_tokens": 5}) == 5
+    assert asked_length({"max_completion_tokens": 6}) == 6
+    assert asked_length({"max_tokens": None}) is None
+    assert asked_length({"max_tokens": b"5"}) is None  # the raw JSON of a client
+
+
+def test_after_many_answers_of_full_length_the_next_is_expected_to_have_it() -> None:
+    lengths = AnswerLengths()
+    for _ in range(LIKE_BEFORE):
+        assert lengths.expected(100) is None
+        lengths.record(50, 49)
+    assert lengths.expected(100) == 98
+    assert lengths.expected(None) is None
+    lengths.record(None, 1)
+    assert lengths.expected(100) == 98
+    lengths.record(100, 97)
+    assert lengths.expected(100) is None

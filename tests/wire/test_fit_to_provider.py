@@ -1,0 +1,90 @@
+"""Fields that a chat translated from another API format keeps for a provider of OpenAI's format."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from splitsecond.service import Call, Spoken
+from splitsecond.upstream.transcoding import request
+from splitsecond.wire import openai
+from splitsecond.wire.dialect import Quirks
+
+HELLO: dict[Spoken, dict[str, Any]] = {
+    "openai": {"messages": [{"role": "user", "content": "hi"}]},
+    "anthropic": {"messages": [{"role": "user", "content": "hi"}]},
+    "responses": {"input": "hi"},
+}
+
+
+def asked(client: Spoken, said: dict[str, Any], **quirks: Any) -> tuple[dict[str, Any], list[str]]:
+    """Return the fields beside the usual ones, and the names of what was left out."""
+    body = {name: msgspec.Raw(msgspec.json.encode(value)) for name, value in {**HELLO[client], **said}.items()}
+    call = Call(id="1", dialect=client, body=body)
+    encoded = request(call, "openai", openai.encode, "m", msgspec.convert(quirks, Quirks))
+    told = msgspec.json.decode(encoded.body)
+    usual = {"model": "m", "stream": True, "stream_options": {"include_usage": True}, **HELLO["openai"]}
+    return {name: value for name, value in told.items() if usual.get(name) != value}, call.notes.left_out.get("", [])
+
+
+@pytest.mark.parametrize(
+    ("client", "said", "takes", "told", "named"),
+    [
+        ("anthropic", {"top_k": 3}, ["top_k"], {"top_k": 3}, []),
+        ("anthropic", {"top_k": 3}, [], {}, ["top_k"]),
+        ("anthropic", {"metadata": {"user_id": "u"}}, ["user"], {"user": "u"}, []),
+        ("anthropic", {"metadata": {"user_id": "u"}}, [], {}, ["metadata"]),
+        ("anthropic", {"service_tier": "auto"}, [], {}, []),
+        ("anthropic", {"service_tier": "standard_only"}, ["service_tier"], {"service_tier": "default"}, []),
+        ("anthropic", {"service_tier": "standard_only"}, [], {}, ["service_tier"]),
+        ("responses", {"text": {"verbosity": "medium"}}, [], {}, []),
+        ("responses", {"text": {"verbosity": "low"}}, [], {}, ["verbosity"]),
+        ("responses", {"text": {"verbosity": "low"}}, ["verbosity"], {"verbosity": "low"}, []),
+        ("responses", {"prompt_cache_key": "k"}, ["prompt_cache_key"], {"prompt_cache_key": "k"}, []),
+        ("responses", {"prompt_cache_key": "k", "user": "u"}, [], {}, ["user", "prompt_cache_key"]),
+        ("openai", {"top_k": 3, "verbosity": "low"}, [], {"top_k": 3, "verbosity": "low"}, []),
+    ],
+)
+def test_fields_that_few_providers_accept(
+    client: Spoken, said: dict[str, Any], takes: list[str], told: dict[str, Any], named: list[str]
+) -> None:
+    assert asked(client, said, takes=takes) == (told, named)
+
+
+CALLED: dict[Spoken, dict[str, Any]] = {
+    "anthropic": {
+        "messages": [
+            {"role": "user", "content": "hi"},
+            {
+                "role": "assistant",
+                "content": [
+                    {"type": "thinking", "thinking": "Hm.", "signature": "xx"},
+                    {"type": "tool_use", "id": "a", "name": "f", "input": {}},
+                ],
+            },
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a", "content": "one"}]},
+            {"role": "assistant", "content": [{"type": "tool_use", "id": "b", "name": "f", "input": {}}]},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "b", "content": "two"}]},
+        ]
+    },
+    "responses": {
+        "input": [
+            {"role": "user", "content": "hi"},
+            {"type": "reasoning", "id": "r", "summary": [{"type": "summary_text", "text": "Hm."}]},
+            {"type": "function_call", "call_id": "a", "name": "f", "arguments": "{}"},
+            {"type": "function_call_output", "call_id": "a", "output": "one"},
+            {"type": "function_call", "call_id": "b", "name": "f", "arguments": "{}"},
+            {"type": "function_call_output", "call_id": "b", "output": "two"},
+        ]
+    },
+}
+
+
+@pytest.mark.parametrize(("client", "named"), [("anthropic", "thinking blocks"), ("responses", "reasoning items")])
+def test_reasoning_before_tool_calls(client: Spoken, named: str) -> None:
+    told, dropped = asked(client, CALLED[client])
+    assert [message.get("reasoning_content") for message in told["messages"]] == [None] * 5
+    assert dropped == [named]
+    told, dropped = asked(client, CALLED[client], takes_thoughts=True)
+    assert [message.get("reasoning_content") for message in told["messages"]] == [None, "Hm.", None, "", None]
+    assert dropped == []

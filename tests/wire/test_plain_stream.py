@@ -1,0 +1,111 @@
+"""The fast path for plain streams gives the bytes of the general way, and leaves every other stream to it."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from splitsecond.wire.openai.client_side import ChunkAssembly
+from splitsecond.wire.openai.plain_stream import plain_answer
+
+HEAD = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 7, "model": "m"}
+DONE = b"data: [DONE]\n\n"
+
+
+def chunk(delta: dict[str, Any] | None = None, reason: str | None = None, **fields: Any) -> dict[str, Any]:
+    choices = [] if delta is None else [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}]
+    return {**HEAD, "choices": choices, **fields}
+
+
+def stream(*chunks: dict[str, Any]) -> bytes:
+    return b"".join(b"data: %b\n\n" % msgspec.json.encode(each) for each in chunks) + DONE
+
+
+def general(body: bytes) -> bytes:
+    """Assemble `body` without the fast path, which takes only what comes in one piece."""
+    assembly = ChunkAssembly()
+    assembly.feed(body[:-5])
+    assembly.feed(body[-5:])
+    return assembly.answer()
+
+
+ROLE = chunk({"role": "assistant", "content": ""})
+TEXTS = [chunk({"content": text}) for text in ("Zwei ", "“Wörter”\n", 'and a "quote" \\', "\u2028\U0001f600")]
+FINISH = chunk({}, "stop")
+USAGE = chunk(usage={"prompt_tokens": 9, "completion_tokens": 4, "total_tokens": 13, "ratio": 0.5, "d": {"x": None}})
+
+PLAIN = {
+    "no usage": [ROLE, *TEXTS, FINISH],
+    "usage": [ROLE, *TEXTS, FINISH, USAGE],
+    "usage in the finish": [ROLE, *TEXTS, chunk({}, "stop", usage={"total_tokens": 5})],
+    "text in both": [chunk({"role": "assistant", "content": "a"}), chunk({"content": "b"}, "length")],
+    "null fields": [
+        chunk({"role": "assistant", "content": None, "refusal": None}, usage=None, service_tier=None),
+        *(chunk({"content": text}, usage=None, service_tier=None) for text in "abc"),
+        chunk({}, "stop", usage=None, service_tier=None),
+        chunk(usage={"total_tokens": 1}, service_tier=None),
+    ],
+    "OpenAI's own fields": [
+        {**each, "service_tier": "default", "system_fingerprint": "fp_1", "obfuscation": "x" * n}
+        for n, each in enumerate([chunk({"role": "assistant", "content": "", "refusal": None}), *TEXTS, FINISH, USAGE])
+    ],
+    "choices before the rest": [{"choices": each["choices"], **HEAD} for each in (ROLE, *TEXTS, FINISH)],
+    "one chunk": [chunk({"role": "assistant", "content": "all"}, "stop")],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_a_plain_stream_gives_the_bytes_of_the_general_way(name: str) -> None:
+    body = stream(*PLAIN[name])
+    assert plain_answer(body) == general(body)
+    assembly = ChunkAssembly()
+    assembly.feed(body)
+    assert assembly.answer() == general(body)
+
+
+OTHERS = {
+    "another choice": [ROLE, *TEXTS, {**HEAD, "choices": [{"index": 1, "delta": {"content": "b"}}]}, FINISH],
+    "an unknown field": [ROLE, *TEXTS, {**FINISH, "citations": ["https://a.example"]}],
+    "an unknown field in the delta": [chunk({"role": "assistant", "reasoning_content": "hm"}), *TEXTS, FINISH],
+    "a tool call": [ROLE, chunk({"tool_calls": [{"index": 0, "function": {"name": "f"}}]}), chunk({}, "tool_calls")],
+    "another id": [ROLE, *TEXTS, {**FINISH, "id": "other"}],
+    "no finish reason": [ROLE, *TEXTS],
+    "no text": [ROLE, FINISH],
+    "logprobs": [ROLE, {**HEAD, "choices": [{**TEXTS[0]["choices"][0], "logprobs": {"content": []}}]}, FINISH],
+    "empty usage": [ROLE, *TEXTS, chunk({}, "stop", usage={})],
+    "a word in the usage": [ROLE, *TEXTS, chunk({}, "stop", usage={"total_tokens": 1, "cost": "cheap"})],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_any_other_stream_goes_the_general_way(name: str) -> None:
+    body = stream(*OTHERS[name])
+    assert plain_answer(body) is None
+    assembly = ChunkAssembly()
+    assembly.feed(body)
+    assert assembly.answer() == general(body)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b": ping\n\n" + stream(ROLE, *TEXTS, FINISH),
+        stream(ROLE, *TEXTS, FINISH).replace(b"\n\n", b"\r\n\r\n"),
+        stream(ROLE, *TEXTS, FINISH).replace(b"data: ", b"data:"),
+        stream(ROLE, *TEXTS, FINISH).replace(b'"Zwei ', b'"Zwei\n\ndata: '),
+        stream(ROLE, *TEXTS, FINISH).removesuffix(DONE),
+        b"data: {" + DONE,
+        DONE,
+        b"",
+    ],
+)
+def test_other_bytes_are_not_plain(body: bytes) -> None:
+    assert plain_answer(body) is None
+
+
+def test_what_follows_the_end_mark_is_read_too() -> None:
+    body = stream(ROLE, *TEXTS, FINISH)
+    assembly = ChunkAssembly()
+    assembly.feed(body)
+    assembly.feed(b": bye\n\n")
+    assert assembly.answer() == general(body)
