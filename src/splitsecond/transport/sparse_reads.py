@@ -20,9 +20,9 @@ from splitsecond.transport.exchange import Origin
 from splitsecond.transport.kernel import packets_received
 
 LEAST_REST_NS = 50 * NS_PER_MS
-REST_NS = 100 * NS_PER_MS
+REST_NS = 120 * NS_PER_MS
 """The longest time for which a stream is not read."""
-REST_PACKETS = 8
+REST_PACKETS = 12
 """Packets for whose time a stream is not read, within these two bounds."""
 SLOWEST_GAP_NS = 20 * NS_PER_MS
 """Mean time between the packets of the slowest streams that are read sparsely. Slower ones cost little anyway."""
@@ -119,7 +119,7 @@ class ReadPace:
         self._begun_ns, self._reads = now_ns, 0
         if gap_ns > SLOWEST_GAP_NS or self._streams() < self._least:
             return 0
-        self._rest_ns = self._usual_rest_ns = max(REST_PACKETS * gap_ns, LEAST_REST_NS)
+        self._rest_ns = self._usual_rest_ns = min(max(REST_PACKETS * gap_ns, LEAST_REST_NS), REST_NS)
         if not self._trial.passed:
             if not self._trial.begin(now_ns):
                 return 0
