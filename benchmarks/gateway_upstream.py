@@ -1,13 +1,15 @@
-"""A provider without any work of its own, for `benchmarks.gateway`: `python -m benchmarks.gateway_upstream PORT`.
+"""A provider without any work of its own, for `benchmarks.gateway`: `python -m benchmarks.gateway_upstream PORT [PACE]`.
 
-A request that contains ``"stream":true`` gets a stream of `EVENTS` events, each written on its own and at once. Any
-other request, also one for the provider's health, gets a whole answer.
+A request that contains ``"stream":true`` gets a stream of `EVENTS` events, each written on its own and at once. The PACE
+"apart" adds a pause before each, so that each is read on its own; with "together" all are written as one, so that they
+are read together. Any other request, also one for the provider's health, gets a whole answer.
 """
 
 import asyncio
 import os
 import socket
 import sys
+from collections.abc import Sequence
 from typing import cast
 
 import uvloop
@@ -38,6 +40,7 @@ def stream_events() -> list[bytes]:
 
 _WHOLE = whole_answer()
 _RESPONSE = _HEAD % (b"application/json", _LENGTH + b"%d" % len(_WHOLE)) + _WHOLE
+_PAUSE_S = 0.004
 _STREAM = (
     _HEAD % (b"text/event-stream", b"Transfer-Encoding: chunked"),
     *(b"%x\r\n%s\r\n" % (len(event), event) for event in stream_events()),
@@ -47,6 +50,10 @@ _STREAM = (
 
 class _Provider(asyncio.Protocol):
     """One connection. It writes events to the socket itself, so that each is a system call and a packet."""
+
+    def __init__(self, pace: str) -> None:
+        self._pace = pace
+        self._writing: asyncio.Task[None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -71,14 +78,23 @@ class _Provider(asyncio.Protocol):
 
     def _write_stream(self) -> None:
         head, first, *events, end = _STREAM
-        for piece in (head + first, *events[:-1], events[-1] + end):
+        pieces = (head + first, *events[:-1], events[-1] + end)
+        if self._pace == "apart":
+            self._writing = asyncio.create_task(self._write_slowly(pieces))
+        else:
+            for piece in (b"".join(pieces),) if self._pace == "together" else pieces:
+                os.write(self._descriptor, piece)
+
+    async def _write_slowly(self, pieces: Sequence[bytes]) -> None:
+        for piece in pieces:
+            await asyncio.sleep(_PAUSE_S)
             os.write(self._descriptor, piece)
 
 
-async def _serve(port: int) -> None:
-    server = await asyncio.get_running_loop().create_server(_Provider, "127.0.0.1", port)
+async def _serve(port: int, pace: str = "") -> None:
+    server = await asyncio.get_running_loop().create_server(lambda: _Provider(pace), "127.0.0.1", port)
     await server.serve_forever()
 
 
 if __name__ == "__main__":
-    uvloop.run(_serve(int(sys.argv[1])))
+    uvloop.run(_serve(int(sys.argv[1]), *sys.argv[2:]))

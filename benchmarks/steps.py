@@ -78,6 +78,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--requests", type=int, default=100, help="requests that are counted (default 100)")
     parser.add_argument("--warm-up", type=int, default=400, help="requests before them (default 400)")
+    parser.add_argument(
+        "--events",
+        default="",
+        choices=("together", "apart"),
+        help="have the events of a stream read together, or each on its own; otherwise that follows the machine's load",
+    )
     parser.add_argument("--most", type=int, default=40, help="functions to show (default 40)")
     options = parser.parse_args(arguments)
     upstream, port = free_ports(2)
@@ -100,7 +106,7 @@ def _count(folder: Path, options: argparse.Namespace, upstream: int, port: int) 
         return loops[-1]
 
     uvloop.new_event_loop = new_loop  # the loop is where the tracing begins
-    command = [sys.executable, "-m", "benchmarks.gateway_upstream", str(upstream)]
+    command = [sys.executable, "-m", "benchmarks.gateway_upstream", str(upstream), options.events]
     with subprocess.Popen(command) as process:
         client = threading.Thread(target=_send_all, args=(options, port, counts, loops), daemon=True)
         client.start()

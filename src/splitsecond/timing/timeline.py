@@ -84,9 +84,7 @@ class Timeline(Struct, kw_only=True):
     _done_marker: bool = False
     _events: int = 0
     _body_bytes: int = 0
-    _reads: int = 0
-    _lag_max_ns: int = 0
-    _lag_sum_ns: int = 0
+    _lags: list[int] = []  # of each read
     _clock: ArrivalClock = "packets"
     _max_read_tokens: int = 0
     _first_read_tokens: int = 0
@@ -116,20 +114,15 @@ class Timeline(Struct, kw_only=True):
 
     def record_read(self, lag: int, clock: ArrivalClock, size: int) -> None:
         """Record a socket read of `size` bytes of the body, `lag` ns after they had reached this machine."""
-        self._reads += 1
         self._body_bytes += size
-        self._lag_sum_ns += lag
-        if lag > self._lag_max_ns:
-            self._lag_max_ns = lag
+        self._lags.append(lag)
         if clock != self._clock and _PRECISION[clock] < _PRECISION[self._clock]:
             self._clock = clock
 
     def record_packets(self, times: Sequence[int], read_ns: int, size: int) -> None:
         """Record a read at `read_ns` of packets that arrived at `times`, with `size` bytes of the body."""
-        self._reads += len(times)
         self._body_bytes += size
-        self._lag_sum_ns += len(times) * read_ns - sum(times)
-        self._lag_max_ns = max(self._lag_max_ns, read_ns - times[0])
+        self._lags.extend([read_ns - at for at in times])
 
     def record_first_read(self, packets: int, after_ns: int) -> None:
         """Record that the read with the first token, whose events were recorded, held `packets` packets.
@@ -142,12 +135,12 @@ class Timeline(Struct, kw_only=True):
     def record_sparse_read(self, events: Sequence[Event], packets: int, after_ns: int) -> None:
         """Record that `events`, which were recorded, were read together on purpose, in a read of `packets` packets.
 
-        All packets arrived after `after_ns`. If tokens are followed by other events, the last token came before the
-        time of the read; otherwise its packet was the last one.
+        No events: only texts. All packets arrived after `after_ns`. If tokens are followed by other events, the last
+        token came before the time of the read; otherwise its packet was the last one.
         """
         self._sparse = True
-        last = events[-1]
-        if isinstance(last, Token | TokenRun):
+        last = events[-1] if events else None
+        if last is None or isinstance(last, Token | TokenRun):
             self._last_merged_ns = 0
         elif self._token_at and self._token_at[-1] == last.at:
             self._last_merged_ns = last.at - after_ns if packets > 1 else 0
@@ -203,6 +196,20 @@ class Timeline(Struct, kw_only=True):
             self.has_token = True
             self._max_read_tokens = tokens
 
+    def record_texts(self, at: int, lengths: Sequence[int]) -> None:
+        """Record a read at `at` of events that hold only texts, with these numbers of characters.
+
+        They follow the first token.
+        """
+        number = len(lengths)
+        self._events += number
+        self._token_at += [at] * number
+        self._lengths += lengths
+        if self._first_answer_ns is None:
+            self._first_answer_ns = at
+        if number > self._max_read_tokens:
+            self._max_read_tokens = number
+
     def observe(
         self,
         *,
@@ -219,7 +226,7 @@ class Timeline(Struct, kw_only=True):
         (kind "empty_answer"), because then it has no speed. Otherwise `cancelled` means that we closed it before its
         end. `tier`: the speed tier that served it.
         """
-        fault, token_at, usage = fault or self.broken, self._token_at, self._usage
+        fault, token_at, usage, lags = fault or self.broken, self._token_at, self._usage, self._lags
         if fault is None and not cancelled and not token_at:
             fault = ProviderFault(
                 f"the answer ended without a single token (finish reason {self._finish_reason or 'not given'!r})",
@@ -272,10 +279,10 @@ class Timeline(Struct, kw_only=True):
             answered,
             events=self._events,
             body_bytes=self._body_bytes,
-            lag_max_ns=self._lag_max_ns,
-            lag_sum_ns=self._lag_sum_ns,
-            reads=self._reads,
-            kernel_time=self._clock != "process" and self._reads > 0,
+            lag_max_ns=max(lags, default=0),
+            lag_sum_ns=sum(lags),
+            reads=len(lags),
+            kernel_time=self._clock != "process" and len(lags) > 0,
             max_read_tokens=self._max_read_tokens,
             server_timings=server_timings or {},
             tier=tier,
@@ -331,7 +338,7 @@ class Timeline(Struct, kw_only=True):
             )
             if unstreamed:
                 fields["unstreamed_tokens"] = unstreamed
-        if self._clock == "packets" and self._reads > 0:
+        if self._clock == "packets" and self._lags:
             fields["packet_time"] = True
         if merged_ns:
             fields["first_merged_ns"] = merged_ns

@@ -205,12 +205,19 @@ class Attempt(TimerEntry, ReplyBase, eq=False, kw_only=True):
             if len(self._error_body) == ERROR_BODY_BYTES:
                 self._settle(at, self._error_response())
             return
-        events = self._decoder.feed(data, at)
-        if events:
-            self._take_events(events)
-        if self._transcoder is not None:
-            self._transcode(self._transcoder, events, at)
-        elif self._pending is not None and self._timeline.broken is None:
+        lengths = self._decoder.feed_texts(data)
+        if lengths:
+            self._timeline.record_texts(at, lengths)
+            if (exchange := self._exchange) is not None and exchange.sparse:
+                self._record_sparse_read(exchange, [])
+        else:
+            events = self._decoder.feed(data, at)
+            if events:
+                self._take_events(events)
+            if self._transcoder is not None:
+                self._transcode(self._transcoder, events, at)
+                return
+        if self._pending is not None and self._timeline.broken is None:
             self._put_bytes(self._pending, at, data)
 
     def _packets_received(self, bodies: list[bytes], times: list[int], read_ns: int) -> None:

@@ -35,9 +35,8 @@ class PendingBytes(Struct, eq=False):
 
     def put(self, data: bytes) -> None:
         """Add bytes that arrived."""
-        if data:
-            self._parts.append(data)
-            self.size += len(data)
+        self._parts.append(data)
+        self.size += len(data)
 
     def take(self) -> bytes:
         """Remove and return all bytes."""

@@ -130,6 +130,13 @@ class Decoder(Protocol):
         """Return the events that `data` completes, with the time `at`; none after the end."""
         ...
 
+    def feed_texts(self, data: bytes) -> Sequence[int]:
+        """Return the number of characters of each token if `data` is whole events, each with only a text.
+
+        Otherwise return nothing, and take nothing: then `feed` takes them. That is so if `in_runs` is not set.
+        """
+        ...
+
     def feed_packets(self, packets: Sequence[bytes], times: list[int]) -> TokenRun | None:
         """Return the tokens of consecutive packets that arrived at `times`, if each brought one token of text.
 

@@ -61,6 +61,10 @@ class AnswerDecoder:
                 self._break(at, out, kind, f"the body is not the JSON of an answer: {error}", body)
                 return None
 
+    def feed_texts(self, data: bytes) -> Sequence[int]:
+        """Return nothing: a format without a fast path takes all events in one way."""
+        return ()
+
     def feed_packets(self, packets: Sequence[bytes], times: list[int]) -> TokenRun | None:
         """Return None: a format without a fast path takes packets one by one."""
         return None

@@ -62,10 +62,9 @@ class ChunkRelay(StreamRelay):
         events = cutter.feed(data)
         if cutter.is_json:
             return self._collect(events)
-        if not events:
-            return b""
-        self.done = events.rfind(_MARK, -_LONGEST_MARK) >= 0 and _DONE.search(events[-_LONGEST_MARK:]) is not None
-        return events if self._usage else _without_usage(events)
+        if _MARK in events:
+            self.done = _DONE.search(events[-_LONGEST_MARK:]) is not None
+        return events if self._usage or _USAGE not in events else _without_usage(events)
 
     def rest(self) -> bytes:
         """Return the end of a complete answer, with the end mark if the provider sent none."""
@@ -81,18 +80,15 @@ class ChunkRelay(StreamRelay):
 
 
 def _without_usage(events: bytes) -> bytes:
-    """Return `events` without those that hold usage only.
+    """Return `events`, which contain the word, without those that hold usage only.
 
-    Only events that contain the word are decoded. The search runs from the end, where the usage chunk is, and is faster
-    on the bytes than on the events: many providers write in each chunk that it has no usage.
+    Only events that contain it are decoded. The search runs from the end, where the usage chunk is, and is faster on
+    the bytes than on the events: many providers write in each chunk that it has no usage.
     """
-    place = events.rfind(_USAGE)
-    if place < 0:
-        return events
     if b"\r" in events:
         return b"".join(event for event in events_in(events) if _USAGE not in event or not _is_usage(event))
     kept: list[bytes] = []
-    end = len(events)
+    place, end = events.rfind(_USAGE), len(events)
     while place >= 0:
         if not events.startswith(_NULL_USAGE, place):
             before = events.rfind(b"\n\n", 0, place)

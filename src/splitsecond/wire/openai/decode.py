@@ -18,7 +18,7 @@ from splitsecond.events import Event, Finish, Quiet, Token, TokenKind, TokenRun,
 from splitsecond.service import WHOLE_OPERATIONS, Operation
 from splitsecond.wire.dialect import Decoder
 from splitsecond.wire.openai.embeddings import EmbeddingsDecoder, ResultsDecoder
-from splitsecond.wire.openai.shapes import NOTHING, Choice, Chunk, Delta, Function, PlainAnswer, ToolCall
+from splitsecond.wire.openai.shapes import NOTHING, Choice, Chunk, Delta, Function, PlainAnswer, PlainChunk, ToolCall
 from splitsecond.wire.openai.template import Template
 from splitsecond.wire.openai.usage_sum import UsageTally, timings_of, usage_of, usage_times
 from splitsecond.wire.provider_errors import ProviderError, error_of, parse_error
@@ -40,6 +40,7 @@ _decode_logprobs = msgspec.json.Decoder(_Logprobs).decode
 _CHUNK = msgspec.json.Decoder(Chunk)
 _decode_chunk = _CHUNK.decode
 _decode_plain = msgspec.json.Decoder(PlainAnswer).decode
+_decode_piece = msgspec.json.Decoder(PlainChunk).decode
 
 _MANY_BYTES = 1500
 """A read of that length holds several events."""
@@ -113,48 +114,56 @@ class OpenAIDecoder(StreamDecoder):
             if not template.wanted:
                 return None
             data = data[begin:end]
-            choice = _choice_of_piece(data)
-            text = _text_of_piece(choice)
-            if choice is None or not text or choice.index not in self._choices:
+            try:
+                (choice,) = _decode_piece(data).choices
+            except (ValueError, RecursionError):
                 return None
-            index = choice.index
-            template.learn(data, text, index, lambda other: _text_of_piece(_choice_of_piece(other)))
-        self._chunks += 1
+            text, index = choice.delta.content, choice.index
+            if index not in self._choices:
+                return None
+            template.learn(data, text, index, _text_of_piece)
         self._tokens += 1
         self._closed_by_usage = False
         return Token(at, text, "text", index)
+
+    def feed_texts(self, data: bytes) -> Sequence[int]:
+        """Return the lengths of the texts if `data` is whole events that hold only texts."""
+        if not (self._tokens and self.in_runs and self._sse.between_events) or self._ended:
+            return ()
+        lengths = self._template.lengths(data)
+        if lengths:
+            self._tokens += len(lengths)
+            self._closed_by_usage = False
+        return lengths
 
     def feed_packets(self, packets: Sequence[bytes], times: list[int]) -> TokenRun | None:
         """Return the tokens of packets that each brought one event with only a text."""
         if not (self._tokens and self.in_runs and self._sse.between_events) or self._ended:
             return None
-        lengths = self._template.lengths(packets)
-        if lengths is None:
+        lengths = self._template.lengths(b"".join(packets))
+        if len(lengths) != len(packets) or not self._template.begins(packets):
             return None
-        self._chunks += len(lengths)
         self._tokens += len(lengths)
         self._closed_by_usage = False
         return TokenRun(times[-1], lengths, times)
 
     def _feed_events(self, data: bytes, at: int, out: list[Event]) -> None:
-        """Take the events of a read that holds many; those with only a text are taken all at once."""
-        if len(data) >= _MANY_BYTES and b"\r" not in data:
-            if self._template.wanted:  # the template is learned from the first few
-                begin = _end_of_event(data, _FIRST)
-                super()._feed_events(data[:begin], at, out)
-                data = data[begin:]
-            if self._sse.between_events and not self._ended:
-                texts, end = self._template.run(data)
-                if texts:
-                    index = self._template.index
-                    if self.in_runs:
-                        out.append(TokenRun(at, list(map(len, texts))))
-                    else:
-                        out.extend([Token(at, text, "text", index) for text in texts])
-                    self._chunks += len(texts)
-                    self._tokens += len(texts)
-                    self._closed_by_usage = False
-                    data = data[end:]
+        """Take the events of a read; those at its beginning with only a text are taken all at once."""
+        if len(data) >= _MANY_BYTES and self._template.wanted:  # the template is learned from the first few
+            begin = _end_of_event(data, _FIRST)
+            super()._feed_events(data[:begin], at, out)
+            data = data[begin:]
+        if self._sse.between_events and not self._ended:
+            texts, end = self._template.run(data)
+            if texts:
+                index = self._template.index
+                if self.in_runs:
+                    out.append(TokenRun(at, list(map(len, texts))))
+                else:
+                    out.extend([Token(at, text, "text", index) for text in texts])
+                self._tokens += len(texts)
+                self._closed_by_usage = False
+                data = data[end:]
         if data and not self._ended:
             super()._feed_events(data, at, out)
 
@@ -302,44 +311,12 @@ def _end_of_event(data: bytes, number: int) -> int:
     return end
 
 
-def _choice_of_piece(data: bytes) -> Choice | None:
-    """Return the choice of a chunk that holds only that; otherwise None."""
+def _text_of_piece(data: bytes) -> str | None:
+    """Return the text of a chunk that holds only that; otherwise None."""
     try:
-        chunk = _decode_chunk(data)
+        return _decode_piece(data).choices[0].delta.content
     except (ValueError, RecursionError):
         return None
-    return _only_choice(chunk) if chunk.usage is None else None
-
-
-def _only_choice(chunk: Chunk) -> Choice | None:
-    """Return the choice of a chunk that holds only that, and perhaps usage; otherwise None."""
-    choices = chunk.choices
-    if choices is None or len(choices) != 1 or chunk.error is not None:
-        return None
-    if chunk.x_groq is not None or chunk.base_resp is not None:
-        return None
-    return choices[0] if chunk.timings is None and chunk.time_info is None else None
-
-
-def _text_of_piece(choice: Choice | None) -> str | None:
-    """Return the text of a choice that holds only that; otherwise None."""
-    if choice is None:
-        return None
-    delta = choice.delta
-    if delta is None or choice.finish_reason is not None or choice.usage is not None:
-        return None
-    return _only_text(delta) if choice.logprobs in NOTHING else None
-
-
-def _only_text(delta: Delta) -> str | None:
-    """Return the text of a message, or of what is added to it, that holds only that; otherwise None."""
-    if delta.reasoning_content is not None or delta.reasoning is not None or delta.refusal is not None:
-        return None
-    if delta.tool_calls is not None or delta.function_call is not None:
-        return None
-    if delta.audio is not None or delta.images is not None:
-        return None
-    return delta.content if isinstance(delta.content, str) else None
 
 
 def _pieces(choice: Choice, fresh: bool, calls: ToolCalls) -> list[_Piece]:

@@ -23,12 +23,13 @@ _fullmatch_plain = re.compile(rb'[^"\\\x00-\x1f]+').fullmatch
 class Template:
     """Template of the text events of one stream, learned from one event."""
 
-    __slots__ = ("_after", "_before", "_misses", "index")
+    __slots__ = ("_after", "_before", "_begin", "_end", "_misses", "index")
 
     def __init__(self) -> None:
         self.index = 0
         """The number of the choice that the text belongs to."""
         self._before = self._after = b""
+        self._begin = self._end = b""  # the same with what is around the JSON of an event
         self._misses = 0
 
     @property
@@ -44,6 +45,7 @@ class Template:
             return
         self.index = index
         self._before, self._after = around
+        self._begin, self._end = b"data: " + self._before, self._after + b"\n\n"
 
     def text(self, data: bytes, begin: int, end: int) -> str | None:
         """Return the text if ``data[begin:end]`` is the JSON of an event that fits the template; otherwise None."""
@@ -55,7 +57,7 @@ class Template:
         if not fits or not _fullmatch_plain(data, begins, ends):
             self._misses += 1
             if self._misses == _TRIES:
-                self._before = b""
+                self._before = self._begin = b""
             return None
         self._misses = 0
         try:
@@ -63,27 +65,23 @@ class Template:
         except UnicodeDecodeError:
             return None
 
-    def lengths(self, events: Sequence[bytes]) -> list[int] | None:
-        """Return the lengths of the texts if each of `events` is one that fits the template, otherwise None.
+    def begins(self, events: Sequence[bytes]) -> bool:
+        """Whether each of `events` begins like one that fits the template."""
+        return all(event.startswith(self._begin) for event in events)
 
-        These events are whole: from ``data:`` to their two line feeds.
-        """
-        begin, end = b"data: " + self._before, self._after + b"\n\n"
-        if not self._before or not events:
-            return None
-        start, stop = len(begin), -len(end)
-        parts = [event[start:stop] for event in events if event.startswith(begin) and event.endswith(end)]
-        if len(parts) != len(events) or not all(parts):
-            return None
-        lines = b"\n".join(parts)
-        if len(lines.translate(None, _NOT_PLAIN_BYTES)) <= len(lines) - len(parts):
-            return None
-        if lines.isascii():
-            return list(map(len, parts))
+    def lengths(self, data: bytes) -> Sequence[int]:
+        """Return the lengths of the texts if `data` is whole events that fit the template; otherwise nothing."""
+        begin, end = self._begin, self._end
+        text = data.removeprefix(begin).removesuffix(end)
+        if not begin or len(data) - len(text) != len(begin) + len(end):
+            return ()
+        if not _fullmatch_plain(text):  # several events
+            texts, stop = self.run(data)
+            return list(map(len, texts)) if stop == len(data) else ()
         try:
-            return list(map(len, lines.decode().split("\n")))
+            return (len(text) if text.isascii() else len(text.decode()),)
         except UnicodeDecodeError:
-            return None
+            return ()
 
     def run(self, data: bytes) -> tuple[list[str], int]:
         """Return the texts of the first events of `data` that fit the template, and where these events end.
@@ -91,10 +89,10 @@ class Template:
         This runs at C speed for all of them together: they are cut at the expected places, and the parts that were cut
         away are put back and compared.
         """
-        begin, after = b"data: " + self._before, self._after + b"\n"
-        if not self._before or not data.startswith(begin):
+        begin, end = self._begin, self._end
+        if not begin or not data.startswith(begin):
             return [], 0
-        end = after + b"\n"
+        after = end[:-1]
         events = BytesIO(data).readlines()[::2]  # the only way to cut that searches many bytes in one step
         while events and not (events[-1].startswith(begin) and events[-1].endswith(after)):
             events.pop()
