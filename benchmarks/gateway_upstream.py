@@ -1,8 +1,8 @@
-"""A provider without any work of its own, for `benchmarks.gateway`: `python -m benchmarks.gateway_upstream PORT [PACE]`.
+"""A provider without any work of its own, for benchmarks: `python -m benchmarks.gateway_upstream PORT [PACE]`.
 
-A request that contains ``"stream":true`` gets a stream of `EVENTS` events, each written on its own and at once. The PACE
-"apart" adds a pause before each, so that each is read on its own; with "together" all are written as one, so that they
-are read together. Any other request, also one for the provider's health, gets a whole answer.
+A request that contains ``"stream":true`` gets a stream of `EVENTS` events, each written on its own and at once. The
+PACE "apart" adds a pause before each, so that each is read on its own; with "together" all are written as one, so that
+they are read together. Any other request, also one for the provider's health, gets a whole answer.
 """
 
 import asyncio

@@ -152,6 +152,15 @@ class Reply(Protocol):
         """
         ...
 
+    def pass_on(self, take: Callable[[bytes], bool]) -> None:
+        """Offer bytes to `take` as they arrive while a `read` waits for them; what it refuses, `read` returns.
+
+        This saves a reader the wait for its turn. `take` returns whether it took the bytes. It is called in the
+        callback that reads the provider's socket; a `Fault` that it raises breaks the answer. Most replies never call
+        it.
+        """
+        ...
+
     def arrived(self) -> list[Event]:
         """Return the events that arrived and were not read yet, without waiting. The last is `Done` or `Broken`.
 
@@ -179,6 +188,9 @@ class ReplyBase:
     @property
     def complete(self) -> bool:
         return False  # as far as is known
+
+    def pass_on(self, take: Callable[[bytes], bool]) -> None:
+        """Do nothing: `read` returns all bytes."""
 
     def __aiter__(self) -> Self:
         return self

@@ -28,6 +28,15 @@ async def send_stream(
     """Send the headers with the first bytes, then the rest of the stream as it arrives."""
     relay = form.relay(open_call.call, open_call.target, usage=usage)
     cycle.begin_stream(response_headers(cycle, open_call), kind=form.stream_type)
+
+    def take(data: bytes) -> bool:
+        if note is not None or not cycle.ready:
+            return False
+        if (whole := relay.feed(data)) and not cycle.complete:
+            cycle.write(whole, last=relay.done)
+        return True
+
+    reply.pass_on(take)
     try:
         while data := await reply.read():
             if (whole := relay.feed(data)) and not cycle.complete:

@@ -274,7 +274,7 @@ class RequestCycle:
         status = HTTPStatus.SERVICE_UNAVAILABLE if ending else HTTPStatus.INTERNAL_SERVER_ERROR
         text = status.phrase.encode()
         self.begin(status, content_headers(_TEXT, text))
-        self._write(text, last=True)
+        self.write(text, last=True)
 
     # Called by the application.
 
@@ -357,7 +357,12 @@ class RequestCycle:
         """Send a part of the response's body as soon as the client has read enough of the previous parts."""
         if self._connection.write_paused:
             await self._connection.drain()  # the connection aborts itself if the client does not read
-        self._write(data, last=last)
+        self.write(data, last=last)
+
+    @property
+    def ready(self) -> bool:
+        """Whether `send` would not wait, and the client has not disconnected."""
+        return not (self._left or self._connection.write_paused)
 
     def send_now(self, data: bytes) -> int:
         """Write a part of the response's body at once. Returns how many bytes the client has not read yet.
@@ -369,7 +374,7 @@ class RequestCycle:
         if not self._left and transport.is_closing():
             self.connection_lost()
             return 0
-        self._write(data, last=False)
+        self.write(data, last=False)
         return transport.get_write_buffer_size()
 
     def flush(self) -> None:
@@ -387,7 +392,8 @@ class RequestCycle:
         self._break_off()
         self._connection.reset()
 
-    def _write(self, data: bytes, *, last: bool) -> None:
+    def write(self, data: bytes, *, last: bool) -> None:
+        """Write a part of the response's body at once."""
         if self._left:
             raise ClientLeft
         if self.complete:

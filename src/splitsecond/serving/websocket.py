@@ -226,6 +226,11 @@ class MessageCycle(RequestCycle):
         self.start_ns = self.arrived_ns
         self.client = upgrade.client
 
+    @property
+    def ready(self) -> bool:
+        """False: a message is sent as a whole, when the client has read the one before."""
+        return False
+
     def lost(self) -> None:
         """Note that the client has disconnected."""
         self._break_off()

@@ -143,6 +143,7 @@ class Attempt(TimerEntry, ReplyBase, eq=False, kw_only=True):
     _finished_ns: int | None = None  # when only the end of the body was missing
     _rate_check: RateCheck | None = None  # from the first token on
     _gathers: bool = False  # `read` waits for the end of the answer
+    _take: Callable[[bytes], bool] | None = None  # takes bytes while `read` waits
     _waiter: asyncio.Future[None] | None = None
     _event_waiter: asyncio.Future[None] | None = None  # a second task may read the events
     _fault: Fault | None = None
@@ -301,7 +302,10 @@ class Attempt(TimerEntry, ReplyBase, eq=False, kw_only=True):
             exchange.end_rests()
 
     def _put_bytes(self, pending: PendingBytes, at: int, data: bytes) -> None:
-        """Store bytes for `read`. The bytes that broke an answer are not stored: they could look like a good end."""
+        """Pass on bytes, or store them for `read`. Those that broke an answer are not: they could look like a good
+        end."""
+        if self._take is not None and self._waiter is not None and self._passed_on(self._take, at, data):
+            return
         pending.put(data)
         if self._complete:
             pass
@@ -319,6 +323,17 @@ class Attempt(TimerEntry, ReplyBase, eq=False, kw_only=True):
         elif self._gathers:
             return
         self._wake()
+
+    def _passed_on(self, take: Callable[[bytes], bool], at: int, data: bytes) -> bool:
+        """Return whether `take` took the bytes. The reader waits, so it has all those before them."""
+        try:
+            if not take(data):
+                return False
+        except Fault as fault:
+            self._break(at, fault)
+        if self._complete:
+            self._wake()
+        return True
 
     def _transcode(self, transcoder: Transcoder, events: list[Event], at: int) -> None:
         """Store `events` for `read`, in the client's API format."""
@@ -366,6 +381,7 @@ class Attempt(TimerEntry, ReplyBase, eq=False, kw_only=True):
         if exchange is not None:
             exchange.close()
             self._exchange = None  # it refers to this object: that would be a cycle for each request
+        self._take = None
         self._config.observer(self.observation)
         if (observer := self._call.notes.observer) is not None:
             observer(self.observation)
@@ -566,6 +582,10 @@ class Attempt(TimerEntry, ReplyBase, eq=False, kw_only=True):
         if pending.paused and self._exchange is not None:
             self._resume_reading(pending, self._exchange)
         return data
+
+    def pass_on(self, take: Callable[[bytes], bool]) -> None:
+        if self._buffer is None:
+            self._take = take
 
     def _resume_reading(self, pending: PendingBytes, exchange: Exchange) -> None:
         """Read the provider's socket again. The time that the reader took is not the provider's."""
