@@ -5,7 +5,7 @@ event are known, every event with the same bytes around a string adds that strin
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from io import BytesIO
 
 import msgspec
@@ -21,6 +21,8 @@ _NOT_PLAIN = re.compile(r'["\\\x00-\x1f]')
 _PROBE = "\x7f?"
 _SEPARATOR = b"\x7f"
 """Between texts. After an unfinished escape sequence or UTF-8 character it is invalid."""
+_MISSES = 8
+"""How many reads in a row may begin with another event before what was learned is forgotten."""
 _MANY_BYTES = 1_000
 _decode_text = msgspec.json.Decoder(str).decode
 
@@ -55,15 +57,20 @@ def _only_value(data: bytes, raw: bytes) -> int:
 class TextEvents:
     """The events of one stream that only add to one text, learned from one of them.
 
-    `useful`: the events are known, or can still be learned.
+    `known`: they are learned. `useful`: they are known, or can still be learned.
     """
 
-    __slots__ = ("_after", "_before", "_lessons", "_runs")
+    __slots__ = ("_after", "_before", "_lessons", "_misses", "_runs")
 
     def __init__(self) -> None:
         self._before = self._after = b""
         self._runs = True  # many events that follow each other were known so far
         self._lessons = 0
+        self._misses = 0
+
+    @property
+    def known(self) -> bool:
+        return bool(self._before)
 
     @property
     def useful(self) -> bool:
@@ -75,7 +82,7 @@ class TextEvents:
         `read` returns the text that another event adds.
         """
         head = (b"event: " + name.encode() + b"\n" if name else b"") + b"data: "
-        if self.read(head + data + b"\n\n", 0)[0]:
+        if self._before and self.read(head + data + b"\n\n", 0)[0]:
             return True
         if self._lessons < _LESSONS and b"\n" not in data:
             self._lessons += 1
@@ -85,29 +92,47 @@ class TextEvents:
                 return True
         return False
 
+    def begins(self, parts: Sequence[bytes]) -> bool:
+        """Return whether each of `parts` begins like a known event."""
+        return all(part.startswith(self._before) for part in parts)
+
     def read(self, data: bytes, at: int) -> tuple[list[str], int]:
         """Return the texts of the known events that follow each other in `data` from `at`, and where they end."""
         texts: list[str] = []
         before, after, text_at, quoted = self._before, self._after, len(self._before), 1 - len(self._after)
+        if not before:
+            return texts, at
         if self._runs and _MANY_BYTES < len(data) - at < MAX_EVENT_BYTES and data.startswith(before, at):
             found = self._run(data, at)
             self._runs = found is not None  # tried again and again, it could take quadratic time
             if found is not None:
-                texts.append(found[0])
-                at = found[1]
-        while before and data.startswith(before, at):
+                texts, at = found
+        while data.startswith(before, at):
             end = data.find(b"\n\n", at)
             if end < 0 or end - at > MAX_EVENT_BYTES or not data.endswith(after, at + text_at, end):
                 break
             try:
-                texts.append(_decode_text(data[at + text_at - 1 : end + quoted]))
+                text = _decode_text(data[at + text_at - 1 : end + quoted])
             except ValueError:  # it ends elsewhere, or must be repaired
                 break
+            if not text:
+                break
+            texts.append(text)
             at = end + 2
+        if texts:
+            self._misses = 0
+        else:
+            self._miss()
         return texts, at
 
-    def _run(self, data: bytes, at: int) -> tuple[str, int] | None:
-        """Return the text of the known events from `at` to the last one in `data`, and where they end.
+    def _miss(self) -> None:
+        """Forget what was learned if it has not fitted for many events: more than the text changes in them."""
+        self._misses += 1
+        if self._misses >= _MISSES:
+            self._before, self._lessons = b"", _LESSONS
+
+    def _run(self, data: bytes, at: int) -> tuple[list[str], int] | None:
+        """Return the texts of the known events from `at` to the last one in `data`, and where they end.
 
         None: there are others between them. This runs at C speed for all of them together: the lines are cut at the
         expected places, and the parts that were cut away are put back and compared.
@@ -125,9 +150,7 @@ class TextEvents:
         if not data.startswith(run, start) or not data.startswith(after + b"\n", stop) or _SEPARATOR in run:
             return None
         try:  # a part that is no complete string makes the whole invalid
-            text = _decode_text(b'"' + _SEPARATOR.join(parts) + b'"')
+            texts = _decode_text(b'"' + _SEPARATOR.join(parts) + b'"').split(_SEPARATOR.decode())
         except ValueError:
             return None
-        separator = _SEPARATOR.decode()
-        whole = text.count(separator) == len(parts) - 1
-        return (text.replace(separator, ""), stop + len(after) + 1) if whole else None
+        return (texts, stop + len(after) + 1) if len(texts) == len(parts) and all(texts) else None
