@@ -7,6 +7,7 @@ event are known, every event with the same bytes around a string adds that strin
 import re
 from collections.abc import Callable, Sequence
 from io import BytesIO
+from operator import itemgetter
 
 import msgspec
 
@@ -88,7 +89,7 @@ class TextEvents:
             self._lessons += 1
             around = bytes_around(data, text, read)
             if around is not None:
-                self._before, self._after = head + around[0], around[1]
+                self._before, self._after = head + around[0], around[1] + b"\n\n"
                 return True
         return False
 
@@ -99,29 +100,28 @@ class TextEvents:
     def read(self, data: bytes, at: int) -> tuple[list[str], int]:
         """Return the texts of the known events that follow each other in `data` from `at`, and where they end."""
         texts: list[str] = []
-        before, after, text_at, quoted = self._before, self._after, len(self._before), 1 - len(self._after)
-        if not before:
-            return texts, at
-        if self._runs and _MANY_BYTES < len(data) - at < MAX_EVENT_BYTES and data.startswith(before, at):
+        before, after = self._before, self._after
+        if self._runs and _MANY_BYTES < len(data) - at < MAX_EVENT_BYTES and self.known and data.startswith(before, at):
             found = self._run(data, at)
             self._runs = found is not None  # tried again and again, it could take quadratic time
             if found is not None:
                 texts, at = found
-        while data.startswith(before, at):
-            end = data.find(b"\n\n", at)
-            if end < 0 or end - at > MAX_EVENT_BYTES or not data.endswith(after, at + text_at, end):
+        begin = len(before)
+        while before and data.startswith(before, at):
+            end = data.find(after, at + begin)
+            if end < 0 or end - at > MAX_EVENT_BYTES:
                 break
             try:
-                text = _decode_text(data[at + text_at - 1 : end + quoted])
+                text = _decode_text(data[at + begin - 1 : end + 1])
             except ValueError:  # it ends elsewhere, or must be repaired
                 break
             if not text:
                 break
             texts.append(text)
-            at = end + 2
+            at = end + len(after)
         if texts:
             self._misses = 0
-        else:
+        elif before:
             self._miss()
         return texts, at
 
@@ -137,13 +137,13 @@ class TextEvents:
         None: there are others between them. This runs at C speed for all of them together: the lines are cut at the
         expected places, and the parts that were cut away are put back and compared.
         """
-        before, after = self._before, self._after + b"\n"
+        before, after = self._before, self._after[:-1]
         *heads, head = before.split(b"\n")
         lines = BytesIO(data[at:]).readlines()[len(heads) :: len(heads) + 2]
         while lines and not (lines[-1].startswith(head) and lines[-1].endswith(after)):
             lines.pop()
         begin, end = len(head), -len(after)
-        parts = [line[begin:end] for line in lines]
+        parts = list(map(itemgetter(slice(begin, end)), lines))
         start, between = at + len(before), after + b"\n" + before
         run = between.join(parts)
         stop = start + len(run)

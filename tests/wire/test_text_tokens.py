@@ -11,7 +11,7 @@ from splitsecond.events import Event, Token, TokenRun
 from splitsecond.observation import Observation
 from splitsecond.timing.timeline import Sending, Timeline
 from splitsecond.wire.openai import decoder
-from splitsecond.wire.openai.template import Template
+from splitsecond.wire.text_events import TextEvents
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6) | st.sampled_from(
     ['"', "\\", "\n", "\x7f", "word", ",", "choices", "é", '","', "{}"]
@@ -38,10 +38,10 @@ def test_each_text_comes_out_as_it_went_in(pieces: list[tuple[str, int]]) -> Non
 
 def test_another_field_that_says_the_same_is_not_the_text() -> None:
     escaped = b'{"id":"hi","choices":[{"index":0,"delta":{"content":"\\u0068i"}}]}'
-    template = Template()
-    template.learn(escaped, "hi", 0, lambda data: "hi")
-    assert template.wanted
-    assert template.text(escaped, 0, len(escaped)) is None
+    events = TextEvents()
+    assert not events.learn(escaped, "", "hi", lambda data: "hi")
+    assert not events.known
+    assert events.read(b"data: " + escaped + b"\n\n", 0) == ([], 0)
 
 
 def test_what_ends_the_answer_is_seen_behind_the_same_beginning() -> None:
