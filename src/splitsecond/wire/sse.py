@@ -68,27 +68,23 @@ class SseDecoder(Struct, eq=False):
         if self._at_start and not self._line and data[:1] not in _MARK_BEGINS:
             self._at_start = False
             self.between_events = True
-        start, size = 0, len(data)
-        if self.between_events and b"\r" not in data and size <= self.max_bytes:
-            while start < size:
-                begin = start + 6
-                if data.startswith(b"data: ", start):
-                    name = ""
-                elif data.startswith(b"event: ", start):
-                    line_end = data.find(b"\ndata: ", start)
-                    name, begin = data[start + 7 : line_end].decode("utf-8", "replace"), line_end + 7
-                    if line_end < 0 or "\n" in name:
-                        break
+        if self.between_events and b"\r" not in data and len(data) <= self.max_bytes:
+            *blocks, rest = data.split(b"\n\n")
+            for place, block in enumerate(blocks):
+                if block.startswith(b"data: "):
+                    name, body = "", block[6:]
+                elif block.startswith(b"event: "):
+                    first, _, body = block.partition(b"\ndata: ")
+                    name = first[7:].decode("utf-8", "replace")
                 else:
+                    body = b""
+                if not body or b"\n" in body or "\n" in name:
+                    rest = b"\n\n".join((*blocks[place:], rest))
                     break
-                end = data.find(b"\n", begin)
-                if not data.startswith(b"\n\n", end):
-                    break
-                events.append(SseEvent(data[begin:end], name))
-                start = end + 2
-            if start == size:
+                events.append(SseEvent(body, name))
+            if not rest:
                 return events
-            data = data[start:]
+            data = rest
         self._feed_lines(data, events)
         return events
 

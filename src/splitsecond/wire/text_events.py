@@ -97,17 +97,30 @@ class TextEvents:
         """Return whether each of `parts` begins like a known event."""
         return all(part.startswith(self._before) for part in parts)
 
+    def only(self, data: bytes) -> str:
+        """Return the text if `data` is one known event; otherwise ""."""
+        before, after = self._before, self._after
+        text = data.removeprefix(before).removesuffix(after)
+        if not before or len(data) - len(text) != len(before) + len(after):
+            return ""
+        try:
+            return _decode_text(b'"%b"' % text)
+        except ValueError:
+            return ""
+
     def read(self, data: bytes, at: int) -> tuple[list[str], int]:
         """Return the texts of the known events that follow each other in `data` from `at`, and where they end."""
         texts: list[str] = []
         before, after = self._before, self._after
-        if self._runs and _MANY_BYTES < len(data) - at < MAX_EVENT_BYTES and self.known and data.startswith(before, at):
+        if not before:
+            return texts, at
+        if _MANY_BYTES < len(data) - at < MAX_EVENT_BYTES and self._runs and data.startswith(before, at):
             found = self._run(data, at)
             self._runs = found is not None  # tried again and again, it could take quadratic time
             if found is not None:
                 texts, at = found
         begin = len(before)
-        while before and data.startswith(before, at):
+        while data.startswith(before, at):
             end = data.find(after, at + begin)
             if end < 0 or end - at > MAX_EVENT_BYTES:
                 break
@@ -121,7 +134,7 @@ class TextEvents:
             at = end + len(after)
         if texts:
             self._misses = 0
-        elif before:
+        else:
             self._miss()
         return texts, at
 

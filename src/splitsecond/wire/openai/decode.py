@@ -114,12 +114,16 @@ class OpenAIDecoder(StreamDecoder):
         """Return the lengths of the texts if `data` is whole events that hold only texts."""
         if not (self._tokens and self.in_runs and self._sse.between_events) or self._ended:
             return ()
-        texts, end = self._texts.read(data, 0)
-        if end < len(data):
-            return ()
-        self._tokens += len(texts)
+        if text := self._texts.only(data):  # nearly every read
+            lengths = [len(text)]
+        else:
+            texts, end = self._texts.read(data, 0)
+            if end < len(data):
+                return ()
+            lengths = list(map(len, texts))
+        self._tokens += len(lengths)
         self._closed_by_usage = False
-        return list(map(len, texts))
+        return lengths
 
     def feed_packets(self, packets: Sequence[bytes], times: list[int]) -> TokenRun | None:
         """Return the tokens of packets that each brought one event with only a text."""
