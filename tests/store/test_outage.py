@@ -48,6 +48,11 @@ def in_memory(log: Log) -> int:
     return len(writer._records)
 
 
+def files(folder: Path) -> list[Path]:
+    """Return the files with records that wait for the log in `folder`."""
+    return [*folder.glob("log.db.unwritten-*")]
+
+
 async def send(log: Log, numbers: range) -> None:
     """Put records a few at a time, so that they arrive in many pieces."""
     for number in numbers:
@@ -65,9 +70,9 @@ def test_an_outage_costs_disk_space_and_no_memory(url: str, tmp_path: Path) -> N
             await eventually(
                 lambda: sorted((first.waiting, second.waiting)) == [0, 2 * RECORDS], "what waits is not counted once"
             )
-            assert [*tmp_path.glob("log.db.unwritten-*")]
+            assert files(tmp_path)
         await eventually(lambda: not first.waiting + second.waiting, "what waited is not written")
-        assert not [*tmp_path.glob("log.db.unwritten-*")]
+        assert not files(tmp_path)
         assert first.dropped + second.dropped == 0
         for each in (first, second):
             each.close()
@@ -91,7 +96,7 @@ def test_further_outages_while_the_first_is_written(url: str, tmp_path: Path) ->
     with process(url, tmp_path / "log"):
         asyncio.run(work())
     with process(url, tmp_path / "log"):
-        until(lambda: not [*tmp_path.glob("log.db.unwritten-*")], "what the first process has left is not written")
+        until(lambda: not files(tmp_path), "what the first process has left is not written")
     assert sorted(calls(url)) == sorted(f"req-{number}" for number in range(4 * RECORDS))
 
 
@@ -168,4 +173,4 @@ def test_a_record_that_is_twice_in_a_file_is_written_once(url: str, tmp_path: Pa
     with process(url, tmp_path / "log"):
         pass
     assert sorted(calls(url)) == ["req-1", "req-2"]
-    assert not [*tmp_path.glob("log.db.unwritten-*")]
+    assert not files(tmp_path)

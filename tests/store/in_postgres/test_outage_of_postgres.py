@@ -14,7 +14,6 @@ from pathlib import Path
 import msgspec
 import pytest
 from tests.processes import Process
-from tests.store.records import answered
 from tests.store.server import Server
 from tests.store.test_outage import eventually, in_memory, send
 from tests.waiting import until
