@@ -15,7 +15,7 @@ from tests.gateway.test_allowance import limited
 from tests.gateway.test_served import ASK
 from tests.gateway.test_supervisor import workers
 from tests.noon import noon as noon  # a fixture
-from tests.store.test_remote_writer import process
+from tests.store.test_remote_writer import process as log_process
 from tests.waiting import WITHIN_S, until
 
 from splitsecond import clock
@@ -162,7 +162,7 @@ def test_a_successor_that_is_killed_at_its_start_loses_no_orphaned_call(tmp_path
 
     asyncio.run(main())
     url = f"sqlite:///{tmp_path}/log.db"
-    with process(url, tmp_path / "log"):
+    with log_process(url, tmp_path / "log"):
         until(lambda: not [*tmp_path.glob("log.db.unwritten-*")], "the call is not written")
     ((_, record),) = Past.open(url).calls(clock.wall_time() - timedelta(days=1))
     assert (record.call, record.fault, record.attempts[0].output_tokens) == ("r", WORKER_DIED, 50)
