@@ -1,5 +1,6 @@
 """A gateway whose log is in PostgreSQL, which is away when the gateway starts, and when it ends."""
 
+import os
 import signal
 import urllib.request
 from collections.abc import Iterator
@@ -9,7 +10,9 @@ from pathlib import Path
 import openai
 import pytest
 from tests.gateway.conftest import KEY, Served, gateway, heard, ready
+from tests.gateway.test_log_process import MODULE
 from tests.gateway.test_served import ASK
+from tests.gateway.test_supervisor import workers as children
 from tests.store.server import Server
 from tests.store.server import server as server
 from tests.store.server import started_server as started_server
@@ -88,6 +91,35 @@ def test_what_it_cannot_write_before_its_end_is_written_after_the_next_start(
     with gateway(tmp_path, "--workers", workers) as process:
         ready(process)
         until(lambda: not [*(tmp_path / "tmp").glob("splitsecond-log-*")], "what was kept is not written")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(WITHIN_S) == 0
+    logged = [record.call for _, record in Past.open(log_url).calls(clock.wall_time() - timedelta(hours=1))]
+    assert sorted(logged) == sorted(ids)
+
+
+def test_a_gateway_that_is_killed_in_the_outage_leaves_its_calls_to_the_next(
+    server: Server, log_url: str, tmp_path: Path, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its log process is killed as well, as if the machine had too little memory for both."""
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    (tmp_path / "splitsecond.yaml").write_text(CONFIGURATION.format(url=served.simulated.base_url, log=log_url))
+
+    def saved() -> bytes:
+        return b"".join(file.read_bytes() for file in (tmp_path / "tmp").glob("splitsecond-log-*"))
+
+    with gateway(tmp_path) as process:
+        base_url = ready(process)
+        ids = [call(base_url) for _ in range(3)]
+        until(lambda: all(each.encode() in saved() for each in ids), "the calls are not saved")
+        (pid,) = children(process, MODULE)
+        os.kill(pid, signal.SIGKILL)
+        process.kill()
+        process.wait(WITHIN_S)
+    server.start()
+    with gateway(tmp_path) as process:
+        ready(process)
+        until(lambda: not saved(), "what was saved is not written")
         process.send_signal(signal.SIGTERM)
         assert process.wait(WITHIN_S) == 0
     logged = [record.call for _, record in Past.open(log_url).calls(clock.wall_time() - timedelta(hours=1))]

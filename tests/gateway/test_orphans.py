@@ -15,6 +15,7 @@ from tests.gateway.test_allowance import limited
 from tests.gateway.test_served import ASK
 from tests.gateway.test_supervisor import workers
 from tests.noon import noon as noon  # a fixture
+from tests.store.test_remote_writer import process as log_process
 from tests.waiting import WITHIN_S, until
 
 from splitsecond import clock
@@ -61,7 +62,7 @@ class SlotUser:
 
     def settle(self) -> tuple[list[Record], list[str]]:
         records, said = list[Record](), list[str]()
-        settle(self.counters, self.journal, worker=0, keys=["web"], keep=records.append, say=said.append)
+        settle(self.counters, self.journal, worker=0, keys=["web"], keep=records.extend, say=said.append)
         return records, said
 
 
@@ -113,8 +114,10 @@ def test_a_journal_keeps_what_is_not_erased(tmp_path: Path) -> None:
     assert first is not None
     assert second is not None
     journal.erase(first)
-    assert Journal(tmp_path / "journal").take() == [ENTRY]
-    assert Journal(tmp_path / "journal").take() == []
+    again = Journal(tmp_path / "journal")
+    assert again.entries() == [ENTRY]
+    again.clear()
+    assert Journal(tmp_path / "journal").entries() == []
 
 
 def test_an_entry_that_fits_no_slot_is_not_written(tmp_path: Path) -> None:
@@ -123,7 +126,7 @@ def test_an_entry_that_fits_no_slot_is_not_written(tmp_path: Path) -> None:
         call="r", client="web", route="x" * SLOT_BYTES, operation="chat", stream=True, start_ns=5, usd=0.25, usages=()
     )
     assert journal.write(long) is None
-    assert journal.take() == []
+    assert journal.entries() == []
 
 
 @pytest.mark.usefixtures("noon")
@@ -145,6 +148,25 @@ def test_a_worker_settles_for_the_one_before_it(tmp_path: Path, capfd: pytest.Ca
     ((_, record),) = Past.open(f"sqlite:///{tmp_path}/log.db").calls(clock.wall_time() - timedelta(days=1))
     assert (record.call, record.fault, record.attempts[0].output_tokens) == ("r", WORKER_DIED, 500)
     assert record.attempts[0].input_tokens == prompt_tokens(call)
+
+
+@pytest.mark.usefixtures("noon")
+def test_a_successor_that_is_killed_at_its_start_loses_no_orphaned_call(tmp_path: Path) -> None:
+    """It has settled, and has not connected to the log process."""
+    settings = read(DEAR.format(url="http://127.0.0.1:9"), {"WEB_KEY": KEY}, folder=tmp_path)
+    seat = WorkerSlot(workers=2, folder=str(tmp_path), journal=str(tmp_path / "in-flight"), log=str(tmp_path / "log"))
+    SlotUser(tmp_path).call("r", max_tokens=50)
+
+    async def main() -> None:
+        GatewayWorker(settings, seat)  # never closed
+
+    asyncio.run(main())
+    url = f"sqlite:///{tmp_path}/log.db"
+    with log_process(url, tmp_path / "log"):
+        until(lambda: not [*tmp_path.glob("log.db.unwritten-*")], "the call is not written")
+    ((_, record),) = Past.open(url).calls(clock.wall_time() - timedelta(days=1))
+    assert (record.call, record.fault, record.attempts[0].output_tokens) == ("r", WORKER_DIED, 50)
+    assert SlotUser(tmp_path).settle() == ([], []), "once"
 
 
 @pytest.mark.parametrize("stops", [False, True], ids=["a successor", "none"])

@@ -177,6 +177,7 @@ def test_what_a_process_cannot_write_before_its_end_is_written_by_the_next(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The database is locked. One worker has died; the other ends, and leaves its records to the process."""
+    monkeypatch.setattr(log_process, "SAVE_S", 1000.0)
     monkeypatch.setattr(database, "BUSY_S", 0.01)
     monkeypatch.setattr(writer, "CLOSE_S", 1.0)
     first = msgspec.msgpack.encode(answered(0, ago_s=10))

@@ -2,19 +2,23 @@
 
 Workers connect to a Unix socket and send frames: a length (`LENGTH`, with the bit `AGAIN` for a record that is sent
 again) and a `CallRecord` in MessagePack. The process answers with `SETTLED`: how many records of the connection it has
-taken, how many of these are written or lost for good, and how many of them are lost. A worker keeps each record until
-it is settled, and sends it again to the next process (`store/remote_writer`), so a process that dies loses nothing. A
-record that is sent again is written only if the log does not contain it yet.
+taken, and how many of these are settled: written, in a file, or lost for good. A worker keeps each record until it is
+settled, and sends it again to the next process (`store/remote_writer`), so a process that dies loses nothing.
+
+A record that has waited for the log for a second is saved in a file, with all others that wait (`store/unwritten`).
+From then on, the process only saves what it reads, until the log has written what waits in memory. So whatever is
+killed during an outage loses about a second of records, and an outage costs disk space, not memory. If the disk is full
+or the files have reached their limit, the process reads a few thousand records into memory and no more. When the log is
+written again, the process reads its file back, and that of processes that have died (`store/recovery`), and writes the
+records that the log does not contain. Records that are sent again take the same way.
 
 The process also starts while a database in PostgreSQL is away. The thread that writes then connects again and again,
-and creates or migrates the tables when it succeeds. Meanwhile this process reads a few thousand records and no more,
-and reports to the workers that the log is failing.
+and creates or migrates the tables when it succeeds.
 
 The first line of standard input is a `LogProcessSettings` in JSON, because the URL can contain a password. The end of
 standard input asks the process to end. It then reads what workers send until they have disconnected, and writes it. So
-a worker that is killed loses only what it had not sent. Before the last attempt to write, it saves what is unwritten in
-a file (`store/unwritten`), because the database may be away and the process may be killed while it waits. The next
-process, or that of another gateway with the same log, writes what is in such files.
+a worker that is killed loses only what it had not sent. What cannot be written within a few seconds stays in files for
+the next process, or for that of another gateway with the same log.
 """
 
 import contextlib
@@ -37,12 +41,16 @@ from splitsecond.store.log import Log
 from splitsecond.store.recovery import Recovery
 from splitsecond.store.remote_writer import AGAIN, SETTLED
 from splitsecond.store.unwritten import LENGTH, LONGEST_RECORD, UnwrittenFile
-from splitsecond.store.writer import QUEUE, print_problem
+from splitsecond.store.writer import QUEUE, SAY_NS, print_problem
 
 TICK_S = 0.1
 """How often senders learn what is settled."""
 IDLE_S = 1.0
 """How often workers without records learn whether the log is failing."""
+SAVE_S = 1.0
+"""How long a record waits for the log until all that wait are saved in a file."""
+FINISH_S = 4.0
+"""How long the end may wait until the records of files are written. Closing the log can take `CLOSE_S` more."""
 MOST_UNSETTLED = QUEUE // 2
 """Records that the log may have to write before no more are read from workers."""
 DECODED_AT_ONCE = 16
@@ -66,12 +74,13 @@ Arrival = tuple[CallRecord, bytes, bool]
 
 
 class Sender:
-    """One connected worker. `taken`, `settled` and `lost` count its records since it connected."""
+    """One connected worker. `taken` and `settled` count its records since it connected. `lost` counts lost records, of
+    others too if they were lost after they had been settled. `saved`: records in files, of all workers."""
 
     def __init__(self, connection: socket.socket, yield_processor: Callable[[], None] = lambda: None) -> None:
         self.connection = connection
         self._yield_processor = yield_processor
-        self.taken = self.settled = self.lost = 0
+        self.taken = self.settled = self.lost = self.saved = 0
         self._reported = 0  # taken records, as last reported
         self._data = bytearray()
 
@@ -109,7 +118,9 @@ class Sender:
         them."""
         self._reported = self.taken
         with contextlib.suppress(OSError):
-            self.connection.send(SETTLED.pack(self.taken, self.settled, self.lost, failing), socket.MSG_DONTWAIT)
+            self.connection.send(
+                SETTLED.pack(self.taken, self.settled, self.lost, self.saved, failing), socket.MSG_DONTWAIT
+            )
 
     def report_taken(self, *, failing: bool) -> None:
         """Send the counts if records have come since."""
@@ -117,9 +128,9 @@ class Sender:
             self.report(failing=failing)
 
 
-Unsettled = tuple[Sender | None, bool, str, bytes]
-"""A record that may not be in the log yet: its sender, None for a file; whether the log or a file has it already; the
-id of its call; and the encoded record."""
+Unsettled = tuple[Sender | None, bool, str, bytes, int]
+"""A record that may not be in the log yet: its sender, None if it is in a file and so settled already; whether it was
+given to the log before; the id of its call; the encoded record; and when it was given to the log."""
 
 
 class LogProcess:
@@ -134,26 +145,35 @@ class LogProcess:
         self._selector.register(listening, selectors.EVENT_READ, self._accept)
         self._selector.register(end, selectors.EVENT_READ, self._wind_down)
         self._senders: list[Sender] = []
+        self._changed: set[Sender] = set()  # senders with counts that they do not know
         self._unsettled: deque[Unsettled] = deque()
         """In the order of arrival."""
         self._attributed = self._lost = 0  # records settled, and those of them that are lost
         self._paused = self._ending = self._failing = False
         self._reported_ns = 0
-        self._saved = UnwrittenFile(log.unwritten)
-        self._only_saved = 0  # records that were not given to the log
+        self._file = UnwrittenFile(log.unwritten)
+        self._saving = False  # all that waits is in the file, and what arrives is only saved
+        self._only_saved = 0  # records of the file that were not given to the log
+        self._in_files = 0  # unsettled records that are in a file too
+        self._full_ns: int | None = None  # when the file could not be written
+        self._complained_ns: int | None = None
         self._recovery = Recovery(log, print_problem)
-        self._recovering = 0  # unsettled records of files
 
     def run(self) -> None:
         """Return when the end was asked for, all workers have disconnected, and the log is closed."""
         while not self._ending or self._senders:
-            for key, _ in self._selector.select(TICK_S if self._unsettled or self._failing else IDLE_S):
-                key.data()
-            self._settle()
-            self._report_state()
-            self._recover()
-            self._pause()
-        self._close()
+            self._turn()
+        self._finish()
+
+    def _turn(self) -> None:
+        soon = self._unsettled or self._failing or self._saving or self._recovery.busy
+        for key, _ in self._selector.select(TICK_S if soon else IDLE_S):
+            key.data()
+        self._settle()
+        self._save_late_ones()
+        self._recover()
+        self._report_state()
+        self._pause()
 
     def _accept(self) -> None:
         sender = Sender(self._listening.accept()[0], self._log.yield_processor)
@@ -184,52 +204,54 @@ class LogProcess:
             sender.connection.close()
             self._senders.remove(sender)
             return
-        again = [record for record, _, again in received if again]
-        written = self._written(again) if again else set[str]()
         sender.taken += len(received)
-        full = self._ending and len(self._unsettled) >= MOST_UNSETTLED and self._save([data for _, data, _ in received])
-        self._only_saved += len(received) if full else 0
+        full = self._ending and len(self._unsettled) >= MOST_UNSETTLED
+        if not self._saving and (full or any(again for _, _, again in received)):
+            self._save_waiting()
+        if self._saving and self._save([data for _, data, _ in received]):
+            self._only_saved += len(received)
+            sender.settled += len(received)
+            self._changed.add(sender)
+            return
+        now_ns = clock.now_ns()
         for record, data, _ in received:
-            settled = full or record.call in written
-            self._unsettled.append((sender, settled, record.call, data))
-            if not settled:
-                self._log.put(record)
+            self._unsettled.append((sender, False, record.call, data, now_ns))
+            self._log.put(record)
         self._pause()
 
-    def _written(self, records: list[CallRecord]) -> set[str]:
-        """Return the calls that the log contains, of these, or will contain soon."""
-        written = {call for _, _, call, _ in self._unsettled}
-        with contextlib.suppress(CallerFault):  # the database does not answer: better twice in the log than not at all
-            written |= self._log.contained(records)
-        return written
-
     def _settle(self) -> None:
-        """Attribute what the log has settled to the senders, in the order of arrival, and report to them."""
+        """Attribute what the log has settled to the senders, in the order of arrival."""
         dropped = self._log.dropped
         left = self._log.written + dropped - self._attributed
         self._attributed += left
         lost, self._lost = dropped - self._lost, dropped
-        changed = set()
         while self._unsettled and (left or self._unsettled[0][1]):
-            sender, known, _, _ = self._unsettled.popleft()
+            sender, known, _, _, _ = self._unsettled.popleft()
             is_lost = not known and lost > 0
             left -= not known
             lost -= is_lost
             if sender is None:
-                self._recovering -= 1
+                self._in_files -= 1
+                sender = self._senders[0] if is_lost and self._senders else None
             else:
                 sender.settled += 1
+            if sender is not None:
                 sender.lost += is_lost
-                changed.add(sender)
-        for sender in changed:
-            sender.report(failing=self._failing)
+                self._changed.add(sender)
 
     def _report_state(self) -> None:
-        """Tell all workers when the log begins to fail, and when it is written again, and each what has been taken."""
+        """Report to workers what has changed, and to all of them when the log begins to fail or is written again."""
+        if self._senders:
+            saved = self._only_saved + self._in_files + self._recovery.waiting
+            if self._senders[0].saved != saved:
+                self._senders[0].saved = saved
+                self._changed.add(self._senders[0])
         if self._log.failing != self._failing:
             self._failing = self._log.failing
-            for sender in self._senders:
-                sender.report(failing=self._failing)
+            self._changed.update(self._senders)
+        for sender in self._changed:
+            sender.report(failing=self._failing)
+        self._changed.clear()
         if (now_ns := clock.now_ns()) >= self._reported_ns + IDLE_S * clock.NS_PER_S:
             self._reported_ns = now_ns
             for sender in self._senders:
@@ -237,7 +259,7 @@ class LogProcess:
 
     def _pause(self) -> None:
         """Read from no worker while the log has much to write: the workers keep their records."""
-        wanted = len(self._unsettled) >= MOST_UNSETTLED and not self._ending
+        wanted = len(self._unsettled) >= MOST_UNSETTLED and not self._ending and not self._saving
         if wanted == self._paused:
             return
         self._paused = wanted
@@ -247,39 +269,76 @@ class LogProcess:
             else:
                 self._read(sender)
 
-    def _recover(self) -> None:
-        """Take records from files of processes that have ended, when those that were taken before are settled."""
-        if self._recovering or self._ending or self._failing or self._paused:
+    def _save_late_ones(self) -> None:
+        """Save what waits if the log is late. When it is not any more, let the records be read back."""
+        now_ns = clock.now_ns()
+        if self._unsettled and now_ns - self._unsettled[0][4] >= SAVE_S * clock.NS_PER_S:
+            full = self._full_ns is not None and now_ns - self._full_ns < SAVE_S * clock.NS_PER_S
+            if not self._saving and not full:
+                self._save_waiting()
+        elif not self._in_files:
+            self._saving = False
+            if self._only_saved:
+                self._recovery.take(self._file.found())
+            else:
+                self._file.remove()
+            if self._file.records:
+                self._file, self._only_saved = UnwrittenFile(self._log.unwritten), 0
+
+    def _save_waiting(self) -> None:
+        """Save all records that wait, and settle them: workers need not keep them any longer."""
+        waiting = [data for sender, _, _, data, _ in self._unsettled if sender is not None]
+        self._saving = self._save(waiting)
+        if not self._saving:
             return
-        if block := self._recovery.next_block():
-            waiting = {call for _, _, call, _ in self._unsettled}
-            self._recovering = len(block)
-            for made, call in block:
-                self._unsettled.append((None, call in waiting, call, b""))
-                if call not in waiting:
-                    self._log.put_rows(made)
+        self._in_files = len(self._unsettled)
+        for i, (sender, known, call, _, at_ns) in enumerate(self._unsettled):
+            if sender is not None:
+                sender.settled += 1
+                self._changed.add(sender)
+                self._unsettled[i] = None, known, call, b"", at_ns
 
     def _save(self, records: list[bytes]) -> bool:
-        """Save records in a file. Return whether that succeeded."""
+        """Append records to the file. Return whether that succeeded."""
         try:
-            self._saved.add(records)
+            self._file.add(records)
         except OSError as error:
-            print_problem(f"log {self._log.where}: what waits cannot be saved: {error}. Records: {len(records):,}.")
+            self._saving, self._full_ns = False, clock.now_ns()
+            if self._complained_ns is None or self._full_ns - self._complained_ns >= SAY_NS:
+                self._complained_ns = self._full_ns
+                print_problem(f"log {self._log.where}: what waits cannot be saved: {error}.")
             return False
         return True
 
-    def _close(self) -> None:
-        """Save what waits, and close the log, which may write it."""
-        self._recovery.close()
-        self._save([data for sender, written, _, data in self._unsettled if sender is not None and not written])
+    def _recover(self) -> None:
+        """Take records from files when the log is not late and those that were taken before are settled."""
+        if self._in_files or self._saving or self._paused or not self._recovery.busy:
+            return
+        waiting = {call for _, _, call, _, _ in self._unsettled}
+        now_ns = clock.now_ns()
+        for made, call in self._recovery.next_block(waiting):
+            self._in_files += 1
+            self._unsettled.append((None, call in waiting, call, b"", now_ns))
+            if call not in waiting:
+                self._log.put_rows(made)
+
+    def _finish(self) -> None:
+        """Write the records of files if the log is written, save what still waits, and close the log."""
+        give_up_ns = clock.now_ns() + round(FINISH_S * clock.NS_PER_S)
+        self._recovery.look_now()
+        self._recover()
+        while self._recovery.busy and not self._log.failing and clock.now_ns() < give_up_ns:
+            self._turn()
+        self._save_waiting()
         self._log.close()
+        self._recovery.close()
         if not self._log.waiting and not self._only_saved:
-            self._saved.remove()
-        elif self._saved.records:
+            self._file.remove()
+        elif self._file.records:
             print_problem(
-                f"log {self._log.where}: what is not written is kept in {self._saved.path}; the next start writes it."
+                f"log {self._log.where}: what is not written is kept in {self._file.path}; the next start writes it."
             )
-        self._saved.close()
+        self._file.close()
 
 
 def main() -> int:

@@ -1,6 +1,11 @@
-"""Reading back what other processes could not write before they ended, from the files of `store/unwritten`."""
+"""Reading back what could not be written, from the files of `store/unwritten`.
 
-from collections.abc import Callable
+A thread asks the log which records it contains already, because the answer can take long: the database may hang.
+"""
+
+import contextlib
+import threading
+from collections.abc import Callable, Set
 from pathlib import Path
 
 from splitsecond import clock
@@ -11,10 +16,8 @@ from splitsecond.store.rows import Rows, rows
 from splitsecond.store.unwritten import FoundFile, claim
 
 LOOK_S = 5.0
-"""How often the folder is searched for files."""
-AWAY_S = 30.0
-"""Time until the log is asked again after it has not answered, which can take seconds."""
-BLOCK = 500
+"""How often the folder is searched for files, and the log is asked again if it has not answered."""
+BLOCK = 1000
 
 
 class Recovery:
@@ -25,18 +28,50 @@ class Recovery:
         self._log = log
         self._say = say
         self._files: list[FoundFile] = []
-        self._block: list[CallRecord] = []  # that the log has not been asked about
+        self._block: list[CallRecord] = []  # that the log is asked about, or will be
         self._unreadable = set[Path]()
         self._look_ns = 0
+        self._asking: threading.Thread | None = None
+        self._contained: set[str] | None = None  # its answer; None if there was none
+        self._waiting: Set[str] = frozenset()
 
-    def next_block(self) -> list[tuple[Rows, str]]:
+    @property
+    def waiting(self) -> int:
+        """Records that this process has saved and not read back yet."""
+        return len(self._block) + sum(max(0, each.expected - each.records) for each in self._files)
+
+    @property
+    def busy(self) -> bool:
+        """Whether the log is being asked, or `next_block` would look for files."""
+        return self._asking is not None or clock.now_ns() >= self._look_ns
+
+    def take(self, file: FoundFile) -> None:
+        """Read this file too, from now on."""
+        self._files.append(file)
+        self.look_now()
+
+    def look_now(self) -> None:
+        """Look for files at the next opportunity."""
+        self._look_ns = 0
+
+    def next_block(self, waiting: Set[str]) -> list[tuple[Rows, str]]:
         """Return the rows of some records that the log does not contain, each with the id of its call; none: not now.
 
-        Call it again when they are written: then the file can be removed.
+        `waiting`: calls that the log will contain soon. Call it again when all that it returned is written: then the
+        file can be removed. It does not wait.
         """
-        now_ns = clock.now_ns()
-        if now_ns < self._look_ns:
+        if not self.busy or (self._asking is not None and self._asking.is_alive()):
             return []
+        if self._asking is not None:
+            self._asking = None
+            if self._contained is None:  # the database is away
+                self._look_later()
+                return []
+            written = self._contained | (self._waiting - waiting)
+            missing = {each.call: each for each in self._block if each.call not in written}
+            self._block = []
+            if missing:
+                return [(rows(each, self._files[0].wall_us), call) for call, each in missing.items()]
         if not self._files:
             self._files, unreadable = claim(self._log.unwritten, self._unreadable)
             for path, why in unreadable.items():
@@ -45,28 +80,39 @@ class Recovery:
             file = self._files[0]
             try:
                 self._block = self._block or file.read(BLOCK)
-                contained = self._log.contained(self._block, file.wall_us)
             except ValueError as error:
                 self._ignore(file.path, str(error))
                 self._files.pop(0).close()
                 continue
-            except CallerFault:  # the database is away
-                self._look_ns = now_ns + round(AWAY_S * clock.NS_PER_S)
+            if self._block:
+                self._ask(file.wall_us, waiting)
                 return []
-            block, self._block = self._block, []
-            if not block:
-                self._say(f"log {self._log.where}: records written from {file.path}: {file.records:,}.")
-                self._files.pop(0).remove()
-            elif missing := [each for each in block if each.call not in contained]:
-                return [(rows(each, file.wall_us), each.call) for each in missing]
-        self._look_ns = now_ns + round(LOOK_S * clock.NS_PER_S)
+            self._say(f"log {self._log.where}: records written from {file.path}: {file.records:,}.")
+            self._files.pop(0).remove()
+        self._look_later()
         return []
 
     def close(self) -> None:
         """Leave the files to others."""
         for each in self._files:
             each.close()
+            self._say(f"log {self._log.where}: records wait in {each.path}; the next start writes them.")
         self._files.clear()
+
+    def _ask(self, wall_us: int, waiting: Set[str]) -> None:
+        """Ask the log which records of the block it contains."""
+        block, self._waiting, self._contained = self._block, waiting, None
+
+        def ask() -> None:
+            with contextlib.suppress(CallerFault):
+                self._contained = self._log.contained(block, wall_us)
+
+        self._asking = threading.Thread(target=ask, name="splitsecond-log-recovery", daemon=True)
+        with contextlib.suppress(RuntimeError):  # the machine has no more threads: as if the database were away
+            self._asking.start()
+
+    def _look_later(self) -> None:
+        self._look_ns = clock.now_ns() + round(LOOK_S * clock.NS_PER_S)
 
     def _ignore(self, path: Path, why: str) -> None:
         self._unreadable.add(path)

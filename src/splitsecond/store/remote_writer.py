@@ -27,9 +27,10 @@ from splitsecond.store.unwritten import LENGTH, save
 
 AGAIN = 1 << 31
 """Bit in the length of a record that was sent before."""
-SETTLED = struct.Struct(">QQQ?")
-"""Reply: the records of the connection that the process has taken, those of them that are settled, how many of these
-are lost, and whether the log is failing."""
+SETTLED = struct.Struct(">QQQQ?")
+"""Reply: the records of the connection that the process has taken, those of them that are settled (written, in a file,
+or lost), how many records are lost, how many of all workers wait in files, and whether the log is failing. The process
+tells one worker about files, and about records that were lost after they had been settled."""
 MOST_RECORDS = 12_288
 MOST_BYTES = 64 << 20
 """Limits on what waits for the process, for each worker."""
@@ -44,8 +45,9 @@ _ENCODER = msgspec.msgpack.Encoder()
 class RemoteLogWriter:
     """Writes records through the log process. Create it, `put` and `close` it in the event loop's thread.
 
-    `written` and `dropped` count records. `failing`: the log process could not write when it last reported. `errors` is
-    always 0: the log process reports the database's errors.
+    `written` and `dropped` count records; those that the log process keeps in files count as written. `failing`: the
+    log process could not write when it last reported. `errors` is always 0: the log process reports the database's
+    errors.
     """
 
     errors = 0
@@ -66,7 +68,7 @@ class RemoteLogWriter:
         self._bytes = 0
         self._unsent: list[bytes] = []  # records that are in no frame yet
         self._frames = b""  # that wait for the socket
-        self._taken = self._settled = self._lost = 0  # as last reported on this connection
+        self._taken = self._settled = self._lost = self._saved = 0  # as last reported on this connection
         self._replies = bytearray()
         self._timer: asyncio.TimerHandle | None = None
         self._safe = asyncio.Event()
@@ -75,8 +77,8 @@ class RemoteLogWriter:
 
     @property
     def waiting(self) -> int:
-        """Records that are not settled yet."""
-        return len(self._records)
+        """Records that are not in the log yet."""
+        return len(self._records) + self._saved
 
     def put(self, record: CallRecord) -> None:
         """Queue a record. Never waits and never raises."""
@@ -200,7 +202,7 @@ class RemoteLogWriter:
         if (complete := len(self._replies) // SETTLED.size * SETTLED.size) == 0:
             return
         last = complete - SETTLED.size  # the last one has the totals
-        self._taken, settled, lost, self.failing = SETTLED.unpack_from(self._replies, last)
+        self._taken, settled, lost, self._saved, self.failing = SETTLED.unpack_from(self._replies, last)
         del self._replies[:complete]
         number = settled - self._settled
         # as a loop of pops, without a step of the interpreter for each record
@@ -219,7 +221,7 @@ class RemoteLogWriter:
         self._loop.remove_reader(connection)
         connection.close()
         self.failing = False
-        self._taken = self._settled = self._lost = 0
+        self._taken = self._settled = self._lost = self._saved = 0
         self._replies.clear()
         self._unsent.clear()
         self._frames = b"".join([LENGTH.pack(len(data) | AGAIN) + data for data in self._records])

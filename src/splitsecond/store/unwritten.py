@@ -1,8 +1,9 @@
-"""Files with records of calls that a process could not write into the log before it ended.
+"""Files with records of calls that wait to be written to the log.
 
-The log process that is asked to end saves what it has not written, before it tries once more; so does a worker whose
-log process is away. The next log process writes the records and removes the file. A record can be in two files, or in
-the log as well, so the reader asks the log first (`Log.contained`).
+The log process saves what it cannot write within a second, and at its end what it has not written. A worker whose log
+process is away saves its records at its end, and those of a worker that died before it in its slot. A log process
+writes the records when the database answers, and removes the file. A record can be in two files, or in the log as
+well, so the reader asks the log first (`Log.contained`).
 
 The files are beside a SQLite log, as LOG.unwritten-*, and otherwise in the temporary folder. A file begins with `MAGIC`
 and the difference of wall clock and monotonic clock, because monotonic times mean nothing after a reboot. Then come
@@ -28,7 +29,7 @@ from splitsecond.store.call_record import CallRecord
 MAGIC = b"splitsecond unwritten 1\n"
 LENGTH = struct.Struct(">I")
 MOST_BYTES = 256 << 20
-"""Limit on all files of a log together. Records beyond it are lost, and reported."""
+"""Limit on all files of a log together. Beyond it, records wait in memory as long as there is room."""
 LONGEST_RECORD = 64 << 20
 _OFFSET = struct.Struct(">q")
 _HEADER_BYTES = len(MAGIC) + _OFFSET.size
@@ -53,7 +54,7 @@ class UnwrittenFile:
         if sum(map(_size, _paths(self._stem))) + len(data) > MOST_BYTES:
             raise OSError(f"the files {self._stem}* would have more than {MOST_BYTES >> 20:,} MiB")
         if self._descriptor is None:
-            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
             self._descriptor = os.open(self.path, flags, 0o600)
             fcntl.flock(self._descriptor, fcntl.LOCK_EX)
             data = MAGIC + _OFFSET.pack(clock.wall_offset_us()) + data
@@ -67,6 +68,13 @@ class UnwrittenFile:
                 self.remove()
             raise
         self.records += len(frames) // 2
+
+    def found(self) -> "FoundFile":
+        """Return the file for reading, still locked. Do not use this object again."""
+        descriptor, self._descriptor = self._descriptor, None
+        assert descriptor is not None  # there are records
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        return FoundFile(self.path, os.fdopen(descriptor, "rb"), self.records)
 
     def remove(self) -> None:
         """Remove the file: all of its records are in the log."""
@@ -92,11 +100,12 @@ def save(stem: Path, records: Sequence[bytes]) -> str:
 
 
 class FoundFile:
-    """A file of a process that has ended, locked by this one."""
+    """A file that is complete, locked by this process. `records`: how many have been read."""
 
-    def __init__(self, path: Path, file: BinaryIO) -> None:
-        """Raises `ValueError` if the file has another beginning."""
+    def __init__(self, path: Path, file: BinaryIO, expected: int = 0) -> None:
+        """`expected`: its records, 0 if unknown. Raises `ValueError` if the file has another beginning."""
         self.path = path
+        self.expected = expected
         self.records = 0
         self._file = file
         header = file.read(_HEADER_BYTES)

@@ -34,7 +34,6 @@ from splitsecond.gateway.records.shared_counters import SHARED_COUNTERS, SharedC
 from splitsecond.router.router import check_settings
 from splitsecond.scratch import scratch_folder
 from splitsecond.serving.listening import base_url, bind
-from splitsecond.store.call_record import CallRecord
 
 START_S = 120.0
 """Timeout of a worker's start. It takes a second or two, but half a minute or more on a machine that is overloaded."""
@@ -142,7 +141,6 @@ class Supervisor:
 
         If the log cannot be written, they are saved for the next start: the gateway ends in any case.
         """
-        orphans: list[CallRecord] = []
         for slot in self._slots:
             with contextlib.closing(journal_of(Path(str(slot.journal)), slot.number)) as journal:
                 settle(
@@ -150,11 +148,9 @@ class Supervisor:
                     journal,
                     worker=slot.number,
                     keys=[key.name for key in self._settings.keys],
-                    keep=orphans.append,
+                    keep=lambda orphans: log_orphans(self._settings.log, orphans, say),
                     say=say,
                 )
-        if self._settings.log is not None and orphans:
-            log_orphans(self._settings.log, orphans, say)
 
     def _on_signal(self) -> None:
         """End the service. The first signal cuts no response, also if the service is ending by itself already."""

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from random import Random
@@ -24,7 +24,7 @@ from splitsecond.gateway.records.fleet_ceilings import FILE, FleetCeilings
 from splitsecond.gateway.records.journal import Journal
 from splitsecond.gateway.records.key_limits import KeyLimits
 from splitsecond.gateway.records.metrics import LogState, Metrics
-from splitsecond.gateway.records.orphans import journal_of, settle
+from splitsecond.gateway.records.orphans import journal_of, save_orphans, settle
 from splitsecond.gateway.records.recent_calls import RecentCalls
 from splitsecond.gateway.records.response_owners import ResponseOwners
 from splitsecond.gateway.records.shared_counters import SHARED_COUNTERS, SharedCounters
@@ -240,13 +240,17 @@ class GatewayWorker:
     def _settle(self, journal: Journal) -> None:
         """Charge and log the calls of a worker that died in this slot."""
 
-        def record(found: CallRecord) -> None:
-            self._metrics.took(found)
-            if self.router.log is not None:
-                self.router.log.put(found)
+        def keep(found: Sequence[CallRecord]) -> None:
+            for each in found:
+                self._metrics.took(each)
+            log = self.router.log
+            if log is None or (self._slot.log is not None and save_orphans(log, found)):
+                return
+            for each in found:
+                log.put(each)
 
         names = [key.name for key in self._settings.keys]
-        settle(self._counters, journal, worker=self._slot.number, keys=names, keep=record, say=say)
+        settle(self._counters, journal, worker=self._slot.number, keys=names, keep=keep, say=say)
 
     def _observe(self, attempt: Observation) -> None:
         if attempt.fault is not None or self._notices.open:

@@ -71,15 +71,19 @@ class Journal:
         self._lengths[slot] = 0
         self._free.append(slot)
 
-    def take(self) -> list[Reservation]:
-        """Return and erase the entries of a worker that died."""
+    def entries(self) -> list[Reservation]:
+        """Return the entries of a worker that died."""
         found = []
         for slot in range(SLOTS):
             if length := self._lengths[slot]:
                 at = _LENGTHS_BYTES + slot * SLOT_BYTES
                 found.append(msgspec.msgpack.decode(self._data[at : at + length], type=Reservation))
-                self._lengths[slot] = 0
         return found
+
+    def clear(self) -> None:
+        """Erase the entries of a worker that died. Call it before the first `write`."""
+        for slot in range(SLOTS):
+            self._lengths[slot] = 0
 
     def close(self) -> None:
         """Remove the file and release its lock. Remaining entries are lost; later writes have no effect."""

@@ -5,12 +5,17 @@ them. Without an SQLite log, the journals are in the gateway's temporary folder 
 
 The use of an orphaned call is unknown, so its reservation is charged: otherwise a client that can make a worker crash
 would not pay for its calls.
+
+The records of orphaned calls are in the log, or in a file for the log process, before the journal is cleared. A worker
+that is killed before it has done that leaves the journal to the next. If it is killed in between, the records are found
+twice, and written once: the log is asked first.
 """
 
 import contextlib
 import fcntl
 import glob
 import secrets
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
@@ -56,16 +61,16 @@ def recover(settings: LogSettings | None, say: Callable[[str], None]) -> None:
     if file is None or settings is None:
         return
     calls: dict[str, list[float]] = {}
+    orphans: list[CallRecord] = []
     with contextlib.ExitStack() as stack:
-        log: Log | None = None
         for path in sorted(file.parent.glob(f"{glob.escape(file.name + _SUFFIX)}*")):
             with contextlib.suppress(BlockingIOError):  # a living worker holds the lock of its journal
                 journal = Journal(path, lock=fcntl.LOCK_EX)
                 stack.callback(journal.close)
-                for entry in journal.take():
-                    log = log or stack.enter_context(Log.open(settings.url, keep_days=settings.keep_days, say=say))
-                    log.put(record(entry))
+                for entry in journal.entries():
+                    orphans.append(record(entry))
                     calls.setdefault(entry.client, []).append(entry.usd)
+        log_orphans(settings, orphans, say)
     for name, usd in calls.items():
         say(
             f"A gateway was killed with {counted_as(len(usd), 'call')} of key {name!r} in flight. The log {file} "
@@ -79,18 +84,19 @@ def settle(
     *,
     worker: int,
     keys: Iterable[str],
-    keep: Callable[[CallRecord], None],
+    keep: Callable[[Sequence[CallRecord]], None],
     say: Callable[[str], None],
 ) -> None:
     """Charge, log and report the orphaned calls of the last worker in a slot, by key.
 
-    `keep` gets the record of each call in the journal. Calls for which the journal had no slot are charged only.
+    `keep` gets the records of the calls in the journal, which is cleared when it returns. Calls for which the journal
+    had no slot are charged only.
     """
     charged = counters.forfeit(keys, today())
-    calls: dict[str, int] = {}
-    for entry in journal.take():
-        keep(record(entry))
-        calls[entry.client] = calls.get(entry.client, 0) + 1
+    entries = journal.entries()
+    keep([record(entry) for entry in entries])
+    journal.clear()
+    calls = Counter(entry.client for entry in entries)
     for name in {**charged, **calls}:
         key = f"key {name!r}" if name else "a key that is no longer in the configuration"
         say(
@@ -99,12 +105,16 @@ def settle(
         )
 
 
-def log_orphans(settings: LogSettings, orphans: Sequence[CallRecord], say: Callable[[str], None]) -> None:
-    """Log calls at the end of a gateway. If that fails, save them for the next one."""
+def log_orphans(settings: LogSettings | None, orphans: Sequence[CallRecord], say: Callable[[str], None]) -> None:
+    """Log calls at the start or the end of a gateway. If that fails, save them for the next one."""
+    if settings is None or not orphans:
+        return
     try:
         with Log.open(settings.url, keep_days=settings.keep_days, say=say) as log:
+            logged = log.contained(orphans)
             for each in orphans:
-                log.put(each)
+                if each.call not in logged:
+                    log.put(each)
     except CallerFault as fault:
         say(str(fault))
     else:
@@ -115,6 +125,15 @@ def log_orphans(settings: LogSettings, orphans: Sequence[CallRecord], say: Calla
     except OSError as error:
         kept = f"They are lost: {error}."
     say(f"The log lacks {counted_as(len(orphans), 'call')} of workers that died. {kept}")
+
+
+def save_orphans(log: Log, orphans: Sequence[CallRecord]) -> bool:
+    """Save calls for the log process, which writes them within seconds. Return whether that succeeded."""
+    try:
+        save(log.unwritten, [encode(each) for each in orphans])
+    except OSError:
+        return False
+    return True
 
 
 def record(entry: Reservation) -> CallRecord:

@@ -1,0 +1,69 @@
+"""A log process and its worker that are killed while PostgreSQL is away: no record is missing, none is twice."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import msgspec
+import pytest
+from tests.processes import Process
+from tests.store.server import Server
+from tests.store.test_outage import eventually, in_memory, send
+from tests.waiting import until
+
+from splitsecond import clock
+from splitsecond.store.log import Log, Past
+from splitsecond.store.log_process import MOST_UNSETTLED, LogProcessSettings
+from splitsecond.store.remote_writer import RemoteLogWriter
+
+pytestmark = pytest.mark.system
+FIRST = 10
+ALL = FIRST + 2 * MOST_UNSETTLED
+
+
+@contextmanager
+def log_process(url: str, folder: Path) -> Iterator["Process[bytes]"]:
+    """Run a log process that keeps its files in `folder`. At the end it is killed."""
+    settings = LogProcessSettings(url=url, keep_days=30, socket=str(folder / "log"))
+    command = [sys.executable, "-m", "splitsecond.store.log_process"]
+    with Process[bytes](command, stdin=subprocess.PIPE, env=os.environ | {"TMPDIR": str(folder)}) as process:
+        assert process.stdin is not None
+        process.stdin.write(msgspec.json.encode(settings) + b"\n")
+        process.stdin.flush()
+        yield process
+        process.kill()
+
+
+@pytest.mark.parametrize("fault", ["killed", "stopped"])
+def test_what_is_killed_in_an_outage_is_in_the_log_once(server: Server, url: str, tmp_path: Path, fault: str) -> None:
+    async def work() -> None:
+        log = Log.open(url, process=tmp_path / "log")
+        await send(log, range(FIRST))
+        await eventually(lambda: log.written == FIRST and not log.waiting, "the log is not written")
+        if fault == "killed":
+            server.stop()
+        else:
+            server.signal(signal.SIGSTOP)
+        await send(log, range(FIRST, ALL))
+        await eventually(lambda: not in_memory(log), "the worker keeps its records")
+        assert (log.waiting, log.dropped) == (ALL - FIRST, 0)
+        writer = log._writer  # it ends like that of a worker that is killed
+        assert isinstance(writer, RemoteLogWriter)
+        writer._disconnect()
+
+    with log_process(url, tmp_path) as process:
+        asyncio.run(work())
+        process.kill()
+        process.wait()
+    server.ensure_running()
+    with log_process(url, tmp_path):
+        until(lambda: not [*tmp_path.glob("splitsecond-log-*")], "what was saved is not written")
+    logged = Counter(record.call for _, record in Past.open(url).calls(clock.wall_time() - timedelta(hours=1)))
+    assert logged == Counter(f"req-{number}" for number in range(ALL))

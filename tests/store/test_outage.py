@@ -1,0 +1,176 @@
+"""A log process whose database is away for long: what waits is in a file, in bounded memory, and is written once."""
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.store.records import answered
+from tests.store.test_remote_writer import calls, process
+from tests.store.test_remote_writer import url as url  # a fixture
+from tests.store.test_writer import locked
+from tests.waiting import WITHIN_S, until
+
+from splitsecond import clock
+from splitsecond.store import database, log_process, recovery, unwritten
+from splitsecond.store.database import unwritten_stem
+from splitsecond.store.log import Log
+from splitsecond.store.remote_writer import RemoteLogWriter, encode
+from splitsecond.store.unwritten import save
+
+RECORDS = 60
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few records in memory, small blocks, and a database that says soon that it is locked."""
+    monkeypatch.setattr(log_process, "MOST_UNSETTLED", 8)
+    monkeypatch.setattr(log_process, "SAVE_S", 0.05)
+    monkeypatch.setattr(recovery, "BLOCK", 25)
+    monkeypatch.setattr(recovery, "LOOK_S", 0.05)
+    monkeypatch.setattr(database, "BUSY_S", 0.01)
+
+
+async def eventually(found: Callable[[], object], complaint: str) -> None:
+    """Let the loop run until `found` returns something true."""
+    give_up_ns = clock.now_ns() + WITHIN_S * clock.NS_PER_S
+    while not found():
+        assert clock.now_ns() < give_up_ns, complaint
+        await asyncio.sleep(0.005)
+
+
+def in_memory(log: Log) -> int:
+    """Return how many records the worker itself keeps."""
+    writer = log._writer
+    assert isinstance(writer, RemoteLogWriter)
+    return len(writer._records)
+
+
+def files(folder: Path) -> list[Path]:
+    """Return the files with records that wait for the log in `folder`."""
+    return [*folder.glob("log.db.unwritten-*")]
+
+
+async def send(log: Log, numbers: range) -> None:
+    """Put records a few at a time, so that they arrive in many pieces."""
+    for number in numbers:
+        log.put(answered(number, ago_s=1000 - number / 10))
+        if number % 5 == 0:
+            await asyncio.sleep(0.002)
+
+
+def test_an_outage_costs_disk_space_and_no_memory(url: str, tmp_path: Path) -> None:
+    async def work() -> None:
+        first, second = (Log.open(url, process=tmp_path / "log") for _ in range(2))
+        with locked(tmp_path / "log.db"):
+            await asyncio.gather(send(first, range(RECORDS)), send(second, range(RECORDS, 2 * RECORDS)))
+            await eventually(lambda: not in_memory(first) and not in_memory(second), "workers keep their records")
+            await eventually(
+                lambda: sorted((first.waiting, second.waiting)) == [0, 2 * RECORDS], "what waits is not counted once"
+            )
+            assert files(tmp_path)
+        await eventually(lambda: not first.waiting + second.waiting, "what waited is not written")
+        assert not files(tmp_path)
+        assert first.dropped + second.dropped == 0
+        for each in (first, second):
+            each.close()
+
+    with process(url, tmp_path / "log"):
+        asyncio.run(work())
+    assert sorted(calls(url)) == sorted(f"req-{number}" for number in range(2 * RECORDS))
+
+
+def test_further_outages_while_the_first_is_written(url: str, tmp_path: Path) -> None:
+    async def work() -> None:
+        log = Log.open(url, process=tmp_path / "log")
+        for begin in range(0, 4 * RECORDS, RECORDS):
+            with locked(tmp_path / "log.db"):
+                await send(log, range(begin, begin + RECORDS))
+                await eventually(lambda: not in_memory(log), "the worker keeps its records")
+            left = log.waiting
+            await eventually(lambda before=left: log.waiting < before, "nothing is written")  # type: ignore[misc]
+        log.close()
+
+    with process(url, tmp_path / "log"):
+        asyncio.run(work())
+    with process(url, tmp_path / "log"):
+        until(lambda: not files(tmp_path), "what the first process has left is not written")
+    assert sorted(calls(url)) == sorted(f"req-{number}" for number in range(4 * RECORDS))
+
+
+def test_at_the_limit_of_files_workers_keep_the_rest(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(unwritten, "MOST_BYTES", 30 * len(encode(answered(1))))
+
+    async def work() -> None:
+        log = Log.open(url, process=tmp_path / "log")
+        with locked(tmp_path / "log.db"):
+            await send(log, range(10))
+            await eventually(lambda: not in_memory(log), "the worker keeps records that there is room for")
+            await send(log, range(10, RECORDS))
+            await eventually(lambda: log.waiting == RECORDS, "what waits is not counted once")
+            assert RECORDS - 30 <= in_memory(log) <= RECORDS - 10
+        await eventually(lambda: not log.waiting, "what waited is not written")
+        assert (log.written, log.dropped) == (RECORDS, 0)
+        log.close()
+
+    with process(url, tmp_path / "log"):
+        asyncio.run(work())
+    assert sorted(calls(url)) == sorted(f"req-{number}" for number in range(RECORDS))
+    assert capsys.readouterr().err.count("what waits cannot be saved") == 1
+
+
+def test_a_record_that_can_never_be_written_is_counted_as_lost(url: str, tmp_path: Path) -> None:
+    async def work() -> None:
+        log = Log.open(url, process=tmp_path / "log")
+        with locked(tmp_path / "log.db"):
+            log.put(answered(1))
+            await eventually(lambda: not in_memory(log), "the worker keeps its record")
+            log.put(answered(2, status=1 << 63))  # too large for the database
+            log.put(answered(3))
+            await eventually(lambda: log.waiting == 3, "what waits is not counted")
+        await eventually(lambda: not log.waiting, "what waited is not written")
+        assert (log.written, log.dropped) == (2, 1)
+        log.close()
+
+    with process(url, tmp_path / "log"):
+        asyncio.run(work())
+    assert calls(url) == ["req-1", "req-3"]
+
+
+def test_a_log_that_does_not_answer_about_old_records_keeps_none_waiting(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, answer = threading.Event(), threading.Event()
+    contained = Log.contained
+
+    def slow(*given: object) -> set[str]:
+        asked.set()
+        assert answer.wait(WITHIN_S)
+        return contained(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Log, "contained", slow)
+    save(unwritten_stem(url), [encode(answered(1))])
+
+    async def work() -> None:
+        await asyncio.to_thread(asked.wait, WITHIN_S)
+        log = Log.open(url, process=tmp_path / "log")
+        log.put(answered(2))
+        await eventually(lambda: log.written == 1, "a new record waits for an old one")
+        log.close()
+
+    with process(url, tmp_path / "log"), contextlib.ExitStack() as stack:
+        stack.callback(answer.set)
+        asyncio.run(work())
+    assert sorted(calls(url)) == ["req-1", "req-2"]
+
+
+def test_a_record_that_is_twice_in_a_file_is_written_once(url: str, tmp_path: Path) -> None:
+    save(unwritten_stem(url), [encode(answered(1)), encode(answered(1)), encode(answered(2))])
+    with process(url, tmp_path / "log"):
+        pass
+    assert sorted(calls(url)) == ["req-1", "req-2"]
+    assert not files(tmp_path)
