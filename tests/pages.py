@@ -48,6 +48,7 @@ NOT_RUN = {
         "splitsecond batch ": "docs/questions.md and docs/python.md run batches",
         "splitsecond bench ": "takes a minute; README, docs/choosing.md and others run the same options for seconds",
         "splitsecond capacity ": "takes minutes; README and docs/capacity.md run it for seconds",
+        "splitsecond compare runs/vllm": "needs hundreds of requests; tests/cli/test_report_and_compare.py has them",
         "splitsecond demo": "takes a minute; tests/test_installed.py runs it",
         "splitsecond doctor": "takes half a minute; tests/cli/test_doctor.py runs it shorter",
         "splitsecond explain groq": "needs another gateway; tests/cli/test_explain.py asks one",

@@ -87,12 +87,12 @@ def with_providers(folder: Path, provider: RunningProvider, guide: list[Block]) 
 
 
 def keys(sources: Path, provider: RunningProvider) -> dict[str, str]:
-    """Return a key for each provider of the catalogue in `sources`, and what the addresses of some contain."""
+    """Return another key for each provider of the catalogue in `sources`, and what the addresses of some contain."""
     files = sources.glob("splitsecond/catalog/providers/*.toml")
     variables = {name for path in files for name in VARIABLE.findall(path.read_text("utf-8"))}
     azure = {f"AZURE_OPENAI_ENDPOINT{region}": provider.origin for region in ("_EASTUS", "_WESTEUROPE")}
     others = ("AWS_BEARER_TOKEN_BEDROCK", "GOOGLE_CLOUD_PROJECT")
-    return {**dict.fromkeys((*sorted(variables), *others), "example"), **azure}
+    return {**{name: f"example-{name}" for name in (*sorted(variables), *others)}, **azure}
 
 
 def write_files(folder: Path) -> None:
@@ -127,8 +127,8 @@ def write_log(folder: Path) -> None:
 
 
 def beginnings() -> list[datetime]:
-    """Return the time of each logged call, a minute apart, the last of them a day ago."""
-    return [clock.wall_time() - timedelta(minutes=number, days=1) for number in range(LOGGED)]
+    """Return the time of each logged call, a minute apart, the last of them an hour ago."""
+    return [clock.wall_time() - timedelta(minutes=number, hours=1) for number in range(LOGGED)]
 
 
 def spend_logs(*targets: str) -> list[dict[str, Any]]:
