@@ -58,8 +58,13 @@ BEFORE = {
 }
 """What a reader has done where a page begins. Servers stay."""
 WITHOUT_KEYS = (
-    "README", "examples/README", "docs/gateway", "docs/tutorials/gateway", "docs/coming-from/litellm", "docs/coming-from/openrouter",
-)  # fmt: skip
+    "README",
+    "docs/coming-from/litellm",
+    "docs/coming-from/openrouter",
+    "docs/gateway",
+    "docs/tutorials/gateway",
+    "examples/README",
+)
 """Pages whose readers have no keys of providers yet."""
 FEW = {"splitsecond bench ": "splitsecond bench -c 1 -n 4 --rounds 1 "}
 AT_PROVIDERS = "http://127.0.0.1:9009/v1"
