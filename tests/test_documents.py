@@ -1,6 +1,6 @@
 """Documents: each link leads to a file, each module that they name exists, and each command that they show can be read.
 
-`tests/test_tutorials.py` runs the tutorials, and other tests run README, docs/python.md and docs/questions.md.
+`tests/pages.py` has the test that runs each block.
 """
 
 import re

@@ -29,8 +29,8 @@ from tests.api.test_document import run_cells
 from tests.ports import free_ports
 from tests.processes import Process
 from tests.quick import with_quick_profiles
+from tests.reader import environment as environment  # a fixture
 from tests.test_reference_pages import metric_names
-from tests.test_tutorials import environment as environment  # a fixture
 
 from splitsecond.gateway.records.exposition import exposed
 from splitsecond.gateway.records.metrics import Metrics

@@ -110,7 +110,7 @@ def commands_page() -> str:
 def _command(command: Any) -> str:
     paragraphs = (command.help or "").split("\n\n")
     text = "\n\n".join(
-        "```\n" + re.sub(r"(?m)^\s*(\x08\n)?", "", each) + "\n```" if each.startswith("\b") else each
+        "```sh\n" + re.sub(r"(?m)^\s*(\x08\n)?", "", each) + "\n```" if each.startswith("\b") else each
         for each in paragraphs
     )
     rows = "".join(

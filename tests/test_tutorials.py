@@ -1,60 +1,73 @@
-"""README, docs/tutorials, docs/coming-from and `CONSOLES`: every block of each page runs, in one folder and in order.
+"""README, docs, CONTRIBUTING and the page of the examples: the blocks of each page run, in one folder and in order.
 
-```sh and ```python blocks run and must end with 0. The title "Leave this running" starts a process in the background
-until it is READY, "Exits with 1" expects that code, and any other title is the name of a file to write. Exported
-variables stay set. In `CONSOLES`, lines of console blocks after `$ ` run and must print the other lines, and blocks
-without a kind must have been printed. All other blocks are illustrations. The ports of the pages are replaced by free
-ones, and providers by a simulator.
+```sh, ```console and ```python blocks must end with 0, and ```sql is for DuckDB. Commands that serve start in the
+background and must become READY. They end at once, unless the title is "Leave this running". "Exits with 1" expects
+that code, and any other title is the name of a file to write. Exported variables stay set. Lines of console blocks
+after `$ ` run and must print the other lines, and ```text must have been printed: word for word on the pages `EXACT`,
+otherwise with any numbers, and of a table its headings. The ports of the pages are replaced by free ones, servers and
+providers by simulators (`tests/reader.py`). `tests/pages.py` says which blocks other tests run, and which cannot run.
 """
 
-import os
 import re
 import shlex
 import subprocess
-import sys
-from collections.abc import Iterator
 from contextlib import ExitStack
-from datetime import timedelta
+from itertools import groupby
 from pathlib import Path
 
 import pytest
+from tests.cli.conftest import run_splitsecond
+from tests.pages import SHELL, blocks, name, pages
 from tests.ports import free_ports
 from tests.processes import Process
 from tests.quick import with_quick_profiles
-from tests.store.test_import import LITELLM, OPENROUTER, as_csv
+from tests.reader import LOGGED, keys, with_providers, write_files, write_log
+from tests.reader import environment as environment  # fixtures
+from tests.reader import servers as servers
 
-from splitsecond import clock
+from splitsecond.simulator.process import RunningProvider
 
 pytestmark = pytest.mark.system
 
-ROOT = Path(__file__).parents[1]
-README = ROOT / "README.md"
-CONSOLES = [ROOT / "docs" / f"{name}.md" for name in ("command-line", "traces", "troubleshooting")]
-PAGES = [README, *sorted([*ROOT.glob("docs/tutorials/*.md"), *ROOT.glob("docs/coming-from/*.md")]), *CONSOLES]
-MINE = """title = "The reader's server"
-model = "mine"
-[[table]]
-concurrency = 1
-ttft_ms = { p50 = 5, p95 = 6 }
-tps = { p50 = 2000, p95 = 1900 }
-"""
-"""The server of the reader, as a profile of the simulator."""
-SERVER = "splitsecond simulate mine.toml --port 8000"
-BEFORE = {
-    "README": SERVER,
-    "command-line": SERVER,
-    "traces": SERVER,
-    "troubleshooting": "splitsecond serve",
-    "litellm": "splitsecond simulate mock --port 8000",
-    "openrouter": "splitsecond simulate mock --port 8000",
+PAGES = [page for page in pages() if any(block.kept for block in blocks(page))]
+COLUMNS = {"docs/tutorials/own-server": "80"}
+"""The width of a terminal in which the tables of a page were printed."""
+EXACT = ("docs/command-line", "docs/traces")
+QUICK = ("README", "docs/simulator")
+"""Pages whose simulated providers are replaced by quicker ones."""
+COMMANDS_ONLY = ("docs/commands", "docs/production")
+"""Pages whose commands run in this process, without a shell. A new process for each would take most of the time."""
+GATEWAY = "listen: {port: 8800}\nroutes: {fast: {policy: sim/groq}}\n"
+LOG = "log: sqlite:///splitsecond.db\nroutes:\n  fast: {policy: groq/openai/gpt-oss-120b}\n"
+CONFIGURATIONS = {
+    "docs/choosing": LOG,
+    "docs/commands": LOG + "  default: {policy: sim/groq}\n",
+    "docs/production": LOG,
+    "docs/troubleshooting": GATEWAY,
 }
-"""What already runs where a page begins."""
-SIMULATED = {"litellm": ("groq", "cerebras", "openai"), "openrouter": ("groq", "cerebras", "openrouter")}
-"""Providers that the simulator replaces in the configuration that `init` writes."""
-LOGGED = 600
-"""Calls in the logs of other programs: as many as a grade needs, and more."""
-GATEWAY = "routes: {fast: {policy: sim/groq}}\n"
-"""The configuration of the gateway that already runs."""
+"""The configuration of the gateway that the reader of a page has."""
+MEASURED = "splitsecond bench groq/openai/gpt-oss-120b cerebras/gpt-oss-120b -c 1 -n 4 --rounds 1 --out runs/monday"
+RUNS = ("tuesday", "main", "branch", "vllm", "sglang", "20261120-190746-3fa")
+BEFORE = {
+    "docs/choosing": MEASURED,
+    "docs/commands": "\n".join(
+        (MEASURED, *(f"cp -r runs/monday runs/{copy}" for copy in RUNS), "cp splitsecond.yaml gateway.yaml")
+    ),
+    "docs/gateway": "splitsecond init --yes\nsplitsecond serve",
+    "docs/troubleshooting": "splitsecond serve",
+}
+"""What a reader has done where a page begins. Servers stay."""
+WITHOUT_KEYS = (
+    "README",
+    "docs/coming-from/litellm",
+    "docs/coming-from/openrouter",
+    "docs/gateway",
+    "docs/tutorials/gateway",
+    "examples/README",
+)
+"""Pages whose readers have no keys of providers yet."""
+FEW = {"splitsecond bench ": "splitsecond bench -c 1 -n 4 --rounds 1 "}
+AT_PROVIDERS = "http://127.0.0.1:9009/v1"
 SHORTER = {
     "README": {
         "-c 1,8 -n 50": "-c 1 -n 5",
@@ -64,14 +77,34 @@ SHORTER = {
         "--to 64": "--to 2 --output-tokens 16",
         "doctor ": "doctor --help ",
     },
-    "own-server": {
-        "-n 16 --output-tokens 64": "-n 8 --output-tokens 16",
-        "ttft=300ms,tpot=20ms --from 4 --to 16": "ttft=3s,tpot=300ms --from 4 --to 4",
-        "-tokens 32": "-tokens 8",
+    "docs/add-a-provider": {
+        **FEW,
+        "https://api.example.com/v1": AT_PROVIDERS,
+        "https://bedrock-runtime.us-west-2.amazonaws.com/openai/v1": AT_PROVIDERS,
     },
-    "ci-gate": {"-tokens 32": "-tokens 16"},
-    "command-line": {"gpu:8001": "gpu:8000", "gpu:": "127.0.0.1:", "-c 1,8,32": "-c 1 -n 5 --output-tokens 8"},
-    "traces": {
+    "docs/capacity": {"ttft=300ms,tpot=20ms": "ttft=3s,tpot=300ms --to 2 --output-tokens 8"},
+    "docs/choosing": {**FEW, "http://10.0.0.5:8000/v1": "http://127.0.0.1:8000/v1"},
+    "docs/command-line": {"gpu:8001": "gpu:8000", "gpu:": "127.0.0.1:", "-c 1,8,32": "-c 1 -n 5 --output-tokens 8"},
+    "docs/commands": {
+        "--yes && splitsecond serve": "--yes new.yaml",
+        "--fail-if 'ttft_ms.p95 > +10%' ": "",  # needs 72 requests
+        "--from litellm.yaml": "--from litellm.yaml routes.yaml",
+        "splitsecond serve\n": "splitsecond serve --check\n",
+        "--port 9000": "--check --port 9000",
+        "https://api.openai.com": AT_PROVIDERS.removesuffix("/v1"),
+        "simulate mock": "simulate mock --port 0",
+        "simulate groq together": "simulate groq together --port 0",
+        "openai.jsonl": "openai.jsonl --port 0",
+    },
+    "docs/gateway": {
+        "splitsecond init ": "splitsecond init --force ",
+        "$ splitsecond serve\n": "$ splitsecond serve --port 0\n",
+        "serve  ": "serve --port 0 ",
+        "serve splitsecond.yaml": "serve splitsecond.yaml --port 0",
+    },
+    "docs/prompt-caching": {"-c 1,8 -n 100": "-c 1 -n 6 --rounds 2 --output-tokens 8"},
+    "docs/simulator": {**FEW, "https://api.openai.com": AT_PROVIDERS.removesuffix("/v1"), "--port 9001": "--port 0"},
+    "docs/traces": {
         "bench sim/groq": "bench mine=http://127.0.0.1:8000/v1",
         "cached=http://gpu:8000": "cached=http://127.0.0.1:8000",
         "plain=http://gpu:8001": "plain=http://127.0.0.1:8000",
@@ -79,67 +112,164 @@ SHORTER = {
         "within 97.9 s": "within 3.9 s",
         "jsonl\n": "jsonl --time-scale 0.02\n",
     },
+    "docs/tutorials/ci-gate": {"-tokens 32": "-tokens 16"},
+    "docs/tutorials/own-server": {
+        "-n 16 --output-tokens 64": "-n 8 --output-tokens 16",
+        "ttft=300ms,tpot=20ms --from 4 --to 16": "ttft=3s,tpot=300ms --from 4 --to 4",
+        "-tokens 32": "-tokens 8",
+    },
+    "docs/watch": {"splitsecond watch ": "splitsecond watch -n 4 --times 1 --output-tokens 8 "},
 }
 """Changes of the commands of a page that save minutes, or that replace a machine of the reader."""
-BLOCK = re.compile(r'^```(\w*)(?: title="([^"\n]*)")?\n(.*?)^```', re.MULTILINE | re.DOTALL)
-PORTS = ("8000", "8800")
+FACTS = {
+    "README": ("mine handles concurrency", "sim/groq", "chat.completion"),
+    "docs/add-a-provider": ("Responses of its small models arrive in bursts", "example/their-model"),
+    "docs/capacity": ("/mine handles concurrency",),
+    "docs/choosing": ("Measured from: Frankfurt",),
+    "docs/coming-from/litellm": (
+        r"Not carried over: router_settings\.num_retries",
+        "ok: 2 routes, 1 key",
+        r"x-splitsecond-target: (groq|cerebras)/",
+        f"{LOGGED} calls imported",
+        "azure/gpt-4o misses the limit of 300 ms",
+    ),
+    "docs/coming-from/openrouter": (
+        "x-splitsecond-target: groq/openai/gpt-oss-120b",
+        f"{LOGGED} calls imported",
+        " Amazon +3 ",
+    ),
+    "docs/command-line": (r"v1.*\n", r"\| v2 "),
+    "docs/production": ("groq/openai/gpt-oss-120b",),
+    "docs/troubleshooting": ("100%  sim/groq", "splitsecond_attempts_total"),
+    "docs/tutorials/ci-gate": (r"FAILED: .*tps\.p50 went from",),
+    "docs/tutorials/gateway": ("x-splitsecond-attempts: 2", "x-splitsecond-target: sim/groq", "route quick"),
+    "docs/tutorials/own-server": ("main handles concurrency", "mistral-7b-instruct"),
+    "examples/README": (r"target: +sim/\w+\nattempts: +1\n",),
+}
+"""What the commands of a page print, so that they do what the page says."""
+PORTS = ("8000", "8800", "9001")
+JSON = "content-type: application/json"
+CHAT = '{"model": "any", "messages": [{"role": "user", "content": "Hello"}]}'
 WITHIN_S = 600
 LEAVE, FAILS = "Leave this running", "Exits with 1"
+SERVES = re.compile(r"splitsecond (serve|simulate)\b(?![^#\n]* --(check|schema|list)\b)")
+SQL = "import duckdb, sys; print(duckdb.sql(sys.argv[1]))"
 
 
-@pytest.fixture
-def environment(tmp_path: Path) -> dict[str, str]:
-    """An environment with the commands `splitsecond` and `python`, and without anybody's keys."""
-    programs = tmp_path / "programs"
-    programs.mkdir()
-    for name, module in (("splitsecond", " -m splitsecond.cli"), ("python", "")):
-        (programs / name).write_text(f'#!/bin/sh\nexec {sys.executable}{module} "$@"\n')
-        (programs / name).chmod(0o755)
-    kept = {name: value for name, value in os.environ.items() if not name.endswith(("_API_KEY", "_TOKEN"))}
-    return {**kept, "PATH": f"{programs}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT / "src"), "COLUMNS": "120"}
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_block_runs(
+    page: Path, tmp_path: Path, environment: dict[str, str], servers: list[RunningProvider]
+) -> None:
+    reader = Reader(page, tmp_path, environment, servers)
+    with ExitStack() as reader.running:
+        reader.execute(with_ports(BEFORE.get(reader.name, ""), reader.ports), stay=True)
+        for block in blocks(page):
+            text = reader.changed(block.kept)
+            if block.kind in SHELL:
+                commands, output = divided(text) if block.kind == "console" else (text, [])
+                printed = reader.execute(commands, code=1 if block.title == FAILS else 0, stay=block.title == LEAVE)
+                assert [line for line in output if line not in printed] == []
+                reader.environment |= exported(text)
+            elif block.kind in ("python", "sql") and text:
+                reader.run("python", "-c", *([text] if block.kind == "python" else [SQL, text]))
+            elif block.title:
+                (reader.folder / block.title).write_text(text)
+            elif block.kind == "text":
+                assert not_printed(text, "\n".join(reader.printed), exact=reader.name in EXACT) == []
+    assert reader.printed
+    for facts in FACTS.get(reader.name, ()):
+        assert any(re.search(facts, printed) for printed in reader.printed), (facts, reader.printed)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_every_block_runs(page: Path, tmp_path: Path, environment: dict[str, str]) -> None:
-    folder = tmp_path / "reader"
-    folder.mkdir()
-    ports = dict(zip(PORTS, free_ports(len(PORTS)), strict=True))
-    ran = []
-    (folder / "mine.toml").write_text(MINE)
-    (folder / "docs").symlink_to(ROOT / "docs")
-    write_foreign_logs(folder)
-    if page.stem == "troubleshooting":
-        (folder / "splitsecond.yaml").write_text(f"listen: {{port: {ports['8800']}}}\n{GATEWAY}")
-    with ExitStack() as running:
-        if page.stem in BEFORE:
-            start(running, with_ports(BEFORE[page.stem], ports), folder, environment)
-        for kind, title, text in blocks(page, ports, folder):
-            if kind == "sh" and title == LEAVE:
-                start(running, text, folder, environment)
-            elif kind in ("sh", "python", "console"):
-                program = ["python", "-c"] if kind == "python" else ["bash", "-e", "-o", "pipefail", "-c"]
-                commands, output = divided(text) if kind == "console" else (text, [])
-                ended = subprocess.run(
-                    [*program, commands], cwd=folder, env=environment, capture_output=True, text=True, timeout=WITHIN_S
-                )
-                expected = 1 if title == FAILS else 0
-                assert ended.returncode == expected, f"{text}\n{ended.stdout}{ended.stderr}"
-                ran.append(ended.stdout + ended.stderr)
-                assert [line for line in output if line not in ran[-1]] == []
-                environment |= exported(text)
-                for config in folder.glob("splitsecond.yaml"):  # `init` writes the usual port
-                    written = with_ports(config.read_text(), ports)
-                    if page.stem in SIMULATED and "\nproviders:" not in written:
-                        url = f"base_url: http://127.0.0.1:{ports['8000']}/v1"
-                        written += "providers:\n" + "".join(f"  {name}: {{{url}}}\n" for name in SIMULATED[page.stem])
-                    config.write_text(written)
-            elif title:
-                (folder / title).write_text(text)
-            elif page in CONSOLES:
-                assert any(" ".join(text.split()) in " ".join(printed.split()) for printed in ran), text
-    assert ran
-    for facts in FACTS.get(page.stem, ()):
-        assert any(re.search(facts, printed) for printed in ran), (facts, ran)
+class Reader:
+    """Somebody who follows a page: a folder, an environment, what still runs, and what was printed."""
+
+    def __init__(self, page: Path, folder: Path, environment: dict[str, str], servers: list[RunningProvider]) -> None:
+        server, provider = servers
+        self.name, self.printed, self.running = name(page), list[str](), ExitStack()
+        self.folder = folder / "reader"
+        self.folder.mkdir()
+        self.ports = dict(zip(PORTS, free_ports(len(PORTS)), strict=True)) | {"9009": port_of(provider)}
+        if "--port 8000" not in page.read_text("utf-8"):  # otherwise the page starts it itself
+            self.ports["8000"] = port_of(server)
+        sources = with_providers(folder / "sources", provider, blocks(page) if self.name.endswith("a-provider") else [])
+        here = {
+            "COLUMNS": COLUMNS.get(self.name, "120"),
+            "SPLITSECOND_URL": f"http://127.0.0.1:{self.ports['8800']}/v1",
+        }
+        known = {} if self.name in WITHOUT_KEYS else keys(sources, provider)
+        self.environment = {**environment, **known, "PYTHONPATH": str(sources), **here}
+        write_files(self.folder)
+        if self.name in CONFIGURATIONS:
+            write_log(self.folder)
+            (self.folder / "splitsecond.yaml").write_text(with_ports(CONFIGURATIONS[self.name], self.ports))
+
+    def changed(self, text: str) -> str:
+        """Return a text of the page, shorter and with free ports."""
+        for long, short in SHORTER.get(self.name, {}).items():
+            text = text.replace(long, short)
+        return with_ports(with_quick_profiles(text, self.folder) if self.name in QUICK else text, self.ports)
+
+    def execute(self, commands: str, *, code: int = 0, stay: bool = False) -> str:
+        """Run commands of a shell, which end with `code`, and start those that serve. Return what they print."""
+        printed, here = "", self.name in COMMANDS_ONLY and not stay
+        lines = re.findall(r"(?:.*\\\n)*.+\n?", commands)
+        for place, group in groupby(lines, lambda line: place_of(line, here=here)):
+            if place == "background":
+                for line in group:
+                    self.start(line, self.running if stay else None)
+            elif place == "here":
+                printed += "".join(map(self.run_here, group))
+            else:
+                printed += self.run("bash", "-e", "-o", "pipefail", "-c", "".join(group), code=code)
+        return printed
+
+    def run(self, *command: str, code: int = 0) -> str:
+        """Run a program, which ends with `code`. Return what it prints."""
+        ended = subprocess.run(
+            command, cwd=self.folder, env=self.environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+            timeout=WITHIN_S,
+        )  # fmt: skip
+        assert ended.returncode == code, f"{command[-1]}\n{ended.stdout}{ended.stderr}"
+        self.printed.append(ended.stdout + ended.stderr)
+        for config in self.folder.glob("splitsecond.yaml"):  # `init` writes the usual port
+            written = config.read_text()
+            if (moved := with_ports(written, self.ports)) != written:
+                config.write_text(moved)
+        return self.printed[-1]
+
+    def run_here(self, command: str) -> str:
+        """Run a command of splitsecond in this process, which ends with 0. Return what it prints."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(self.folder)
+            for variable, value in self.environment.items():
+                patch.setenv(variable, value)
+            ended = run_splitsecond(*shlex.split(command.replace("\\\n", ""), comments=True)[1:])
+        assert ended.code == 0, (command, ended)
+        self.printed.append(ended.out + ended.err)
+        return self.printed[-1]
+
+    def start(self, command: str, running: ExitStack | None) -> None:
+        """Start a process, and wait until it is ready. It runs as long as `running`, or else ends."""
+        shell = ["bash", "-c", f"exec {command}"]
+        with ExitStack() as ended:
+            process = Process(shell, cwd=self.folder, env=self.environment, stdout=subprocess.PIPE, text=True)
+            (running or ended).enter_context(process)
+            line = process.read_line()
+            assert line.startswith("READY"), command
+            if "--record" in command:
+                self.run("curl", "-sS", "--fail", f"{line.split()[2]}/chat/completions", "-H", JSON, "-d", CHAT)
+
+
+def place_of(command: str, *, here: bool) -> str:
+    """Return where a command runs: in the background, in this process, or in a shell."""
+    if SERVES.match(command):
+        return "background"
+    return "here" if here and command.startswith("splitsecond ") else "shell"
+
+
+def port_of(provider: RunningProvider) -> str:
+    return provider.origin.rpartition(":")[2]
 
 
 def divided(console: str) -> tuple[str, list[str]]:
@@ -154,59 +284,22 @@ def exported(commands: str) -> dict[str, str]:
     return dict(word.split("=", 1) for line in found for word in shlex.split(line))
 
 
-def write_foreign_logs(folder: Path) -> None:
-    """Write the logs that readers have of other programs, of the last hours: LiteLLM's and OpenRouter's."""
-    spend, activity = [], []
-    for number in range(LOGGED):
-        began = clock.wall_time() - timedelta(minutes=number, days=1)
-        times = {"startTime": 0.0, "completionStartTime": 0.4, "endTime": 2 + number % 7 / 10}
-        stamps = {name: (began + timedelta(seconds=after)).isoformat() for name, after in times.items()}
-        spend.append({**LITELLM, **stamps, "request_id": f"chatcmpl-{number}"})
-        created = f"{began:%Y-%m-%d %H:%M:%S.%f}"
-        activity.append({**OPENROUTER, "created_at": created, "generation_id": f"gen-{number}"})
-    as_csv(folder / "spend-logs.csv", spend)
-    as_csv(folder / "activity.csv", activity)
-
-
-def start(running: ExitStack, command: str, folder: Path, environment: dict[str, str]) -> None:
-    """Start a process that runs as long as `running`, and wait until it is ready."""
-    shell = ["bash", "-c", f"exec {command}"]
-    process = running.enter_context(Process(shell, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True))
-    assert process.read_line().startswith("READY"), command
-
-
-FACTS = {
-    "README": ("mine handles concurrency", "sim/groq", "chat.completion"),
-    "own-server": ("main handles concurrency", "mistral-7b-instruct"),
-    "gateway": ("x-splitsecond-attempts: 2", "x-splitsecond-target: sim/groq", "route quick"),
-    "ci-gate": (r"FAILED: .*tps\.p50 went from",),
-    "command-line": (r"v1.*\n", r"\| v2 "),
-    "troubleshooting": ("100%  sim/groq", "splitsecond_attempts_total"),
-    "litellm": (
-        r"Not carried over: router_settings\.num_retries",
-        "ok: 2 routes, 1 key",
-        r"x-splitsecond-target: (groq|cerebras)/",
-        f"{LOGGED} calls imported",
-        "azure/gpt-4o misses the limit of 300 ms",
-    ),
-    "openrouter": ("x-splitsecond-target: groq/openai/gpt-oss-120b", f"{LOGGED} calls imported", " Amazon +3 "),
-}
-"""What the commands of a page print, so that they do what the page says."""
-
-
-def blocks(page: Path, ports: dict[str, str], folder: Path) -> Iterator[tuple[str, str, str]]:
-    """Yield kind, title and text of each block of a page that runs in `folder`."""
-    for kind, title, text in BLOCK.findall(page.read_text("utf-8")):
-        for long, short in SHORTER.get(page.stem, {}).items():
-            text = text.replace(long, short)
-        if page == README:
-            text = with_quick_profiles(text, folder)
-        if kind == "console" and page not in CONSOLES:
-            continue
-        if page != README or kind == "sh":  # other tests read README's Python and YAML
-            yield kind, title, with_ports(text, ports)
-
-
 def with_ports(text: str, ports: dict[str, str]) -> str:
     """Return `text` with free ports instead of those of the page."""
     return re.sub(r"\b\d{4}\b", lambda found: ports.get(found[0], found[0]), text)
+
+
+def not_printed(text: str, printed: str, *, exact: bool) -> list[str]:
+    """Return the lines of a block that are not in what was printed, of a table those of its headings."""
+    lines = text.splitlines()
+    rules = [number for number, line in enumerate(lines) if set(line.strip()) == {"─"}]
+    if rules:
+        lines = lines[: rules[0]]
+        lines = lines[max((number + 1 for number, line in enumerate(lines) if not line.strip()), default=0) :]
+    found = normal(printed, exact=exact)
+    return [line for line in lines if normal(line, exact=exact) not in found]
+
+
+def normal(text: str, *, exact: bool) -> str:
+    """Return a text on one line, with a sign for each number unless it is to be exact."""
+    return " ".join((text if exact else re.sub(r"[−-]?\d[\d.,]*", "#", text)).removesuffix(" …").split())

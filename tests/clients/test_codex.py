@@ -1,10 +1,14 @@
 """Codex's command line, unchanged, before a gateway as it is run: it uses a WebSocket, whatever the target's format.
 
+Its configuration is that of docs/clients.md.
+
 `make build/codex/.installed` installs it.
 """
 
 import os
+import re
 import subprocess
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,18 +20,10 @@ from splitsecond.simulator.process import RunningProvider, run_simulator
 
 CODEX = Path(__file__).parents[2] / "build/codex/node_modules/.bin/codex"
 FORMATS = {"openai": "/v1", "responses": "/v1", "anthropic": "/v1", "gemini": "/v1beta"}
-CONFIGURATION = """
-model_provider = "splitsecond"
-check_for_update_on_startup = false
-[model_providers.splitsecond]
-name = "Splitsecond"
-base_url = "{base_url}"
-env_key = "SPLITSECOND_KEY"
-wire_api = "responses"
-supports_websockets = true
-request_max_retries = 0
-stream_max_retries = 1
-"""
+PAGE = Path(__file__).parents[2] / "docs/clients.md"
+QUIETER = "check_for_update_on_startup = false\n"
+LESS_PATIENT = "request_max_retries = 0\nstream_max_retries = 1\n"
+"""The last table of the page's configuration is that of the provider, and so are these."""
 SHELL = "exec_command"
 ECHO = {"name": SHELL, "arguments": {"cmd": "echo hello-from-the-shell"}}
 LONGEST_S = 900
@@ -56,6 +52,18 @@ def front(system: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fr
             yield Front(ready(process), provider)
 
 
+def configuration(base_url: str) -> str:
+    """Return the configuration of the page for the gateway at `base_url`."""
+    (shown,) = re.findall(r"```toml\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+    assert shown.count("http://HOST:8800/v1") == 1
+    return QUIETER + shown.replace("http://HOST:8800/v1", base_url) + LESS_PATIENT
+
+
+def test_the_configuration_of_the_page_is_read() -> None:
+    found = tomllib.loads(configuration("http://127.0.0.1:1/v1"))
+    assert found["model_providers"][found["model_provider"]]["base_url"] == "http://127.0.0.1:1/v1"
+
+
 def codex(front: Front, folder: Path, model: str, prompt: str) -> "subprocess.CompletedProcess[str]":
     """Run one prompt, without access to other servers."""
     if not CODEX.exists():
@@ -63,7 +71,7 @@ def codex(front: Front, folder: Path, model: str, prompt: str) -> "subprocess.Co
     home, work = folder / "home", folder / "work"
     home.mkdir()
     work.mkdir()
-    (home / "config.toml").write_text(CONFIGURATION.format(base_url=front.base_url))
+    (home / "config.toml").write_text(configuration(front.base_url))
     nowhere = {"HTTPS_PROXY": "http://127.0.0.1:9", "CODEX_HOME": str(home), "SPLITSECOND_KEY": KEY}
     front.provider.reset()
     front.provider.reply(offers=SHELL, prompt="Run the command.", calls=[ECHO])

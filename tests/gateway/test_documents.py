@@ -12,20 +12,27 @@ from splitsecond.gateway.configuration.warnings import problems
 from splitsecond.policies.catalogue_of_policies import POLICIES
 from splitsecond.policies.expression import parse
 from splitsecond.policies.user_policies import PolicyFile
+from splitsecond.router.router import check_settings
 from splitsecond.store.log import Log
 
 ROOT = Path(__file__).parents[2]
 PROVIDERS = ("GROQ", "CEREBRAS", "TOGETHER", "DEEPINFRA", "OPENAI", "ANTHROPIC")
 KEYS = ("WEB_KEY", *(f"{name}_API_KEY" for name in PROVIDERS))
-ENVIRONMENT = dict.fromkeys(KEYS, "a-key-that-is-long-enough")
+SHARED = {"SHARED_URL": "postgresql://splitsecond:PASSWORD@db.internal/splitsecond"}
+ENVIRONMENT = {**dict.fromkeys(KEYS, "a-key-that-is-long-enough"), **SHARED}
+ROUTES = "routes: {fast: {policy: sim/groq}}\n"
+"""The rest of a configuration of which only a part is shown."""
 
 
-@pytest.mark.parametrize("document", ["README.md", "docs/gateway.md"])
-def test_each_configuration_can_be_served(document: str) -> None:
+@pytest.mark.parametrize("document", ["README.md", "docs/gateway.md", "docs/fleet.md", "docs/policies.md"])
+def test_each_configuration_can_be_served(document: str, tmp_path: Path) -> None:
+    (tmp_path / "my_policies.py").write_text(own_policies())
     shown = re.findall(r"```yaml\n(.*?)```", (ROOT / document).read_text(), re.DOTALL)
     assert shown
     for text in shown:
-        settings = read(text, ENVIRONMENT)
+        whole = text if "routes:" in text else text + ROUTES
+        settings = read(whole, ENVIRONMENT, folder=tmp_path)
+        check_settings(settings)
         assert settings.routes
         assert [each for each in problems(settings) if not each.startswith("seeds")] == []
 
@@ -39,9 +46,15 @@ def test_each_policy_is_described_and_each_that_is_shown_can_be_read() -> None:
         assert parse(found)
 
 
+def own_policies() -> str:
+    """Return the file of policies that docs/policies.md shows. Its other block of Python is a policy as text."""
+    policy, shown = re.findall(r"```python\n(.*?)```", (ROOT / "docs/policies.md").read_text(), re.DOTALL)
+    assert parse(policy)
+    return str(shown)
+
+
 def test_the_policy_file_that_is_shown_can_be_used(tmp_path: Path) -> None:
-    (shown,) = re.findall(r"```python\n(# my_policies.py\n.*?)```", (ROOT / "docs/policies.md").read_text(), re.DOTALL)
-    (tmp_path / "my_policies.py").write_text(shown)
+    (tmp_path / "my_policies.py").write_text(own_policies())
     assert list(PolicyFile.read(tmp_path / "my_policies.py").policies()) == ["small_first"]
 
 
