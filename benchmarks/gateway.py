@@ -238,9 +238,7 @@ def _start(stack: ExitStack, folder: Path, paced: int, options: argparse.Namespa
     return direct, [nginx, gateway, stack.enter_context(router)]
 
 
-def _gateway(
-    name: str, values: Mapping[str, object], port: int, telemetry: str = ""
-) -> AbstractContextManager[Proxy]:
+def _gateway(name: str, values: Mapping[str, object], port: int, telemetry: str = "") -> AbstractContextManager[Proxy]:
     folder = Path(str(values["folder"])) / name
     folder.mkdir()
     file = folder / "splitsecond.yaml"

@@ -101,7 +101,7 @@ def test_the_password_of_a_log_is_not_shown() -> None:
     [
         (
             "shared: env:URL\nlog: env:URL\n"
-            "keys: [{name: web, key: env:WEB_KEY, usd_per_day: 5}, {name: free, key: env:OURS}]",
+            "keys: [{name: web, key: env:WEB_KEY, usd_per_day: 5}, {name: free, key: env:OTHER_KEY}]",
             "shared: the limits of 1 key, what workers learn about targets, turns of probes and the log, "
             "at postgresql://db:5432/fleet",
         ),
