@@ -12,6 +12,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from configparser import ConfigParser
 from contextlib import ExitStack, suppress
 from itertools import product
 from pathlib import Path
@@ -32,6 +33,7 @@ from tests.quick import with_quick_profiles
 from tests.test_reference_pages import metric_names
 from tests.test_tutorials import environment as environment  # a fixture
 
+from splitsecond.gateway.process.supervisor import START_S
 from splitsecond.gateway.records.exposition import exposed
 from splitsecond.gateway.records.metrics import Metrics
 from splitsecond.simulator.process import RunningProvider
@@ -263,6 +265,12 @@ def test_the_service_is_valid(tmp_path: Path) -> None:
     unit = tmp_path / "splitsecond.service"
     text = (EXAMPLES / "splitsecond.service").read_text("utf-8")
     assert text.count("/opt/splitsecond/bin/splitsecond serve") == 2
+    settings = ConfigParser(strict=False, interpolation=None)
+    settings.read_string(text)
+    service = settings["Service"]
+    assert service["Type"] == "notify"
+    assert service.getint("WatchdogSec") > 0
+    assert service.getint("TimeoutStartSec") > START_S
     unit.write_text(text.replace("/opt/splitsecond/bin/splitsecond", "/bin/true"))  # it must exist
     ended = subprocess.run(["systemd-analyze", "verify", unit], capture_output=True, text=True, timeout=WITHIN_S)
     assert (ended.returncode, [line for line in ended.stderr.splitlines() if "splitsecond" in line]) == (0, [])
