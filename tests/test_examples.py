@@ -33,7 +33,8 @@ from tests.quick import with_quick_profiles
 from tests.test_reference_pages import metric_names
 from tests.test_tutorials import environment as environment  # a fixture
 
-from splitsecond.gateway.process.supervisor import START_S
+from splitsecond.gateway.configuration.settings import Listen
+from splitsecond.gateway.process import fleet_keeper, kept_process, supervisor
 from splitsecond.gateway.records.exposition import exposed
 from splitsecond.gateway.records.metrics import Metrics
 from splitsecond.simulator.process import RunningProvider
@@ -270,7 +271,9 @@ def test_the_service_is_valid(tmp_path: Path) -> None:
     service = settings["Service"]
     assert service["Type"] == "notify"
     assert service.getint("WatchdogSec") > 0
-    assert service.getint("TimeoutStartSec") > START_S
+    assert service.getint("TimeoutStartSec") > supervisor.START_S
+    after = supervisor.STOP_S + fleet_keeper.STOP_S + kept_process.STOP_S
+    assert service.getint("TimeoutStopSec") >= Listen().drain_s + after
     unit.write_text(text.replace("/opt/splitsecond/bin/splitsecond", "/bin/true"))  # it must exist
     ended = subprocess.run(["systemd-analyze", "verify", unit], capture_output=True, text=True, timeout=WITHIN_S)
     assert (ended.returncode, [line for line in ended.stderr.splitlines() if "splitsecond" in line]) == (0, [])

@@ -193,7 +193,7 @@ class RayPipe:
         self._reading = asyncio.create_task(self._read())
 
     async def _read(self) -> bytes:
-        """Return the next output of the worker, b"" at its end. A thread decompresses it: that is half of the work."""
+        """Return the next output of the worker, b"" at its end. A thread decompresses it: a third of the work."""
         packed = await self._answer("read", self._number)
         return await asyncio.to_thread(zlib.decompress, packed) if packed else b""
 
