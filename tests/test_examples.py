@@ -270,10 +270,10 @@ def test_the_service_is_valid(tmp_path: Path) -> None:
     settings.read_string(text)
     service = settings["Service"]
     assert service["Type"] == "notify"
-    assert service.getint("WatchdogSec") > 0
-    assert service.getint("TimeoutStartSec") > supervisor.START_S
+    assert int(service["WatchdogSec"]) > 0
+    assert int(service["TimeoutStartSec"]) > supervisor.START_S
     after = supervisor.STOP_S + fleet_keeper.STOP_S + kept_process.STOP_S
-    assert service.getint("TimeoutStopSec") >= Listen().drain_s + after
+    assert int(service["TimeoutStopSec"]) >= Listen().drain_s + after
     unit.write_text(text.replace("/opt/splitsecond/bin/splitsecond", "/bin/true"))  # it must exist
     ended = subprocess.run(["systemd-analyze", "verify", unit], capture_output=True, text=True, timeout=WITHIN_S)
     assert (ended.returncode, [line for line in ended.stderr.splitlines() if "splitsecond" in line]) == (0, [])
