@@ -16,7 +16,8 @@ request, so that all have the same work; there a process sleeps between requests
 
 Upstreams: nginx with a file, for whole answers; `benchmarks.gateway_upstream`, which writes each event of a stream on
 its own, without a pause; and the simulator, which paces them. Needs `nginx` and `wrk` (Debian's packages with these
-names). `--peer` adds sglang-router, which forwards to `benchmarks.gateway_upstream`.
+names). `--peer` adds sglang-router, which forwards to `benchmarks.gateway_upstream`. `--telemetry` compares the gateway
+with OpenTelemetry, and every call recorded, with one without; `benchmarks.gateway_upstream` is the collector.
 """
 
 import argparse
@@ -31,10 +32,11 @@ import tempfile
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from benchmarks.gateway_upstream import EVENTS, whole_answer
 from splitsecond import clock
@@ -103,6 +105,7 @@ routes:
   paced: {{policy: 'fallback("paced/paced", "paced2/paced", ttft="10s")'}}
 log: sqlite:///{folder}/log.db
 """
+TELEMETRY = 'telemetry: {{endpoint: "http://127.0.0.1:{events}"}}\n'
 SCRIPT = """
 {pause}
 wrk.method = "POST"
@@ -141,6 +144,7 @@ CASES = (
     Case("a whole answer, providers with `stream: false`", "whole", False, "/whole/chat/completions", (6.0, 0.5)),
     Case(f"a stream of {EVENTS} events, paced", "paced", True, "/v1/chat/completions", at_peer=False, paced=True),
 )
+TRACED = tuple(replace(case, goals=(None, None)) for case in (CASES[0], CASES[2], CASES[3]))
 
 
 class Load(Struct, frozen=True):
@@ -192,6 +196,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="also measure sglang-router; COMMAND starts it. Install it into an environment of its own: "
         "python -m venv peer && peer/bin/pip install sglang-router, then --peer peer/bin/sglang-router",
     )
+    parser.add_argument("--telemetry", action="store_true", help="measure what OpenTelemetry costs, and nothing else")
     options = parser.parse_args(arguments)
     if missing := [tool for tool in ("nginx", "wrk") if shutil.which(tool) is None]:
         print(f"{' and '.join(missing)} must be installed. Run apt-get install {' '.join(missing)}.", file=sys.stderr)
@@ -203,12 +208,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         (folder / "paced.toml").write_text(PROFILE)
         (paced,) = stack.enter_context(run_simulator(str(folder / "paced.toml")))
-        direct, proxies = _start(stack, folder, int(paced.origin.rpartition(":")[2]), options.peer)
+        direct, proxies = _start(stack, folder, int(paced.origin.rpartition(":")[2]), options)
+        if options.telemetry:
+            _head(proxies)
+            return sum(_compare(folder, proxies, case, options.rounds, options.seconds, pause=False) for case in TRACED)
         return _measure(folder, direct, proxies, options.rounds, options.seconds)
 
 
-def _start(stack: ExitStack, folder: Path, paced: int, peer: str | None) -> tuple[Proxy, list[Proxy]]:
-    """Start everything; return the upstream of whole answers, and nginx, the gateway and perhaps the peer."""
+def _start(stack: ExitStack, folder: Path, paced: int, options: argparse.Namespace) -> tuple[Proxy, list[Proxy]]:
+    """Start everything; return the upstream of whole answers, and nginx, the gateway and perhaps the peer.
+
+    With `--telemetry`, a gateway without it takes the place of nginx.
+    """
     folder.chmod(0o755)  # nginx's workers run as another user
     (folder / "whole.json").write_bytes(whole_answer())
     upstream, events, *ports = free_ports(5)
@@ -216,25 +227,31 @@ def _start(stack: ExitStack, folder: Path, paced: int, peer: str | None) -> tupl
     direct = stack.enter_context(_nginx("direct", UPSTREAM, {**values, "port": upstream}))
     command = [sys.executable, "-m", "benchmarks.gateway_upstream", str(events)]
     stack.enter_context(_started("events", command, events, os.environ, folder))
+    gateway = stack.enter_context(_gateway("gateway", values, ports[1], TELEMETRY if options.telemetry else ""))
+    if options.telemetry:
+        return direct, [stack.enter_context(_gateway("without", values, ports[0])), gateway]
     nginx = stack.enter_context(_nginx("nginx", PROXY, {**values, "port": ports[0]}))
-    (folder / "splitsecond.yaml").write_text(GATEWAY.format(**values, port=ports[1]))
-    command = [sys.executable, "-m", "splitsecond.cli", "serve", str(folder / "splitsecond.yaml")]
-    gateway = stack.enter_context(_started("gateway", command, ports[1], os.environ | {"BENCH_KEY": KEY}, folder))
-    if peer is None:
+    if options.peer is None:
         return direct, [nginx, gateway]
     address = ["--host", "127.0.0.1", "--port", str(ports[2]), "--worker-urls", f"http://127.0.0.1:{events}"]
-    router = _started("sglang-router", [peer, "launch", *address], ports[2], os.environ, folder)
+    router = _started("sglang-router", [options.peer, "launch", *address], ports[2], os.environ, folder)
     return direct, [nginx, gateway, stack.enter_context(router)]
+
+
+def _gateway(name: str, values: Mapping[str, object], port: int, telemetry: str = "") -> AbstractContextManager[Proxy]:
+    folder = Path(str(values["folder"])) / name
+    folder.mkdir()
+    file = folder / "splitsecond.yaml"
+    file.write_text((GATEWAY + telemetry).format(**{**values, "folder": folder}, port=port))
+    command = [sys.executable, "-m", "splitsecond.cli", "serve", str(file)]
+    return _started(name, command, port, os.environ | {"BENCH_KEY": KEY}, folder)
 
 
 def _measure(folder: Path, direct: Proxy, proxies: Sequence[Proxy], rounds: int, seconds: int) -> int:
     gateway = proxies[1]
     memory_mb = gateway.memory_mb()
     missed = 0
-    names = [proxy.name for proxy in proxies]
-    ratios = [f"gateway / {name} | goal" for name in names if name != "gateway"]
-    print(f"| CPU per request, µs | {' | '.join([*names, *ratios])} | {', '.join(names)}: requests/s |")
-    print("|---" * (len(names) + 2 * len(ratios) + 2) + "|")
+    _head(proxies)
     for case in CASES:
         missed += _compare(folder, proxies, case, rounds, seconds, pause=False)
     _compare(folder, proxies, CASES[0], rounds, seconds, pause=True)
@@ -246,6 +263,14 @@ def _measure(folder: Path, direct: Proxy, proxies: Sequence[Proxy], rounds: int,
         f"First response after its start: {gateway.start_s:.2f} s, with {gateway.start_cpu_s:.2f} s of CPU (goal: 1)."
     )
     return 1 if missed else 0
+
+
+def _head(proxies: Sequence[Proxy]) -> None:
+    """Print the head of the table that `_compare` fills."""
+    names = [proxy.name for proxy in proxies]
+    ratios = [f"gateway / {name} | goal" for name in names if name != "gateway"]
+    print(f"| CPU per request, µs | {' | '.join([*names, *ratios])} | {', '.join(names)}: requests/s |")
+    print("|---" * (len(names) + 2 * len(ratios) + 2) + "|")
 
 
 def _compare(folder: Path, proxies: Sequence[Proxy], case: Case, rounds: int, seconds: int, *, pause: bool) -> int:

@@ -1,4 +1,8 @@
-"""The log's cost per request: `python -m benchmarks.log` (half a minute), or `python -m benchmarks.log read 2000000`.
+"""The log's cost per request: `python -m benchmarks.log` (half a minute), `… read 2000000` and `… size 200000`.
+
+With `size`, so many calls are written into a new SQLite file and into a database of a PostgreSQL server of its own, as
+a gateway writes them: half of today, half of tomorrow. It prints the bytes of each table, and in PostgreSQL of each
+partition, with their indexes.
 
 With `read`, a log of that many attempts is made (some 15 s and 350 MB for each million), or read again if it is there,
 and `speed` over all of it is measured: wall time, CPU time, the largest memory.
@@ -20,6 +24,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from tests.store.server import Server
 
 from splitsecond import clock
 from splitsecond.observation import Observation
@@ -38,7 +43,14 @@ BURST = 250
 """Requests that are logged before the thread gets a pause: a few thousand per second."""
 GOAL_US = 15.0
 PART = 20_000
-FORTNIGHT_US = 14 * 86_400_000_000
+US_PER_DAY = 86_400_000_000
+FORTNIGHT_US = 14 * US_PER_DAY
+MOST_WAITING = 2000
+"""Calls that wait for the thread, as in a busy gateway."""
+PARTITIONS = """
+SELECT relname, pg_total_relation_size(oid), pg_indexes_size(oid) FROM pg_class WHERE relispartition AND relkind = 'r'
+ORDER BY relname
+"""
 
 
 def a_call(number: int) -> CallRecord:
@@ -171,9 +183,53 @@ def read(attempts: int, file: Path) -> None:
     print(f"{counted:,} attempts: {wall:.1f} s, {cpu:.1f} s of CPU, {after.ru_maxrss / 1024:,.0f} MB")
 
 
+def size(calls: int) -> None:
+    """Print the bytes of so many calls in both databases."""
+    with tempfile.TemporaryDirectory(prefix="pg") as name:
+        folder = Path(name)
+        folder.chmod(0o755)  # the server runs as another user
+        (folder / "server").mkdir()
+        write_days(f"sqlite:///{folder}/log.db", calls)
+        print(f"SQLite: {(folder / 'log.db').stat().st_size / calls:,.0f} bytes a call")
+        server = Server(folder / "server")
+        server.start()
+        try:
+            url = server.database()
+            ((begin,),) = server.execute(url, "SELECT pg_current_wal_lsn()")
+            write_days(url, calls)
+            print("\n| table | rows | bytes a row | of these indexes |\n|---|---|---|---|")
+            total = 0.0
+            for table, *sizes in server.execute(url, PARTITIONS):
+                ((rows_,),) = server.execute(url, f"SELECT count(*) FROM {table}")
+                count, (whole, indexes) = int(str(rows_)), (int(str(each)) for each in sizes)
+                if count:
+                    print(f"| {table} | {count:,} | {whole / count:,.0f} | {indexes / count:,.0f} |")
+                    total += whole
+            ((written,),) = server.execute(url, f"SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '{begin}')")
+            print(f"\nPostgreSQL: {total / calls:,.0f} bytes a call, and {float(str(written)) / calls:,.0f} of its WAL")
+        finally:
+            server.stop()
+
+
+def write_days(url: str, calls: int) -> None:
+    """Write so many calls with one attempt each, the second half of them dated a day later."""
+    with Log.open(url) as log:
+        for number in range(calls):
+            later_us = clock.wall_offset_us() + (US_PER_DAY if number >= calls // 2 else 0)
+            log.put_rows(rows(a_call(number), later_us))
+            while log.waiting > MOST_WAITING:
+                time.sleep(0.01)
+        while log.waiting:
+            time.sleep(0.01)
+        if log.written != calls:
+            raise SystemExit(f"{log.written} of {calls} were written, with {log.errors} errors")
+
+
 def main() -> None:
-    """Measure reading with the argument `read`, otherwise writing."""
-    if sys.argv[1:2] == ["read"]:
+    """Measure reading with the argument `read`, the size with `size`, otherwise writing."""
+    if sys.argv[1:2] == ["size"]:
+        size(int(sys.argv[2]) if len(sys.argv) > 2 else 200_000)
+    elif sys.argv[1:2] == ["read"]:
         attempts = int(sys.argv[2]) if len(sys.argv) > 2 else 2_000_000
         read(attempts, Path(sys.argv[3] if len(sys.argv) > 3 else f"{tempfile.gettempdir()}/splitsecond-{attempts}.db"))
     else:

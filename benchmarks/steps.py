@@ -3,7 +3,8 @@
 Times depend on what else a machine does; the number of bytecode instructions does not, so it shows small changes. The
 gateway runs in this process, traced, with the configuration of `benchmarks.gateway`; its upstream and its log are
 processes of their own. Warm-up requests are not counted. The counts include timers of the log and the streamed samples
-of the default configuration, which follow the clock, so they vary by a few percent.
+of the default configuration, which follow the clock, so they vary by a few percent. `--telemetry` turns OpenTelemetry
+on; its threads, which export, are not counted.
 """
 
 import argparse
@@ -24,7 +25,7 @@ from typing import Any
 
 import uvloop
 
-from benchmarks.gateway import CHAT, GATEWAY, KEY, QUESTION, free_ports, responds
+from benchmarks.gateway import CHAT, GATEWAY, KEY, QUESTION, TELEMETRY, free_ports, responds
 from splitsecond.cli.app import app
 
 MODES = {"default": ("plain", False), "ttft": ("events", False), "stream": ("events", True), "whole": ("whole", False)}
@@ -85,6 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="have the events of a stream read together, or each on its own; otherwise that follows the machine's load",
     )
     parser.add_argument("--most", type=int, default=40, help="functions to show (default 40)")
+    parser.add_argument("--telemetry", action="store_true", help="with OpenTelemetry, and every call recorded")
     options = parser.parse_args(arguments)
     upstream, port = free_ports(2)
     with tempfile.TemporaryDirectory() as folder:
@@ -96,7 +98,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _count(folder: Path, options: argparse.Namespace, upstream: int, port: int) -> Counts:
     counts, loops = Counts(), list[asyncio.AbstractEventLoop]()
     file = folder / "splitsecond.yaml"
-    text = GATEWAY.format(folder=folder, upstream=upstream, events=upstream, paced=upstream, port=port)
+    text = GATEWAY + TELEMETRY if options.telemetry else GATEWAY
+    text = text.format(folder=folder, upstream=upstream, events=upstream, paced=upstream, port=port)
     file.write_text(text.replace('/whole"', '/v1"'))
     os.environ["BENCH_KEY"] = KEY
     new = uvloop.new_event_loop

@@ -12,6 +12,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from configparser import ConfigParser
 from contextlib import ExitStack, suppress
 from itertools import product
 from pathlib import Path
@@ -32,6 +33,8 @@ from tests.quick import with_quick_profiles
 from tests.reader import environment as environment  # a fixture
 from tests.test_reference_pages import metric_names
 
+from splitsecond.gateway.configuration.settings import Listen
+from splitsecond.gateway.process import fleet_keeper, kept_process, supervisor
 from splitsecond.gateway.records.exposition import exposed
 from splitsecond.gateway.records.metrics import Metrics
 from splitsecond.simulator.process import RunningProvider
@@ -263,6 +266,14 @@ def test_the_service_is_valid(tmp_path: Path) -> None:
     unit = tmp_path / "splitsecond.service"
     text = (EXAMPLES / "splitsecond.service").read_text("utf-8")
     assert text.count("/opt/splitsecond/bin/splitsecond serve") == 2
+    settings = ConfigParser(strict=False, interpolation=None)
+    settings.read_string(text)
+    service = settings["Service"]
+    assert service["Type"] == "notify"
+    assert int(service["WatchdogSec"]) > 0
+    assert int(service["TimeoutStartSec"]) > supervisor.START_S
+    after = supervisor.STOP_S + fleet_keeper.STOP_S + kept_process.STOP_S
+    assert int(service["TimeoutStopSec"]) >= Listen().drain_s + after
     unit.write_text(text.replace("/opt/splitsecond/bin/splitsecond", "/bin/true"))  # it must exist
     ended = subprocess.run(["systemd-analyze", "verify", unit], capture_output=True, text=True, timeout=WITHIN_S)
     assert (ended.returncode, [line for line in ended.stderr.splitlines() if "splitsecond" in line]) == (0, [])

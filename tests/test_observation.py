@@ -1,5 +1,7 @@
 """The figures of one observation, against the definitions, by hand."""
 
+import sys
+
 import msgspec
 import pytest
 
@@ -120,3 +122,20 @@ def test_the_role_is_always_in_the_json(role: str) -> None:
 
 def test_an_older_line_without_a_role_is_a_measured_request() -> None:
     assert msgspec.json.decode(b'{"id":"1.1","call":"1","target":"x/y"}', type=Observation).role == "measured"
+
+
+def test_a_compact_one_has_the_same_figures_in_less_memory() -> None:
+    long = but(token_at=list(range(10**12, 10**12 + 10**9, 10**6)), token_lengths=[4] * 1000, tokens_so_far=[7])
+    compact = long.compact()
+    figures = [name for name, of in vars(Observation).items() if isinstance(of, property)]
+    assert {name: getattr(compact, name) for name in figures} == {name: getattr(long, name) for name in figures}
+    assert [*compact.token_at] == long.token_at
+    assert [*compact.token_lengths] == long.token_lengths
+    assert [*compact.tokens_so_far] == long.tokens_so_far
+    assert 3 * _bytes(compact) < _bytes(long)
+
+
+def _bytes(o: Observation) -> int:
+    """Return the memory of the lists or arrays of `o`, with the numbers in them that are objects of their own."""
+    numbers = sum(map(sys.getsizeof, o.token_at)) if isinstance(o.token_at, list) else 0
+    return numbers + sum(map(sys.getsizeof, (o.token_at, o.token_lengths, o.tokens_so_far)))

@@ -10,9 +10,12 @@ no text of prompts or answers.
 The strings after the fields are the source of docs/observations.md.
 """
 
+from array import array
+from collections.abc import Sequence
 from typing import Literal
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from splitsecond.events import RateLimits
 
@@ -130,11 +133,11 @@ class Observation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     end_ns: int = 0
     """When the attempt ended."""
 
-    token_at: list[int] = []
+    token_at: Sequence[int] = []
     """The arrival of each content event."""
-    token_lengths: list[int] = []
+    token_lengths: Sequence[int] = []
     """The characters in each content event, to divide the tokens among events that contain several."""
-    tokens_so_far: list[int] = []
+    tokens_so_far: Sequence[int] = []
     """The provider's running count of output tokens at each content event, if it sends one."""
 
     status: int = 0
@@ -191,6 +194,15 @@ class Observation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     empty if the answer does not say."""
     limits: RateLimits | None = None
     """What the provider reports about its rate limits in the headers."""
+
+    def compact(self) -> "Observation":
+        """Return this observation with arrays in the place of lists: less than a third of the memory.
+
+        JSON has no arrays, so encode it before. Raises `OverflowError` for a number that no worker reports.
+        """
+        kinds = {"token_at": "q", "token_lengths": "I", "tokens_so_far": "I"}
+        lists = {name: numbers for name in kinds if (numbers := getattr(self, name))}
+        return replace(self, **{name: array(kinds[name], numbers) for name, numbers in lists.items()})
 
     @property
     def clock(self) -> ArrivalClock:

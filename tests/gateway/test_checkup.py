@@ -93,7 +93,29 @@ def test_a_key_within_our_own_network_is_no_problem(base_url: str) -> None:
 def test_the_password_of_a_log_is_not_shown() -> None:
     environment = ENVIRONMENT | {"LOG_URL": "postgresql://logs:secret-1@db:5432/splitsecond"}
     (line,) = [each for each in checkup(read("log: env:LOG_URL", environment)) if each.startswith("log")]
-    assert line == "log: postgresql://db/splitsecond, kept for 30 days"
+    assert line == "log: postgresql://db:5432/splitsecond, kept for 30 days"
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (
+            "shared: env:URL\nlog: env:URL\n"
+            "keys: [{name: web, key: env:WEB_KEY, usd_per_day: 5}, {name: free, key: env:OTHER_KEY}]",
+            "shared: the limits of 1 key, what workers learn about targets, turns of probes and the log, "
+            "at postgresql://db:5432/fleet",
+        ),
+        (
+            "shared: env:URL\nlog: off",
+            "shared: what workers learn about targets and turns of probes, at postgresql://db:5432/fleet",
+        ),
+    ],
+)
+def test_what_a_fleet_shares_and_where(text: str, line: str) -> None:
+    environment = ENVIRONMENT | {"URL": "postgresql://fleet:secret-2@db:5432/fleet?sslpassword=secret-3"}
+    lines = checkup(read(text, environment))
+    assert line in lines
+    assert not any("secret-" in each for each in lines)
 
 
 def test_a_key_in_a_url_is_redacted() -> None:

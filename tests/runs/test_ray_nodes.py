@@ -26,7 +26,6 @@ from splitsecond.runs.ray_nodes import RayNode, RayPipe, check_nodes, descriptio
 from splitsecond.runs.settings import BenchSettings
 from splitsecond.simulator.process import RunningProvider
 from splitsecond.store.folder import read_observations, read_readings, read_run
-from splitsecond.testing.virtual_time import run_virtual
 
 LONGEST_S = 180
 """Ray takes about half a minute to start on a busy machine with two cores."""
@@ -133,7 +132,8 @@ def test_a_cancelled_reader_loses_no_line() -> None:
 
     class SlowRelay(FakeRelay):
         async def answer(self, name: str) -> object:
-            await asyncio.sleep(0.02 if name == "read" else 0)
+            if name == "read":
+                await waited.wait()
             return await super().answer(name)
 
     async def read() -> list[bytes | None]:
@@ -141,11 +141,13 @@ def test_a_cancelled_reader_loses_no_line() -> None:
         await pipe.start([])
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(pipe.read_line(), 0)
+        waited.set()
         lines = [await pipe.read_line() for _ in range(3)]
         await pipe.stop()
         return lines
 
-    assert run_virtual(read()) == [b"one", b"two", None]
+    waited = asyncio.Event()
+    assert asyncio.run(read()) == [b"one", b"two", None]
 
 
 def test_a_lost_node_is_the_end_of_its_lines() -> None:

@@ -31,7 +31,7 @@ def test_what_is_added_is_read_again(tmp_path: Path) -> None:
         folder.add(FAILED)
         folder.add_reading(reading)
         folder.write_run(Run(id="r1", began="2026-01-01T00:00:00Z", began_ns=7))
-    assert read_observations(tmp_path / "run") == [OBSERVATION, FAILED]
+    assert read_observations(tmp_path / "run") == [OBSERVATION.compact(), FAILED.compact()]
     assert read_readings(tmp_path / "run") == [reading]
     run = read_run(tmp_path / "run", Run)
     assert (run.id, run.schema, run.finished) == ("r1", "splitsecond.run/1", False)
@@ -47,14 +47,17 @@ def test_a_cut_file_keeps_every_whole_line(tmp_path_factory: pytest.TempPathFact
     file = path / OBSERVATIONS
     data = file.read_bytes()[:cut]
     file.write_bytes(data)
-    assert read_observations(path) == [OBSERVATION] * data.count(b"\n")
+    assert read_observations(path) == [OBSERVATION.compact()] * data.count(b"\n")
 
 
-def test_a_damaged_line_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "line", [b"{nonsense}", b'{"id": "a.2", "call": "a", "target": "x/y", "token_at": [%d]}' % 2**63]
+)
+def test_a_damaged_line_is_named(tmp_path: Path, line: bytes) -> None:
     with RunFolder(tmp_path) as folder:
         folder.add(OBSERVATION)
     with (tmp_path / OBSERVATIONS).open("ab") as file:
-        file.write(b"{nonsense}\n")
+        file.write(line + b"\n")
     with pytest.raises(CallerFault, match=r"observations\.jsonl:2: "):
         read_observations(tmp_path)
 

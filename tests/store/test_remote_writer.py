@@ -276,7 +276,7 @@ def test_what_is_sent_makes_the_same_rows(record: CallRecord) -> None:
 def test_the_times_of_tokens_are_not_sent() -> None:
     one = answered(1)
     (attempt,) = one.attempts
-    long = msgspec.structs.replace(attempt, token_at=1000 * attempt.token_at, token_lengths=1000 * [10])
+    long = msgspec.structs.replace(attempt, token_at=1000 * list(attempt.token_at), token_lengths=1000 * [10])
     many = msgspec.structs.replace(one, attempts=(long,))
     assert len(encode(many)) == len(encode(one))
 

@@ -95,7 +95,7 @@ def _timed(packets: list[bytes], *, together: bool) -> tuple[list[int], list[int
         for data, at in zip(packets, times, strict=True):
             timeline.record_events(reading.feed(data, at))
     seen = timeline.observe(end_ns=99, sending=Sending())
-    return seen.token_at, seen.token_lengths
+    return list(seen.token_at), list(seen.token_lengths)
 
 
 @given(st.lists(TEXTS, min_size=1, max_size=12), st.lists(st.integers(0, 3000), max_size=6), st.booleans())

@@ -336,7 +336,7 @@ class Measurement:
         if self.job.workload.variants:
             target, _ = plain(observation.target, self.job.workload)
             observation = msgspec.structs.replace(observation, target=target)
-        self.observations.append(observation)
+        self.observations.append(observation.compact())
         self._keep(lambda: self._folder.add(observation))
         self._progress.observed(observation)
         self._meter.add(observation)

@@ -9,6 +9,7 @@ The content of `run.json` is defined in `analysis`; here it is any struct.
 
 import contextlib
 import os
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, TypeVar
@@ -148,12 +149,12 @@ def read_run(path: Path, kind: type[T]) -> T:
 
 def read_observations(path: Path) -> list[Observation]:
     """Read every complete observation of a run's folder, in the order in which they ended."""
-    return _read_lines(path / OBSERVATIONS, Observation)
+    return _read_lines(path / OBSERVATIONS, Observation, Observation.compact)
 
 
 def read_readings(path: Path) -> list[InstrumentReading]:
     """Read every complete reading of a run's folder."""
-    return _read_lines(path / READINGS, InstrumentReading)
+    return _read_lines(path / READINGS, InstrumentReading, lambda reading: reading)
 
 
 def seeds(path: Path) -> list[tuple[Observation, float]]:
@@ -168,7 +169,7 @@ def seeds(path: Path) -> list[tuple[Observation, float]]:
     return sorted(aged, key=lambda one: -one[1])
 
 
-def _read_lines(file: Path, kind: type[T]) -> list[T]:
+def _read_lines(file: Path, kind: type[T], kept: Callable[[T], T]) -> list[T]:
     try:
         data = file.read_bytes()
     except OSError as error:
@@ -178,7 +179,7 @@ def _read_lines(file: Path, kind: type[T]) -> list[T]:
     found = []
     for number, line in enumerate(whole.split(b"\n") if whole else (), start=1):
         try:
-            found.append(decoder.decode(line))
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            found.append(kept(decoder.decode(line)))
+        except (msgspec.DecodeError, UnicodeDecodeError, OverflowError) as error:
             raise CallerFault(f"{file}:{number}: {error}", kind="bad_run") from None
     return found

@@ -1,4 +1,4 @@
-"""Report of `serve --check`: a configuration's policies as trees, its targets, clients, log, and warnings.
+"""Report of `serve --check`: a configuration's policies as trees, its targets, clients, log, fleet, and warnings.
 
 It shows no key, only the names of the variables that are set; what looks like a key in a URL is redacted.
 """
@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from splitsecond.analysis.wording import counted_as
 from splitsecond.catalog.prices import listing
 from splitsecond.catalog.provider import names
-from splitsecond.gateway.configuration.settings import GatewaySettings
+from splitsecond.gateway.configuration.settings import FleetSettings, GatewaySettings
 from splitsecond.gateway.configuration.warnings import misspelt, problems
 from splitsecond.gateway.process.reload import summary
 from splitsecond.policies.expression import Expression, TargetName, targets
@@ -33,7 +33,9 @@ def checkup(settings: GatewaySettings) -> list[str]:
         found.append(f"policies of {settings.policies.path}: {', '.join(settings.policies.policies())}")
     if settings.log is not None:
         check_url(settings.log.url)
-        found.append(f"log: {_log(settings)}, kept for {counted_as(settings.log.keep_days, 'day')}")
+        found.append(f"log: {_place(settings.log.url)}, kept for {counted_as(settings.log.keep_days, 'day')}")
+    if settings.shared is not None:
+        found.append(_shared(settings.shared, settings))
     found += [f"seeds: {counted_as(len(glob.glob(pattern)), 'run')} in {pattern}" for pattern in settings.seeds]
     found += [f"problem: {words}" for words in (*problems(settings), *misspelt(settings))]
     listen = settings.listen
@@ -101,10 +103,20 @@ def _client(key: ClientKey) -> str:
     return f"client {key.name}: {'; '.join(filter(None, [', '.join(key.routes), *limits]))}"
 
 
-def _log(settings: GatewaySettings) -> str:
-    """Return the log's URL without user and password."""
-    url = settings.log.url if settings.log else ""
+def _shared(shared: FleetSettings, settings: GatewaySettings) -> str:
+    """Return what the gateways of the fleet share, and where."""
+    limited = sum(key.requests_per_minute is not None or key.usd_per_day is not None for key in settings.keys)
+    things = ["what workers learn about targets", "turns of probes"]
+    if limited:
+        things.insert(0, f"the limits of {counted_as(limited, 'key')}")
+    if settings.log is not None and _place(settings.log.url) == _place(shared.url):
+        things.append("the log")
+    return f"shared: {', '.join(things[:-1])} and {things[-1]}, at {_place(shared.url)}"
+
+
+def _place(url: str) -> str:
+    """Return the URL of a database without user, password and options."""
     if url.startswith("sqlite:"):
         return url
     place = urlsplit(url)
-    return f"{place.scheme}://{place.hostname or ''}{place.path}"
+    return f"{place.scheme.partition('+')[0]}://{place.netloc.rpartition('@')[2]}{place.path}"
