@@ -36,7 +36,7 @@ EXACT = ("docs/command-line", "docs/traces")
 QUICK = ("README", "docs/simulator")
 """Pages whose simulated providers are replaced by quicker ones."""
 COMMANDS_ONLY = ("docs/choosing", "docs/commands", "docs/production")
-"""Pages whose commands run in this process, without a shell, unless they send requests: processes take long to start."""
+"""Pages whose commands run in this process, without a shell, unless they send requests: starting one takes long."""
 GATEWAY = "listen: {port: 8800}\nroutes: {fast: {policy: sim/groq}}\n"
 LOG = "log: sqlite:///splitsecond.db\nroutes:\n  fast: {policy: groq/openai/gpt-oss-120b}\n"
 CONFIGURATIONS = {
