@@ -35,8 +35,8 @@ COLUMNS = {"docs/tutorials/own-server": "80"}
 EXACT = ("docs/command-line", "docs/traces")
 QUICK = ("README", "docs/simulator")
 """Pages whose simulated providers are replaced by quicker ones."""
-COMMANDS_ONLY = ("docs/commands", "docs/production")
-"""Pages whose commands run in this process, without a shell. A new process for each would take most of the time."""
+COMMANDS_ONLY = ("docs/choosing", "docs/commands", "docs/production")
+"""Pages whose commands run in this process, without a shell, unless they send requests: starting one takes long."""
 GATEWAY = "listen: {port: 8800}\nroutes: {fast: {policy: sim/groq}}\n"
 LOG = "log: sqlite:///splitsecond.db\nroutes:\n  fast: {policy: groq/openai/gpt-oss-120b}\n"
 CONFIGURATIONS = {
@@ -66,7 +66,7 @@ WITHOUT_KEYS = (
     "examples/README",
 )
 """Pages whose readers have no keys of providers yet."""
-FEW = {"splitsecond bench ": "splitsecond bench -c 1 -n 4 --rounds 1 "}
+FEW = {"splitsecond bench ": "splitsecond bench -c 1 -n 4 --rounds 1 --no-html "}
 AT_PROVIDERS = "http://127.0.0.1:9009/v1"
 SHORTER = {
     "README": {
@@ -265,7 +265,7 @@ def place_of(command: str, *, here: bool) -> str:
     """Return where a command runs: in the background, in this process, or in a shell."""
     if SERVES.match(command):
         return "background"
-    return "here" if here and command.startswith("splitsecond ") else "shell"
+    return "here" if here and re.match("splitsecond (?!bench)", command) else "shell"
 
 
 def port_of(provider: RunningProvider) -> str:

@@ -54,7 +54,8 @@ def front(system: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fr
 
 def configuration(base_url: str) -> str:
     """Return the configuration of the page for the gateway at `base_url`."""
-    (shown,) = re.findall(r"```toml\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+    blocks: list[str] = re.findall(r"```toml\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+    (shown,) = blocks
     assert shown.count("http://HOST:8800/v1") == 1
     return QUIETER + shown.replace("http://HOST:8800/v1", base_url) + LESS_PATIENT
 
