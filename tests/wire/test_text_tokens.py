@@ -155,3 +155,4 @@ def test_packets_with_one_plain_token_each_are_decoded_together() -> None:
     assert reading.feed_packets([_event("a") + _event("b"), _event("c")], [1, 2]) is None
     assert reading.feed_packets([_event("a"), _event("b", finish_reason="stop")], [1, 2]) is None
     assert reading.feed_packets([_event("a")[:-1], b"\n" + _event("b")], [1, 2]) is None
+    assert reading.feed_packets([_event("a"), _event("b") + _event("c")[:-1]], [1, 2]) is None
