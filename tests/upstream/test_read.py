@@ -247,3 +247,60 @@ def test_an_answer_that_is_requested_whole_may_take_longer_than_a_first_token() 
 
     (seen,) = play(act, stream=False, whole_ns=5 * clock.NS_PER_S)
     assert not seen.streamed
+
+
+def test_bytes_are_passed_on_while_a_read_waits_and_what_is_refused_is_read() -> None:
+    passed: list[bytes] = []
+
+    def take(data: bytes) -> bool:
+        if data.endswith(b"\n\n"):
+            passed.append(data)
+        return data.endswith(b"\n\n")
+
+    async def act(calling: "asyncio.Task[Attempt]", exchange: ScriptedExchange) -> None:
+        exchange.body(WORD)
+        reply = await calling
+        reply.pass_on(take)
+        exchange.body(WORD)
+        assert not passed, "the reader does not have the first bytes yet"
+        assert await reply.read() == WORD * 2
+        reading = asyncio.get_running_loop().create_task(reply.read())
+        await asyncio.sleep(0)
+        exchange.body(ROLE)
+        exchange.body(WORD)
+        assert passed == [ROLE, WORD]
+        exchange.body(WORD[:9])
+        exchange.body(WORD[9:])
+        assert await reading == WORD
+        assert passed == [ROLE, WORD], "nothing overtakes the refused bytes"
+        reading = asyncio.get_running_loop().create_task(reply.read())
+        await asyncio.sleep(0)
+        exchange.body(END)
+        exchange.end()
+        assert passed == [ROLE, WORD, END]
+        assert await reading == b""
+        await reply.aclose()
+
+    (seen,) = play(act)
+    assert seen.ok
+    assert seen.body_bytes == len(ROLE + WORD * 4 + END)
+
+
+def test_a_fault_of_the_one_who_takes_the_bytes_breaks_the_answer() -> None:
+    def take(data: bytes) -> bool:
+        raise ProviderFault("an event is too long", kind="too_long", phase="between tokens", status=200)
+
+    async def act(calling: "asyncio.Task[Attempt]", exchange: ScriptedExchange) -> None:
+        exchange.body(WORD)
+        reply = await calling
+        reply.pass_on(take)
+        assert await reply.read() == WORD
+        reading = asyncio.get_running_loop().create_task(reply.read())
+        await asyncio.sleep(0)
+        exchange.body(WORD)
+        with pytest.raises(ProviderFault, match="too long"):
+            await reading
+
+    (seen,) = play(act)
+    assert seen.fault is not None
+    assert seen.fault.kind == "too_long"

@@ -213,3 +213,12 @@ def test_an_event_of_several_lines_is_not_learned() -> None:
     assert events.learn(b'{"a":"text"}', "", "text", lambda data: json.loads(data)["a"])
     assert events.read(b'data: {"a":"x"}\n\ndata: {"a":"\\""}\n\ndata: {"b"', 0) == (["x", '"'], 35)
     assert events.read(b'data: {"a":"x","b":"y"}\n\n', 0) == ([], 0)
+
+
+def test_what_no_event_fits_any_more_is_forgotten() -> None:
+    events = TextEvents()
+    assert events.learn(b'{"a":"text"}', "", "text", lambda data: json.loads(data)["a"])
+    for _ in range(100):
+        assert events.read(b'data: {"a":"x","b":"y"}\n\n', 0) == ([], 0)
+    assert not events.known
+    assert not events.useful

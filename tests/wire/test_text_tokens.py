@@ -81,6 +81,44 @@ def test_many_like_tokens_come_as_one_run_where_that_is_wanted() -> None:
     assert len(events) < 10
 
 
+@given(st.lists(TEXTS, min_size=1, max_size=30), st.lists(st.integers(0, 3000), max_size=6))
+def test_reads_of_only_texts_are_the_same_observation_as_their_events(texts: list[str], cuts: list[int]) -> None:
+    begin = _event("word") + _event("more")
+    end = _event("", 0, finish_reason="stop") + b"data: [DONE]\n\n"
+    events = [_event(text) for text in texts]
+    wire = b"".join(events)
+    bounds = sorted({0, len(wire), *(cut % len(wire) for cut in cuts)})
+    seen: list[Observation] = []
+    for reads in (events, [wire[a:b] for a, b in pairwise(bounds)]):
+        for by_texts in (False, True):
+            reading, timeline = decoder("chat"), Timeline(attempt="a", call="c", target="t")
+            reading.in_runs = True
+            for at, data in enumerate([begin, *reads, end]):
+                if lengths := reading.feed_texts(data) if by_texts else ():
+                    timeline.record_texts(at, lengths)
+                else:
+                    timeline.record_events(reading.feed(data, at))
+            timeline.record_events(reading.close(99))
+            seen.append(timeline.observe(end_ns=99, sending=Sending()))
+    assert seen[0] == seen[1]
+    assert seen[2] == seen[3]
+    assert seen[1].ok
+    assert len(seen[1].token_at) == len(texts) + 2
+
+
+def test_only_whole_events_with_a_text_are_taken_as_texts() -> None:
+    reading = decoder("chat")
+    assert reading.feed_texts(_event("word")) == ()
+    reading.in_runs = True
+    assert reading.feed_texts(_event("word")) == (), "nothing has begun"
+    reading.feed(_event("word") + _event("more"), 0)
+    assert reading.feed_texts(_event("word")) == [4]
+    assert reading.feed_texts(_event('a "quote"\n') + _event("é")) == [10, 1]
+    for other in (_event("word")[:-1], _event(""), _event("word", finish_reason="stop"), _event("word", 1)):
+        assert reading.feed_texts(other) == (), other
+        assert reading.feed_texts(_event("word") + other) == (), other
+
+
 def _timed(packets: list[bytes], *, together: bool) -> tuple[list[int], list[int]]:
     """Return the times and the lengths of the tokens in `packets`, of which the number 10 came at 10."""
     reading, timeline = decoder("chat"), Timeline(attempt="c.1", call="c", target="x/y")
@@ -117,3 +155,4 @@ def test_packets_with_one_plain_token_each_are_decoded_together() -> None:
     assert reading.feed_packets([_event("a") + _event("b"), _event("c")], [1, 2]) is None
     assert reading.feed_packets([_event("a"), _event("b", finish_reason="stop")], [1, 2]) is None
     assert reading.feed_packets([_event("a")[:-1], b"\n" + _event("b")], [1, 2]) is None
+    assert reading.feed_packets([_event("a"), _event("b") + _event("c")[:-1]], [1, 2]) is None

@@ -302,8 +302,9 @@ class Attempt(TimerEntry, ReplyBase, eq=False, kw_only=True):
             exchange.end_rests()
 
     def _put_bytes(self, pending: PendingBytes, at: int, data: bytes) -> None:
-        """Pass on bytes, or store them for `read`. Those that broke an answer are not: they could look like a good
-        end."""
+        """Pass on bytes, or store them for `read`. Do not call it with bytes that broke an answer: they could look like
+        a good end.
+        """
         if self._take is not None and self._waiter is not None and self._passed_on(self._take, at, data):
             return
         pending.put(data)

@@ -90,6 +90,7 @@ class TextEvents:
             around = bytes_around(data, text, read)
             if around is not None:
                 self._before, self._after = head + around[0], around[1] + b"\n\n"
+                self._misses = 0
                 return True
         return False
 

@@ -129,8 +129,9 @@ class OpenAIDecoder(StreamDecoder):
         """Return the tokens of packets that each brought one event with only a text."""
         if not (self._tokens and self.in_runs and self._sse.between_events) or self._ended:
             return None
-        texts, _ = self._texts.read(b"".join(packets), 0)
-        if len(texts) != len(packets) or not self._texts.begins(packets):
+        data = b"".join(packets)
+        texts, end = self._texts.read(data, 0)
+        if end < len(data) or len(texts) != len(packets) or not self._texts.begins(packets):
             return None
         self._tokens += len(texts)
         self._closed_by_usage = False
