@@ -15,6 +15,7 @@ from tests.gateway.test_allowance import limited
 from tests.gateway.test_served import ASK
 from tests.gateway.test_supervisor import workers
 from tests.noon import noon as noon  # a fixture
+from tests.noon import noon_of_processes as noon_of_processes  # a fixture
 from tests.store.test_remote_writer import process as log_process
 from tests.waiting import WITHIN_S, until
 
@@ -170,6 +171,7 @@ def test_a_successor_that_is_killed_at_its_start_loses_no_orphaned_call(tmp_path
 
 
 @pytest.mark.parametrize("stops", [False, True], ids=["a successor", "none"])
+@pytest.mark.usefixtures("noon_of_processes")
 @pytest.mark.system
 def test_a_worker_that_is_killed_in_flight_does_not_make_its_call_free(
     tmp_path: Path, served: Served, stops: bool
@@ -197,6 +199,7 @@ def test_a_worker_that_is_killed_in_flight_does_not_make_its_call_free(
 
 
 @pytest.mark.parametrize("number", ["1", "2"])
+@pytest.mark.usefixtures("noon_of_processes")
 @pytest.mark.system
 def test_a_gateway_that_is_killed_as_a_whole_does_not_make_its_calls_free(
     tmp_path: Path, served: Served, number: str
