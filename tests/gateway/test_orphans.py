@@ -121,6 +121,20 @@ def test_a_journal_keeps_what_is_not_erased(tmp_path: Path) -> None:
     assert Journal(tmp_path / "journal").entries() == []
 
 
+@pytest.mark.usefixtures("noon")
+def test_what_a_successor_could_not_keep_is_left_to_the_next(tmp_path: Path) -> None:
+    SlotUser(tmp_path).call("r", max_tokens=50)
+    dying = SlotUser(tmp_path)
+
+    def dies(records: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        settle(dying.counters, dying.journal, worker=0, keys=["web"], keep=dies, say=[].append)
+    records, _ = SlotUser(tmp_path).settle()
+    assert [each.call for each in records] == ["r"]
+
+
 def test_an_entry_that_fits_no_slot_is_not_written(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "journal")
     long = Reservation(
