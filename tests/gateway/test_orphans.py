@@ -130,7 +130,7 @@ def test_what_a_successor_could_not_keep_is_left_to_the_next(tmp_path: Path) -> 
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        settle(dying.counters, dying.journal, worker=0, keys=["web"], keep=dies, say=[].append)
+        settle(dying.counters, dying.journal, worker=0, keys=["web"], keep=dies, say=lambda words: None)
     records, _ = SlotUser(tmp_path).settle()
     assert [each.call for each in records] == ["r"]
 
