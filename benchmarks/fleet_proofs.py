@@ -85,7 +85,8 @@ class Provider:
             yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
 
     async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+        # Cancelled at the end: asyncio 3.11 would print a traceback.
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
                 length = int(head.partition("content-length: ")[2].partition("\r")[0])

@@ -1,13 +1,16 @@
 """A wall clock that shows noon when a test begins: tests about days give the same figures at any time of day.
 
-Only this process has it: processes that a test starts, and SQLite's and PostgreSQL's own functions, show the real time.
+Only this process has it, and with `noon_of_processes` Python processes that the test starts. SQLite's and PostgreSQL's
+own functions show the real time.
 Noon is in the past, so the arrival of a packet, which the kernel dates, counts as the moment at which it is read.
 """
 
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
@@ -29,6 +32,14 @@ def noon() -> Iterator[None]:
     """The same for one test."""
     with from_noon():
         yield
+
+
+@pytest.fixture
+def noon_of_processes(noon: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same for one test and the Python processes that it starts."""
+    folders = [str(Path(__file__).with_name("noon_of_children")), os.environ.get("PYTHONPATH", "")]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, folders)))
+    monkeypatch.setenv("SPLITSECOND_TEST_WALL_OFFSET_NS", str(clock.wall_offset_ns()))
 
 
 @pytest.fixture(scope="module")

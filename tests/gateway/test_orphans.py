@@ -15,6 +15,7 @@ from tests.gateway.test_allowance import limited
 from tests.gateway.test_served import ASK
 from tests.gateway.test_supervisor import workers
 from tests.noon import noon as noon  # a fixture
+from tests.noon import noon_of_processes as noon_of_processes  # a fixture
 from tests.store.test_remote_writer import process as log_process
 from tests.waiting import WITHIN_S, until
 
@@ -120,6 +121,20 @@ def test_a_journal_keeps_what_is_not_erased(tmp_path: Path) -> None:
     assert Journal(tmp_path / "journal").entries() == []
 
 
+@pytest.mark.usefixtures("noon")
+def test_what_a_successor_could_not_keep_is_left_to_the_next(tmp_path: Path) -> None:
+    SlotUser(tmp_path).call("r", max_tokens=50)
+    dying = SlotUser(tmp_path)
+
+    def dies(records: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        settle(dying.counters, dying.journal, worker=0, keys=["web"], keep=dies, say=lambda words: None)
+    records, _ = SlotUser(tmp_path).settle()
+    assert [each.call for each in records] == ["r"]
+
+
 def test_an_entry_that_fits_no_slot_is_not_written(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "journal")
     long = Reservation(
@@ -170,6 +185,7 @@ def test_a_successor_that_is_killed_at_its_start_loses_no_orphaned_call(tmp_path
 
 
 @pytest.mark.parametrize("stops", [False, True], ids=["a successor", "none"])
+@pytest.mark.usefixtures("noon_of_processes")
 @pytest.mark.system
 def test_a_worker_that_is_killed_in_flight_does_not_make_its_call_free(
     tmp_path: Path, served: Served, stops: bool
@@ -197,6 +213,7 @@ def test_a_worker_that_is_killed_in_flight_does_not_make_its_call_free(
 
 
 @pytest.mark.parametrize("number", ["1", "2"])
+@pytest.mark.usefixtures("noon_of_processes")
 @pytest.mark.system
 def test_a_gateway_that_is_killed_as_a_whole_does_not_make_its_calls_free(
     tmp_path: Path, served: Served, number: str
