@@ -50,7 +50,6 @@ FIELDS = {
     "streamed": "whether the answer was a stream",
     "cancelled": "whether the client left",
     "cache_hit": "whether it was answered without a provider",
-    "call_type": "what was asked for, such as completion; other types than texts are left out",
 }
 """What a column can be, for `--map`."""
 LITELLM = {
@@ -92,9 +91,9 @@ SUMMARIES = (
 """Files without single calls: the columns by which they are recognised, why they cannot be imported, and a hint."""
 WRITES_TEXT = re.compile(
     "|a?(text_)?completion|a?responses|_aresponses_websocket|a?anthropic_messages|a?generate_content(_stream)?"
-    "|a?llm_passthrough_route|pass_through_endpoint|chat"
+    "|a?llm_passthrough_route|pass_through_endpoint"
 )
-"""Types of calls in which a model writes an answer, in LiteLLM's words."""
+"""LiteLLM's types of calls in which a model writes an answer."""
 PROVIDERS = {
     "vertex-ai": "vertex", "google-vertex": "vertex", "google-ai-studio": "gemini", "fireworks-ai": "fireworks",
     "together-ai": "together", "azure-ai": "azure", "amazon-bedrock": "bedrock", "hosted-vllm": "vllm",
@@ -287,7 +286,8 @@ def record_of(values: Mapping[str, Any], form: ForeignFormat, provider: str = ""
     call = f"import-{hashlib.blake2b(content.encode(errors='replace'), digest_size=16).hexdigest()}"
     target, client = _target(read, provider, form.providers), _text(read, "client")
     ended = took_ns if outcome == "ok" else None
-    first_ns = first_ns if first_ns is not None else ended
+    if first_ns is None or first_ns == took_ns:
+        first_ns = ended  # LiteLLM dates the first token of a failure to its end
     attempt = Observation(
         id=f"{call}.1", call=call, target=target, role="winner", outcome=outcome, fault=fault, streamed=streamed,
         sent_ns=0, first_token_ns=first_ns, first_answer_ns=first_ns, last_token_ns=ended, end_ns=took_ns,
