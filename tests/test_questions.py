@@ -2,18 +2,26 @@
 
 import csv
 import json
+import os
 import re
 import shlex
 import shutil
+import signal
+import sys
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
+from subprocess import PIPE
 from typing import Any
+from urllib.request import Request, urlopen
 
 import pytest
 from msgspec import Struct
 from tests.cli.conftest import Ended, run_splitsecond
+from tests.ports import free_ports
+from tests.processes import Process
 
 from splitsecond.simulator.process import RunningProvider, run_simulator
 
@@ -27,9 +35,10 @@ ARTICLES = (
     "General Compute, LLM Token Generation Speed",
     "flo2, Fastest LLM Inference",
 )
+COMMAND_LINE = (sys.executable, "-m", "splitsecond")
 TRIES = 10
 """On a busy machine a row can be INVALID. Then the run is measured again, as the report asks."""
-REQUESTS = 12
+REQUESTS = 8
 
 LOGGED = {
     "groq/llama3-70b-8192": (0.3, 260.0),
@@ -42,8 +51,13 @@ LOGGED = {
     "vertex/claude-3-sonnet@20240229": (1.1, 18.0),
 }
 """The targets in calls.csv: seconds until the first token, and tokens per second after it."""
+SLOWER = ("groq/llama3-70b-8192", 0.75)
+"""A target whose tokens come at this share of the speed in the later half of the days."""
 DAYS = 13
 CALLS_A_DAY = 45
+NIGHT = {"deepinfra/openai/gpt-oss-120b": (8.0, 12.0, 60.0), "groq/openai/gpt-oss-120b": (0.2, 0.4, 400.0)}
+"""The targets in night.csv: the shortest and the longest wait for the first token in seconds, and tokens per second."""
+FOREIGN = Path(__file__).parent / "store" / "foreign"
 
 pytestmark = pytest.mark.xdist_group("questions")  # one session for all of them: it takes a minute and a half
 
@@ -81,33 +95,90 @@ def session(system: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         patch.chdir(folder)
         patch.setenv("COLUMNS", "120")
         patch.setenv("AZURE_OPENAI_API_KEY", "k")
-        config = folder / "splitsecond.yaml"
-        config.write_text(_at(running, config.read_text()))
-        yield Session(folder, list(_run(folder, [_at(running, each) for each in _commands(blocks)], patch)))
+        (port,) = free_ports(1)
+        for config in folder.glob("*.yaml"):
+            config.write_text(_at(running, port, config.read_text()))
+        yield Session(folder, list(_run(folder, [_at(running, port, each) for each in _commands(blocks)], patch)))
 
 
 def _commands(blocks: list[tuple[str, str]]) -> list[str]:
     return [c.replace("\\\n", " ") for kind, body in blocks if kind == "console" for c in COMMAND.findall(body)]
 
 
-def _at(running: list[RunningProvider], text: str) -> str:
-    """Replace the addresses of the page, 127.0.0.1:9001 and so on, by those of the running providers."""
+def _at(running: list[RunningProvider], gateway: str, text: str) -> str:
+    """Replace the addresses of the page by those of the running providers (9001 and so on) and of the gateway (8800)."""
     for port, provider in enumerate(running, 9001):
         text = text.replace(f"http://127.0.0.1:{port}", provider.origin)
-    return text
+    return text.replace("8800", gateway)
 
 
 def _run(folder: Path, commands: list[str], patch: pytest.MonkeyPatch) -> Iterator[tuple[str, Ended]]:
+    background: list[str] = []
+    code = 0
     with (folder / "transcript.txt").open("w") as transcript:
         for command in commands:
             name, *arguments = shlex.split(command)
+            if arguments[-1] == "&":
+                background = arguments[:-1]
+                continue
             if name == "export":
                 for each in arguments:
                     patch.setenv(*each.split("=", 1))
-            elif arguments[0] != "simulate":
-                ended = _measured(arguments) if arguments[0] == "bench" else run_splitsecond(*arguments)
-                transcript.write(f"$ {command}\n{ended.out}{ended.err}[{ended.code}]\n\n")
-                yield " ".join(command.split()), ended
+                continue
+            began = time.monotonic()
+            match name:
+                case "echo":
+                    ended = Ended(0, f"{code}\n", "")
+                case "sleep":
+                    ended = _frozen(background)
+                case "curl":
+                    ended = _served(background, [name, *arguments])
+                case _:
+                    ended = _measured(arguments) if arguments[0] == "bench" else run_splitsecond(*arguments)
+            code = ended.code
+            took = time.monotonic() - began
+            transcript.write(f"$ {command}\n{ended.out}{ended.err}[{ended.code}, {took:.1f} s]\n\n")
+            yield " ".join(command.split()), ended
+
+
+def _served(serve: list[str], curl: list[str]) -> Ended:
+    """Send the request that `curl` would send while `splitsecond serve` runs."""
+    (url,) = [each for each in curl if each.startswith("http")]
+    body = curl[curl.index("-d") + 1].encode()
+    with Process([*COMMAND_LINE, *serve], stdout=PIPE, text=True) as gateway:
+        assert gateway.read_line().startswith("READY")
+        with urlopen(Request(url, body, {"Content-Type": "application/json"})) as response:
+            out = response.read().decode()
+        gateway.terminate()
+    return Ended(0, out, "")
+
+
+def _frozen(bench: list[str]) -> Ended:
+    """Run a bench, and stop its measuring processes for two seconds when its first response has been measured.
+
+    Again if no row is INVALID, because they were between two blocks just then.
+    """
+    folder = Path(bench[bench.index("--out") + 1])
+    for _ in range(TRIES):
+        shutil.rmtree(folder, ignore_errors=True)
+        with Process([*COMMAND_LINE, *bench], stdout=PIPE, stderr=PIPE, text=True) as process:
+            while process.poll() is None and not _has_measured(folder):
+                time.sleep(0.02)
+            children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+            stopped = [int(child) for child in children.read_text().split()] if children.exists() else []
+            for number in (signal.SIGSTOP, signal.SIGCONT):
+                for child in stopped:
+                    os.kill(child, number)
+                time.sleep(2 if number == signal.SIGSTOP else 0)
+            out, err = process.communicate()
+        if "INVALID" in out:
+            return Ended(process.returncode, out, err)
+    raise AssertionError(f"no INVALID row in {folder}, {TRIES} times: {out}")
+
+
+def _has_measured(folder: Path) -> bool:
+    observations = folder / "observations.jsonl"
+    return observations.exists() and '"role":"measured"' in observations.read_text()
 
 
 def _measured(arguments: list[str]) -> Ended:
@@ -122,18 +193,30 @@ def _measured(arguments: list[str]) -> Ended:
 
 
 def write_inputs(folder: Path) -> None:
-    """Write calls.csv, the log of an application, and requests.jsonl, a file of requests."""
+    """Write logs of applications, and requests.jsonl, a file of requests."""
+    for name in ("litellm_spend_logs.csv", "openrouter_activity.csv"):
+        shutil.copy(FOREIGN / name, folder)
     random, now = Random(1), datetime.now(UTC).replace(microsecond=0)
     with (folder / "calls.csv").open("w", newline="") as file:
         table = csv.writer(file)
         table.writerow(["when", "model", "took_ms", "in", "out"])
         for day in range(DAYS, 0, -1):
             for target, (wait_s, tps) in LOGGED.items():
+                slower = SLOWER[1] if target == SLOWER[0] and day <= DAYS / 2 else 1.0
                 for _ in range(CALLS_A_DAY):
                     tokens = random.randint(150, 450)
-                    took = wait_s * random.lognormvariate(0, 0.25) + tokens / tps * random.lognormvariate(0, 0.1)
+                    wait = wait_s * random.lognormvariate(0, 0.25)
+                    took = wait + tokens / tps / slower * random.lognormvariate(0, 0.1)
                     at = now - timedelta(days=day, seconds=random.randint(0, 80_000))
                     table.writerow([at.isoformat(), target, round(took * 1000, 1), 800, tokens])
+    with (folder / "night.csv").open("w", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(["time", "model", "duration_ms", "ttft_ms", "input_tokens", "output_tokens"])
+        for number in range(200):
+            for target, (least_s, most_s, tps) in NIGHT.items():
+                ttft = random.uniform(least_s, most_s)
+                at = now - timedelta(hours=9, seconds=number * 60)
+                table.writerow([at.isoformat(), target, round((ttft + 300 / tps) * 1000), round(ttft * 1000), 800, 300])
     body = {"max_tokens": 100, "messages": [{"role": "user", "content": "Review this function."}]}
     request = {"method": "POST", "url": "/v1/chat/completions", "body": body}
     lines = [json.dumps({"custom_id": f"request-{number}", **request}) for number in range(REQUESTS)]
