@@ -70,8 +70,9 @@ class Session(Struct):
 
     def printed(self, command: str) -> str:
         """Return what the one command that begins like this printed, on one line."""
-        (found,) = [ended.words for each, ended in self.ended if each.startswith(f"splitsecond {command}")]
-        return found
+        found = [ended.words for each, ended in self.ended if each.removeprefix("splitsecond ").startswith(command)]
+        (words,) = found
+        return words
 
     def run(self, name: str) -> Any:
         """Return the findings of a run of the page."""
@@ -98,7 +99,7 @@ def session(system: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         (port,) = free_ports(1)
         for config in folder.glob("*.yaml"):
             config.write_text(_at(running, port, config.read_text()))
-        yield Session(folder, list(_run(folder, [_at(running, port, each) for each in _commands(blocks)], patch)))
+        yield Session(folder, list(_run(folder, [_at(running, port, each) for each in _commands(blocks)], port, patch)))
 
 
 def _commands(blocks: list[tuple[str, str]]) -> list[str]:
@@ -112,7 +113,7 @@ def _at(running: list[RunningProvider], gateway: str, text: str) -> str:
     return text.replace("8800", gateway)
 
 
-def _run(folder: Path, commands: list[str], patch: pytest.MonkeyPatch) -> Iterator[tuple[str, Ended]]:
+def _run(folder: Path, commands: list[str], gateway: str, patch: pytest.MonkeyPatch) -> Iterator[tuple[str, Ended]]:
     background: list[str] = []
     code = 0
     with (folder / "transcript.txt").open("w") as transcript:
@@ -132,7 +133,7 @@ def _run(folder: Path, commands: list[str], patch: pytest.MonkeyPatch) -> Iterat
                 case "sleep":
                     ended = _frozen(background)
                 case "curl":
-                    ended = _served(background, [name, *arguments])
+                    ended = _served(background, arguments) if gateway in command else _requested(arguments)
                 case _:
                     ended = _measured(arguments) if arguments[0] == "bench" else run_splitsecond(*arguments)
             code = ended.code
@@ -141,16 +142,19 @@ def _run(folder: Path, commands: list[str], patch: pytest.MonkeyPatch) -> Iterat
             yield " ".join(command.split()), ended
 
 
-def _served(serve: list[str], curl: list[str]) -> Ended:
-    """Send the request that `curl` would send while `splitsecond serve` runs."""
+def _requested(curl: list[str]) -> Ended:
+    """Send the request that curl sends with these arguments."""
     (url,) = [each for each in curl if each.startswith("http")]
-    body = curl[curl.index("-d") + 1].encode()
+    request = Request(url, curl[curl.index("-d") + 1].encode(), {"Content-Type": "application/json"})
+    with urlopen(request) as response:
+        return Ended(0, response.read().decode(), "")
+
+
+def _served(serve: list[str], curl: list[str]) -> Ended:
+    """Send a request while `splitsecond serve` runs."""
     with Process([*COMMAND_LINE, *serve], stdout=PIPE, text=True) as gateway:
         assert gateway.read_line().startswith("READY")
-        with urlopen(Request(url, body, {"Content-Type": "application/json"})) as response:
-            out = response.read().decode()
-        gateway.terminate()
-    return Ended(0, out, "")
+        return _requested(curl)
 
 
 def _frozen(bench: list[str]) -> Ended:
@@ -250,6 +254,7 @@ def test_each_question_has_a_source_and_an_answer() -> None:
 def test_the_commands_end_as_the_page_says(session: Session) -> None:
     failed = {command.split()[1]: ended.code for command, ended in session.ended if ended.code}
     assert failed == {"bench": 1}  # only the one with the gate
+    assert session.printed("echo") == "1"
     assert len(session.ended) == len({command for command, _ in session.ended}) + 1  # the import, twice
 
 
@@ -268,6 +273,42 @@ def test_speeds_under_load(session: Session) -> None:
     assert "FAILED: sim/groq" not in printed
     assert "Measured from: US East." in printed
     assert "From concurrency 1 to 8, sim/groq: TTFT p50 " in printed
+
+
+@pytest.mark.system
+def test_interval_and_test_of_a_difference_agree(session: Session) -> None:
+    statements = session.run("difference")["statements"]
+    found = [
+        (float(each["low"]), float(each["high"]), float(each["p"]))
+        for sentence in statements
+        for each in re.finditer(r"95% interval (?P<low>[\d.]+) to (?P<high>[\d.]+), p [<=] (?P<p>[\d.]+)", sentence)
+    ]
+    assert [p < 0.05 for low, high, p in found] == [not low <= 1 <= high for low, high, p in found]
+    assert {p < 0.05 for _, _, p in found} == {True, False}  # TTFT differs, TPS does not
+    printed = session.printed("bench sim/quick.toml sim/other.toml")
+    assert "sim/quick.toml is first on TTFT" in printed
+    assert "sim/quick.toml and sim/other.toml not distinguished by TPS" in printed
+
+
+@pytest.mark.system
+def test_a_machine_that_stood_still(session: Session) -> None:
+    printed = session.printed("sleep")
+    assert re.search(r"INVALID: the client stood still for [\d.]+ s", printed)
+    assert re.search(r"Not compared, because INVALID: sim/quick\.toml at concurrency [14]", printed)
+    assert "grow" not in printed
+    assert session.run("frozen")["load_shapes"] == []
+
+
+@pytest.mark.system
+def test_formats(session: Session) -> None:
+    run = session.run("formats")
+    sources = {row["target"].partition("/")[0]: row["token_source"] for row in run["conditions"]}
+    assert sources == {"claude-on-vertex": "usage", "mistral-here": "usage", "replicate-here": "events"}
+    assert all(row["tps"]["p50"] == pytest.approx(200, rel=0.1) for row in run["conditions"])
+    assert "replicate-here/meta/meta-llama-3-70b-instruct: no token counts were reported" in session.printed(
+        "bench claude-on-vertex"
+    )
+    assert '"metrics":{"input_token_count":13,"output_token_count":16}' in session.printed("curl -s http")
 
 
 @pytest.mark.system
@@ -362,6 +403,25 @@ def test_recommendations(session: Session) -> None:
 
 
 @pytest.mark.system
+def test_what_would_change_a_recommendation(session: Session) -> None:
+    printed = session.printed("recommend runs/llama")
+    assert re.search(
+        r"\bbatch [^★]*?sim/groq would be first if the throughput of sim/generalcompute falls from", printed
+    )
+    night = session.printed("recommend chat batch")
+    assert "deepinfra/openai/gpt-oss-120b misses the limit of 3,000 ms by 29" in night
+    assert "batch no user waits: tokens per dollar decide Recommended: deepinfra/openai/gpt-oss-120b." in night
+    assert "would be first if the tokens per dollar of deepinfra/openai/gpt-oss-120b fall from" in night
+
+
+@pytest.mark.system
+def test_models_that_cannot_do_it_are_left_out(session: Session) -> None:
+    printed = session.printed("recommend runs/regions chat --needs tools,images --context 200k")
+    assert "No measured target can be recommended." in printed
+    assert printed.count("its context has 128,000 tokens") == 2
+
+
+@pytest.mark.system
 def test_the_smallest_model_that_is_good_enough(session: Session) -> None:
     command = "recommend runs/workloads voice --quality quality.toml --least-quality"
     low, high = (session.printed(f"{command} {score}") for score in (50, 60))
@@ -374,7 +434,7 @@ def test_the_smallest_model_that_is_good_enough(session: Session) -> None:
 def test_a_route_starts_with_what_the_bench_measured(session: Session) -> None:
     assert re.search(r"(9\d|100)% late/large-70b fastest: late/large-70b, \d+ ms", session.printed("explain best"))
     assert "100% quick/small-8b by_complexity: simple" in session.printed("explain sized")
-    assert models(session, "best.jsonl").count("large-70b") >= 9
+    assert models(session, "best.jsonl").count("large-70b") >= 0.75 * REQUESTS
 
 
 @pytest.mark.system
@@ -387,6 +447,17 @@ def test_who_answers(session: Session) -> None:
     assert float(found[1]) * int(found[2].replace(",", "")) == pytest.approx(100 * REQUESTS, rel=0.02)  # without losers
 
 
+@pytest.mark.system
+def test_a_stream_that_was_too_slow_is_continued(session: Session) -> None:
+    stream = session.printed("curl -sN")
+    pieces = re.findall(r'"delta":\{[^}]*"content":"((?:[^"\\]|\\.)*)"', stream)
+    whole = json.loads((session.folder / "whole.jsonl").read_text().splitlines()[0])["response"]["body"]
+    text = whole["choices"][0]["message"]["content"]
+    assert len("".join(pieces)) > 0.9 * len(text)  # 300 ms at 200 tokens/s are half of it
+    assert stream.endswith("data: [DONE]")
+    assert "error" not in stream
+
+
 def models(session: Session, name: str) -> list[str]:
     """Return the models of the responses in a file."""
     lines = (session.folder / name).read_text().splitlines()
@@ -396,8 +467,8 @@ def models(session: Session, name: str) -> list[str]:
 @pytest.mark.system
 def test_what_losers_cost(session: Session) -> None:
     printed = session.printed("cost --by route")
-    assert re.search(r"\bbest \$[\d.]+ [\d.]+% 0% 12 ", printed)
-    assert (found := re.search(r"\bwhole \$[\d.]+ [\d.]+% ([\d.]+)% 12 ", printed)) is not None
+    assert re.search(rf"\bbest \$[\d.]+ [\d.]+% 0% {REQUESTS} ", printed)
+    assert (found := re.search(rf"\bwhole \$[\d.]+ [\d.]+% ([\d.]+)% {REQUESTS} ", printed)) is not None
     assert 20 < float(found[1]) < 60  # of two answers one is thrown away
     assert (bounds := re.search(r"The whole cost is \$([\d.]+) to \$([\d.]+)", printed)) is not None
     assert float(bounds[1]) < float(bounds[2])
@@ -406,7 +477,7 @@ def test_what_losers_cost(session: Session) -> None:
 @pytest.mark.system
 def test_speed_in_production(session: Session) -> None:
     count = len(LOGGED) * DAYS * CALLS_A_DAY
-    first, again = (ended.words for command, ended in session.ended if command.startswith("splitsecond import"))
+    first, again = (ended.words for command, ended in session.ended if command.startswith("splitsecond import calls"))
     assert f"{count:,} calls imported" in first
     assert f"0 calls imported, {count:,} already in the log" in again
     printed = session.printed("speed --log sqlite:///calls.db --html")
@@ -420,6 +491,8 @@ def test_speed_in_production(session: Session) -> None:
     assert all(float(times) > 1.5 for _, times, _ in ratios)
     assert (session.folder / "speed.html").read_text().startswith("<!doctype html>")
     assert (session.folder / "speed.png").read_bytes().startswith(b"\x89PNG")
+    assert f"{SLOWER[0]} has become slower" in printed
+    assert printed.count("has become") == 1
     cost = session.printed("cost --log sqlite:///calls.db")
     assert "No other target is both faster and cheaper than anthropic/claude-3-haiku-20240307 (" in cost
     assert "groq/llama3-70b-8192 has the highest cost-adjusted total TPS: " in cost
@@ -432,3 +505,12 @@ def test_speed_in_production(session: Session) -> None:
     by_model = session.printed("speed --log sqlite:///calls.db --by model")
     assert "gpt-35-turbo" not in by_model
     assert by_model.count("1,170") == 3
+
+
+@pytest.mark.system
+def test_logs_of_other_programs(session: Session) -> None:
+    assert session.printed("import litellm").startswith(
+        "Read as LiteLLM's spend log: 17 calls imported, 3 not calls of"
+    )
+    assert session.printed("import openrouter").startswith("Read as OpenRouter's activity: 7 calls imported.")
+    assert session.printed("speed --log sqlite:///calls.db --by hour").count(":00 UTC") >= 20

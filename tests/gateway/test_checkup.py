@@ -94,7 +94,7 @@ def test_a_model_that_is_called_almost_like_one_is_named(model: str, meant: str)
 
 def test_a_target_that_continues_answers_is_no_problem() -> None:
     providers = "providers: {x: {base_url: 'http://x'}, y: {base_url: 'http://y', prefill: plain}}"
-    text = f"{providers}\nroutes: {{r: {{policy: 'fallback(\"x/a\", \"y/a\")', resume: prefill}}}}"
+    text = f'{providers}\nroutes: {{r: {{policy: \'fallback("x/a", "y/a")\', resume: prefill}}}}'
     assert list(problems(read(text, ENVIRONMENT))) == []
 
 

@@ -154,7 +154,14 @@ def test_openrouters_summary_by_day_has_no_times() -> None:
 
 
 def test_fields_inside_objects(tmp_path: Path, url: str) -> None:
-    row = {"time": 1_790_000_000, "model": "a/x", "took": {"ms": 2000}, "usage": '{"out": 100}', "alias": "", "key": "k"}
+    row = {
+        "time": 1_790_000_000,
+        "model": "a/x",
+        "took": {"ms": 2000},
+        "usage": '{"out": 100}',
+        "alias": "",
+        "key": "k",
+    }
     mapped = parse_map("duration_ms=took.ms,output_tokens=usage.out,client=alias|key,status=usage.no.such")
     found = import_log(as_lines(tmp_path / "file", [row]), url, mapped)
     assert (found.written, found.ignored) == (1, [])
