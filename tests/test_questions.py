@@ -107,7 +107,7 @@ def _commands(blocks: list[tuple[str, str]]) -> list[str]:
 
 
 def _at(running: list[RunningProvider], gateway: str, text: str) -> str:
-    """Replace the addresses of the page by those of the running providers (9001 and so on) and of the gateway (8800)."""
+    """Replace the addresses of the page by those of the running providers (9001, …) and of the gateway (8800)."""
     for port, provider in enumerate(running, 9001):
         text = text.replace(f"http://127.0.0.1:{port}", provider.origin)
     return text.replace("8800", gateway)
@@ -450,12 +450,10 @@ def test_who_answers(session: Session) -> None:
 @pytest.mark.system
 def test_a_stream_that_was_too_slow_is_continued(session: Session) -> None:
     stream = session.printed("curl -sN")
-    pieces = re.findall(r'"delta":\{[^}]*"content":"((?:[^"\\]|\\.)*)"', stream)
-    whole = json.loads((session.folder / "whole.jsonl").read_text().splitlines()[0])["response"]["body"]
-    text = whole["choices"][0]["message"]["content"]
-    assert len("".join(pieces)) > 0.9 * len(text)  # 300 ms at 200 tokens/s are half of it
+    pieces = re.findall(r'"delta":\{[^}]*"content":"[^"]', stream)
+    assert len(pieces) == 100  # those of the first 300 ms, at 200 tokens/s, and the others
     assert stream.endswith("data: [DONE]")
-    assert "error" not in stream
+    assert '"error":' not in stream
 
 
 def models(session: Session, name: str) -> list[str]:

@@ -54,7 +54,8 @@ def test_all_of_the_example(tmp_path: Path) -> None:
         ("seeds: [nowhere-*]", "no folder matches nowhere-*"),
         ("{}", "there are no routes"),
         (
-            "providers: {x: {base_url: 'http://x'}}\nroutes: {r: {policy: 'fallback(\"x/a\", \"x/b\")', resume: prefill}}",
+            "providers: {x: {base_url: 'http://x'}}\n"
+            'routes: {r: {policy: \'fallback("x/a", "x/b")\', resume: prefill}}',
             r"routes\.r: no target is known to continue a given answer",
         ),
         (

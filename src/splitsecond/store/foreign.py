@@ -71,7 +71,7 @@ OPENROUTER = {
     "reasoning_tokens": "tokens_reasoning", "cached_tokens": "tokens_cached", "streamed": "streamed",
     "cancelled": "cancelled",
 }  # fmt: skip
-KNOWN = (
+KNOWN: tuple[tuple[str, dict[str, str], set[str], dict[str, str]], ...] = (
     ("LiteLLM's spend log", LITELLM, {"startTime", "endTime", "completion_tokens"}, {}),
     (
         "OpenRouter's activity",
