@@ -57,6 +57,12 @@ def test_without_prices_the_fastest_are_raced_by_their_speed() -> None:
     assert (found.cheapest, found.policy) == ("", 'fastest("a/m", "b/m", by="ttft")')
 
 
+def test_a_batch_without_prices_is_decided_by_throughput() -> None:
+    found = one("batch", speeds({"a/m": 300, "b/m": 500}))
+    (fall,) = found.would_change
+    assert fall.startswith("b/m would be first if the throughput of a/m falls from ")
+
+
 @pytest.mark.parametrize("counted", ["usage", "events"])
 def test_speeds_are_ranked_only_between_targets_whose_tokens_are_counted_alike(counted: str) -> None:
     """The quickest counts events, of which nobody knows how many tokens each has."""

@@ -54,6 +54,13 @@ def test_a_race_against_each_of_its_targets() -> None:
     assert said.endswith("at 2.00 times its cost of a request.")
 
 
+def test_a_target_that_a_policy_left_out_is_compared_too() -> None:
+    asked, observations = raced()
+    unasked = [o for o in observations if o.role != "loser"]
+    found = route_gains(summarise(asked, unasked, [], prices=PRICES), unasked)
+    assert [each.target for each in found] == ["a/m", "b/m"]
+
+
 def test_without_prices_the_gain_is_of_speed_alone() -> None:
     found = gains()
     assert [each.cost for each in found] == [None, None]

@@ -4,6 +4,7 @@ import statistics
 from collections.abc import Iterator
 from random import Random
 
+import msgspec
 import pytest
 from tests.policies.attempts import answered, closed, failed
 from tests.policies.branches import refused, silent, status
@@ -63,6 +64,14 @@ def test_quantiles_of_what_was_seen(time: Time) -> None:
     assert estimate.samples == pytest.approx(100, rel=0.01)
     time.passes(3)
     assert estimate.age_ns == 3100 * NS_PER_MS  # since the latest first token
+
+
+def test_the_length_of_a_calibration_is_nobodys_answer() -> None:
+    """It asks for one token, and a bench of a policy begins with some of them."""
+    estimate = SpeedEstimate()
+    estimate.observe(msgspec.structs.replace(answered(100), role="calibration"))
+    assert estimate.ttft_ns() is not None
+    assert estimate.output_tokens() is None
 
 
 def test_connecting_counts() -> None:

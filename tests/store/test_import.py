@@ -17,6 +17,8 @@ from splitsecond.store.importing import import_log
 from splitsecond.store.log import Past
 from splitsecond.testing.worst_case import check_linear
 
+FOREIGN = Path(__file__).parent / "foreign"
+"""Files of other programs. README.md says where they come from."""
 LONG_AGO = datetime(2015, 1, 1, tzinfo=UTC)
 LITELLM: dict[str, Any] = {
     "request_id": "chatcmpl-1", "call_type": "acompletion", "api_key": "88dc28", "spend": 0.0012, "total_tokens": 300,
@@ -77,11 +79,97 @@ def as_parquet(path: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
 def test_known_formats(write: Any, row: dict[str, Any], target: str, came: datetime, tmp_path: Path, url: str) -> None:
     found = import_log(write(tmp_path / "file", [row]), url, {})
     assert (found.written, found.refused, found.skipped) == (1, 0, 0)
-    assert found.title == next(title for title, columns, _ in KNOWN if columns["time"] in row)
+    assert found.title == next(title for title, columns, *_ in KNOWN if columns["time"] in row)
     ((at, o),) = attempts(url)
     assert (at, o.target, o.outcome, o.streamed) == (came, target, "ok", True)
     assert (o.ttft_ms, o.total_tps, o.input_tokens, o.output_tokens) == (500, 50, 100, 200)
     assert o.tps == pytest.approx(199 / 3.5)
+
+
+def test_rows_that_litellm_wrote(url: str) -> None:
+    found = import_log(FOREIGN / "litellm_spend_logs.csv", url, {})
+    assert (found.title, found.written, found.refused) == ("LiteLLM's spend log", 17, 0)
+    assert found.skipped == 3  # a cache hit, embeddings, and a model that nobody serves
+    read = attempts(url)
+    assert {o.target for _, o in read} == {
+        "openai/gpt-4o-mini", "anthropic/claude-haiku-4-5", "groq/llama-3.3-70b-versatile",
+        "vllm/meta-llama/Llama-3.1-8B-Instruct", "azure/gpt-4o", "openai/gpt-4o",
+    }  # fmt: skip
+    came, streamed = read[1]
+    assert came == datetime(2026, 11, 24, 3, 14, 50, 652_000, UTC)
+    assert streamed.streamed
+    assert streamed.ttft_ms == pytest.approx(151, abs=0.01)
+    assert (streamed.input_tokens, streamed.output_tokens, streamed.reasoning_tokens) == (15, 40, 12)
+    assert streamed.total_tps == pytest.approx(40 / 0.569, rel=0.001)
+    assert [o.cached_tokens for _, o in read if o.cached_tokens] == [192]
+    assert sum(o.streamed for _, o in read) == 5
+    failures = [(o.fault and o.fault.kind, o.ttft_ms) for _, o in read if not o.ok]
+    assert failures == [("http_500", None), ("http_500", None), ("http_429", None), ("http_500", None)]
+
+
+def test_payloads_of_litellms_callbacks_are_the_same_calls(tmp_path: Path, url: str) -> None:
+    """An id of both files is one call, so whoever imports both counts none twice. Failures have ids of their own."""
+    import_log(FOREIGN / "litellm_spend_logs.csv", url, {})
+    found = import_log(FOREIGN / "litellm_standard_payloads.jsonl", f"sqlite:///{tmp_path}/other.db", {})
+    assert (found.written, found.skipped, found.refused) == (8, 3, 0)
+    rows = {o.id: (o.target, o.output_tokens, o.reasoning_tokens, o.streamed) for _, o in attempts(url) if o.ok}
+    payloads = {
+        o.id: (o.target, o.output_tokens, o.reasoning_tokens, o.streamed)
+        for _, o in attempts(f"sqlite:///{tmp_path}/other.db")
+        if o.ok
+    }
+    assert len(payloads) == 4
+    assert payloads.items() <= rows.items()
+
+
+def test_openrouters_generations(url: str) -> None:
+    found = import_log(FOREIGN / "openrouter_activity.csv", url, {})
+    assert (found.title, found.written, found.refused) == ("OpenRouter's activity", 7, 0)
+    read = {o.target.partition("/")[0]: (came, o) for came, o in attempts(url) if o.ok}
+    came, vertex = read["vertex"]
+    assert came == datetime(2026, 9, 13, 11, 46, 50, 250_000, UTC)
+    assert (vertex.ttft_ms, vertex.input_tokens, vertex.cached_tokens) == (280, 700, 0)
+    assert vertex.tps == pytest.approx(119 / 0.44)
+    assert vertex.total_tps == pytest.approx(120 / 0.72)
+    assert read["gemini"][1].target == "gemini/google/gemini-3.1-flash-lite-preview-20260303"
+    assert [(read[at][1].ttft_ms, read[at][1].streamed) for at in ("novita", "deepinfra")] == [
+        (580, True), (5000, False)
+    ]  # fmt: skip
+    (left,) = [o for _, o in attempts(url) if not o.ok]
+    assert (left.outcome, left.ttft_ms, left.output_tokens) == ("cancelled", 900, 30)
+
+
+def test_reasoning_may_come_before_the_first_token_or_after_it(url: str) -> None:
+    """At xAI it came before, at Alibaba after. The file does not say so, and a TPS that assumes one is wrong there."""
+    import_log(FOREIGN / "openrouter_activity.csv", url, {})
+    reasoned = [o for _, o in attempts(url) if o.reasoning_tokens]
+    assert sorted(o.target.partition("/")[0] for o in reasoned) == ["qwen", "xai"]
+    assert [o.tps for o in reasoned] == [None, None]
+    assert sorted(o.total_tps or 0 for o in reasoned) == [pytest.approx(1700 / 30.8), pytest.approx(1200 / 12.8)]
+
+
+def test_openrouters_summary_by_day_has_no_times() -> None:
+    columns = "Date,Slug,Usage,BYOK Usage,Requests,Prompt Tokens,Completion Tokens,Reasoning Tokens,API Key"
+    with pytest.raises(CallerFault, match="summary by day, which has no times of requests"):
+        format_of(columns.split(","), {})
+
+
+def test_fields_inside_objects(tmp_path: Path, url: str) -> None:
+    row = {
+        "time": 1_790_000_000,
+        "model": "a/x",
+        "took": {"ms": 2000},
+        "usage": '{"out": 100}',
+        "alias": "",
+        "key": "k",
+    }
+    mapped = parse_map("duration_ms=took.ms,output_tokens=usage.out,client=alias|key,status=usage.no.such")
+    found = import_log(as_lines(tmp_path / "file", [row]), url, mapped)
+    assert (found.written, found.ignored) == (1, [])
+    ((_, o),) = attempts(url)
+    assert o.total_tps == 50
+    ((_, call),) = Past.open(url).calls(LONG_AGO)
+    assert call.client == "k"
 
 
 def test_importing_again_adds_only_what_is_new(tmp_path: Path, url: str) -> None:

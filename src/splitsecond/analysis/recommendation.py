@@ -280,8 +280,10 @@ def _would_change(use: Use, chosen: Sequence[TargetRating], others: Sequence[Tar
     """Return what would change the recommendation: the runner-up, uncertain targets, and the nearest miss."""
     said: list[str] = []
     label, of, words = _RANKED[use.by]
+    if use.by == "tokens_per_usd" and not any(map(of, chosen)):
+        label, of, words = "throughput", lambda r: r.tokens_per_s, lambda v: f"{number(v)} tokens/s"
     if len(chosen) > 1 and (best := of(chosen[0])) and (second := of(chosen[1])):
-        worse = {"tps": "falls", "tokens_per_usd": "fall"}.get(use.by, "rises")
+        worse = {"TPS": "falls", "throughput": "falls", "tokens per dollar": "fall"}.get(label, "rises")
         said.append(
             f"{chosen[1].target} would be first if the {label} of {chosen[0].target} {worse} from {words(best)} to "
             f"{words(second)} ({change(second / best - 1)})."

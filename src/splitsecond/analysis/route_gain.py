@@ -2,7 +2,8 @@
 
 A run that measures a policy beside its targets has both under the same load. Speed is the median of total TPS, which
 contains every wait. Money is the cost of a successful request, with losers, hedges and retries. Both are ratios of the
-policy to the target: 1.5 is half as fast again, or half as expensive again.
+policy to the target: 1.5 is half as fast again, or half as expensive again. A target that the policy names but did not
+ask is compared, too: leaving it out may be the gain.
 """
 
 from collections import defaultdict
@@ -19,11 +20,7 @@ from splitsecond.observation import Observation
 
 def route_gains(rows: Sequence[ConditionFindings], observations: Sequence[Observation]) -> list[RouteGain]:
     """Return the gains of each policy of a run over those of its targets that were measured under the same load."""
-    members: defaultdict[str, set[str]] = defaultdict(set)
-    for o in observations:
-        if o.role in ("winner", "loser"):
-            members[o.condition].add(o.target)
-    if not members:
+    if not any("(" in row.target for row in rows):
         return []
     answered: defaultdict[str, list[Observation]] = defaultdict(list)
     for o in successful(observations):
@@ -34,9 +31,9 @@ def route_gains(rows: Sequence[ConditionFindings], observations: Sequence[Observ
     return [
         _gain(row, other, answered, random)
         for row in valid
-        if row.condition in members
+        if "(" in row.target
         for other in valid
-        if other.target in members[row.condition]
+        if f'"{other.target}"' in row.target
         and level(other) == level(row)
         and answered[row.condition]
         and answered[other.condition]

@@ -29,8 +29,9 @@ def import_(
 
     LiteLLM's spend log and OpenRouter's activity export are recognised. Fields: id, time, end_time, first_token_time,
     duration_s, duration_ms, ttft_s, ttft_ms, model, provider, client, input_tokens, output_tokens, reasoning_tokens,
-    cached_tokens, status, streamed, cancelled, cache_hit. Lines that cannot be a call are refused with their number,
-    and the others are kept. A file can be imported again: calls that the log has are not added twice.
+    cached_tokens, status, error_status, streamed, cancelled, cache_hit. A column inside a JSON object is a.b. Lines
+    that cannot be a call are refused with their number, and the others are kept. A file can be imported again: calls
+    that the log has are not added twice.
     """
     from rich.console import Console
     from rich.progress import Progress

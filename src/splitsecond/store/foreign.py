@@ -3,8 +3,12 @@
 A file is read line by line, so its size does not matter. A line is turned into one call with one attempt. Two lines are
 the same call if they have the same id, or without an id, the same content.
 
-LiteLLM writes the table LiteLLM_SpendLogs (docs.litellm.ai, spend tracking); OpenRouter's file is the CSV of its page
-Activity, of which `generation_time_ms` is taken as the whole time of a request.
+LiteLLM writes the table LiteLLM_SpendLogs (docs.litellm.ai, spend tracking), and gives StandardLoggingPayloads to its
+callbacks. OpenRouter's file is the CSV of single generations; `generation_time_ms` is the whole time of a request from
+`created_at`, the wait included: in public files, the next call of an agent begins right after it.
+
+A column is named as in the file. `a.b` is the field `b` of a JSON object in the column `a`, `a|b` the first of two
+columns that has a value.
 """
 
 import csv
@@ -13,6 +17,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -41,15 +46,23 @@ FIELDS = {
     "reasoning_tokens": "tokens of the answer that were reasoning",
     "cached_tokens": "tokens of the prompt from the provider's cache",
     "status": "success, failure or an HTTP status",
+    "error_status": "HTTP status of a failure",
     "streamed": "whether the answer was a stream",
     "cancelled": "whether the client left",
     "cache_hit": "whether it was answered without a provider",
 }
 """What a column can be, for `--map`."""
 LITELLM = {
-    "id": "request_id", "time": "startTime", "end_time": "endTime", "first_token_time": "completionStartTime",
-    "model": "model", "provider": "custom_llm_provider", "client": "user", "input_tokens": "prompt_tokens",
-    "output_tokens": "completion_tokens", "status": "status", "cache_hit": "cache_hit",
+    "id": "request_id|id", "time": "startTime", "end_time": "endTime", "first_token_time": "completionStartTime",
+    "model": "model", "provider": "custom_llm_provider",
+    "client": "metadata.user_api_key_alias|user|metadata.user_api_key_user_id", "input_tokens": "prompt_tokens",
+    "output_tokens": "completion_tokens",
+    "reasoning_tokens": "metadata.usage_object.completion_tokens_details.reasoning_tokens"
+    "|metadata.additional_usage_values.completion_tokens_details.reasoning_tokens",
+    "cached_tokens": "metadata.usage_object.prompt_tokens_details.cached_tokens"
+    "|metadata.additional_usage_values.prompt_tokens_details.cached_tokens",
+    "status": "status", "error_status": "metadata.error_information.error_code|error_information.error_code",
+    "streamed": "stream", "cache_hit": "cache_hit", "call_type": "call_type",
 }  # fmt: skip
 OPENROUTER = {
     "id": "generation_id", "time": "created_at", "duration_ms": "generation_time_ms",
@@ -58,11 +71,29 @@ OPENROUTER = {
     "reasoning_tokens": "tokens_reasoning", "cached_tokens": "tokens_cached", "streamed": "streamed",
     "cancelled": "cancelled",
 }  # fmt: skip
-KNOWN = (
-    ("LiteLLM's spend log", LITELLM, {"startTime", "endTime", "completion_tokens"}),
-    ("OpenRouter's activity", OPENROUTER, {"created_at", "model_permaslug", "generation_time_ms"}),
+KNOWN: tuple[tuple[str, dict[str, str], set[str], dict[str, str]], ...] = (
+    ("LiteLLM's spend log", LITELLM, {"startTime", "endTime", "completion_tokens"}, {}),
+    (
+        "OpenRouter's activity",
+        OPENROUTER,
+        {"created_at", "model_permaslug", "generation_time_ms"},
+        {"google": "vertex"},  # Gemini's own API is "Google AI Studio" there
+    ),
 )
-"""Formats that are recognised by these columns."""
+"""Formats: title, columns by field, the columns by which it is recognised, and names of providers of its own."""
+SUMMARIES = (
+    (
+        {"Date", "Slug", "Requests", "Completion Tokens"},
+        "this is OpenRouter's summary by day, which has no times of requests",
+        "Export the list of generations, whose file is named openrouter_activity_DATE.csv.",
+    ),
+)
+"""Files without single calls: the columns by which they are recognised, why they cannot be imported, and a hint."""
+WRITES_TEXT = re.compile(
+    "|a?(text_)?completion|a?responses|_aresponses_websocket|a?anthropic_messages|a?generate_content(_stream)?"
+    "|a?llm_passthrough_route|pass_through_endpoint"
+)
+"""LiteLLM's types of calls in which a model writes an answer."""
 PROVIDERS = {
     "vertex-ai": "vertex", "google-vertex": "vertex", "google-ai-studio": "gemini", "fireworks-ai": "fireworks",
     "together-ai": "together", "azure-ai": "azure", "amazon-bedrock": "bedrock", "hosted-vllm": "vllm",
@@ -86,11 +117,12 @@ NumberedLine = tuple[int, Mapping[str, Any] | str]
 
 
 class ForeignFormat(Struct, frozen=True):
-    """How to read a file: the column of each field, and the columns that are left out."""
+    """How to read a file: the column of each field, the columns that are left out, and our names of providers."""
 
     title: str
     columns: Mapping[str, str]
     ignored: list[str]
+    providers: Mapping[str, str]
 
 
 def parse_map(given: str) -> dict[str, str]:
@@ -111,13 +143,17 @@ def format_of(columns: list[str], mapped: Mapping[str, str]) -> ForeignFormat:
 
     `mapped` adds to it. Raises `CallerFault` if a column is missing, with those that the file has.
     """
-    title, known = next(
-        ((title, known) for title, known, needs in KNOWN if needs <= set(columns)),
-        ("a table", dict.fromkeys(FIELDS, "")),
+    for recognised_by, why, hint in SUMMARIES:
+        if recognised_by <= set(columns):
+            raise _bad(why, hint)
+    title, known, names = next(
+        ((title, known, names) for title, known, needs, names in KNOWN if needs <= set(columns)),
+        ("a table", dict.fromkeys(FIELDS, ""), {}),
     )
-    found = {field: column or field for field, column in known.items() if (column or field) in columns} | dict(mapped)
+    found = {field: column or field for field, column in known.items() if _heads(column or field) & {*columns}}
+    found |= mapped
     there = f"the file's columns are {', '.join(columns)}"
-    if missing := [column for column in mapped.values() if column not in columns]:
+    if missing := [column for column in mapped.values() if not _heads(column) & {*columns}]:
         raise _bad(f"--map: no column {missing[0]!r}; {there}", nearest(missing[0], columns))
     needs = {
         "model": bool({"model"} & found.keys()),
@@ -127,7 +163,27 @@ def format_of(columns: list[str], mapped: Mapping[str, str]) -> ForeignFormat:
     }
     if lacking := [field for field, there_is in needs.items() if not there_is]:
         raise _bad(f"no column is known to be {lacking[0]}; {there}", "Name it with --map field=column,field=column.")
-    return ForeignFormat(title, found, [column for column in columns if column not in found.values()])
+    used = set().union(*map(_heads, found.values()))
+    return ForeignFormat(title, found, [column for column in columns if column not in used], PROVIDERS | names)
+
+
+def _heads(column: str) -> set[str]:
+    """Return the columns of a file that `column` can be read from."""
+    return {column, *(each.partition(".")[0] for each in column.split("|"))}
+
+
+def _value(values: Mapping[str, Any], column: str) -> Any:
+    """Return the value of a column, of a field inside it, or of the first of several that has one."""
+    if column in values:
+        return values[column]
+    for path in column.split("|"):
+        found: Any = values
+        for name in path.split("."):
+            found = _object(found) if isinstance(found, str) else found
+            found = found.get(name) if isinstance(found, Mapping) else None
+        if found is not None and found != "":
+            return found
+    return None
 
 
 def lines_of(path: Path) -> Iterator[NumberedLine]:
@@ -198,6 +254,7 @@ def _json_list(file: TextIO) -> Iterator[NumberedLine]:
         yield number, found if isinstance(found, dict) else "it is no object"
 
 
+@lru_cache(maxsize=4)
 def _object(text: str) -> Mapping[str, Any] | str:
     try:
         found = json.loads(text)
@@ -212,28 +269,32 @@ def record_of(values: Mapping[str, Any], form: ForeignFormat, provider: str = ""
     None for a line without a call of a provider, such as a cache hit. `provider` replaces that of the line. Raises
     `ValueError` if the line cannot be a call.
     """
-    read = {field: values.get(column) for field, column in form.columns.items()}
-    if _flag(read, "cache_hit") or str(values.get("call_type", "")).endswith("embedding"):
+    read = {field: _value(values, column) for field, column in form.columns.items()}
+    if _flag(read, "cache_hit") or not WRITES_TEXT.fullmatch(_text(read, "call_type")):
         return None
     came_us, took_ns, first_ns = _times(read)
     output_tokens = _count(read, "output_tokens")
     outcome, fault, status = _outcome(read)
+    if outcome == "failed" and "provider" in form.columns and not (provider or _text(read, "provider")):
+        return None  # it was refused before a provider was asked
     if outcome == "ok" and not took_ns:
         raise ValueError("its duration is 0")
-    streamed = first_ns is not None and first_ns < took_ns
-    if read.get("streamed") not in (None, ""):
-        streamed = streamed and _flag(read, "streamed")
+    unknown = read.get("streamed") in (None, "")
+    streamed = first_ns is not None and (first_ns < took_ns if unknown else _flag(read, "streamed"))
+    reasoning_tokens = _count(read, "reasoning_tokens")
     content = str(read.get("id") or "") or json.dumps(values, sort_keys=True, default=str)
     call = f"import-{hashlib.blake2b(content.encode(errors='replace'), digest_size=16).hexdigest()}"
-    target, client = _target(read, provider), _text(read, "client")
+    target, client = _target(read, provider, form.providers), _text(read, "client")
     ended = took_ns if outcome == "ok" else None
-    first_ns = first_ns if first_ns is not None else ended
+    if first_ns is None or first_ns == took_ns:
+        first_ns = ended  # LiteLLM dates the first token of a failure to its end
     attempt = Observation(
         id=f"{call}.1", call=call, target=target, role="winner", outcome=outcome, fault=fault, streamed=streamed,
         sent_ns=0, first_token_ns=first_ns, first_answer_ns=first_ns, last_token_ns=ended, end_ns=took_ns,
-        tokens_so_far=[1] if ended else [], status=status, token_source="usage" if output_tokens else "",
+        tokens_so_far=[_first_tokens(output_tokens, reasoning_tokens)] if ended else [], status=status,
+        token_source="usage" if output_tokens else "",
         input_tokens=_count(read, "input_tokens"), output_tokens=output_tokens,
-        reasoning_tokens=_count(read, "reasoning_tokens"), cached_tokens=_count(read, "cached_tokens"),
+        reasoning_tokens=reasoning_tokens, cached_tokens=_count(read, "cached_tokens"),
     )  # fmt: skip
     record = CallRecord(
         call=call, start_ns=0, end_ns=took_ns, first_token_ns=first_ns, route=_text(read, "model"), client=client,
@@ -241,6 +302,14 @@ def record_of(values: Mapping[str, Any], form: ForeignFormat, provider: str = ""
         attempts=(attempt,),
     )  # fmt: skip
     return record, came_us
+
+
+def _first_tokens(output_tokens: int | None, reasoning_tokens: int | None) -> int:
+    """Return how many tokens had come with the first one: all of them, so that there is no TPS, if some were reasoning.
+
+    Some providers stream the reasoning, others stay silent until it has ended. No file says which.
+    """
+    return max(output_tokens or 0, 1) if reasoning_tokens else 1
 
 
 def _times(read: Mapping[str, Any]) -> tuple[int, int, int | None]:
@@ -326,23 +395,29 @@ def _outcome(read: Mapping[str, Any]) -> tuple[Outcome, FaultRecord | None, int]
     text = _text(read, "status").lower()
     if _flag(read, "cancelled") or text in _LEFT:
         return "cancelled", None, 200
-    status = int(text) if re.fullmatch("[1-5][0-9][0-9]", text) else 0
+    status = _http_status(text)
     if text in _GOOD or 200 <= status < 300:
         return "ok", None, status or 200
     if text in _BAD or status:
+        status = status or _http_status(_text(read, "error_status"))
         kind = f"http_{status}" if status else "failed"
         return "failed", FaultRecord(type="ProviderFault", kind=kind, phase="", message="", status=status), status
     raise ValueError(f"its status is {_shown(text)}, expected success, failure or an HTTP status")
 
 
-def _target(read: Mapping[str, Any], provider: str) -> str:
+def _http_status(text: str) -> int:
+    """Return an HTTP status; 0 for anything else."""
+    return int(text) if re.fullmatch("[1-5][0-9][0-9]", text) else 0
+
+
+def _target(read: Mapping[str, Any], provider: str, names: Mapping[str, str]) -> str:
     model = _text(read, "model")
     if not model:
         raise ValueError("it has no model")
     named = _text(read, "provider")
     if provider or named:
         name = provider or re.sub(r"[\s_]+", "-", named.lower())
-        return f"{PROVIDERS.get(name, name)}/{model.removeprefix(f'{named}/')}"
+        return f"{names.get(name, name)}/{model.removeprefix(f'{named}/')}"
     return model if "/" in model else f"unknown/{model}"
 
 

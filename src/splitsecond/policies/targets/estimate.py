@@ -42,7 +42,7 @@ class SpeedEstimate:
             whole = observation.first_token_ns == observation.last_token_ns  # in one piece, so it has no time per token
             if not whole and (tpot_ns := observation.tpot_ns) is not None:
                 self._tpot.add(Sample(at_ns, tpot_ns))
-        if ok and observation.output_tokens is not None:
+        if ok and observation.output_tokens is not None and observation.role != "calibration":  # asks for one token
             self._tokens.add(Sample(at_ns, observation.output_tokens))
 
     def record_first_token(self, ns: int, now_ns: int) -> None:
