@@ -240,7 +240,7 @@ def test_an_open_loop_says_what_its_ttft_counts_from() -> None:
 
 def test_a_long_sentence_is_wrapped_under_its_first_word(invented: Invented) -> None:
     lines = printed(invented[0], width=80).splitlines()
-    first = next(i for i, line in enumerate(lines) if line.startswith("• At concurrency 1"))
+    first = next(i for i, line in enumerate(lines) if line.startswith("• ") and "to 32, system" in line)
     assert lines[first + 1].startswith("  ")
     assert lines[first] == lines[first].rstrip()
 

@@ -198,8 +198,8 @@ def _contest(of: Contest) -> str:
             f"{of.next_best.target} (not tested: too few requests or rounds)."
         )
     return (
-        f"{where}, {of.best.target} and {of.next_best.target} cannot be distinguished by {of.metric.label}: "
-        f"{p50}{best} and {next_best}{of.metric.unit_after}{evident}.{_could_see(found, of.best)}"
+        f"{where}, no clear difference in {f'{of.metric.label} {p50}'.rstrip()}: {of.best.target} "
+        f"{best}{of.metric.unit_after}, {of.next_best.target} {next_best}{evident}{_could_see(found, of.best)}."
     )
 
 
@@ -207,11 +207,11 @@ def _could_see(found: SampleComparison, of: Row) -> str:
     """Return the smallest difference that this run could have seen, and what it takes to see 10%."""
     if found.detectable is None or found.detectable <= 1:
         return ""
-    seen = f" This run could have seen a difference of {change(found.detectable - 1).removeprefix('+')}"
+    seen = f"; this run could have seen {change(found.detectable - 1).removeprefix('+')}"
     if found.detectable <= WORTH_SEEING:
-        return f"{seen}."
+        return seen
     rounds = found.rounds_for(WORTH_SEEING)
-    return f"{seen}; 10% takes about -n {math.ceil(of.requests * rounds / found.rounds):,}{_in_rounds(of, rounds)}."
+    return f"{seen}, 10% takes about -n {math.ceil(of.requests * rounds / found.rounds):,}{_in_rounds(of, rounds)}"
 
 
 def _in_rounds(of: Row, rounds: int) -> str:

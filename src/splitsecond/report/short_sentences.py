@@ -1,11 +1,13 @@
 """Sentences of findings, each on one line of a terminal where that is possible.
 
-A sentence that is too long for the line loses what a reader can do without: long words, then the p-value, which the
-interval implies, then signs. If that does not suffice, it stays as it is. The report, JSON and Markdown have the full
-text.
+A sentence that is too long for the line loses what a reader can do without: long words, then the p-value and the ratio,
+which the interval implies, then signs. If that does not suffice, it has the longest form that takes the fewest lines.
+The report, JSON and Markdown have the full text.
 """
 
 import re
+from itertools import accumulate
+from math import ceil
 
 _SENTENCES = re.compile(r"(?<=[.)]\.|\w\.|%\.) (?=[A-Z])")
 _SHORTER = (
@@ -21,12 +23,25 @@ _SHORTER = (
     (re.compile(r" it delivers(?= \d)"), ":"),
     (re.compile(r"/M output tokens"), "/M output"),
     (re.compile(r" here (?=\(Spearman)"), " "),
-    (re.compile(r" cannot be distinguished by "), " not distinguished by "),
+    (re.compile(r"(?<=; )this run could have seen [\d.,]+%, "), ""),
+    (re.compile(r"; (?:this run could have seen|10% takes about) .*(?=\.$)"), ""),
     (re.compile(r", p [<=] [\d.e-]+(?=\))"), ""),
     (re.compile(r"95%: ([\d.,]+) to ([\d.,]+)(?=[,)])"), r"\1–\2"),
     (re.compile(r"(?<=\d)% to (?=[+−])"), " to "),
     (re.compile(r"^From (?=c=)"), ""),
     (re.compile(r"^At (c=\d+)[,:]? "), r"\1: "),
+    (re.compile(r"(?<=\()[\d.,]+×, ([\d.,]+–[\d.,]+)(?=\))"), r"\1×"),
+    (re.compile(r"no clear difference in (.*?): "), r"\1 undecided: "),
+    (re.compile(r"(?<=\d) tokens/s(?=, )"), ""),
+    (re.compile(r" is first on "), " leads in "),
+    (
+        re.compile(r" p50 is ([\d.,]+)( ms)?(?: tokens/s)? for (\S+) and ([\d.,]+) for (\S+)(?= \()"),
+        r" p50: \3 \1\2, \5 \4",
+    ),
+    (
+        re.compile(r"a million tokens in this run's mix of input and output cost least at "),
+        "$/M tokens, cheapest first: ",
+    ),
 )
 """What is shorter, in the order in which it is tried."""
 
@@ -37,9 +52,6 @@ def short_lines(finding: str, width: int) -> list[str]:
 
 
 def _short(sentence: str, width: int) -> str:
-    short = sentence
-    for pattern, shorter in _SHORTER:
-        if len(short) <= width:
-            break
-        short = pattern.sub(shorter, short)
-    return short if len(short) <= width else sentence
+    """Return the longest form of a sentence that takes the fewest lines."""
+    forms = accumulate(_SHORTER, lambda short, rule: rule[0].sub(rule[1], short), initial=sentence)
+    return min(forms, key=lambda form: ceil(len(form) / width))
