@@ -10,7 +10,7 @@ CLIENTS := build/clients
 NEWEST := build/clients-newest
 # Codex's command line, for tests/clients/test_codex.py.
 CODEX := build/codex
-NPM_CLIENTS := @ai-sdk/anthropic @ai-sdk/openai @anthropic-ai/sdk ai openai zod
+NPM_CLIENTS := @ai-sdk/anthropic @ai-sdk/openai @anthropic-ai/sdk ai axe-core openai zod
 PYTEST := $(BIN)/pytest -q -n auto --maxprocesses 8
 # Tests start hundreds of processes. Each would compile every module that it imports.
 unexport PYTHONDONTWRITEBYTECODE
@@ -37,7 +37,7 @@ fast-tests: $(VENV)/.develops
 test-all: test $(CLIENTS)/.installed $(CODEX)/.installed
 	@$(PYTEST) $(SEVERAL) -m system
 
-# Install the clients that tests/clients runs, at their pinned versions. Needs Node.js 18 or later, with npm.
+# Install the clients that tests/clients runs, and axe-core for tests of pages, at their pinned versions. Needs Node.js 18 or later, with npm.
 clients: $(CLIENTS)/.installed
 
 # The same tests with the newest version of every client, and the tests of the vendors' own libraries. Needs Node.js 22.
@@ -100,7 +100,7 @@ $(VENV)/.documents: $(VENV)/.develops
 	@touch $@
 
 $(CLIENTS)/.installed: tests/clients/requirements.txt tests/clients/package-lock.json
-	@command -v npm >/dev/null || { echo "The tests of clients need Node.js 18 or later, with npm."; false; }
+	@command -v npm >/dev/null || { echo "The tests of clients and pages need Node.js 18 or later, with npm."; false; }
 	@echo "Installing clients into $(CLIENTS) ..."
 	@mkdir -p $(CLIENTS) && cp tests/clients/package.json tests/clients/package-lock.json $(CLIENTS)
 	@npm ci --prefix $(CLIENTS) --no-audit --no-fund --loglevel error

@@ -155,14 +155,3 @@ def test_every_command_has_an_example(split: Split, command: str) -> None:
 def test_help_names_all_allowed_values() -> None:
     for words, known in ((API_FORMATS, DIALECTS), (USE_NAMES, USES)):
         assert words.replace(" or ", ", ").split(", ") == list(known)
-
-
-@pytest.mark.system
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_is_written_for_each_shell(shell: str) -> None:
-    environment = {**os.environ, "_SPLITSECOND_COMPLETE": f"source_{shell}"}
-    program = "from splitsecond.cli.app import app; app(prog_name='splitsecond')"
-    ended = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=WITHIN_S, env=environment
-    )
-    assert "_SPLITSECOND_COMPLETE" in ended.stdout

@@ -141,7 +141,17 @@ def main() -> None:
         if not argument.isascii() and "\\udc" in ascii(argument):  # how Python represents bytes that are not UTF-8
             typer.echo(f"splitsecond: got {argument!a}, expected UTF-8 text", err=True)
             sys.exit(2)
+    _complete_at_first_tab()
     _without_failure_of_pipes()
+
+
+def _complete_at_first_tab() -> None:
+    """Let the completion of zsh answer the first Tab of a shell, too: Typer's script then only defines its function."""
+    from typer import _completion_shared
+
+    scripts: dict[str, str] = vars(_completion_shared).get("_completion_scripts", {})
+    if "zsh" in scripts:
+        scripts["zsh"] += '[[ $funcstack[1] != _%(prog_name)s ]] || %(complete_func)s "$@"\n'
 
 
 def _without_failure_of_pipes() -> None:
