@@ -1,6 +1,5 @@
 """What holds for every command: help, a quick start, how it ends."""
 
-import os
 import re
 import shutil
 import subprocess

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.axe import violations
 from tests.gateway.conftest import KEY, Served, gateway, ready
 from tests.gateway.in_chromium.devtools import Page, driven
 from tests.store.records import answered
@@ -330,6 +331,25 @@ def test_speed_grades_of_the_log_and_their_filters(page: Page, logged: str) -> N
     assert page.value("document.documentElement.dataset.wrong") is None
     assert not [each for each in page.messages if "Content Security Policy" in each or "exceptionDetails" in each]
     assert page.value("[document.scripts.length, document.querySelectorAll('style').length]") == [1, 1]
+
+
+def test_axe_finds_no_violations(page: Page, address: str, logged: str) -> None:
+    opened(page, address)
+    page.wait("document.querySelectorAll('#calls tbody tr').length")
+    assert violations(page) == []
+    page.open(f"{logged}/dashboard")
+    page.wait("!!document.querySelector('#speeds .row')")
+    assert violations(page) == []
+    page.open(f"{logged}/dashboard/speed")
+    assert violations(page) == []
+
+
+def test_the_form_for_the_key_has_no_violations(page: Page, address: str) -> None:
+    page.open(f"{address}/dashboard")
+    page.value("sessionStorage.clear()")
+    page.open(f"{address}/dashboard")
+    page.wait("!document.getElementById('key-form').hidden")
+    assert violations(page) == []
 
 
 def test_without_a_log_there_are_no_speed_grades(page: Page, address: str) -> None:
