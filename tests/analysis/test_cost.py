@@ -28,6 +28,12 @@ PRICES = {"a/x": PRICE}
 WHOLE: dict[str, Any] = {"input_tokens": 100_000, "output_tokens": 10_000}
 
 
+def test_a_price_of_nothing_is_free_and_a_machine_is_not() -> None:
+    assert price_words(Price()) == "free"
+    assert price_words(Price(per_hour_usd=2.0)) == "$2 per hour"
+    assert price_words(None) == ""
+
+
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [

@@ -67,7 +67,7 @@ routes: {all: {policy: 'fallback("rented/m", "sold/m", "other/m")'}}
     assert [line.split("speed unknown, ")[1] for line in shown] == [
         "$2.69 per hour",
         "$1 in, $2 out per million tokens, $1.25 blended",
-        "price unknown",
+        "no price",
     ]
 
 

@@ -28,8 +28,8 @@ def test_all_of_the_example(tmp_path: Path) -> None:
     ]
     assert "keys of providers in the environment: GROQ_API_KEY" in lines
     text = "\n".join(lines)
-    assert "target ours/llama-3.3-70b: http://10.0.0.5:8000/v1, openai, no key" in text
-    assert "target groq-2/llama-3.3-70b: https://api.groq.com/openai/v1, openai, env:OURS, eu" in text
+    assert "target ours/llama-3.3-70b: http://10.0.0.5:8000/v1, openai, no key, $2.69 an hour" in text
+    assert "target groq-2/llama-3.3-70b: https://api.groq.com/openai/v1, openai, env:OURS, eu, no price" in text
     assert "target tuned/big: http://10.0.0.6/v1, openai, no key, $2 in, $3 out" in text
     assert "client web: fast, smart; 600 requests per minute; 50 USD per day" in text
     assert f"log: sqlite:///{tmp_path}/splitsecond.db, kept for 30 days" in text

@@ -34,7 +34,7 @@ def test_a_route_may_name_a_profile_and_it_is_free() -> None:
     assert settings.spec("sim/groq").base_url.endswith("/{model}/v1")
     facts = TargetDirectory(settings).facts("sim/groq")
     assert (facts.input_usd, facts.output_usd) == (0, 0)
-    assert any(line.startswith("target sim/groq: simulated") for line in checkup(settings))
+    assert "target sim/groq: simulated, openai, no key, free" in checkup(settings)
 
 
 def test_a_configured_provider_of_that_name_comes_first() -> None:

@@ -73,7 +73,7 @@ def test_an_embedding_has_no_output() -> None:
 def test_the_reason_names_the_cost_or_that_it_is_unknown() -> None:
     body = {"prompt": "x" * 4000, "max_tokens": 100}
     assert chosen('cheapest("dear/x", "middle/x")', Call(id="c", body=body))[1] == "cheapest: middle/x, 0.0011 USD"
-    assert chosen('cheapest("a/x", "b/x")')[1] == "cheapest: a/x, price unknown"
+    assert chosen('cheapest("a/x", "b/x")')[1] == "cheapest: a/x, no price"
 
 
 def run(policy: str, cheap_ttft: float, middle_ttft: float = 0.2) -> list[Sent]:

@@ -79,6 +79,16 @@ def test_sentences_of_short_names_fit_a_hundred_columns() -> None:
             "local/main handles c=18 with TTFT ≤ 300 ms, TPOT ≤ 20 ms in 95% (373 of 378), not 19 (0 of 57).",
         ),
         (
+            "groq/openai/gpt-oss-120b at concurrency 1: TTFT p50 went from 200 to 242 ms (+20.6%, 95% interval +18% to "
+            "+21.7%, p = 0.0026), for the worse.",
+            "groq/openai/gpt-oss-120b at c=1: TTFT p50 200 → 242 ms (+20.6%, 95%: +18 to +21.7%), worse.",
+        ),
+        (
+            "From concurrency 1 to 8, system tokens/s grow 6.41 times for sim/generalcompute, 6.10 times for "
+            "sim/together, 5.41 times for sim/groq.",
+            "c=1 to 8, system tokens/s: sim/generalcompute 6.41×, sim/together 6.10×, sim/groq 5.41×.",
+        ),
+        (
             "Speed and price show no clear correlation here (Spearman −0.49 over 6 targets, 95% interval −0.94 to "
             "0.58).",
             "Speed and price show no clear correlation (Spearman −0.49 over 6 targets, 95%: −0.94 to 0.58).",

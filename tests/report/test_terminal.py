@@ -192,6 +192,7 @@ def test_money_stands_in_a_column_or_where_there_is_no_room_beneath(width: int, 
     row = run.conditions[0]
     assert row.usd_per_million == pytest.approx((512 * 0.59 + 128 * 0.79) / 640)
     assert "$0.630" in text
+    assert text.count("no price") == 1, "the other target"
     assert ("$/M tokens, and row: groq" in text) is (where == "beneath")
     assert max(map(len, text.splitlines())) <= width
     words = " ".join(text.split())

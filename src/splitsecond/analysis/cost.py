@@ -192,9 +192,11 @@ def cost_statements(rows: "Sequence[ConditionFindings]") -> list[str]:
 
 
 def price_words(price: Price | None) -> str:
-    """Format a price without its day: "$0.59 in, $0.79 out per million tokens"; "" for None."""
+    """Format a price without its day: "$0.59 in, $0.79 out per million tokens", "free"; "" for None."""
     if price is None:
         return ""
+    if price.free:
+        return "free"
     cached = f", ${price.cached_usd:g} cached" if price.cached_usd is not None else ""
     tokens = f"${price.input_usd:g} in{cached}, ${price.output_usd:g} out per million tokens" if price.by_token else ""
     hour = f"${price.per_hour_usd:.3g} per hour" if price.per_hour_usd is not None else ""

@@ -55,6 +55,11 @@ class Price(Rates, frozen=True, kw_only=True, omit_defaults=True):
         return self.per_hour_usd is None or bool(self.input_usd or self.output_usd)
 
     @property
+    def free(self) -> bool:
+        """Whether use costs nothing."""
+        return self.per_hour_usd is None and not (self.input_usd or self.output_usd)
+
+    @property
     def blended_usd(self) -> float | None:
         """US dollars per million tokens, `INPUT_SHARE` of them input, none cached; None if tokens have no price."""
         mixed = INPUT_SHARE * self.input_usd + (1 - INPUT_SHARE) * self.output_usd

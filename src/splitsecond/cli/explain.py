@@ -171,7 +171,7 @@ def _price(facts: "TargetInfo") -> str:
     from splitsecond.catalog.price import Price
 
     if facts.input_usd is None or facts.output_usd is None:
-        return "price unknown"
+        return "no price"
     price = Price(
         input_usd=facts.input_usd,
         output_usd=facts.output_usd,

@@ -19,16 +19,16 @@ def export(
         str, typer.Option("--json", metavar="FILE", help="Write the counts as JSON; - is standard output.")
     ] = "",
 ) -> None:
-    """Write the log into Parquet files, one folder a day, for more calls than a database should keep.
+    """Write the log into Parquet files, one folder a day.
 
     \b
     splitsecond export --parquet archive
     splitsecond export --parquet archive --days 2
     splitsecond speed --log archive --days 90
 
-    Other commands read the folder like a log, and so does any program that reads Parquet. An export of the same days
-    replaces them, except for a day of which the log has deleted calls. Needs DuckDB: pip install
-    'splitsecond[parquet]'.
+    For more calls than a database should keep. Other commands read the folder like a log, and so does any program that
+    reads Parquet. An export of the same days replaces them, except for a day of which the log has deleted calls. Needs
+    DuckDB: pip install 'splitsecond[parquet]'.
     """
     from msgspec import to_builtins
     from rich.console import Console

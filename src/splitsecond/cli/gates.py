@@ -32,9 +32,9 @@ def concluded(
 ) -> bool:
     """Print `breaches`, or if there are none, what passed, and return whether all passed."""
     for breach in breaches:
-        console.print(f"FAILED: {breach}", style="bold red", markup=False)
+        console.print(f"FAILED: {breach}", style="bold red", markup=False, highlight=False)
     if (gates or equivalences) and not breaches:
         absent = [f"none of {', '.join(gate.text for gate in gates)}"] if gates else []
         shown = [", ".join(each.text for each in equivalences)] if equivalences else []
-        console.print(f"Passed: {'; '.join(absent + shown)}.", style="green", markup=False)
+        console.print(f"Passed: {'; '.join(absent + shown)}.", style="green", markup=False, highlight=False)
     return not breaches

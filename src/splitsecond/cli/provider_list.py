@@ -208,7 +208,7 @@ def _quirk(name: str, value: Any) -> tuple[str, str]:
 def _tier(name: str, tier: SpeedTier) -> str:
     """Return how a speed tier is requested, and its price."""
     prices = ", ".join(f"{price.factor:g} times for {' '.join(price.models)}" for price in tier.prices)
-    price = f"; price {prices}" if prices else "; price unknown"
+    price = f"; price {prices}" if prices else "; no price"
     return f"MODEL@{name}, sent as {tier.field}: {tier.value}{price} ({tier.source}, checked {tier.checked})"
 
 

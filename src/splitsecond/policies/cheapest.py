@@ -50,7 +50,7 @@ class PricedBranch:
         self.age_ns = age_ns
 
     def __str__(self) -> str:
-        return f"{self.branch.label}, " + ("price unknown" if self.cost == inf else f"{self.cost:.2g} USD")
+        return f"{self.branch.label}, " + ("no price" if self.cost == inf else f"{self.cost:.2g} USD")
 
 
 class Cheapest(PolicyService):

@@ -141,7 +141,7 @@ def spending_columns(every: Sequence[Spending], total: Spending) -> dict[str, li
     """Return the columns of a table of spending by their headings: the cell of each row."""
     whole = total.usd + total.rented_usd
     columns = {
-        "cost": [MISSING if row.unpriced == row.attempts else usd(row.usd) for row in every],
+        "cost": ["no price" if row.unpriced == row.attempts else usd(row.usd) for row in every],
         "by the\nhour": [usd(row.rented_usd) if row.rented_usd else "" for row in every],
         "share": [share((row.usd + row.rented_usd) / whole if whole else None) for row in every],
         "of it\nlost": [share(row.lost_usd / row.usd) if row.usd else MISSING for row in every],

@@ -283,8 +283,16 @@ def priced(run: Run) -> bool:
     return any(condition.cost_usd is not None for condition in run.conditions)
 
 
+def per_million(condition: ConditionFindings) -> str:
+    """Format the cost of a million tokens of a row."""
+    unpriced = condition.price is None and condition.cost_usd is None
+    return "no price" if unpriced else usd(condition.usd_per_million)
+
+
 def cost(condition: ConditionFindings) -> str:
-    """Format the cost of a row; "≥" if some of its attempts may have cost more."""
+    """Format the cost of a row; "≥" if some of its attempts may have cost more; "" if no price is known."""
+    if condition.cost_usd is None:
+        return ""
     return ("≥ " if condition.cost_estimated else "") + usd(condition.cost_usd)
 
 

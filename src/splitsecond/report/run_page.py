@@ -130,7 +130,7 @@ def _level_table(run: Run, level: rows.LoadLevel) -> HtmlTable:
             TableCell(text=c.target, target=True, invalid=bool(c.invalid)),
             *(_cell(column.cell(c)) for column in columns),
             TableCell(text=rows.errors(c), look="bad" if c.errors else ""),
-            *([usd(c.usd_per_million)] if priced else []),
+            *([rows.per_million(c)] if priced else []),
             *([c.region or MISSING] if regional else []),
         ]
         for c in level.conditions
@@ -314,14 +314,14 @@ MONEY: Sequence[tuple[str, Sequence[Column]]] = (
     (
         "Cost, US dollars",
         (
-            ("per million tokens", lambda c: usd(c.usd_per_million)),
+            ("per million tokens", rows.per_million),
             ("per million output tokens", lambda c: usd(c.usd_per_million_output)),
             ("per request", lambda c: usd(c.usd_per_request)),
             ("output tokens per dollar", lambda c: number(TOTALS["tokens_per_usd"].value(c))),
             ("cost-adjusted TPS", lambda c: number(TOTALS["cost_adjusted_tps"].value(c))),
             ("output share of tokens", _output_share),
             ("cached share of input", _cached_share),
-            ("this row", rows.cost),
+            ("this row", lambda c: rows.cost(c) or MISSING),
         ),
     ),
 )

@@ -25,6 +25,7 @@ _SHORTER = (
     (re.compile(r" here (?=\(Spearman)"), " "),
     (re.compile(r"(?<=; )this run could have seen [\d.,]+%, "), ""),
     (re.compile(r"; (?:this run could have seen|10% takes about) .*(?=\.$)"), ""),
+    (re.compile(r" went from ([\d.,]+) to (?=\d)"), r" \1 → "),
     (re.compile(r", p [<=] [\d.e-]+(?=\))"), ""),
     (re.compile(r"95%: ([\d.,]+) to ([\d.,]+)(?=[,)])"), r"\1–\2"),
     (re.compile(r"(?<=\d)% to (?=[+−])"), " to "),
@@ -34,6 +35,10 @@ _SHORTER = (
     (re.compile(r"no clear difference in (.*?): "), r"\1 undecided: "),
     (re.compile(r"(?<=\d) tokens/s(?=, )"), ""),
     (re.compile(r" is first on "), " leads in "),
+    (re.compile(r"\), for the (?=better|worse)"), "), "),
+    (re.compile(r"95%: (?=[+−])"), ""),
+    (re.compile(r" grow (?=[\d.]+× for )"), ": "),
+    (re.compile(r"(\d+(?:\.\d+)?×) for ([^\s,]+)(?=[,.])"), r"\2 \1"),
     (
         re.compile(r" p50 is ([\d.,]+)( ms)?(?: tokens/s)? for (\S+) and ([\d.,]+) for (\S+)(?= \()"),
         r" p50: \3 \1\2, \5 \4",

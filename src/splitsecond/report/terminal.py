@@ -111,7 +111,7 @@ def _print_levels(run: Run, console: Console) -> None:
     for level, table in zip(levels, tables, strict=True):
         _print_table(table, console)
         if priced and not money:
-            costs = (f"{c.target} {usd(c.usd_per_million)}, {rows.cost(c)}" for c in level.conditions)
+            costs = (f"{c.target} {rows.per_million(c)} {rows.cost(c)}".strip() for c in level.conditions)
             print_item(console, "  ", f"$/M tokens, and row: {'; '.join(costs)}.")
         _print_remarks(rows.remarks(level), len(level.conditions), console)
         console.print()
@@ -169,10 +169,10 @@ def comparison_table(comparison: Comparison, console: Console) -> None:
             moved = [(c.name, _total(total)) for c in shown for total in _money(c)]
             costs = (f"{target} {figure.text} {figure.remark}".strip() for target, figure in moved)
             print_item(console, "  ", f"$/M tokens: {'; '.join(costs)}.")
-        for changed in shown:
-            for note in changed.notes:
-                print_item(console, "  ", f"{changed.name}: {note}", "yellow")
-        console.print()
+        notes = [f"{changed.name}: {note}" for changed in shown for note in changed.notes]
+        for note in notes:
+            print_item(console, "  ", note, "yellow")
+        console.print(end="\n" if notes or (priced and not money) else "")
     for which, missing in (("before", comparison.only_before), ("after", comparison.only_after)):
         if missing:
             print_item(console, "", f"Only in the run {which}: {', '.join(missing)}.", "yellow")
@@ -242,7 +242,7 @@ def _level_table(level: rows.LoadLevel, layout: TableLayout, *, money: bool) -> 
     columns = [[_cell(column.cell(c)) for c in level.conditions] for column in main]
     columns.append([StyledCell(text=rows.errors(c), look="red" if c.errors else "") for c in level.conditions])
     if money:
-        columns.append([StyledCell(text=usd(c.usd_per_million), remark=rows.cost(c)) for c in level.conditions])
+        columns.append([StyledCell(text=rows.per_million(c), remark=rows.cost(c)) for c in level.conditions])
     more = ["$/M tokens\nand row"] if money else []
     if any(c.region for c in level.conditions):
         columns.append([StyledCell(text=c.region or MISSING) for c in level.conditions])

@@ -206,13 +206,22 @@ def given(page: Page, address: str, data: dict[str, Any], history: object = None
 def test_the_state_of_a_target_is_the_truth(page: Page, address: str) -> None:
     data = overview(address)
     up = data["targets"][0]
-    base = up | {"state": "up", "attempts": {}, "faults": {}, "ttft_p50_ms": None, "priced": True, "output_tokens": 0}
+    base = up | {
+        "state": "up",
+        "attempts": {},
+        "faults": {},
+        "ttft_p50_ms": None,
+        "priced": True,
+        "free": False,
+        "output_tokens": 0,
+    }
     data["targets"] = [
         base | {"name": "fine/x", "attempts": {"ok": 95, "failed": 2}},
         base | {"name": "failing/x", "attempts": {"ok": 70, "failed": 30}, "faults": {"http_503": 30}},
         base | {"name": "new/x"},
         base | {"name": "warm/x", "ttft_p50_ms": 120.0},
         base | {"name": "unpriced/x", "attempts": {"ok": 3}, "priced": False, "output_tokens": 50},
+        base | {"name": "free/x", "attempts": {"ok": 3}, "free": True},
     ]
     data |= {"usd": 0, "usd_today": 0}
     data["clients"] = [each | {"priced": False, "usd": 0} for each in data["clients"]]
@@ -223,6 +232,7 @@ def test_the_state_of_a_target_is_the_truth(page: Page, address: str) -> None:
     assert targets["new/x"][0] == "untested"
     assert targets["warm/x"][0] == "up"
     assert targets["unpriced/x"][8] == "no price"
+    assert targets["free/x"][8] == "free"
     tile = "[...document.querySelectorAll('.tile')].find(each => each.textContent.startsWith('Token cost'))"
     assert page.value(f"{tile}.querySelector('.value').textContent") == "no price"
     assert rows(page, "clients")[HOSTILE_CLIENT][5] == "no price"

@@ -81,15 +81,17 @@ def _target(spec: TargetSpec, settings: GatewaySettings) -> str:
 
 
 def _price(price: PriceConfig) -> str:
+    if not (price.input_usd or price.output_usd or price.per_hour_usd):
+        return "free"
     given = {"in": price.input_usd, "out": price.output_usd, "cached": price.cached_usd, "an hour": price.per_hour_usd}
     return ", ".join(f"${usd:g} {name}" for name, usd in given.items() if usd is not None)
 
 
 def _listed(like: str, model: str) -> str:
-    """Return the price in the public list or the catalogue, with its day; "" if it is not known."""
+    """Return the price in the public list or the catalogue, with its day."""
     price = listing(f"{like}/{model}").price if like else None
     if price is None:
-        return ""
+        return "no price"
     if price.per_hour_usd is not None:
         return f"${price.per_hour_usd:g} an hour (listed {price.as_of})"
     return f"${price.input_usd:g} in, ${price.output_usd:g} out (listed {price.as_of})"

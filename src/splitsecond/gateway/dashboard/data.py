@@ -82,7 +82,7 @@ class TargetOverview(Struct, frozen=True, kw_only=True):
 
     `attempts`: by outcome. `faults`: of failed attempts, by kind. `lost`: attempts that lost a race.
     `lost_usd`: their expected cost; the two other figures are its bounds. `priced`: whether its price per token is
-    known.
+    known; `free`: whether that is nothing.
     """
 
     name: str
@@ -106,6 +106,7 @@ class TargetOverview(Struct, frozen=True, kw_only=True):
     lost_low_usd: float
     lost_high_usd: float
     priced: bool
+    free: bool
     per_hour_usd: float | None
 
 
@@ -396,6 +397,7 @@ def _target(
         lost_low_usd=counts.lost_low_usd.get(name, 0.0),
         lost_high_usd=counts.lost_high_usd.get(name, 0.0),
         priced=info.cost_usd(1, 1) is not None,
+        free=info.cost_usd(1, 1) == 0 and info.per_hour_usd is None,
         per_hour_usd=info.per_hour_usd,
     )
 

@@ -132,7 +132,7 @@ function target(data, seen) {
     el("td", { class: failing > MOST_FAILED ? "bad" : null }, share(failing),
       faults.sort(([, a], [, b]) => b - a).slice(0, 2).map(([kind, n]) => small(outside(kind), ` ${count(n)}`))),
     td(share(per(lost, ok + failed + cancelled)), lost ? small(lostCost(growth)) : []),
-    td(seen.priced ? usd(hourly(data, growth(t => t.usd))) : small("no price"),
+    td(seen.free ? small("free") : seen.priced ? usd(hourly(data, growth(t => t.usd))) : small("no price"),
       seen.per_hour_usd === null ? [] : small(`${usd(seen.per_hour_usd)} machine`)),
     td(left(seen)));
 }

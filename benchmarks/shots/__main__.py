@@ -1,0 +1,194 @@
+"""Pictures of every page and screen: `make shots` writes them into build/shots, and those of README and docs again.
+
+Each command of `SCREENS` runs in a terminal of its own, in one folder, one after the other; its last screen is a
+picture. Each page of `PAGES` is pictured in each of `LOOKS`, and on paper. The dashboard shows a gateway over simulated
+targets: one is down, and the log already has hours of calls. README and documents use `DOCUMENTS` and `ANIMATED`. With
+names as arguments, only the screens and pages that begin so are made. Needs Chromium. Takes about ten minutes.
+"""
+
+import json
+import math
+import shutil
+import sys
+import time
+from base64 import b64decode
+from pathlib import Path
+
+import pypdfium2
+from tests.gateway.in_chromium import devtools
+
+from benchmarks.shots import gateway
+from benchmarks.shots.terminal import COLUMNS, Frames, recorded, svg
+
+ROOT = Path(__file__).parents[2]
+SHOTS, PICTURES = ROOT / "build/shots", ROOT / "docs/pictures"
+DATA = SHOTS / "data"
+"""The folder in which commands run. It stays, so that single pictures can be made again."""
+MOST_BYTES = 300_000
+"""Largest size of a picture in the repository."""
+SHOWN_LINES, SHOWN_HEIGHT = 36, 1240
+"""Lines of the terminal and pixels of a page in README and documents: the beginning."""
+WATCHED_S = 80
+"""How long the dashboard is open before its first picture: its small charts show what it has seen."""
+TRIES = 3
+"""Runs until no row is INVALID, which a busy machine can cause."""
+BENCH = "splitsecond bench sim/generalcompute sim/groq sim/together"
+CHANGED = "splitsecond bench sim/mine.toml -c 1,8 -n 40 --rounds 8 --output-tokens 32"
+WATCH = "splitsecond watch sim/mine.toml sim/groq --every 6s -n 6 --rounds 1 --output-tokens 8"
+SERVER = """
+title = "A server"
+model = "mine"
+[[table]]
+concurrency = 1
+ttft_ms = {{ p50 = {0}, p95 = {0} }}
+tps = {{ p50 = {1}, p95 = {1} }}
+"""
+QUESTION = {"model": "default", "max_tokens": 20, "messages": [{"role": "user", "content": "Name a colour."}]}
+SCREENS = {
+    "help": "splitsecond --help",
+    "help-bench": "splitsecond help bench",
+    "bench": f"{BENCH} -c 8 -n 50 --output-tokens 64 --out run1",
+    "bench-loads": f"{BENCH} -c 1,8 -n 50 --output-tokens 64 --side-by-side --price sim/groq=0.59,0.79 --out run2",
+    "report": "splitsecond report run2 --slo voice",
+    "narrow-60": "splitsecond report run2",
+    "narrow-80": "splitsecond report run2",
+    "compare-before": f"{CHANGED} --out before",
+    "compare-after": f"{CHANGED} --out after",
+    "compare": "splitsecond compare before after --html changes.html --fail-if 'tps.p50 < -10%'",
+    "narrow-compare": "splitsecond compare before after",
+    "capacity": "splitsecond capacity sim/runpod-h100-mistral-7b --slo chat --to 32 --price-per-hour 2.69 --out found",
+    "watch-before": f"{WATCH} --times 10",
+    "watch": f"{WATCH} --times 5",
+    "recommend": "splitsecond recommend run2 voice chat batch",
+    "speed": "splitsecond speed --config prices.yaml --html speed.html",
+    "cost": "splitsecond cost --config prices.yaml --html cost.html",
+    "doctor": "splitsecond doctor",
+    "init": "splitsecond init mine.yaml --yes",
+    "check": "splitsecond serve --check mine.yaml",
+    "explain": "splitsecond explain default --config mine.yaml",
+    "batch": "splitsecond batch questions.jsonl --config mine.yaml --out answers.jsonl",
+    "providers": "splitsecond providers",
+    "models": "splitsecond models groq",
+    "error": "splitsecond bench sim/grok-4",
+}
+SERVERS = {"compare-before": (200, 250), "compare-after": (240, 220), "watch-before": (60, 250), "watch": (100, 250)}
+"""TTFT in ms and TPS of the server before some of the screens."""
+NARROW = {"narrow-60": 60, "narrow-80": 80, "narrow-compare": 60}
+"""Columns of screens that are narrower than others."""
+PAGES = {
+    "bench": "run2/report.html",
+    "compare": "changes.html",
+    "capacity": "found/report.html",
+    "watch": "watch/report.html",
+    "speed": "speed.html",
+    "cost": "cost.html",
+}
+LOOKS = {"light": (1280, "light"), "dark": (1280, "dark"), "phone": (390, "light"), "phone-dark": (390, "dark")}
+DOCUMENTS = {
+    "bench-light": "report-light",
+    "bench-dark": "report-dark",
+    "dashboard-light": "dashboard-light",
+    "dashboard-dark": "dashboard-dark",
+}
+"""Pictures of which README and documents show the beginning."""
+ANIMATED = "bench"
+"""The screen that is an animation there."""
+
+
+def main(beginnings: tuple[str, ...]) -> None:
+    """Make the pictures whose names begin so."""
+    if beginnings == ("",):
+        shutil.rmtree(SHOTS, ignore_errors=True)
+        DATA.mkdir(parents=True)
+        write_inputs()
+    with devtools.driven(DATA / "browser") as page:
+        page.says("Emulation.setScrollbarsHidden", hidden=True)
+        for name in SCREENS:
+            if name.startswith(beginnings):
+                make_screen(page, name)
+        for name, path in PAGES.items():
+            if name.startswith(beginnings) and not name.startswith("dashboard"):
+                make_page(page, name, (DATA / path).as_uri())
+        if any(name.startswith("dashboard") for name in beginnings) or beginnings == ("",):
+            with gateway.gateway(DATA) as url:
+                make_page(page, "dashboard", url.replace("/v1", "/dashboard"), WATCHED_S)
+                make_page(page, "dashboard-speed", url.replace("/v1", "/dashboard/speed"))
+
+
+def write_inputs() -> None:
+    """Write what the commands read: a log, its prices, and a file of requests."""
+    (DATA / "prices.yaml").write_text(gateway.PRICES)
+    gateway.write_log(DATA, "priced.db", gateway.PRICED)
+    requests = [{"custom_id": str(number), "body": QUESTION} for number in range(20)]
+    (DATA / "questions.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in requests))
+
+
+def make_screen(page: devtools.Page, name: str) -> None:
+    """Run a command, and picture its last screen."""
+    if name in SERVERS:
+        (DATA / "mine.toml").write_text(SERVER.format(*SERVERS[name]))
+    frames = measured(name)
+    (DATA / "screen.svg").write_text(svg(frames[-1:], SCREENS[name]))
+    page.looks(1280, "dark")
+    page.open("about:blank")
+    page.open((DATA / "screen.svg").as_uri())
+    save(SHOTS / f"terminal-{name}.png", pictured(page))
+    if name == ANIMATED:
+        label = "A benchmark of three simulated providers in a terminal, with its table and sentences"
+        save(PICTURES / "terminal.svg", svg(frames, label, SHOWN_LINES).encode())
+
+
+def measured(name: str) -> Frames:
+    """Return the screens of a command. A run with a row that is INVALID, as on a busy machine, is repeated."""
+    command = SCREENS[name]
+    run = DATA / command.partition(" --out ")[2] / "run.json"
+    for _ in range(TRIES):
+        if " --out " in command:
+            shutil.rmtree(run.parent, ignore_errors=True)
+        frames = recorded(command, DATA, NARROW.get(name, COLUMNS))
+        if (
+            " --out " not in command
+            or not run.exists()
+            or not any(row["invalid"] for row in json.loads(run.read_bytes())["conditions"])
+        ):
+            return frames
+    sys.exit(f"This machine is too busy: {TRIES} runs of {name} had INVALID rows. Try again later.")
+
+
+def make_page(page: devtools.Page, name: str, url: str, watched_s: float = 0) -> None:
+    """Picture a page in all looks, and as it is printed on A4."""
+    page.looks(1280, "light")
+    page.open("about:blank")
+    page.open(url)
+    time.sleep(watched_s)
+    for look, (width, theme) in LOOKS.items():
+        page.looks(width, theme)
+        page.value("new Promise(done => setTimeout(done, 3000))")
+        save(SHOTS / f"{name}-{look}.png", pictured(page))
+        if kept := DOCUMENTS.get(f"{name}-{look}"):
+            save(PICTURES / f"{kept}.png", pictured(page, SHOWN_HEIGHT))
+    page.looks(1280, "light")
+    printed = page.says("Page.printToPDF", paperWidth=8.27, paperHeight=11.69, printBackground=False)["data"]
+    for number, sheet in enumerate(pypdfium2.PdfDocument(b64decode(printed)), 1):
+        sheet.render(scale=1.5).to_pil().save(SHOTS / f"{name}-print-{number}.png")
+
+
+def pictured(page: devtools.Page, most: float = math.inf) -> bytes:
+    """Return the page that is open, or its beginning."""
+    clip = page.value(
+        "(({x, y, width, height}) => ({x, y, width, height}))(document.documentElement.getBoundingClientRect())"
+    )
+    clip |= {"height": min(clip["height"], most), "scale": 1}
+    return b64decode(page.says("Page.captureScreenshot", clip=clip, captureBeyondViewport=True)["data"])
+
+
+def save(path: Path, data: bytes) -> None:
+    """Write a picture. Raises `SystemExit` if it is too large for the repository."""
+    path.write_bytes(data)
+    print(f"{path.relative_to(ROOT)}: {len(data) / 1000:,.0f} kB", flush=True)
+    if path.parent == PICTURES and len(data) > MOST_BYTES:
+        sys.exit(f"{path.name} has {len(data):,} bytes; the maximum is {MOST_BYTES:,}.")
+
+
+if __name__ == "__main__":
+    main(tuple(sys.argv[1:]) or ("",))
