@@ -69,7 +69,7 @@ docs: $(VENV)/.documents
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "build/site/index.html"
 
-# Make the pictures of README and documents again. Needs Chromium.
+# Make pictures of every page and screen in build/shots, and those of README and documents again. Needs Chromium.
 shots: $(VENV)/.documents
 	@$(BIN)/python -m benchmarks.shots
 

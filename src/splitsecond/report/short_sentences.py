@@ -29,6 +29,8 @@ _SHORTER = (
     (re.compile(r", p [<=] [\d.e-]+(?=\))"), ""),
     (re.compile(r"95%: ([\d.,]+) to ([\d.,]+)(?=[,)])"), r"\1–\2"),
     (re.compile(r"(?<=\d)% to (?=[+−])"), " to "),
+    (re.compile(r"(?:95%: |(?<=\())([\d.]+)% to ([\d.]+)%(?=\))"), r"\1–\2%"),
+    (re.compile(r"(?<=\d) requests(?=, [\d.]+–)"), ""),
     (re.compile(r"^From (?=c=)"), ""),
     (re.compile(r"^At (c=\d+)[,:]? "), r"\1: "),
     (re.compile(r"(?<=\()[\d.,]+×, ([\d.,]+–[\d.,]+)(?=\))"), r"\1×"),
