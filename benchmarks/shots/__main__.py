@@ -34,7 +34,7 @@ TRIES = 3
 """Runs that README shows until no row is INVALID, which a busy machine can cause."""
 BENCH = "splitsecond bench sim/generalcompute sim/groq sim/together"
 CHANGED = "splitsecond bench sim/mine.toml -c 1,8 -n 40 --rounds 8 --output-tokens 32"
-WATCH = "splitsecond watch sim/mine.toml sim/groq --every 6s -n 6 --rounds 1 --output-tokens 8"
+WATCH = "splitsecond watch sim/mine.toml sim/groq --every 8s -n 6 --output-tokens 8"
 SERVER = """
 title = "A server"
 model = "mine"
@@ -48,7 +48,7 @@ SCREENS = {
     "help": "splitsecond --help",
     "help-bench": "splitsecond help bench",
     "bench": f"{BENCH} -c 8 -n 50 --output-tokens 64 --out run1",
-    "bench-loads": f"{BENCH} -c 1,8 -n 50 --output-tokens 64 --side-by-side --price sim/groq=0.59,0.79 --out run2",
+    "bench-loads": f"{BENCH} -c 1,8 -n 50 --output-tokens 64 --side-by-side --out run2",
     "report": "splitsecond report run2 --slo voice",
     "narrow-60": "splitsecond report run2",
     "narrow-80": "splitsecond report run2",
@@ -134,6 +134,7 @@ def make_screen(page: devtools.Page, name: str) -> None:
     page.looks(1280, "dark")
     page.open("about:blank")
     page.open((DATA / "screen.svg").as_uri())
+    page.value("document.documentElement.setAttribute('height', document.documentElement.viewBox.baseVal.height)")
     save(SHOTS / f"terminal-{name}.png", pictured(page))
     if name == ANIMATED:
         label = "A benchmark of three simulated providers in a terminal, with its table and sentences"

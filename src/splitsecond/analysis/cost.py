@@ -208,6 +208,11 @@ def price_words(price: Price | None) -> str:
     return ", ".join(filter(None, (tokens, hour)))
 
 
+def usd_or_free(value: float | None) -> str:
+    """Format what something costs: "$12.34", "free", or "no price" if that is not known."""
+    return "no price" if value is None else usd(value) if value else "free"
+
+
 def usd(value: float | None) -> str:
     """Format US dollars with at least three significant digits, and cents: "$12.34", "$0.0123", "$1,234.00"."""
     if value is None:

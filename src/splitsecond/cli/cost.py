@@ -50,7 +50,7 @@ def cost(
     from splitsecond.cli.results import Output, check_file, write_file
     from splitsecond.errors import CallerFault
     from splitsecond.report.production import spending_table
-    from splitsecond.report.terminal import print_item
+    from splitsecond.report.terminal import print_findings
     from splitsecond.validation import one_of
 
     one_of("--by", by, ("target", "model", "provider", "route", "client", "day"))
@@ -85,11 +85,10 @@ def cost(
     def show(console: Console) -> None:
         console.print(f"Cost of calls, {logged.words}", highlight=False)
         spending_table(rows, total, by, console)
-        for statement in statements:
-            print_item(console, "• ", statement)
+        print_findings(console, statements)
         if total.unpriced and not logged.configured:
             console.print("Prices from the gateway's configuration are missing: name it with --config.", style="dim")
-        console.print(outlook, style="dim", end="\n" if outlook else "")
+        console.print(outlook, style="dim", highlight=False, end="\n" if outlook else "")
 
     output.write(
         {

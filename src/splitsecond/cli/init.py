@@ -94,7 +94,7 @@ def _discovered(*, ask: bool) -> "InitialConfig":
         targets = list(SIMULATED_TARGETS)
         comments.append("sim/ targets are simulated: replace them by your own.")
         typer.echo(
-            "Found no provider's key and no server, so the targets are simulated. "
+            "Found no provider's key and no server, so the targets are simulated.\n"
             "Set a key, such as GROQ_API_KEY, and repeat this with --force."
         )
     route, port = ROUTE, PORT
@@ -198,6 +198,7 @@ def _next_steps(file: Path, key_file: Path | None, config: "InitialConfig") -> s
     shell_key = f"$(cat {shlex.quote(str(key_file))})" if key_file else f"${variable}"
     python_key = f"open({str(key_file)!r}).read().strip()" if key_file else f'os.environ["{variable}"]'
     body = json.dumps({"model": route, "max_tokens": MAX_TOKENS, "messages": [{"role": "user", "content": QUESTION}]})
+    body = body.replace(' "messages"', '\n           "messages"')  # in one line it is longer than a terminal
     serve = "splitsecond serve" if file == CONFIG else f"splitsecond serve {shlex.quote(str(file))}"
     return f"""
 Start the gateway:

@@ -52,7 +52,7 @@ def speed(
     from splitsecond.cli.log_source import LoggedTraffic, speeds
     from splitsecond.cli.results import Output, check_file, write_file
     from splitsecond.report.production import speed_table
-    from splitsecond.report.terminal import print_item
+    from splitsecond.report.terminal import print_findings
     from splitsecond.validation import one_of
 
     one_of("--by", by, get_args(By))
@@ -67,8 +67,7 @@ def speed(
     def show(console: Console) -> None:
         console.print(f"Real requests, {logged.words}", highlight=False)
         speed_table(found, console, by)
-        for statement in statements:
-            print_item(console, "• ", statement)
+        print_findings(console, statements)
 
     output.write(
         {

@@ -70,7 +70,7 @@ def _levels(levels: Sequence[Accuracy], left_out: frozenset[str], _beside: bool,
         "trust": [Text("yes", "green") if level.trusted else Text("no", "bold red") for level in levels],
     }
     shown = {heading: texts for heading, texts in columns.items() if heading not in left_out}
-    table = _table("The instrument's own error in ms, against a server's times of receiving and sending")
+    table = _table("The instrument's own error in ms, against the server's own times")
     for heading in shown:
         table.add_column(heading, justify="right", no_wrap=True)
     for row in zip(*shown.values(), strict=True):

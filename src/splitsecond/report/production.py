@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from splitsecond.analysis.cost import usd
+from splitsecond.analysis.cost import usd, usd_or_free
 from splitsecond.analysis.production import ProductionSpeed
 from splitsecond.analysis.spending import Spending
 from splitsecond.analysis.summary import Summary
@@ -45,7 +45,7 @@ def _speeds(
         "TPS p50": [_figure(speed.tps, "p50", beside=beside) for speed in speeds],
         "requests": [Text(f"{speed.requests:,}") for speed in speeds],
         "failed": [Text(share(speed.error_share), "red") if speed.failed else Text("0") for speed in speeds],
-        "$/M\ntokens": [Text(usd(speed.usd_per_million)) for speed in speeds],
+        "$/M\ntokens": [Text(usd_or_free(speed.usd_per_million)) for speed in speeds],
     }
     shown = {heading: texts for heading, texts in columns.items() if heading not in left_out}
     table = table_of_names(by, name_width)
@@ -147,7 +147,7 @@ def spending_columns(every: Sequence[Spending], total: Spending) -> dict[str, li
         "of it\nlost": [share(row.lost_usd / row.usd) if row.usd else MISSING for row in every],
         "calls": [f"{row.calls:,}" for row in every],
         "a call": [usd(row.usd_per_call) for row in every],
-        "$/M\ntokens": [usd(row.usd_per_million) for row in every],
+        "$/M\ntokens": [MISSING if row.usd_per_million is None else usd_or_free(row.usd_per_million) for row in every],
         "tokens\nper $": [number(row.tokens_per_usd) for row in every],
         "cost-adj.\nTPS": [number(row.cost_adjusted_tps) for row in every],
     }

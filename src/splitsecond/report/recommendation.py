@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from splitsecond.analysis.cost import usd
+from splitsecond.analysis.cost import usd_or_free
 from splitsecond.analysis.findings import Recommendation, TargetRating
 from splitsecond.analysis.recommendation import limit_words
 from splitsecond.report.production import fitting, name_text, table_of_names
@@ -60,7 +60,7 @@ def _candidates(found: Recommendation, left_out: frozenset[str], beside: bool, n
         columns["TPS\np50"] = [Text(number(c.tps)) for c in found.candidates]
     if any(c.usd_per_million is not None for c in found.candidates):
         columns["tokens\nper $"] = [Text(number(c.tokens_per_usd)) for c in found.candidates]
-        columns["$/M\ntokens"] = [Text(usd(c.usd_per_million)) for c in found.candidates]
+        columns["$/M\ntokens"] = [Text(usd_or_free(c.usd_per_million)) for c in found.candidates]
     if any(c.quality is not None for c in found.candidates):
         columns["quality"] = [Text(MISSING if c.quality is None else f"{c.quality:g}") for c in found.candidates]
     columns["requests"] = [Text(f"{c.requests:,}") for c in found.candidates]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from splitsecond.analysis import wording
-from splitsecond.analysis.cost import price_words, usd
+from splitsecond.analysis.cost import price_words, usd, usd_or_free
 from splitsecond.analysis.figures import FIGURES, TOTALS, Figure, Total, main_figures, main_totals, ttft_figure
 from splitsecond.analysis.findings import ConditionFindings, Instrument, NodeFindings, Run
 from splitsecond.analysis.summary import Interval, Summary
@@ -285,8 +285,8 @@ def priced(run: Run) -> bool:
 
 def per_million(condition: ConditionFindings) -> str:
     """Format the cost of a million tokens of a row."""
-    unpriced = condition.price is None and condition.cost_usd is None
-    return "no price" if unpriced else usd(condition.usd_per_million)
+    known = condition.price is not None or condition.cost_usd is not None
+    return (usd if known and condition.usd_per_million is None else usd_or_free)(condition.usd_per_million)
 
 
 def cost(condition: ConditionFindings) -> str:

@@ -12,7 +12,7 @@ from math import ceil
 _SENTENCES = re.compile(r"(?<=[.)]\.|\w\.|%\.) (?=[A-Z])")
 _SHORTER = (
     (re.compile(r"95% interval "), "95%: "),
-    (re.compile(r" times as fast"), "×"),
+    (re.compile(r" times as fast(?=[,)])"), "×"),
     (re.compile(r"\bconcurrency (?=\d)"), "c="),
     (re.compile(r" requests within it\b"), " requests"),
     (re.compile(r" \(not tested: too few requests or rounds\)"), " (not tested)"),
@@ -45,6 +45,11 @@ _SHORTER = (
         re.compile(r" p50 is ([\d.,]+)( ms)?(?: tokens/s)? for (\S+) and ([\d.,]+) for (\S+)(?= \()"),
         r" p50: \3 \1\2, \5 \4",
     ),
+    (re.compile(r" times as fast(?= as )"), "× as fast"),
+    (re.compile(r"\(([\d.]+) to ([\d.]+)\)"), r"(\1–\2)"),
+    (re.compile(r"; prices are per million tokens"), ""),
+    (re.compile(r"^No other target is both faster and cheaper than "), "Frontier of speed and price: "),
+    (re.compile(r", the heaviest load of this search: use --to for heavier ones"), ", the --to limit"),
     (
         re.compile(r"a million tokens in this run's mix of input and output cost least at "),
         "$/M tokens, cheapest first: ",

@@ -6,7 +6,7 @@ the filters, which run in the browser.
 
 from collections.abc import Sequence
 
-from splitsecond.analysis.cost import usd
+from splitsecond.analysis.cost import usd_or_free
 from splitsecond.analysis.production import GRADES, SLOWEST, ProductionSpeed
 from splitsecond.analysis.speed_and_price import logged_speed_and_price, speed_and_price_statements
 from splitsecond.analysis.summary import Summary
@@ -181,7 +181,7 @@ def _row(speed: ProductionSpeed) -> list[str | TableCell]:
         MISSING if speed.output_tokens is None else f"{speed.output_tokens:,.0f}",
         f"{speed.requests:,}",
         TableCell(text=share(speed.error_share), look="bad") if speed.failed else "0",
-        usd(speed.usd_per_million),
+        usd_or_free(speed.usd_per_million),
     ]
 
 

@@ -89,7 +89,7 @@ def run_table(run: Run, console: Console, files: Sequence[Path] = ()) -> None:
         _print_uses(run, console)
     for reason in run.invalid:
         print_item(console, "INVALID: ", reason, "bold red")
-    _findings(console, run.statements)
+    print_findings(console, run.statements)
     if not run.finished:
         print_item(console, "• ", "This run was stopped before its end: the figures cover what had finished.", "yellow")
     if run.statements or run.invalid or not run.finished:
@@ -176,7 +176,7 @@ def comparison_table(comparison: Comparison, console: Console) -> None:
     for which, missing in (("before", comparison.only_before), ("after", comparison.only_after)):
         if missing:
             print_item(console, "", f"Only in the run {which}: {', '.join(missing)}.", "yellow")
-    _findings(console, comparison.statements)
+    print_findings(console, comparison.statements)
     if comparison.conditions:
         print_item(console, "", "Dim: chance may explain the change, or it has no test.", "dim")
 
@@ -222,7 +222,7 @@ def _plain(cell: object) -> str:
     return cell.plain if isinstance(cell, Text) else str(cell)
 
 
-def _findings(console: Console, statements: Iterable[str]) -> None:
+def print_findings(console: Console, statements: Iterable[str]) -> None:
     """Print the sentences of findings, those of one finding below each other."""
     for statement in statements:
         for at, line in enumerate(short_lines(statement, console.width - 2)):
@@ -452,7 +452,7 @@ def throughput_lines(found: BatchThroughput) -> Iterator[tuple[str, str]]:
         )
         if found.cost_usd is not None:
             rate = f", {usd(found.usd_per_million)} per million tokens" if found.usd_per_million is not None else ""
-            yield f"It cost {usd(found.cost_usd)}{rate}.", ""
+            yield (f"It cost {usd(found.cost_usd)}{rate}." if found.cost_usd else "It was free."), ""
             if found.low_usd != found.high_usd:
                 bounds = f"{usd(found.low_usd)} to {usd(found.high_usd)}"
                 yield f"The cost is {bounds}: providers bill requests that we closed early in different ways.", "dim"
