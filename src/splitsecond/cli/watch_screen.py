@@ -76,7 +76,9 @@ class WatchScreen(WatchListener):
             self._print(self._console, f"{minute(judged.at)}  the round failed: {judged.failed}", "red")
         else:
             for line in round_lines(judged, ended.news):
-                self._console.print(line, soft_wrap=True)
+                whole = not self._console.is_terminal  # for programs that read it
+                for number, part in enumerate([line] if whole else line.wrap(self._console, self._console.width - 4)):
+                    self._console.print(Text("    " if number else "") + part, soft_wrap=True)
         for breach in ended.breaches:
             self._breached = True
             self._print(self._console, f"FAILED: {breach}", "bold red")
