@@ -89,6 +89,11 @@ def test_sentences_of_short_names_fit_a_hundred_columns() -> None:
             "c=1 to 8, system tokens/s: sim/generalcompute 6.41×, sim/together 6.10×, sim/groq 5.41×.",
         ),
         (
+            "llama-3.1-70b at north/llama-3.1-70b is 1.42 times as fast as at south/llama-3.1-70b (1.39 to 1.45), at "
+            "equal lengths.",
+            "north/llama-3.1-70b is 1.42× as fast as at south/llama-3.1-70b (1.39–1.45), at equal lengths.",
+        ),
+        (
             "Speed and price show no clear correlation here (Spearman −0.49 over 6 targets, 95% interval −0.94 to "
             "0.58).",
             "Speed and price show no clear correlation (Spearman −0.49 over 6 targets, 95%: −0.94 to 0.58).",

@@ -48,7 +48,9 @@ _SHORTER = (
     (re.compile(r" times as fast(?= as )"), "× as fast"),
     (re.compile(r"\(([\d.]+) to ([\d.]+)\)"), r"(\1–\2)"),
     (re.compile(r"; prices are per million tokens"), ""),
-    (re.compile(r"^No other target is both faster and cheaper than "), "Frontier of speed and price: "),
+    (re.compile(r"^No other target is both faster and cheaper than "), "Speed/price frontier: "),
+    (re.compile(r" tokens/s at (?=\$)"), " at "),
+    (re.compile(r"^(\S+) at (?=\S+/\1 )"), ""),
     (re.compile(r", the heaviest load of this search: use --to for heavier ones"), ", the --to limit"),
     (
         re.compile(r"a million tokens in this run's mix of input and output cost least at "),

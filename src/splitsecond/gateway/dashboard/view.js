@@ -69,7 +69,7 @@ function tiles(data) {
       kinds.map(kind => [kind, extra(kind)]).filter(([, n]) => n).map(([kind, n]) => `${kind} ${count(n)}`).join(", "),
       samples.rates(s => sum(s.routes.map(route => sum(Object.values(route.extra)))))) : [],
     data.lost > 0 ? tile("Lost races", share(per(lost, growth(s => s.attempts))),
-      `${lostCost(growth)}, ${share(per(lostUsd, growth(spent)))} of cost`, samples.rates(s => s.lost)) : [],
+      lostUsd ? `${lostCost(growth)}, ${share(per(lostUsd, growth(spent)))} of cost` : counted(lost, "attempt"), samples.rates(s => s.lost)) : [],
     Object.keys(data.cache).length ? tile("Cache hits", share(per(hit, looked)),
       `${count(hit)} of ${count(looked)} lookups`, samples.rates(s => (s.cache.hit ?? 0) + (s.cache.shared ?? 0))) : []);
 }
@@ -131,7 +131,7 @@ function target(data, seen) {
     td(rate(samples.perSecond(sample => sum(Object.values(of(sample)?.attempts ?? {}))))),
     el("td", { class: failing > MOST_FAILED ? "bad" : null }, share(failing),
       faults.sort(([, a], [, b]) => b - a).slice(0, 2).map(([kind, n]) => small(outside(kind), ` ${count(n)}`))),
-    td(share(per(lost, ok + failed + cancelled)), lost ? small(lostCost(growth)) : []),
+    td(share(per(lost, ok + failed + cancelled)), growth(t => t.lost_usd) ? small(lostCost(growth)) : []),
     td(seen.free ? small("free") : seen.priced ? usd(hourly(data, growth(t => t.usd))) : small("no price"),
       seen.per_hour_usd === null ? [] : small(`${usd(seen.per_hour_usd)} machine`)),
     td(left(seen)));
