@@ -47,7 +47,7 @@ QUESTION = {"model": "default", "max_tokens": 20, "messages": [{"role": "user", 
 SCREENS = {
     "help": "splitsecond --help",
     "help-bench": "splitsecond help bench",
-    "bench": f"{BENCH} -c 8 -n 50 --output-tokens 64 --out run1",
+    "bench": f"{BENCH} -c 8 -n 50 --output-tokens 64 --out r1",
     "bench-loads": f"{BENCH} -c 1,8 -n 50 --output-tokens 64 --side-by-side --out run2",
     "report": "splitsecond report run2 --slo voice",
     "narrow-60": "splitsecond report run2",

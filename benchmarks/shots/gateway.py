@@ -66,7 +66,9 @@ def gateway(folder: Path) -> Iterator[str]:
 
 
 def write_log(folder: Path, log: str, targets: Sequence[tuple[str, int, int]]) -> None:
-    """Write `LOGGED_HOURS` of calls to targets, more and more of them, into a log."""
+    """Write `LOGGED_HOURS` of calls to targets, more and more of them, into a new log."""
+    for old in folder.glob(f"{log}*"):
+        old.unlink()
     draw, now = random.Random(0), clock.wall_time()
     with (folder / "calls.csv").open("w", newline="") as file:
         lines = csv.writer(file)
