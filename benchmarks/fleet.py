@@ -120,7 +120,8 @@ class Relay:
         except OSError:
             writer.close()
             return
-        await asyncio.gather(self._pass(reader, to_server[1]), self._pass(to_server[0], writer))
+        with contextlib.suppress(asyncio.CancelledError):  # at the end; asyncio's streams would print a traceback
+            await asyncio.gather(self._pass(reader, to_server[1]), self._pass(to_server[0], writer))
 
     async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):
