@@ -205,8 +205,11 @@ def call(url: str, *routes: str) -> None:
         body = {"model": route, "max_tokens": 5, "temperature": 0, "stream": True}
         message = json.dumps({**body, "messages": [{"role": "user", "content": content}]}).encode()
         request = urllib.request.Request(f"{url}/chat/completions", message, {"content-type": "application/json"})
-        with suppress(urllib.error.HTTPError), urllib.request.urlopen(request, timeout=WITHIN_S) as reply:
-            reply.read()
+        try:
+            with urllib.request.urlopen(request, timeout=WITHIN_S) as reply:
+                reply.read()
+        except urllib.error.HTTPError as error:
+            error.close()
 
 
 def wait_for_panels(address: str, calls: Callable[[], object], without_data: set[str]) -> dict[str, list[float]]:

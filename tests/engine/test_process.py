@@ -48,7 +48,8 @@ def test_wants_its_key() -> None:
         request = urllib.request.Request(f"{engine.base_url}/completions", data=b'{"prompt":"the","max_tokens":1}')
         with pytest.raises(urllib.error.HTTPError, match="401") as refused:
             urllib.request.urlopen(request, timeout=WITHIN_S)
-        assert b'"error":{' in refused.value.read()
+        with refused.value as reply:
+            assert b'"error":{' in reply.read()
         request.add_header("authorization", "Bearer sesame")
         assert urllib.request.urlopen(request, timeout=WITHIN_S).status == 200
 

@@ -110,7 +110,8 @@ def test_a_wrong_request_is_the_callers_fault(
 ) -> None:
     with pytest.raises(urllib.error.HTTPError) as refused:
         urllib.request.urlopen(request(engine, body), timeout=WITHIN_S)
-    fault = fault_from_response(refused.value.code, dict(refused.value.headers), refused.value.read())
+    with refused.value as reply:
+        fault = fault_from_response(reply.code, dict(reply.headers), reply.read())
     assert isinstance(fault, CallerFault)
     assert fault.kind == kind
     assert words in fault.message
@@ -119,4 +120,5 @@ def test_a_wrong_request_is_the_callers_fault(
 def test_an_unknown_path_is_404_in_json(engine: EngineProcess) -> None:
     with pytest.raises(urllib.error.HTTPError, match="404") as refused:
         urllib.request.urlopen(f"{engine.base_url}/nothing", timeout=WITHIN_S)
-    assert b'"not_found_error"' in refused.value.read()
+    with refused.value as reply:
+        assert b'"not_found_error"' in reply.read()

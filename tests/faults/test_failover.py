@@ -237,18 +237,18 @@ class Restarted:
     """A provider that restarts: its connections from before break when they are used."""
 
     def __init__(self) -> None:
-        self.old: set[int] = set()
+        self.old: set[object] = set()  # not their ids: a new connection can have the id of a freed one
         self.restarted = False
         self.broken = 0
 
     async def __call__(self, cycle: RequestCycle) -> None:
         await cycle.body(1 << 20)
-        if self.restarted and id(cycle._connection) in self.old:
+        if self.restarted and cycle._connection in self.old:
             self.broken += 1
             await drop(cycle)
             return
         if not self.restarted:
-            self.old.add(id(cycle._connection))
+            self.old.add(cycle._connection)
             await asyncio.sleep(0.1)
         cycle.begin_stream([])
         await cycle.send(pieces() + end(), last=True)

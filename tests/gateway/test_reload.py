@@ -72,8 +72,9 @@ def test_a_changed_file_is_put_in_force_and_a_wrong_one_is_not(file: Path, serve
         assert "is loaded" in heard(process)
         assert "listen.workers has changed; restart the gateway to apply it" in heard(process)
         assert models(url, KEY + "-2") == ["two"]
-        with pytest.raises(urllib.error.HTTPError, match="401"):
+        with pytest.raises(urllib.error.HTTPError, match="401") as refused:
             models(url)
+        refused.value.close()
 
 
 def test_sighup_has_the_file_read_at_once_and_streams_end_as_they_began(file: Path, served: Served) -> None:
@@ -254,7 +255,8 @@ def rest(answer: HTTPResponse) -> bytes:
 def refuses(url: str) -> bool:
     try:
         urllib.request.urlopen(f"{url}/models", timeout=WITHIN_S)
-    except urllib.error.HTTPError:
+    except urllib.error.HTTPError as error:
+        error.close()
         return False
     except OSError:
         return True

@@ -210,8 +210,9 @@ def test_it_ends_in_good_order_and_says_nothing_of_keys(tmp_path: Path) -> None:
     (tmp_path / "splitsecond.yaml").write_text("keys: [{name: web, key: env:WEB_KEY}]")
     with gateway(tmp_path) as process:
         url = ready(process)
-        with pytest.raises(urllib.error.HTTPError):
+        with pytest.raises(urllib.error.HTTPError) as refused:
             urllib.request.urlopen(f"{url}/models?key={KEY}", timeout=WITHIN_S)
+        refused.value.close()
         process.send_signal(signal.SIGTERM)
         out, err = process.communicate(timeout=WITHIN_S)
     assert process.returncode in (0, -signal.SIGTERM)
@@ -260,5 +261,6 @@ def test_without_a_configuration_it_says_what_it_serves(tmp_path: Path) -> None:
     with gateway(tmp_path) as process:
         url = ready(process)
         assert "no configuration" in heard(process)
-        with pytest.raises(urllib.error.HTTPError, match="404"):
+        with pytest.raises(urllib.error.HTTPError, match="404") as refused:
             urllib.request.urlopen(f"{url}/none", timeout=WITHIN_S)
+        refused.value.close()
