@@ -122,9 +122,9 @@ SHORTER = {
 }
 """Changes of the commands of a page that save minutes, or that replace a machine of the reader."""
 FACTS = {
-    "README": ("mine handles concurrency", "sim/groq", "chat.completion"),
+    "README": ("mine handles (concurrency |c=)", "sim/groq", "chat.completion"),
     "docs/add-a-provider": ("Responses of its small models arrive in bursts", "example/their-model"),
-    "docs/capacity": ("/mine handles concurrency",),
+    "docs/capacity": ("/mine handles (concurrency |c=)",),
     "docs/choosing": ("Measured from: Frankfurt",),
     "docs/coming-from/litellm": (
         r"Not carried over: router_settings\.num_retries",
@@ -143,7 +143,7 @@ FACTS = {
     "docs/troubleshooting": ("100%  sim/groq", "splitsecond_attempts_total"),
     "docs/tutorials/ci-gate": (r"FAILED: .*tps\.p50 went from",),
     "docs/tutorials/gateway": ("x-splitsecond-attempts: 2", "x-splitsecond-target: sim/groq", "route quick"),
-    "docs/tutorials/own-server": ("main handles concurrency", "mistral-7b-instruct"),
+    "docs/tutorials/own-server": ("main handles (concurrency |c=)", "mistral-7b-instruct"),
     "examples/README": (r"target: +sim/\w+\nattempts: +1\n",),
 }
 """What the commands of a page print, so that they do what the page says."""

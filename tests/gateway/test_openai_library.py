@@ -2,12 +2,9 @@
 
 import asyncio
 import json
-import os
-import re
 import socket
 import urllib.request
 from collections.abc import Iterator
-from pathlib import Path
 
 import openai
 import pytest
@@ -35,16 +32,6 @@ def client(served: Served) -> Iterator[openai.OpenAI]:
 
 def asynchronous(served: Served) -> openai.AsyncOpenAI:
     return openai.AsyncOpenAI(base_url=served.base_url, api_key=KEY, max_retries=0, timeout=WITHIN_S)
-
-
-def test_the_client_of_the_document_runs(
-    served: Served, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    text = (Path(__file__).parents[2] / "docs/gateway.md").read_text("utf-8")
-    (shown,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    monkeypatch.setenv("WEB_KEY", KEY)
-    exec(shown.replace("http://127.0.0.1:8800/v1", served.base_url), {"OpenAI": openai.OpenAI, "os": os})
-    assert len(capsys.readouterr().out.split()) > 5
 
 
 def test_the_librarys_own_sum_of_a_stream(client: openai.OpenAI) -> None:
