@@ -39,6 +39,7 @@ ELSEWHERE = {
 
 NOT_RUN = {
     "README": {
+        "make test": "runs this suite",
         "make demo": "installs into .venv; tests/test_installed.py runs `splitsecond demo` of the wheel",
         "$ splitsecond doctor": "takes half a minute; tests/cli/test_doctor.py runs it shorter",
     },
