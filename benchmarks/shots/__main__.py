@@ -90,7 +90,7 @@ DOCUMENTS = {
     "dashboard-light": "dashboard-light",
     "dashboard-dark": "dashboard-dark",
 }
-"""Pictures of which README and documents show the beginning."""
+"""Pictures whose upper part README and documents show."""
 ANIMATED = "bench"
 """The screen that is an animation there."""
 SHOWN = (ANIMATED, "bench-loads")

@@ -196,7 +196,7 @@ class Observation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What the provider reports about its rate limits in the headers."""
 
     def compact(self) -> "Observation":
-        """Return this observation with arrays in the place of lists: less than a third of the memory.
+        """Return this observation with arrays instead of lists: less than a third of the memory.
 
         JSON has no arrays, so encode it before. Raises `OverflowError` for a number that no worker reports.
         """
