@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib.util
+import shutil
 import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from alembic.script import ScriptDirectory
 from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import Connection
@@ -18,7 +20,7 @@ from tests.store.columns import check_columns
 from tests.store.records import answered, kept
 
 from splitsecond.errors import CallerFault
-from splitsecond.store import database, tables
+from splitsecond.store import database, migrations, tables
 from splitsecond.store.database import Database, check_url
 from splitsecond.store.log import Log
 
@@ -108,7 +110,7 @@ def test_a_database_of_something_else_is_left_alone(tmp_path: Path) -> None:
 def stamped(path: Path, version: object) -> str:
     Log.open(f"sqlite:///{path}/log.db").close()
     connection = sqlite3.connect(path / "log.db")
-    connection.execute("UPDATE splitsecond_log SET version = ?", (version,))
+    connection.execute("UPDATE splitsecond_log SET version_num = ?", (version,))
     connection.commit()
     connection.close()
     return f"sqlite:///{path}/log.db"
@@ -122,23 +124,36 @@ def test_a_log_of_a_newer_version_is_refused(tmp_path: Path, version: int) -> No
     assert caught.value.kind == "newer_log"
 
 
+def add_revisions(folder: Path, monkeypatch: pytest.MonkeyPatch, *statements: tuple[str, ...]) -> None:
+    """Add a revision to those of the log for each tuple of SQL statements."""
+    shutil.copytree(migrations.FOLDER, folder)
+    for number, texts in enumerate(statements, tables.VERSION + 1):
+        lines = [
+            "from alembic import op",
+            f"revision = '{number}'",
+            f"down_revision = '{number - 1}'",
+            "def upgrade():",
+        ]
+        lines += [f"    op.execute({text!r})" for text in texts]
+        (folder / "versions" / f"v{number}.py").write_text("\n".join(lines))
+    monkeypatch.setattr(migrations, "FOLDER", folder)
+    monkeypatch.setattr(tables, "VERSION", tables.VERSION + len(statements))
+
+
 def test_an_older_log_is_brought_up_step_by_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     url = stamped(tmp_path, tables.VERSION)
-
-    def add_a_column(connection: Connection) -> None:
-        connection.exec_driver_sql("ALTER TABLE calls ADD COLUMN region TEXT NOT NULL DEFAULT ''")
-
-    def add_another(connection: Connection) -> None:
-        connection.exec_driver_sql("UPDATE calls SET region = 'eu'")  # needs the step before
-
-    here = tables.VERSION
-    monkeypatch.setattr(tables, "VERSION", here + 2)
-    monkeypatch.setattr(tables, "MIGRATIONS", {here: add_a_column, here + 1: add_another})
+    add_a_column = "ALTER TABLE calls ADD COLUMN region TEXT NOT NULL DEFAULT ''"
+    needs_it = "UPDATE calls SET region = 'eu'"
+    add_revisions(tmp_path / "migrations", monkeypatch, (add_a_column,), (needs_it,))
     for _ in range(2):  # the second time there is nothing to do
         Log.open(url).close()
     connection = sqlite3.connect(tmp_path / "log.db")
-    assert connection.execute("SELECT version FROM splitsecond_log").fetchall() == [(here + 2,)]
+    assert connection.execute("SELECT version_num FROM splitsecond_log").fetchall() == [(str(tables.VERSION),)]
     connection.close()
+
+
+def test_the_newest_revision_is_the_version_of_the_tables() -> None:
+    assert ScriptDirectory(str(migrations.FOLDER)).get_heads() == [str(tables.VERSION)]
 
 
 def test_a_log_of_the_first_version_keeps_its_calls_and_takes_those_of_both(tmp_path: Path) -> None:
@@ -156,7 +171,7 @@ def test_a_log_of_the_first_version_keeps_its_calls_and_takes_those_of_both(tmp_
     indexes = "SELECT name, sql FROM sqlite_master WHERE type = 'index' ORDER BY name"
     for shape in (table, indexes):
         assert old.execute(shape).fetchall() == fresh.execute(shape).fetchall()
-    assert old.execute("SELECT version FROM splitsecond_log").fetchall() == [(tables.VERSION,)]
+    assert old.execute("SELECT version_num FROM splitsecond_log").fetchall() == [(str(tables.VERSION),)]
     whole = kept(answered(1))
     assert [served for _, served in log.calls(LONG_AGO)] == [
         msgspec.structs.replace(whole, call=call, attempts=(msgspec.structs.replace(o, call=call, id=f"{call}.1"),))
@@ -169,18 +184,13 @@ def test_a_log_of_the_first_version_keeps_its_calls_and_takes_those_of_both(tmp_
 
 def test_a_step_that_fails_leaves_the_log_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     url = stamped(tmp_path, tables.VERSION)
-
-    def half_a_step(connection: Connection) -> None:
-        connection.exec_driver_sql("ALTER TABLE calls ADD COLUMN region TEXT")
-        connection.exec_driver_sql("UPDATE absent SET region = 'eu'")
-
     here = tables.VERSION
-    monkeypatch.setattr(tables, "VERSION", here + 1)
-    monkeypatch.setattr(tables, "MIGRATIONS", {here: half_a_step})
+    half_a_step = ("ALTER TABLE calls ADD COLUMN region TEXT", "UPDATE absent SET region = 'eu'")
+    add_revisions(tmp_path / "migrations", monkeypatch, half_a_step)
     with pytest.raises(CallerFault, match="no such table: absent"):
         Log.open(url)
     connection = sqlite3.connect(tmp_path / "log.db")
-    assert connection.execute("SELECT version FROM splitsecond_log").fetchall() == [(here,)]
+    assert connection.execute("SELECT version_num FROM splitsecond_log").fetchall() == [(str(here),)]
     assert "region" not in [row[1] for row in connection.execute("PRAGMA table_info(calls)")]
     connection.close()
 
@@ -214,8 +224,25 @@ def of_version_6(path: Path) -> str:
     with sqlite3.connect(path / "log.db") as connection:
         connection.execute("DROP INDEX attempts_by_time")
         connection.execute("CREATE INDEX attempts_by_time ON attempts (came_us)")
+        stamp_as_before_alembic(connection, 6)
     connection.close()
-    return stamped(path, 6)
+    return f"sqlite:///{path}/log.db"
+
+
+def stamp_as_before_alembic(connection: sqlite3.Connection, version: int) -> None:
+    connection.execute("DROP TABLE splitsecond_log")
+    connection.execute("CREATE TABLE splitsecond_log (version INTEGER NOT NULL)")
+    connection.execute("INSERT INTO splitsecond_log VALUES (?)", (version,))
+    connection.commit()
+
+
+def test_a_current_log_from_before_alembic_gets_its_table(tmp_path: Path) -> None:
+    url = stamped(tmp_path, tables.VERSION)
+    connection = sqlite3.connect(tmp_path / "log.db")
+    stamp_as_before_alembic(connection, tables.VERSION)
+    Log.open(url).close()
+    assert connection.execute("SELECT version_num FROM splitsecond_log").fetchall() == [(str(tables.VERSION),)]
+    connection.close()
 
 
 @pytest.mark.parametrize(("most", "indexed"), [(1, ["came_us", "packed"]), (0, ["came_us"])])
@@ -230,7 +257,7 @@ def test_a_log_of_version_6_gets_the_index_that_contains_the_packed_numbers_if_i
     columns = [name for (name,) in connection.execute("SELECT name FROM pragma_index_info('attempts_by_time')")]
     assert columns == indexed
     assert check_columns(url) == 2
-    assert connection.execute("SELECT version FROM splitsecond_log").fetchall() == [(tables.VERSION,)]
+    assert connection.execute("SELECT version_num FROM splitsecond_log").fetchall() == [(str(tables.VERSION),)]
     assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
     connection.close()
 
@@ -240,7 +267,7 @@ def test_a_second_process_waits_while_one_migrates(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(database, "BUSY_S", 0)
     migrating, opened, goes_on = threading.Event(), threading.Event(), threading.Event()
 
-    def migrate(connection: Connection) -> None:
+    def migrate(connection: Connection, unknown: int) -> None:
         migrating.set()
         assert goes_on.wait(20)
 
@@ -249,7 +276,7 @@ def test_a_second_process_waits_while_one_migrates(tmp_path: Path, monkeypatch: 
         return are_older(connection)
 
     are_older = tables.are_older
-    monkeypatch.setattr(tables, "MIGRATIONS", {6: migrate})
+    monkeypatch.setattr(migrations, "upgrade", migrate)
     with ThreadPoolExecutor() as threads:
         first = threads.submit(Database.open, url)
         assert migrating.wait(20)

@@ -107,7 +107,7 @@ def log_page() -> str:
 
 The gateway's log is a SQLite file or a PostgreSQL database. This page describes version {VERSION} of its tables; it is
 generated from `splitsecond/store/tables.py`. The table `splitsecond_log` contains the version. Older logs are migrated
-automatically when they are opened.
+automatically when they are opened, by Alembic (`splitsecond/store/migrations`).
 
 Numbers named `_ns` are nanoseconds, `came_us` is microseconds. A call and its attempts have the same `came_us` and
 `call`. The log contains no prompts, answers, keys or prices.

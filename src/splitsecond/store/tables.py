@@ -9,7 +9,7 @@ The texts of the columns are the source of docs/log.md. A column of `attempts` w
 of a field of `Observation`, except that times (`sent_ns` to `end_ns`) count from the arrival of the call.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from sqlalchemy import (
     BigInteger,
@@ -20,6 +20,7 @@ from sqlalchemy import (
     Integer,
     LargeBinary,
     MetaData,
+    String,
     Table,
     Text,
     func,
@@ -31,6 +32,9 @@ from splitsecond.errors import CallerFault
 from splitsecond.store import partitions
 
 VERSION = 7
+"""The newest revision in `store/migrations`."""
+LEGACY_VERSION = "version"
+"""The column that contains the version, a number, in logs from before they were migrated by Alembic."""
 MOST_INDEXED = 20_000_000
 """Rows of the longest log that gets another index when it is opened: other processes wait for it."""
 
@@ -150,69 +154,20 @@ ATTEMPTS = Table(
     Index("attempts_by_client", "client", "came_us"),
 )
 
-STAMP = Table("splitsecond_log", METADATA, Column("version", Integer, nullable=False))
-
-
-def _add_server_times(connection: Connection) -> None:
-    for name in ("queue", "prefill", "decode", "head", "total"):
-        connection.exec_driver_sql(f"ALTER TABLE attempts ADD COLUMN server_{name}_ns BIGINT")
-
-
-def _add_unstreamed_tokens(connection: Connection) -> None:
-    connection.exec_driver_sql("ALTER TABLE attempts ADD COLUMN unstreamed_tokens BIGINT")
-
-
-def _add_tier(connection: Connection) -> None:
-    connection.exec_driver_sql("ALTER TABLE attempts ADD COLUMN tier TEXT")
-
-
-def _add_packed(connection: Connection) -> None:
-    kind = "BYTEA" if connection.dialect.name == "postgresql" else "BLOB"
-    connection.exec_driver_sql(f"ALTER TABLE attempts ADD COLUMN packed {kind}")
-
-
-def _cover_packed(connection: Connection) -> None:
-    """Replace the index in SQLite, which takes about a second for a million rows. A log of too many rows keeps its own.
-
-    In PostgreSQL, writers would wait meanwhile, and readers would gain a quarter of their time.
-    """
-    if connection.dialect.name == "sqlite":
-        last = connection.execute(select(func.max(ATTEMPTS.c.n))).scalar() or 0
-        if last <= MOST_INDEXED:
-            connection.exec_driver_sql("DROP INDEX attempts_by_time")
-            connection.exec_driver_sql("CREATE INDEX attempts_by_time ON attempts (came_us, packed)")
-
-
-def _divide(connection: Connection) -> None:
-    if connection.dialect.name == "postgresql":
-        partitions.divide(connection)
-
-
-MIGRATIONS: Mapping[int, Callable[[Connection], None]] = {
-    1: _add_server_times,
-    2: _add_unstreamed_tokens,
-    3: _add_tier,
-    4: _divide,
-    5: _add_packed,
-    6: _cover_packed,
-}
-"""Migrations from each version to the next. Added columns can be null, because a process of the older version may still
-be writing."""
+STAMP = Table("splitsecond_log", METADATA, Column("version_num", String(32), primary_key=True))
+"""Alembic's table, which contains the version."""
 
 
 def are_current(connection: Connection) -> bool:
     """Return whether the tables in PostgreSQL have this version. Needs no lock."""
     if connection.execute(select(func.to_regclass(STAMP.name))).scalar() is None:
         return False
-    return bool(connection.execute(select(STAMP.c.version)).scalar() == VERSION)
+    return _stamp(connection) == {STAMP.c.version_num.name: str(VERSION)}
 
 
 def are_older(connection: Connection) -> bool:
     """Return whether the tables in SQLite have an older version. Needs no lock."""
-    if not inspect(connection).has_table(STAMP.name):
-        return False
-    found = connection.execute(select(STAMP.c.version)).scalar()
-    return isinstance(found, int) and found < VERSION
+    return inspect(connection).has_table(STAMP.name) and (_version(_stamp(connection)) or VERSION) < VERSION
 
 
 def prepare(connection: Connection, where: str, *, shared: bool) -> None:
@@ -230,17 +185,32 @@ def prepare(connection: Connection, where: str, *, shared: bool) -> None:
                 hint="Give the log a database of its own.",
             )
         METADATA.create_all(connection)
-        _divide(connection)
-        connection.execute(STAMP.insert().values(version=VERSION))
+        if connection.dialect.name == "postgresql":
+            partitions.divide(connection)
+        connection.execute(STAMP.insert().values(version_num=str(VERSION)))
         return
-    found = connection.execute(select(STAMP.c.version)).scalar()
-    if not isinstance(found, int) or found > VERSION:
+    stamp = _stamp(connection)
+    found = _version(stamp)
+    if found is None or found > VERSION:
         raise CallerFault(
             f"the log {where} was written by a newer version: its tables are version {found}, this one knows {VERSION}",
             kind="newer_log",
             hint="Update splitsecond, or name another log.",
         )
-    for version in range(found, VERSION):
-        MIGRATIONS[version](connection)
-    if found < VERSION:
-        connection.execute(STAMP.update().values(version=VERSION))
+    legacy = LEGACY_VERSION in stamp
+    if legacy or found < VERSION:
+        # Alembic takes a tenth of a second to import, and only an older log needs it.
+        from splitsecond.store import migrations
+
+        migrations.upgrade(connection, found if legacy else 0)
+
+
+def _stamp(connection: Connection) -> dict[str, object]:
+    """Return the row of the table that contains the version, or an empty dictionary."""
+    row = connection.exec_driver_sql(f"SELECT * FROM {STAMP.name}").mappings().first()
+    return dict(row or {})
+
+
+def _version(stamp: Mapping[str, object]) -> int | None:
+    text = str(stamp.get(STAMP.c.version_num.name, stamp.get(LEGACY_VERSION)))
+    return int(text) if text.isdecimal() else None

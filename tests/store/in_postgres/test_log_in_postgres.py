@@ -128,7 +128,7 @@ def test_a_log_of_the_first_version_keeps_its_calls_and_takes_those_of_both(serv
         for statement in version_1.a_call("req-2"):  # by a process that had it open before
             server.execute(url, statement)
         log.put(timed := answered(3, server_timings={"queue_time": 0.25, "prompt_ms": 30.5}))
-    assert server.execute(url, "SELECT version FROM splitsecond_log") == [(VERSION,)]
+    assert server.execute(url, "SELECT version_num FROM splitsecond_log") == [(str(VERSION),)]
     assert [found.attempts[0].ttft_ns for _, found in log.calls(LONG_AGO)] == [timed.attempts[0].ttft_ns] * 3
     assert server.execute(url, "SELECT call, server_queue_ns, server_prefill_ns FROM attempts ORDER BY call") == [
         ("req-1", None, None),
@@ -139,7 +139,7 @@ def test_a_log_of_the_first_version_keeps_its_calls_and_takes_those_of_both(serv
 
 def test_a_log_of_a_newer_version_is_refused(server: Server, url: str) -> None:
     Log.open(url).close()
-    server.execute(url, f"UPDATE splitsecond_log SET version = {VERSION + 1}")
+    server.execute(url, f"UPDATE splitsecond_log SET version_num = {VERSION + 1}")
     with pytest.raises(CallerFault, match=f"its tables are version {VERSION + 1}, this one knows {VERSION}"):
         Log.open(url)
 

@@ -1,0 +1,12 @@
+"""Add the speed tier to attempts."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "4"
+down_revision = "3"
+
+
+def upgrade() -> None:
+    """Add a column."""
+    op.add_column("attempts", sa.Column("tier", sa.Text))

@@ -1,0 +1,12 @@
+"""Add the packed numbers to attempts."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "6"
+down_revision = "5"
+
+
+def upgrade() -> None:
+    """Add a column."""
+    op.add_column("attempts", sa.Column("packed", sa.LargeBinary))
