@@ -82,6 +82,60 @@ def test_a_whole_response_is_assembled() -> None:
     run_virtual(main())
 
 
+ASKS: dict[str, tuple[str, Any]] = {
+    "chat": ("/v1/chat/completions", CHAT),
+    "completions": ("/v1/completions", {"model": "fast", "prompt": "hi"}),
+    "messages": ("/v1/messages", CHAT | {"max_tokens": 9}),
+    "responses": ("/v1/responses", {"model": "fast", "input": "hi"}),
+    "gemini": ("/v1beta/models/fast:generateContent", {"contents": [{"parts": [{"text": "hi"}]}]}),
+    "ollama": ("/api/chat", CHAT | {"stream": False}),
+    "generate": ("/api/generate", {"model": "fast", "prompt": "hi", "stream": False}),
+}
+"""A path and a request in each API format of clients."""
+COUNTS = {
+    "chat": ("usage", "prompt_tokens", "completion_tokens"),
+    "completions": ("usage", "prompt_tokens", "completion_tokens"),
+    "messages": ("usage", "input_tokens", "output_tokens"),
+    "responses": ("usage", "input_tokens", "output_tokens"),
+    "gemini": ("usageMetadata", "promptTokenCount", "candidatesTokenCount"),
+    "ollama": ("", "prompt_eval_count", "eval_count"),
+    "generate": ("", "prompt_eval_count", "eval_count"),
+}
+
+
+def token_counts(answer: Any, form: str) -> tuple[int, int]:
+    place, read, made = COUNTS[form]
+    counts = answer[place] if place else answer
+    return counts[read], counts[made]
+
+
+@pytest.mark.parametrize("form", ASKS)
+def test_token_counts_that_the_target_does_not_report_are_estimated_and_a_header_says_so(form: str) -> None:
+    async def main() -> None:
+        path, body = ASKS[form]
+        client = await visitor(fake(tokens=12, texts=("abcdefgh",))).asks(body, path=path)
+        read, made = token_counts(client.json, form)
+        assert client.headers["x-splitsecond-estimated"] == "usage"
+        assert 1 <= read <= 20
+        assert made == 13
+        client = await visitor(fake(tokens=12, texts=("abcdefgh",), input_tokens=7)).asks(body, path=path)
+        assert token_counts(client.json, form) == (7, 12)
+        assert "x-splitsecond-estimated" not in client.headers
+
+    run_virtual(main())
+
+
+def test_a_translated_stream_has_no_token_counts_if_the_target_reports_none() -> None:
+    async def main() -> None:
+        for form, word in (("gemini", "usageMetadata"), ("ollama", "eval_count"), ("responses", '"usage":{')):
+            path, body = ASKS[form]
+            asked, path = body | {"stream": True}, path.replace(":generateContent", ":streamGenerateContent")
+            assert word not in (await visitor(fake(tokens=3)).asks(asked, path=path)).body.decode()
+            assert word in (await visitor(fake(tokens=3, input_tokens=7)).asks(asked, path=path)).body.decode()
+
+    run_virtual(main())
+
+
 def test_a_broken_stream_ends_with_an_error_and_without_end_mark() -> None:
     async def main() -> None:
         client = visitor(broken(breaks_after=2))

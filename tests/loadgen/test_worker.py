@@ -27,6 +27,7 @@ from splitsecond.loadgen.messages import (
     fault_from_record,
 )
 from splitsecond.loadgen.workload import Workload
+from splitsecond.simulator.process import RunningProvider
 from splitsecond.timing.timeline import record_fault
 from splitsecond.upstream.spec import TargetSpec
 
@@ -74,6 +75,21 @@ def test_a_block_is_reported_request_by_request_then_the_reading_then_its_end() 
         say(process, Stop())
         assert hear(process) is None
         assert process.wait(WITHIN_S) == 0
+
+
+@pytest.mark.system
+def test_a_worker_closes_its_connections_before_it_exits(simulated: RunningProvider) -> None:
+    target = TargetSpec(name="t", base_url=simulated.base_url, model=simulated.model)
+    real = (sys.executable, "-W", "always::ResourceWarning", "-m", "splitsecond.loadgen.worker")
+    with Process[bytes](real, stdin=PIPE, stdout=PIPE, stderr=PIPE) as process:
+        say(process, Configure([target], 1))
+        say(process, SetWorkload("t", Workload(run="r", output_tokens=2)))
+        say(process, SendBlock(RequestBlock(condition="t@c1", target="t", requests=2, concurrency=1)))
+        assert outcomes(process, 2) == ["ok"] * 2
+        say(process, Stop())
+        assert process.wait(WITHIN_S) == 0
+        assert process.stderr is not None
+        assert process.stderr.read() == b""
 
 
 @pytest.mark.parametrize("way", ["stop", "end of input", "SIGTERM"])

@@ -107,6 +107,16 @@ def test_ollama_always_says_it(stream: bool) -> None:
     assert said(second, OLLAMA) == {"total": 246, "load": 123, "prompt_eval": 23, "eval": 100}
 
 
+@streamed_or_not
+def test_groqs_counts_come_with_the_tier(stream: bool) -> None:
+    """LiteLLM's client for Groq fails on a whole answer without it."""
+    options: dict[str, Any] = {"stream_options": {"include_usage": True}} if stream else {}
+    (groq,) = asked(replace(STEADY, server_timings="groq"), stream=stream, **options)
+    (other,) = asked(replace(STEADY, server_timings="cerebras"), stream=stream, **options)
+    assert groq.body.count(b'"service_tier":"on_demand"') == 1
+    assert b"service_tier" not in other.body
+
+
 def test_they_are_what_the_truth_says() -> None:
     profile = replace(ONE_AT_A_TIME, server_timings="groq")
     for exchange, record in played(profile, at_once=3, stream=True):

@@ -229,8 +229,7 @@ def test_usage_is_never_null(body: bytes) -> None:
     assembly.feed(body)
     assert json.loads(assembly.answer())["usage"] == ZEROS
     if body.startswith(b"{"):
-        *_, last = chunks(body, usage=True)
-        assert json.loads(last)["usage"] == ZEROS
+        assert not any(b"usage" in chunk for chunk in chunks(body, usage=True))
 
 
 def test_a_json_body_without_choices_stays_as_it_came() -> None:

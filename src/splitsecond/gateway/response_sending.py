@@ -4,14 +4,17 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 
+import msgspec
+
 from splitsecond import clock
 from splitsecond.analysis.closed_early import BillingRule
 from splitsecond.errors import Fault
+from splitsecond.events import Usage
 from splitsecond.gateway.error_response import error_response
 from splitsecond.gateway.headers import header_value, response_headers, server_timing, usd_value
 from splitsecond.observation import Observation
-from splitsecond.router.call_tracker import OpenCall, call_cost
-from splitsecond.service import Reply
+from splitsecond.router.call_tracker import OpenCall, call_cost, counted
+from splitsecond.service import WHOLE_OPERATIONS, Call, Reply
 from splitsecond.serving.request_cycle import RequestCycle
 from splitsecond.wire.client_format import ClientFormat
 
@@ -82,10 +85,13 @@ async def send_whole(
         return
     if open_call.attempts:
         headers.append((b"server-timing", server_timing(open_call.attempts[-1])))
-    for attempt in open_call.attempts:
-        if attempt.tier and attempt.target == open_call.target:
-            headers.append((b"x-splitsecond-tier", header_value(attempt.tier)))
-            break
+    answered = next((each for each in open_call.attempts if each.ok and each.target == open_call.target), None)
+    if answered is not None:
+        if answered.tier:
+            headers.append((b"x-splitsecond-tier", header_value(answered.tier)))
+        if (estimated := _with_estimated_counts(body, answered, open_call.call, form)) is not None:
+            body = estimated
+            headers.append((b"x-splitsecond-estimated", b"usage"))
     if cost is not None and (found := call_cost(open_call, cost, stops_billing)) is not None:
         headers.append((b"x-splitsecond-cost-usd", usd_value(found.expected)))
         if not found.exact:
@@ -94,6 +100,27 @@ async def send_whole(
                 (b"x-splitsecond-cost-high-usd", usd_value(found.high)),
             )
     await cycle.answer(200, body, headers)
+
+
+def _with_estimated_counts(body: bytes, attempt: Observation, call: Call, form: ClientFormat) -> bytes | None:
+    """Return `body` with the token counts by which limits and costs are computed, if the target has not reported them;
+    otherwise None."""
+    known = counted(attempt, call)
+    if known is attempt or call.operation in WHOLE_OPERATIONS:
+        return None
+    usage = Usage(
+        0,
+        known.input_tokens,
+        known.output_tokens,
+        known.reasoning_tokens,
+        known.cached_tokens,
+        known.cache_write_tokens,
+    )
+    try:
+        fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+    except ValueError:  # it was not strict JSON, and is sent as it came
+        return None
+    return msgspec.json.encode({**fields, **form.counts(usage)})
 
 
 async def _wait_for_end(reply: Reply) -> None:

@@ -17,6 +17,7 @@ import signal
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable
+from contextlib import closing
 from functools import partial
 from itertools import count
 from types import TracebackType
@@ -244,7 +245,7 @@ async def _serve(client: Client, connect: ConnectTarget, put: Callable[[Report],
     reader = asyncio.StreamReader(limit=LONGEST_LINE)
     transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     loop.add_signal_handler(signal.SIGTERM, transport.close)  # has the effect of the end of the input
-    with Pacer(loop) as pacer:
+    with Pacer(loop) as pacer, closing(client):
         await LoadWorker(connect, put, pacer, client.packet_counts, raise_priority).run(_commands(reader))
     transport.close()
 

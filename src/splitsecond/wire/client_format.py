@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct, structs
 
+from splitsecond.events import Usage
 from splitsecond.service import Call, Operation, Spoken
 from splitsecond.wire import anthropic, gemini, ollama, openai, responses
 from splitsecond.wire.anthropic import client_side as messages_side
@@ -92,10 +93,10 @@ class ClientFormat(Struct, frozen=True, kw_only=True):
     left out of a request.
 
     Answers. `transcoder` writes the answer of a target of another format; `relay` passes a stream on; `assembly` makes
-    one answer of a stream; `continuation` encodes what another target adds to an answer, None if that is impossible.
-    `error_body` makes the body of an error response from status, message, type, code and parameter; `statuses`: status
-    codes that differ from the gateway's own. `id_header`: a header for the request id beside ``x-request-id``.
-    `stream_type`: the content type of a stream.
+    one answer of a stream; `counts` makes the fields of such an answer with its token counts; `continuation` encodes
+    what another target adds to an answer, None if that is impossible. `error_body` makes the body of an error response
+    from status, message, type, code and parameter; `statuses`: status codes that differ from the gateway's own.
+    `id_header`: a header for the request id beside ``x-request-id``. `stream_type`: the content type of a stream.
     """
 
     name: Spoken
@@ -122,6 +123,7 @@ class ClientFormat(Struct, frozen=True, kw_only=True):
     transcoder: Callable[[Call, str], Transcoder]
     relay: RelayType
     assembly: Callable[[], Assembly]
+    counts: Callable[[Usage], Mapping[str, Any]]
     continuation: Callable[[Call], ContinuationEncoder | None]
     error_body: Callable[[int, str, str, str, str | None], bytes]
     statuses: Mapping[int, int] = {}
@@ -145,6 +147,7 @@ OPENAI_CHAT = ClientFormat(
     transcoder=chat_side.transcoder,
     relay=chat_side.ChunkRelay,
     assembly=chat_side.ChunkAssembly,
+    counts=openai.counts,
     continuation=chat_side.continuation_encoder,
     error_body=openai.error_body,
 )
@@ -171,6 +174,7 @@ ANTHROPIC_MESSAGES = ClientFormat(
     transcoder=messages_side.transcoder,
     relay=messages_side.MessageRelay,
     assembly=messages_side.MessageAssembly,
+    counts=anthropic.counts,
     continuation=messages_side.continuation_encoder,
     error_body=anthropic.error_body,
     statuses={503: 529},
@@ -195,6 +199,7 @@ OPENAI_RESPONSES = ClientFormat(
     transcoder=responses_side.transcoder,
     relay=responses_side.ResponseRelay,
     assembly=responses_side.ResponseAssembly,
+    counts=responses.counts,
     continuation=responses_side.continuation_encoder,
     error_body=responses.error_body,
 )
@@ -222,6 +227,7 @@ GEMINI = _translated(
     ),
     counting=TokenCounting("", None, gemini.token_count, method="countTokens"),
     incoming=gemini.to_chat,
+    counts=gemini.counts,
     error_body=gemini.error_body,
 )
 _NDJSON = b"application/x-ndjson"
@@ -233,6 +239,7 @@ OLLAMA_CHAT = _translated(
     models=ModelListing(("/api/tags",), ollama.model_list),
     streams=True,
     incoming=ollama.chat_to_chat,
+    counts=ollama.counts,
     error_body=ollama.error_body,
     stream_type=_NDJSON,
 )

@@ -45,11 +45,16 @@ def processing_times(headers: Mapping[str, str]) -> dict[str, float]:
 TimesForm = Literal["groq", "cerebras", "llama.cpp"]
 
 
+_GROQ_TIER = {"service_tier": "on_demand"}
+"""Groq names the tier in whole answers and usage chunks. LiteLLM's client for Groq requires it in whole answers."""
+
+
 def whole_with_times(form: TimesForm, body: bytes, usage: Usage, took: ServerTimes) -> bytes:
     """Return a whole answer, `body`, with the server times."""
     fields: dict[str, Any] = msgspec.json.decode(body)
     if form == "groq":
         fields["usage"] |= _groq_times(took)
+        fields |= _GROQ_TIER
     else:
         fields |= _fields(form, usage, took)
     return msgspec.json.encode(fields)
@@ -60,7 +65,7 @@ def end_with_times(form: TimesForm, finish: bytes, counts: bytes, usage: Usage, 
     b\"\"."""
     if form == "groq":
         groq = {"x_groq": {"usage": usage_fields(usage) | _groq_times(took)}}
-        return _event_with(finish, groq) + (_event_with(counts, groq) if counts else b"")
+        return _event_with(finish, groq) + (_event_with(counts, groq | _GROQ_TIER) if counts else b"")
     if not counts:
         return _event_with(finish, _fields(form, usage, took))
     return finish + _event_with(counts, _fields(form, usage, took))

@@ -128,7 +128,8 @@ class Transcoder:
         for index, choice in sorted(self._choices.items()):
             self._end_call(choice, index, out)
             out.append(self._writer.finish(openai_reason(choice.reason, called=choice.calls > 0), index))
-        out.append(self._writer.usage(self._usage or Usage(0)))
+        if self._usage is not None:
+            out.append(self._writer.usage(self._usage))
         out.append(self._writer.done())
 
 

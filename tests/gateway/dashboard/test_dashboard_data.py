@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 from tests.gateway.test_metrics import attempt, record
+from tests.noon import noon as noon  # a fixture
 from tests.policies.attempts import answered
 
 from splitsecond import clock
@@ -150,7 +151,7 @@ def test_of_targets_that_clients_named_the_most_asked_are_shown(monkeypatch: pyt
     assert ([each.name for each in seen], more) == (["a/x", "x/often", "<b>bold</b>/m"], 1)
 
 
-def test_what_is_left_of_a_keys_limits() -> None:
+def test_what_is_left_of_a_keys_limits(noon: None) -> None:
     keys = [
         ClientKey("web", b"1", requests_per_minute=60, usd_per_day=2),
         ClientKey("free", b"2"),

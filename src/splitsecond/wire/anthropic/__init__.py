@@ -4,7 +4,7 @@
 form for targets of other formats.
 """
 
-from splitsecond.wire.anthropic.answers import StreamWriter, error_body, model_entry, model_list, token_count
+from splitsecond.wire.anthropic.answers import StreamWriter, counts, error_body, model_entry, model_list, token_count
 from splitsecond.wire.anthropic.decode import AnthropicDecoder as decoder
 from splitsecond.wire.anthropic.decode import fault_from_response
 from splitsecond.wire.anthropic.encode import count, encode, pass_on

@@ -178,6 +178,11 @@ def token_count(tokens: int) -> bytes:
     return to_json({"input_tokens": tokens})
 
 
+def counts(usage: Usage) -> dict[str, Any]:
+    """Return the fields of a whole answer that hold its token counts."""
+    return {"usage": _usage_fields(usage)}
+
+
 def _usage_fields(usage: Usage) -> dict[str, Any]:
     fields: dict[str, Any] = {
         "input_tokens": (usage.input_tokens or 0) - (usage.cached_tokens or 0) - (usage.cache_write_tokens or 0),

@@ -3,7 +3,7 @@
 Paths begin after the API's version, so that the base URL selects Google's own API or Vertex (``…/publishers/google``).
 """
 
-from splitsecond.wire.gemini.answers import StreamWriter, error_body, model_entry, model_list, token_count
+from splitsecond.wire.gemini.answers import StreamWriter, counts, error_body, model_entry, model_list, token_count
 from splitsecond.wire.gemini.decode import GeminiDecoder as decoder
 from splitsecond.wire.gemini.decode import fault_from_response
 from splitsecond.wire.gemini.encode import encode

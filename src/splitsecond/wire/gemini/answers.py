@@ -162,6 +162,11 @@ def _image_part(url: str) -> dict[str, Any]:
     return {"fileData": {"fileUri": url}}
 
 
+def counts(usage: Usage) -> dict[str, Any]:
+    """Return the fields of a whole answer that hold its token counts."""
+    return {"usageMetadata": _usage_fields(usage)}
+
+
 def _usage_fields(usage: Usage) -> dict[str, int]:
     output = usage.output_tokens
     return known(

@@ -58,7 +58,7 @@ class StreamWriter(AnswerWriter):
         return self._end_call()
 
     def usage(self, usage: Usage) -> bytes:
-        self._last |= _counts(usage)
+        self._last |= counts(usage)
         return b""
 
     def done(self, timings: Mapping[str, int] = _NO_TIMINGS) -> bytes:
@@ -96,7 +96,7 @@ class StreamWriter(AnswerWriter):
                 {"id": call.id, "function": {"name": call.name, "arguments": msgspec.Raw(call.arguments.encode())}}
                 for call in answer.calls
             ]
-        last = {"done": True, "done_reason": _FINISH.get(answer.finish, answer.finish), **_counts(usage), **timings}
+        last = {"done": True, "done_reason": _FINISH.get(answer.finish, answer.finish), **counts(usage), **timings}
         return to_json({**self._head, **self._said(message), **last})
 
 
@@ -130,5 +130,6 @@ def model_list(names: Sequence[str]) -> bytes:
     )
 
 
-def _counts(usage: Usage) -> dict[str, int]:
+def counts(usage: Usage) -> dict[str, int]:
+    """Return the fields of a whole answer that hold its token counts."""
     return known(prompt_eval_count=usage.input_tokens, eval_count=usage.output_tokens)

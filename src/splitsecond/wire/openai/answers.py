@@ -139,6 +139,11 @@ def _error_fields(message: str, kind: str, code: str | int | None, param: str | 
     return {"message": message, "type": kind, "param": param, "code": code}
 
 
+def counts(usage: Usage) -> dict[str, Any]:
+    """Return the fields of a whole answer that hold its token counts."""
+    return {"usage": usage_fields(usage)}
+
+
 def usage_fields(usage: Usage) -> dict[str, Any]:
     """Return `usage` as the field ``usage``. Unknown counts are 0: clients require numbers."""
     fields: dict[str, Any] = {

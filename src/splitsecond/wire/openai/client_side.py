@@ -111,7 +111,8 @@ def _is_usage(event: bytes) -> bool:
 
 
 def chunks(body: bytes, *, usage: bool) -> Iterator[bytes]:
-    """Yield a whole answer as the chunks of a stream: all of its content in one, then its usage if requested.
+    """Yield a whole answer as the chunks of a stream: all of its content in one, then its usage, if it is known and
+    requested.
 
     Raises `ProviderFault` if `body` is not an answer.
     """
@@ -128,8 +129,7 @@ def chunks(body: bytes, *, usage: bool) -> Iterator[bytes]:
                 call.setdefault("index", number)
     try:
         yield msgspec.json.encode(fields)
-        if usage:
-            counts = usage_fields(Usage(0)) if counts is None else counts
+        if usage and counts is not None:
             yield msgspec.json.encode({**fields, "choices": [], "usage": counts})
     except RecursionError:
         raise too_deep() from None

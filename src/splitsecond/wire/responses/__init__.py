@@ -6,7 +6,7 @@ form for targets of other formats.
 
 from splitsecond.wire.openai.answers import error_body
 from splitsecond.wire.provider_errors import fault_from_response
-from splitsecond.wire.responses.answers import StreamWriter, token_count
+from splitsecond.wire.responses.answers import StreamWriter, counts, token_count
 from splitsecond.wire.responses.decode import ResponsesDecoder as decoder
 from splitsecond.wire.responses.encode import count, encode, pass_on
 from splitsecond.wire.responses.to_chat import sources, to_chat

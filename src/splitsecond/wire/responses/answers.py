@@ -329,6 +329,11 @@ def token_count(tokens: int) -> bytes:
     return to_json({"object": "response.input_tokens", "input_tokens": tokens})
 
 
+def counts(usage: Usage) -> dict[str, Any]:
+    """Return the fields of a whole answer that hold its token counts."""
+    return {"usage": _usage_fields(usage)}
+
+
 def _usage_fields(usage: Usage) -> dict[str, Any]:
     read, made = usage.input_tokens or 0, usage.output_tokens or 0
     details = {"cached_tokens": usage.cached_tokens or 0, "cache_write_tokens": usage.cache_write_tokens or 0}
