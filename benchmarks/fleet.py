@@ -1,6 +1,6 @@
 """A fleet of gateways with faults: `python -m benchmarks.fleet` (as root, ten minutes; `--minutes 60` for an hour).
 
-`--show probes`, `restart` and `throughput` run the other proofs (`fleet_proofs`), which take two to five minutes each.
+`--show probes`, `restart`, `throughput` and `log` run the other proofs (`fleet_proofs`), in one to five minutes each.
 
 Three gateways with two workers each run in network namespaces of their own and share a real PostgreSQL server. Clients
 ask each of them for several times the limit of their key, all the time. Meanwhile the server is killed, stopped and
@@ -436,7 +436,7 @@ def main() -> int:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fleet")))
         folder.chmod(0o755)
         (folder / "pg").mkdir()
-        server = Server(folder / "pg")
+        server = Server(folder / "pg", fsync=True)
         server.start()
         stack.callback(server.stop)
         if given.show != "limits":

@@ -10,6 +10,8 @@ response. No call fails, no answer breaks off, and each call is in the log once.
 
 throughput: CPU time for each request of one gateway, by process, at the rate that this machine handles; and of the
 exchanges of 20 fleet processes. The arithmetic for 20 gateways with 500 requests/s each follows from both.
+
+log: The log processes of 20 gateways with 500 calls/s each write into one server (`fleet_log`).
 """
 
 import asyncio
@@ -26,6 +28,8 @@ from typing import Any
 from msgspec import Struct
 from tests.store.server import Server
 
+from benchmarks import fleet_log
+from benchmarks.fleet_cpu import children, own_s, seconds, tree_s
 from splitsecond import clock
 from splitsecond.gateway.fleet.learned import Opening, Speed, TargetReport, histogram
 from splitsecond.gateway.fleet.process import FleetProcess
@@ -48,7 +52,6 @@ RATE = 500
 TARGETS = 20
 LOAD_S, CONNECTIONS = 20.0, 16
 EXCHANGES_S = 20.0
-TICKS = os.sysconf("SC_CLK_TCK")
 BODY = json.dumps({"model": "fast", "max_tokens": 4, "messages": [{"role": "user", "content": "Hi"}]}).encode()
 STREAMED = BODY.replace(b"{", b'{"stream": true, ', 1)
 CHUNK = b'data: {"id":"x","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":\
@@ -413,9 +416,9 @@ async def _exchanges(folder: Path, server: Server) -> tuple[float, float, int]:
     writing = asyncio.create_task(workers())
     await asyncio.sleep(5)
     written = "SELECT coalesce(sum(n_tup_ins + n_tup_upd), 0) FROM pg_stat_user_tables WHERE relname LIKE '%_learned'"
-    before, before_s, ((first,),) = _tree_s(server.pid), _own_s(), server.execute(url, written)
+    before, before_s, ((first,),) = tree_s(server.pid), own_s(), server.execute(url, written)
     await asyncio.sleep(EXCHANGES_S)
-    own_s, database_s, ((last,),) = _own_s() - before_s, _tree_s(server.pid) - before, server.execute(url, written)
+    exchange_s, database_s, ((last,),) = own_s() - before_s, tree_s(server.pid) - before, server.execute(url, written)
     exchanges = max(int(str(last)) - int(str(first)), 1)
     print(f"{exchanges:,} of {FLEET * EXCHANGES_S:g} exchanges of {FLEET} fleet processes, all in this process")
     ((length,),) = server.execute(url, "SELECT max(octet_length(learned)) FROM splitsecond_learned")
@@ -424,47 +427,23 @@ async def _exchanges(folder: Path, server: Server) -> tuple[float, float, int]:
     await asyncio.wait(tasks)
     for each in tasks:
         each.result()
-    return own_s / exchanges, database_s / exchanges, int(str(length))
+    return exchange_s / exchanges, database_s / exchanges, int(str(length))
 
 
 def _cpu_s(gateway: int, server: Server) -> dict[str, float]:
     """Return the CPU time of the processes of a gateway, and of the database, by their role."""
-    found = {"supervisor": _seconds(gateway), "database": _tree_s(server.pid)}
+    found = {"supervisor": seconds(gateway), "database": tree_s(server.pid)}
     roles = {"splitsecond.gateway": "worker", "log_process": "log process", "fleet.process": "fleet process"}
-    for pid in _children(gateway):
+    for pid in children(gateway):
         command = Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
         role = next(roles[word] for word in ("log_process", "fleet.process", "splitsecond.gateway") if word in command)
-        found[role] = found.get(role, 0.0) + _seconds(pid)
+        found[role] = found.get(role, 0.0) + seconds(pid)
     return found
-
-
-def _children(pid: int) -> list[int]:
-    found: list[int] = []
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        found += map(int, (task / "children").read_text().split())
-    return found
-
-
-def _seconds(pid: int) -> float:
-    """Return the CPU time of a process and of its children that have ended."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except (FileNotFoundError, ProcessLookupError):
-        return 0.0
-    return sum(map(int, fields[11:15])) / TICKS
-
-
-def _tree_s(pid: int) -> float:
-    return _seconds(pid) + sum(map(_seconds, _children(pid)))
-
-
-def _own_s() -> float:
-    times = os.times()
-    return times.user + times.system
 
 
 PROOFS: dict[str, Callable[[Path, Server], Coroutine[Any, Any, list[str]]]] = {
     "probes": probes,
     "restart": restart,
     "throughput": throughput,
+    "log": fleet_log.log,
 }

@@ -30,13 +30,14 @@ def programs() -> Path | None:
 
 
 class Server:
-    """One server: `start`, `stop`, and a database of its own for each test."""
+    """One server: `start`, `stop`, and a database of its own for each test. `fsync`: it syncs its files, as usual."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, fsync: bool = False) -> None:
         found = programs()
         assert found is not None, "PostgreSQL is not installed (Debian: apt-get install postgresql)"
         self._programs = found
         self._folder = folder
+        self._fsync = "on" if fsync else "off"
         self._made = 0
         self._process: Process[bytes] | None = None
         if OWNER:
@@ -58,7 +59,7 @@ class Server:
             "-c",
             "listen_addresses=",
             "-c",
-            "fsync=off",
+            f"fsync={self._fsync}",
         ]
         with (self._folder / "server.log").open("ab") as log:
             self._process = Process(

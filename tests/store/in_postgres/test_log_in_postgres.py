@@ -1,5 +1,8 @@
 """The log in a real PostgreSQL server: the same as in a file, and what only a server can do to it."""
 
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -7,6 +10,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sqlalchemy import Connection
 from tests.store import version_1
 from tests.store.columns import check_columns
 from tests.store.records import answered, kept, records, same_figures
@@ -18,6 +22,7 @@ from tests.waiting import WITHIN_S
 from splitsecond import clock
 from splitsecond.errors import CallerFault
 from splitsecond.observation import Observation
+from splitsecond.store import tables
 from splitsecond.store.call_record import CallRecord
 from splitsecond.store.database import Database
 from splitsecond.store.importing import import_log
@@ -135,6 +140,34 @@ def test_a_log_of_the_first_version_keeps_its_calls_and_takes_those_of_both(serv
         ("req-2", None, None),
         ("req-3", 250_000_000, 30_500_000),
     ]
+
+
+def test_a_log_is_migrated_once_if_several_gateways_start_together(
+    server: Server, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for statement in version_1.statements("BIGSERIAL NOT NULL"):
+        server.execute(url, statement)
+    gateways, done, look = 4, list[int](), tables.are_current
+    all_have_looked = threading.Barrier(gateways, timeout=WITHIN_S)
+
+    def are_current(connection: Connection) -> bool:
+        found = look(connection)
+        all_have_looked.wait()
+        return found
+
+    def counted(version: int, step: Callable[[Connection], None]) -> Callable[[Connection], None]:
+        def migrate(connection: Connection) -> None:
+            done.append(version)
+            step(connection)
+
+        return migrate
+
+    monkeypatch.setattr(tables, "are_current", are_current)
+    monkeypatch.setattr(tables, "MIGRATIONS", {old: counted(old, step) for old, step in tables.MIGRATIONS.items()})
+    with ThreadPoolExecutor(gateways) as pool:
+        assert len(list(pool.map(Database.open, [url] * gateways))) == gateways
+    assert done == list(range(1, VERSION))
+    assert server.execute(url, "SELECT version FROM splitsecond_log") == [(VERSION,)]
 
 
 def test_a_log_of_a_newer_version_is_refused(server: Server, url: str) -> None:
