@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from itertools import product
 from pathlib import Path
 from random import Random
 from subprocess import PIPE
@@ -57,6 +58,10 @@ DAYS = 13
 CALLS_A_DAY = 45
 NIGHT = {"deepinfra/openai/gpt-oss-120b": (8.0, 12.0, 60.0), "groq/openai/gpt-oss-120b": (0.2, 0.4, 400.0)}
 """The targets in night.csv: the shortest and the longest wait for the first token in seconds, and tokens per second."""
+TEAMS = {("search", 500): 16, ("search", 20_000): 8, ("support", 500): 8, ("support", 20_000): 16}
+"""The requests in teams.csv, of a day to a region: by the team and the prompt's tokens."""
+WAITS = {"eastus": 0.3, "westeurope": 0.6}
+"""The regions in teams.csv: seconds until the first token of an empty prompt."""
 FOREIGN = Path(__file__).parent / "store" / "foreign"
 
 pytestmark = pytest.mark.xdist_group("questions")  # one session for all of them: it takes a minute and a half
@@ -213,6 +218,15 @@ def write_inputs(folder: Path) -> None:
                     took = wait + tokens / tps / slower * random.lognormvariate(0, 0.1)
                     at = now - timedelta(days=day, seconds=random.randint(0, 80_000))
                     table.writerow([at.isoformat(), target, round(took * 1000, 1), 800, tokens])
+    with (folder / "teams.csv").open("w", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(["when", "team", "model", "took_ms", "in", "out"])
+        for day, region, ((team, prompt), count) in product(range(DAYS, 0, -1), WAITS, TEAMS.items()):
+            for _ in range(count):
+                tokens = random.randint(150, 450)
+                took = WAITS[region] + prompt / 20_000 + tokens / 70 * random.lognormvariate(0, 0.1)
+                at = now - timedelta(days=day, seconds=random.randint(0, 80_000))
+                table.writerow([at.isoformat(), team, f"azure:{region}/gpt-4o", round(took * 1000, 1), prompt, tokens])
     with (folder / "night.csv").open("w", newline="") as file:
         table = csv.writer(file)
         table.writerow(["time", "model", "duration_ms", "ttft_ms", "input_tokens", "output_tokens"])
@@ -502,6 +516,25 @@ def test_speed_in_production(session: Session) -> None:
     by_model = session.printed("speed --log sqlite:///calls.db --by model")
     assert "gpt-35-turbo" not in by_model
     assert by_model.count("1,170") == 3
+
+
+@pytest.mark.system
+@pytest.mark.parametrize(
+    ("by", "ranked"),
+    [
+        ("maker", {"Meta": 585, "Anthropic": 1_755, "OpenAI": 2_340}),
+        ("host", {"groq": 585, "Anthropic": 1_170, "OpenAI": 1_170, "Microsoft": 1_170, "Google": 585}),
+        ("provider", {"groq": 585, "anthropic": 1_170, "openai": 1_170, "azure": 1_170, "vertex": 585}),
+        ("region", {"eastus": 624, "westeurope": 624}),
+        ("size", {"128 to 1,023 input tokens": 624, "8,192 to 65,535 input tokens": 624}),
+        ("key", {"search": 624, "support": 624}),
+    ],
+)
+def test_what_speed_depends_on(session: Session, by: str, ranked: dict[str, int]) -> None:
+    log = "calls" if by in ("maker", "host", "provider") else "teams"
+    printed = session.printed(f"speed --by {by} --log sqlite:///{log}.db")
+    rows = [rf" {name} \d( \([\d–]+\))? [^•]*? {count:,} 0 " for name, count in ranked.items()]
+    assert re.search(f" {by} grade .*─" + ".*?".join(rows), printed)
 
 
 @pytest.mark.system

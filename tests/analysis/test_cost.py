@@ -63,7 +63,7 @@ def test_a_long_prompt_takes_the_tier_of_its_length() -> None:
     assert cost_usd(request(**WHOLE), price) == pytest.approx(0.2 + 0.03)
 
 
-def test_a_row_pays_for_warm_ups_and_failures_and_shares_it_over_its_answers() -> None:
+def test_a_row_pays_for_warm_ups_too_and_its_responses_share_the_cost_of_failures() -> None:
     sent = [
         request(**WHOLE, role="warmup", name="w"),
         request(**WHOLE, name="1"),
@@ -72,9 +72,9 @@ def test_a_row_pays_for_warm_ups_and_failures_and_shares_it_over_its_answers() -
     ]
     found = with_cost(row(), sent, PRICES, hours=1.0)
     assert found.cost_usd == pytest.approx(0.3 + 0.3 + 0.0 + 0.21)
-    assert found.usd_per_request == pytest.approx(0.81 / 2)
-    assert found.usd_per_million == pytest.approx(0.81 / 0.22)
-    assert found.usd_per_million_output == pytest.approx(0.81 / 0.02)
+    assert found.usd_per_request == pytest.approx(0.51)
+    assert found.usd_per_million == pytest.approx(0.51 / 0.11)
+    assert found.usd_per_million_output == pytest.approx(0.51 / 0.01)
     assert (found.price, found.cost_estimated, found.notes) == (PRICE, 0, [])
 
 
@@ -104,6 +104,18 @@ def test_what_the_end_of_the_run_cut_short_is_paid_for_and_makes_no_token_dearer
     assert found.cost_usd == pytest.approx(0.3 + 0.3 + 0.2)
     assert found.usd_per_million == alone.usd_per_million == pytest.approx(0.6 / 0.22)
     assert found.usd_per_request == alone.usd_per_request == pytest.approx(0.3)
+
+
+def test_warm_ups_are_paid_for_and_their_short_responses_make_no_token_cheaper() -> None:
+    whole = [request(**WHOLE, name=name) for name in ("1", "2")]
+    short = request(name="3", role="warmup", input_tokens=WHOLE["input_tokens"], output_tokens=1)
+    for prices in (PRICES, {"a/x": Price(per_hour_usd=3.6)}):
+        found, alone = (
+            with_cost(row(output_tokens_per_s=1000.0), sent, prices, hours=1.0) for sent in ([*whole, short], whole)
+        )
+        assert found.usd_per_million == alone.usd_per_million
+        assert found.usd_per_million_output == alone.usd_per_million_output
+    assert with_cost(row(), [short], PRICES, hours=1.0).usd_per_million is None
 
 
 def test_prompts_that_nobody_counts_are_not_taken_for_those_of_another_row() -> None:

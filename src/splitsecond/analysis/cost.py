@@ -1,7 +1,9 @@
 """Cost of observations, by prices that carry their day and source.
 
 An observation holds token counts and no price, so the cost of a run can be recomputed with other prices. The cost of a
-row covers everything that was sent for it: warm-ups, failures and losers of a race included.
+row covers everything that was sent for it: warm-ups, failures and losers of a race included. Its rates, per request and
+per million tokens, are those of its measured requests, with their failures and losers. Warm-ups have shorter responses,
+and more of them the higher the concurrency, so with them a million tokens would seem to cost less under load.
 
 A price of "a million tokens" hides how many of them are input. `usd_per_million` is the cost divided by all tokens of
 the responses, input and output: the row's own mix. `usd_per_million_output` divides the same cost by the output alone.
@@ -142,7 +144,8 @@ def with_cost(
         uncounted = price is not None and price.by_token and found.attempts
         return replace(row, price=price, notes=[*row.notes, *([_UNKNOWN] if uncounted else [])])
     own = [o for o in observations if o.role in LOAD_ROLES]
-    answers = [o for o in own if o.ok]
+    measured = {o.call for o in own if o.role == "measured" and o.outcome != "cancelled"}
+    answers = [o for o in own if o.ok and o.call in measured]
     tokens_in = sum(o.input_tokens or 0 for o in answers)
     tokens_out = sum(o.output_tokens or 0 for o in answers)
     rent = (by_hour or 0.0) * hours
@@ -150,8 +153,7 @@ def with_cost(
         rent_per_request = (by_hour or 0.0) / S_PER_HOUR / row.requests_per_s
     else:
         rent_per_request = rent / max(len(answers), 1)
-    stopped = {id(o) for o in own if o.outcome == "cancelled"}
-    shared = bill([o for o in observations if id(o) not in stopped], prices).usd if stopped else found.usd
+    shared = bill([o for o in observations if o.call in measured], prices).usd
     per_output = shared / tokens_out * MILLION if tokens_out else None
     if by_hour is not None and per_output is not None:
         speed = row.output_tokens_per_s

@@ -102,7 +102,10 @@ def _sentences(shape: LoadShape) -> Iterator[str]:
     if shape.sweet_spot is not None:
         yield f"The sweet spot is concurrency {shape.sweet_spot}: beyond it, waiting grows faster than throughput."
     if shape.knee is not None:
-        yield f"The knee is concurrency {number(shape.knee)}: beyond it, there is little more throughput."
+        yield (
+            f"The knee is concurrency {number(shape.knee)}: from there on, twice the load gives less than a quarter "
+            "more throughput."
+        )
 
 
 def _words(found: ShareOfChange) -> str:

@@ -18,7 +18,7 @@ from splitsecond.report.terminal import MORE_THAN_ANY_CONSOLE, SHORTEST_NAME, br
 
 GRADE_LOOKS = {1: "bold green", 2: "green", 3: "", 4: "yellow", 5: "red"}
 _FEWER = ("TPS p50", "total TPS\np95", "TTFT p50\nms", "TTFT p95\nms", "$/M\ntokens", "failed", "requests")
-_FEWER_OF_SPENDING = ("cost-adj.\nTPS", "tokens\nper $", "$/M\ntokens", "a call", "calls", "share", "of it\nlost")
+_FEWER_OF_SPENDING = ("cost-adj.\nTPS", "output\ntokens/$", "$/M\ntokens", "a call", "calls", "share", "of it\nlost")
 """Columns that a narrow console leaves out, one after another."""
 
 DrawTable = Callable[[frozenset[str], bool, int], Table]
@@ -148,7 +148,7 @@ def spending_columns(every: Sequence[Spending], total: Spending) -> dict[str, li
         "calls": [f"{row.calls:,}" for row in every],
         "a call": [usd(row.usd_per_call) for row in every],
         "$/M\ntokens": [MISSING if row.usd_per_million is None else usd_or_free(row.usd_per_million) for row in every],
-        "tokens\nper $": [number(row.tokens_per_usd) for row in every],
+        "output\ntokens/$": [number(row.tokens_per_usd) for row in every],
         "cost-adj.\nTPS": [number(row.cost_adjusted_tps) for row in every],
     }
     if not total.rented_usd:

@@ -16,7 +16,7 @@ from splitsecond.report.terminal import print_item
 from splitsecond.report.use_matrix import KEEPS, short_load
 
 WHY_NOT = "why not"
-_FEWER = (WHY_NOT, "tokens\nper $", "requests", "TPS\np50", "TTFT p95\nms", "$/M\ntokens", "up to")
+_FEWER = (WHY_NOT, "output\ntokens/$", "requests", "TPS\np50", "TTFT p95\nms", "$/M\ntokens", "up to")
 """Columns that a narrow console leaves out, one after another."""
 
 
@@ -59,7 +59,7 @@ def _candidates(found: Recommendation, left_out: frozenset[str], beside: bool, n
     if judged != "tps":
         columns["TPS\np50"] = [Text(number(c.tps)) for c in found.candidates]
     if any(c.usd_per_million is not None for c in found.candidates):
-        columns["tokens\nper $"] = [Text(number(c.tokens_per_usd)) for c in found.candidates]
+        columns["output\ntokens/$"] = [Text(number(c.tokens_per_usd)) for c in found.candidates]
         columns["$/M\ntokens"] = [Text(usd_or_free(c.usd_per_million)) for c in found.candidates]
     if any(c.quality is not None for c in found.candidates):
         columns["quality"] = [Text(MISSING if c.quality is None else f"{c.quality:g}") for c in found.candidates]
