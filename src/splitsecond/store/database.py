@@ -145,23 +145,33 @@ class Database:
         `SQLAlchemyError`, or `CallerFault` if it is not a log.
         """
         with self.connect() as connection:
-            if self._file and tables.are_older(connection):
-                connection.exec_driver_sql(f"PRAGMA busy_timeout = {MIGRATE_S * 1000}")
-            connection.exec_driver_sql(self.begin)
-            if not self._file:
-                # A session whose process was cut off in here would keep the lock, and all others from writing.
-                connection.exec_driver_sql(f"SET LOCAL idle_in_transaction_session_timeout = {IDLE_S * 1000}")
-                if within_s is not None:
-                    connection.exec_driver_sql(f"SET LOCAL statement_timeout = {within_s * 1000}")
-                if tables.are_current(connection):
-                    connection.exec_driver_sql("COMMIT")
+            if self._file:
+                if tables.are_older(connection):
+                    connection.exec_driver_sql(f"PRAGMA busy_timeout = {MIGRATE_S * 1000}")
+                connection.exec_driver_sql(self.begin)
+            else:
+                # A transaction of its own: its lock on the table of the version would keep a migration waiting, which
+                # would wait for this process, which waits for the migration.
+                self._begin(connection, within_s)
+                current = tables.are_current(connection)
+                connection.exec_driver_sql("COMMIT")
+                if current:
                     return
+                self._begin(connection, within_s)
                 connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
             tables.prepare(connection, self.where, shared=not self._file)
             connection.exec_driver_sql("COMMIT")
             if self._file:
                 _write_ahead(connection)  # last, because it changes the file, which is a log by now
                 self._inode = _inode(self._file)
+
+    def _begin(self, connection: Connection, within_s: int | None) -> None:
+        """Begin a transaction in PostgreSQL that ends with its process. `within_s`: how long each statement may take."""
+        connection.exec_driver_sql(self.begin)
+        # A session whose process was cut off in here would keep the lock, and all others from writing.
+        connection.exec_driver_sql(f"SET LOCAL idle_in_transaction_session_timeout = {IDLE_S * 1000}")
+        if within_s is not None:
+            connection.exec_driver_sql(f"SET LOCAL statement_timeout = {within_s * 1000}")
 
 
 def _tune(connection: Any, _: object) -> None:
