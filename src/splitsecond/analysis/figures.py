@@ -480,8 +480,7 @@ TOTALS: dict[str, Total] = {
             name="usd_per_million",
             label="cost per million tokens",
             unit="USD",
-            definition="Cost of the measured requests per million tokens of their responses, input and output in "
-            "their own mix.",
+            definition="Cost of the measured requests per million of their tokens, input and output in their own mix.",
             higher_is_better=False,
             compared=True,
         ),
