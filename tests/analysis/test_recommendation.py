@@ -52,6 +52,15 @@ def test_the_fastest_and_the_cheapest_of_those_in_time() -> None:
     assert miss.startswith("slow/m misses the limit of 300 ms by 1")
 
 
+def test_a_target_that_may_be_in_time_is_not_recommended_but_said_to_be_close() -> None:
+    found = one("voice", speeds({"close/m": 289.5}, requests=120))
+    (close,) = found.candidates
+    low, high = close.ci95
+    assert close.keeps == "no"
+    assert low is not None and close.value is not None and high is not None and low <= 300 < close.value <= high
+    assert close.why == f"its TTFT p95 is {close.value:.0f} ms, perhaps {low:.0f} ms"
+
+
 def test_without_prices_the_fastest_are_raced_by_their_speed() -> None:
     found = one("chat", speeds({"a/m": 300, "b/m": 500}))
     assert (found.cheapest, found.policy) == ("", 'fastest("a/m", "b/m", by="ttft")')

@@ -1,8 +1,9 @@
 """Recommendation of targets for a use, from measured requests: of a run, or of the gateway's log.
 
 Each use has a limit and a figure that ranks (`timing.uses`). A target meets the limit if the whole 95% interval of its
-percentile does, and perhaps meets it if only the percentile itself does. If more than one request in twenty failed, it
-does not. Among the targets that meet the limit, or if none surely does, those that perhaps do, the best and the
+percentile does, and perhaps meets it if only the percentile itself does. A target whose percentile misses the limit does
+not meet it, even if a part of the interval does; the reason says so. Nor does one of which more than one request in twenty
+failed. Among the targets that meet the limit, or if none surely does, those that perhaps do, the best and the
 cheapest are named, with a policy that chooses among all of them by their current state.
 
 A run has a target under several loads. It is judged and ranked at its lightest load, because the ranking figures are
@@ -220,10 +221,10 @@ def _verdict(found: Evidence, use: Use) -> tuple[Keeps, str]:
     if value is None:
         return "no", f"its {figure.label} {at} is unknown"
     sign = -1 if figure.higher_is_better else 1
-    worst = low if figure.higher_is_better else high
-    words = figure_words(name, value)
+    best, worst = (high, low) if figure.higher_is_better else (low, high)
     if sign * value > sign * limit:
-        return "no", f"its {figure.label} {at} is {words}"
+        doubt = "" if best is None or sign * best > sign * limit else f", perhaps {figure_words(name, best)}"
+        return "no", f"its {figure.label} {at} is {figure_words(name, value)}{doubt}"
     if worst is None:
         return "unsure", f"only {counted_as(found.requests, 'request')}: its {figure.label} {at} may be worse"
     if sign * worst > sign * limit:
