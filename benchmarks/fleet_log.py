@@ -95,6 +95,8 @@ async def _measure(
     print(f"  {calls / took_s:,.0f} calls/s were written; cores used: ", end="")
     used = {role: (after_s - before[role]) / took_s for role, after_s in _cpu_s(pids, server).items()}
     print(", ".join(f"{cores:.2f} {role}" for role, cores in used.items()), f"(of {os.cpu_count()})")
+    for role, cores in used.items():
+        print(f"    {role}: {cores * took_s / calls * 1e6:.0f} µs of CPU time for each call")
     if rate is not None:
         print(f"  they were made {most_late_s:.2f} s late at most")
     return longest_s
