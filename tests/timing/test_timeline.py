@@ -200,10 +200,10 @@ def test_packets_of_one_read_keep_their_times() -> None:
     assert (seen.max_read_tokens, seen.packet_time) == (1, True)
 
 
-def test_the_tokens_to_come_follow_from_the_pace_so_far() -> None:
+def test_later_tokens_are_expected_at_the_pace_so_far() -> None:
     timeline = begun()
-    assert timeline.tokens_after(100) == 0
     timeline.record_events([Token(10, "a")])
-    assert timeline.tokens_after(100) == 1
+    assert timeline.expected_at(5) == 10  # there is no pace yet
     timeline.record_events([Token(20, "b"), Token(30, "c")])
-    assert timeline.tokens_after(40) == 7
+    assert timeline.expected_at(7) == 70
+    assert timeline.expected_at(2) == 20

@@ -26,14 +26,17 @@ from splitsecond.transport.sparse_reads import (
     OBSERVED_READS,
     PASSED_PACKETS,
     READS_BEFORE_TRIAL,
+    REST_NS,
     REST_PACKETS,
     SLOWEST_GAP_NS,
     STREAMS_BY_PACKETS,
     STREAMS_BY_READS,
     TRIAL_PACKETS,
+    UNKNOWN_END_REST_NS,
     ReadPace,
     ServerTrial,
     SparseReads,
+    TimeLeft,
 )
 
 GAP_NS = 10 * NS_PER_MS
@@ -49,12 +52,13 @@ class Stream:
         self.near = near
         self.now_ns = self.packets = self.rest = 0
         self.streams = streams
+        self.left_ns: int | None = 3600 * NS_PER_S
         self.trial = ServerTrial()
         monkeypatch.setattr(sparse_reads, "packets_received", lambda _: self.packets)
         self.pace = self.paced()
 
-    def paced(self) -> ReadPace:
-        return ReadPace(self.near, self.trial, lambda: self.streams, STREAMS_BY_READS)
+    def paced(self, *, by_packets: bool = False) -> ReadPace:
+        return ReadPace(self.near, self.trial, lambda: self.streams, lambda: self.left_ns, by_packets=by_packets)
 
     def read(self, *, gap_ns: int = GAP_NS, packets: int = 1) -> int:
         """Let `gap_ns` pass and `packets` come, and read."""
@@ -152,16 +156,46 @@ def test_a_trial_that_a_deadline_cuts_short_proves_nothing(stream: Stream) -> No
     assert not stream.trial.passed
 
 
-def test_without_the_packet_clock_only_streams_with_a_known_end_are_read_sparsely_and_no_itl_is_asked_for(
-    near: socket.socket,
-) -> None:
-    def pace(*, exact: bool, packets: bool, end_known: bool) -> ReadPace | None:
-        return SparseReads(exact=exact).pace(near, ORIGIN, lambda: 0, packets=packets, end_known=end_known)
+def test_without_the_packet_clock_a_stream_rests_for_at_most_half_of_the_time_left(stream: Stream) -> None:
+    stream.trial.passed = True
+    stream.left_ns = None
+    stream.promptly(3 * OBSERVED_READS)  # its end is not known
+    stream.left_ns = 3 * REST_NS
+    stream.promptly(OBSERVED_READS - 1)
+    rests = []
+    while stream.read(gap_ns=stream.rest or GAP_NS):
+        rests.append(stream.rest)
+        stream.left_ns -= stream.rest
+    assert rests == [REST_NS, REST_NS, REST_NS // 2, REST_NS // 4]
+    stream.promptly(3 * OBSERVED_READS)
 
-    assert pace(exact=False, packets=False, end_known=True)
-    assert pace(exact=False, packets=False, end_known=False) is None
-    assert pace(exact=True, packets=False, end_known=True) is None
-    assert pace(exact=True, packets=True, end_known=False)
+
+def test_without_the_packet_clock_no_trial_begins_near_the_end(stream: Stream) -> None:
+    stream.left_ns = 2 * TRIAL_PACKETS * GAP_NS - 2
+    stream.promptly(READS_BEFORE_TRIAL)
+    stream.left_ns += 2
+    stream.promptly(READS_BEFORE_TRIAL - 1)
+    assert stream.read() == TRIAL_PACKETS * GAP_NS
+
+
+def test_with_the_packet_clock_a_rest_ends_when_the_end_is_expected(stream: Stream) -> None:
+    stream.trial.passed = True
+    stream.pace = stream.paced(by_packets=True)
+    stream.left_ns = None
+    stream.promptly(OBSERVED_READS - 1)
+    assert stream.read() == UNKNOWN_END_REST_NS
+    for left_ns, rest_ns in ((10 * REST_NS, REST_NS), (REST_NS // 2, REST_NS // 2), (-1, LEAST_REST_NS)):
+        stream.left_ns = left_ns
+        assert stream.read(gap_ns=stream.rest) == rest_ns
+
+
+def test_without_the_packet_clock_no_stream_is_read_sparsely_if_its_itl_is_asked_for(near: socket.socket) -> None:
+    def pace(*, exact: bool, by_packets: bool) -> ReadPace | None:
+        return SparseReads(exact=exact).pace(near, ORIGIN, lambda: 0, lambda: None, by_packets=by_packets)
+
+    assert pace(exact=False, by_packets=False)
+    assert pace(exact=True, by_packets=False) is None
+    assert pace(exact=True, by_packets=True)
 
 
 def test_the_packet_clock_allows_sparse_reads_of_fewer_streams() -> None:
@@ -307,20 +341,24 @@ class Asleep(SparseReads):
     """Lets each stream rest after each read."""
 
     def pace(
-        self, sock: socket.socket, origin: Origin, streams: Callable[[], int], *, packets: bool, end_known: bool
+        self, sock: socket.socket, origin: Origin, streams: Callable[[], int], time_left: TimeLeft, *, by_packets: bool
     ) -> ReadPace | None:
         class Always(ReadPace):
             def rest_ns(self) -> int:
-                return TICK_NS
+                return TICK_NS if time_left() else 0
 
-        return Always(sock, ServerTrial(), streams, 0)
+        return Always(sock, ServerTrial(), streams, time_left, by_packets=by_packets)
 
 
 @contextmanager
 def resting(
     monkeypatch: pytest.MonkeyPatch, packets: list[int]
-) -> Iterator[tuple[socket.socket, HandPoller, Exchange]]:
-    """A connection whose response has begun and whose socket is left alone. `packets`: those received, call by call."""
+) -> Iterator[tuple[socket.socket, HandPoller, Exchange, list[int]]]:
+    """A connection whose response has begun and whose socket is left alone. `packets`: those received, call by call.
+
+    It rests until the only number of the list that is yielded is 0.
+    """
+    left_ns = [NS_PER_S]
     monkeypatch.setattr(connection_module, "packets_received", lambda _: packets.pop(0))
     near, far = socket.socketpair()
     near.setblocking(False)
@@ -342,18 +380,18 @@ def resting(
         made.start(exchange, b"request", "POST", reused=False)
         far.send(CHUNKED + b"\r\n")
         poller.readable()
-        exchange.gather(end_known=True)
+        exchange.gather(lambda: left_ns[0])
         far.send(chunked([b"first"]).removesuffix(b"0\r\n\r\n"))
         poller.readable()
         assert poller.rests == [TICK_NS]
-        yield far, poller, exchange
+        yield far, poller, exchange, left_ns
 
 
 def test_a_read_after_a_rest_says_that_its_tokens_can_have_come_since_the_rest_began(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     found: list[tuple[int, int]] = []
-    with resting(monkeypatch, packets=[0, 2, 3, 6, 6]) as (far, poller, exchange):
+    with resting(monkeypatch, packets=[0, 2, 3, 6, 6]) as (far, poller, exchange, _):
         sparse = [exchange.sparse]
         before = clock.now_ns()
         monkeypatch.setattr(Recorder, "body_received", lambda *_: found.append(exchange.packets_read()))
@@ -367,8 +405,8 @@ def test_a_read_after_a_rest_says_that_its_tokens_can_have_come_since_the_rest_b
 
 
 def test_near_its_end_a_stream_is_read_promptly(monkeypatch: pytest.MonkeyPatch) -> None:
-    with resting(monkeypatch, packets=[0, 2, 3, 6]) as (far, poller, exchange):
-        exchange.end_rests()
+    with resting(monkeypatch, packets=[0, 2, 3, 6]) as (far, poller, exchange, left_ns):
+        left_ns[0] = 0
         far.send(chunked([b"second"]).removesuffix(b"0\r\n\r\n"))
         poller.readable()
         assert poller.rests == [TICK_NS]
@@ -377,7 +415,7 @@ def test_near_its_end_a_stream_is_read_promptly(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_resting_stream_is_read_when_a_deadline_needs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[bytes] = []
-    with resting(monkeypatch, packets=[0, 2, 3, 6]) as (far, poller, exchange):
+    with resting(monkeypatch, packets=[0, 2, 3, 6]) as (far, poller, exchange, left_ns):
         monkeypatch.setattr(Recorder, "body_received", lambda *read: found.append(read[-1]))
         exchange.read_resting()
         assert found == []  # nothing has come
@@ -386,7 +424,7 @@ def test_a_resting_stream_is_read_when_a_deadline_needs_it(monkeypatch: pytest.M
         assert found == [b"second"]
         assert poller.rests == [TICK_NS, TICK_NS]  # and it rests again
         assert poller.gathers_again == 0
-        exchange.end_rests()
+        left_ns[0] = 0
         far.send(chunked([b"third"]).removesuffix(b"0\r\n\r\n"))
         exchange.read_resting()
         assert found == [b"second", b"third"]
@@ -398,7 +436,7 @@ def test_a_resting_stream_is_read_when_a_deadline_needs_it(monkeypatch: pytest.M
 
 def test_a_stream_that_is_paused_in_a_rest_stays_unread(monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[bytes] = []
-    with resting(monkeypatch, packets=[0, 2, 3, 6]) as (far, poller, exchange):
+    with resting(monkeypatch, packets=[0, 2, 3, 6]) as (far, poller, exchange, _):
 
         def paused(*read: object) -> None:
             found.append(cast(bytes, read[-1]))

@@ -1,7 +1,7 @@
 """A transport without sockets: a test says what arrives, and when. Times are virtual."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import cast
 
 from splitsecond import clock
@@ -20,7 +20,8 @@ class ScriptedExchange:
         self.receiver = receiver
         self.connection = Connected(1, False, 1 * MS, 2 * MS, 3 * MS, "127.0.0.1:1")
         self.sent_ns = clock.now_ns()
-        self.resent = self.sparse = self.end_known = False
+        self.resent = self.sparse = False
+        self.time_left: Callable[[], int | None] = lambda: None
         self.closed_ns: int | None = None
         self.holds: list[str] = []
         self.unread: list[tuple[int, bytes]] = []
@@ -29,11 +30,8 @@ class ScriptedExchange:
     def packets_read(self) -> tuple[int, int]:
         return 1, 0
 
-    def gather(self, *, end_known: bool = False) -> None:
-        self.end_known = end_known
-
-    def end_rests(self) -> None:
-        self.holds.append("end_rests")
+    def gather(self, time_left: Callable[[], int | None]) -> None:
+        self.time_left = time_left
 
     def read_resting(self) -> None:
         self.unread, unread = [], self.unread

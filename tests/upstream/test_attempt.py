@@ -16,7 +16,7 @@ from splitsecond.observation import Observation
 from splitsecond.service import Call, RateFloor
 from splitsecond.testing.virtual_time import run_virtual
 from splitsecond.timing.rate_floor import RateCheck
-from splitsecond.upstream.answer_lengths import LIKE_BEFORE
+from splitsecond.upstream.answer_lengths import FULL_SHARE, LIKE_BEFORE
 from splitsecond.upstream.attempt import Attempt
 from splitsecond.upstream.spec import TargetSpec, Timeouts
 from splitsecond.upstream.target import Target, connect
@@ -690,8 +690,10 @@ def test_more_of_an_answer_after_its_finish_reason_is_waited_for() -> None:
     play(act)
 
 
-def test_a_sparse_stream_is_read_promptly_near_an_end_that_is_known_from_answers_before() -> None:
-    async def answer(stage: Stage, tokens: int, *, sparse: bool = False) -> ScriptedExchange:
+def test_the_time_left_of_a_stream_is_known_from_the_lengths_of_answers_before() -> None:
+    left: list[int | None] = []
+
+    async def answer(stage: Stage, tokens: int, *, sparse: bool = False) -> None:
         waiting = stage.call(max_tokens=MAX_TOKENS)
         exchange = await stage.client.exchange()
         exchange.head()
@@ -699,22 +701,27 @@ def test_a_sparse_stream_is_read_promptly_near_an_end_that_is_known_from_answers
         for number in range(tokens):
             exchange.text(f"token {number}")
             await after(10)
+            left.append(exchange.time_left())
         reply = await waiting
         done = asyncio.get_running_loop().create_task(reply.finished())
         exchange.finish()
         exchange.end()
         await done
         await reply.aclose()
-        return exchange
 
     async def act(stage: Stage) -> None:
         for _ in range(LIKE_BEFORE):
-            assert not (await answer(stage, MAX_TOKENS)).end_known
-        exchange = await answer(stage, MAX_TOKENS, sparse=True)
-        assert exchange.end_known
-        assert "end_rests" in exchange.holds
+            await answer(stage, MAX_TOKENS)
+        assert left == [None] * len(left)
+        left.clear()
+        await answer(stage, MAX_TOKENS, sparse=True)
         assert stage.seen[-1].sparse
+        last = int(MAX_TOKENS * FULL_SHARE)
+        # each is read 10 ms after it came, when the next one is due
+        assert left[1:] == [(last - number - 1) * 10 * MS for number in range(2, MAX_TOKENS + 1)]
         await answer(stage, MAX_TOKENS // 2)  # a short answer: the end of the next is not known
-        assert not (await answer(stage, MAX_TOKENS)).end_known
+        left.clear()
+        await answer(stage, MAX_TOKENS)
+        assert left == [None] * MAX_TOKENS
 
     play(act)

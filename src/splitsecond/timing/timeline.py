@@ -145,11 +145,11 @@ class Timeline(Struct, kw_only=True):
         elif self._token_at and self._token_at[-1] == last.at:
             self._last_merged_ns = last.at - after_ns if packets > 1 else 0
 
-    def tokens_after(self, length_ns: int) -> float:
-        """Return how many content events there will be `length_ns` after the last one, at the pace so far."""
+    def expected_at(self, number: int) -> int:
+        """Return when content event `number`, counted from 1, is expected at the pace so far. At least one has come."""
         token_at = self._token_at
-        span_ns = token_at[-1] - token_at[0] if token_at else 0
-        return len(token_at) + (len(token_at) - 1) * length_ns / span_ns if span_ns > 0 else len(token_at)
+        gaps = max(len(token_at) - 1, 1)
+        return token_at[-1] + (number - len(token_at)) * (token_at[-1] - token_at[0]) // gaps
 
     def record_events(self, events: Sequence[Event]) -> None:
         """Record the events that one read completed."""

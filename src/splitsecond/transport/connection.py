@@ -27,7 +27,7 @@ from splitsecond.transport.kernel import ANCILLARY_BYTES, STAMP, packets_receive
 from splitsecond.transport.packets import PacketRing, key_of
 from splitsecond.transport.polling import SocketPoller
 from splitsecond.transport.response_parser import ResponseParser
-from splitsecond.transport.sparse_reads import ReadPace, SparseReads
+from splitsecond.transport.sparse_reads import ReadPace, SparseReads, TimeLeft
 from splitsecond.transport.stream_times import StreamTimes, in_order
 from splitsecond.transport.tls import TlsSession
 
@@ -191,7 +191,7 @@ class Connection:
             return max(packets_received(self._sock) - self._packets, 1), self._emptied_ns
         return (1, 0) if self._gathering else (max(self._packets_read, 1), self._poller.looked_ns)
 
-    def gather(self, *, end_known: bool) -> None:
+    def gather(self, time_left: TimeLeft) -> None:
         if self._poller.gathers and not (self._closed or self._paused or self._gathering):
             self._gathering = True
             self._poller.gather(self._sock.fileno())
@@ -200,12 +200,9 @@ class Connection:
                     self._sock,
                     self.origin,
                     lambda: self._poller.gathered,
-                    packets=self._times is not None,
-                    end_known=end_known,
+                    time_left,
+                    by_packets=self._times is not None,
                 )
-
-    def end_rests(self) -> None:
-        self._pace = None
 
     def read_resting(self) -> None:
         if self._emptied_ns and not (self._closed or self._paused):

@@ -140,8 +140,7 @@ class PooledConnection(Protocol):
 
     def rtt_ns(self) -> int | None: ...
     def packets_read(self) -> tuple[int, int]: ...
-    def gather(self, *, end_known: bool) -> None: ...
-    def end_rests(self) -> None: ...
+    def gather(self, time_left: Callable[[], int | None]) -> None: ...
     def read_resting(self) -> None: ...
     def pause(self) -> None: ...
     def resume(self) -> None: ...
@@ -186,18 +185,13 @@ class Exchange(Struct, eq=False):
         """
         return (1, 0) if self._pooled is None else self._pooled.packets_read()
 
-    def gather(self, *, end_known: bool = False) -> None:
+    def gather(self, time_left: Callable[[], int | None] = lambda: None) -> None:
         """Read the rest of this response sparsely: its exact times matter less from now on.
 
-        `end_known`: the caller ends that with `end_rests` before the last token comes, whose exact time matters.
+        `time_left` returns in how many ns the last token is expected, whose exact time matters; None: that is unknown.
         """
         if self._pooled is not None:
-            self._pooled.gather(end_known=end_known)
-
-    def end_rests(self) -> None:
-        """Read the rest of this response without leaving the socket alone on purpose."""
-        if self._pooled is not None:
-            self._pooled.end_rests()
+            self._pooled.gather(time_left)
 
     def read_resting(self) -> None:
         """Read what the socket has, if it is left alone on purpose. Do not call this from the receiver."""

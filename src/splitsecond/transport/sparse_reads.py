@@ -5,6 +5,9 @@ time of each packet however late it is read, so there sparse reads change no fig
 tokens of a read have the time of its last packet. TTFT, TPS and E2E need only the first and the last token, whose reads
 are prompt; the gaps in between (ITL) are not measured, and the observation says so.
 
+When the end of a response is expected, the stream rests for shorter times: with the packet clock so that the end is
+noticed soon and its slot sends the next request, with the kernel's timestamps so that the last token is read promptly.
+
 Sparse reads must not slow down the server. The kernel acknowledges small packets when they are read, or after 40 ms
 (Linux, TCP_DELACK_MIN). A server without TCP_NODELAY sends its next token only after that. So each server has a trial:
 one of its streams is not read for the time of a few packets. If they come although nothing was acknowledged, the
@@ -20,9 +23,11 @@ from splitsecond.transport.exchange import Origin
 from splitsecond.transport.kernel import packets_received
 
 LEAST_REST_NS = 50 * NS_PER_MS
-REST_NS = 120 * NS_PER_MS
+REST_NS = 240 * NS_PER_MS
 """The longest time for which a stream is not read."""
-REST_PACKETS = 12
+UNKNOWN_END_REST_NS = 120 * NS_PER_MS
+"""The longest time for which a stream is not read that can end at any time."""
+REST_PACKETS = 24
 """Packets for whose time a stream is not read, within these two bounds."""
 SLOWEST_GAP_NS = 20 * NS_PER_MS
 """Mean time between the packets of the slowest streams that are read sparsely. Slower ones cost little anyway."""
@@ -70,25 +75,39 @@ class ServerTrial:
             self._refusals += 1
 
 
+TimeLeft = Callable[[], int | None]
+"""Returns in how many ns a response is expected to end; None: that is unknown."""
+
+
 class ReadPace:
     """Times at which one response is read, from its first token on. `rest_ns` is called after each read."""
 
     __slots__ = (
         "_begun_ns",
-        "_least",
+        "_by_packets",
         "_packets",
         "_reads",
         "_rest_ns",
         "_sock",
         "_streams",
+        "_time_left",
         "_trial",
         "_usual_rest_ns",
         "resting",
     )
 
-    def __init__(self, sock: socket.socket, trial: ServerTrial, streams: Callable[[], int], least: int) -> None:
-        """`streams` returns how many streams have begun; reads are sparse from `least` on."""
-        self._sock, self._trial, self._streams, self._least = sock, trial, streams, least
+    def __init__(
+        self,
+        sock: socket.socket,
+        trial: ServerTrial,
+        streams: Callable[[], int],
+        time_left: TimeLeft,
+        *,
+        by_packets: bool,
+    ) -> None:
+        """`streams` returns how many streams have begun. `by_packets`: the packet clock gives the times."""
+        self._sock, self._trial, self._streams, self._time_left = sock, trial, streams, time_left
+        self._by_packets = by_packets
         self._begun_ns = clock.now_ns()
         self._packets = self._reads = self._rest_ns = self._usual_rest_ns = 0
         self.resting = False
@@ -106,10 +125,10 @@ class ReadPace:
         if not self._trial.passed and on_time and rested_ns >= self._rest_ns:  # else a deadline cut the trial short
             self._trial.end(packets_received(self._sock) - self._packets)
         self._begun_ns = now_ns
-        if not (on_time and self._trial.passed):  # the stream has paused, or its server waits
+        # otherwise the stream has paused, or its server waits
+        self._rest_ns = self._bounded(self._usual_rest_ns) if on_time and self._trial.passed else 0
+        if not self._rest_ns:
             self._reads, self.resting = 0, False
-            return 0
-        self._rest_ns = self._usual_rest_ns
         return self._rest_ns
 
     def _first_rest_ns(self) -> int:
@@ -117,16 +136,31 @@ class ReadPace:
         now_ns = clock.now_ns()
         gap_ns = (now_ns - self._begun_ns) // self._reads
         self._begun_ns, self._reads = now_ns, 0
-        if gap_ns > SLOWEST_GAP_NS or self._streams() < self._least:
+        if gap_ns > SLOWEST_GAP_NS or self._streams() < (STREAMS_BY_PACKETS if self._by_packets else STREAMS_BY_READS):
             return 0
-        self._rest_ns = self._usual_rest_ns = min(max(REST_PACKETS * gap_ns, LEAST_REST_NS), REST_NS)
+        self._usual_rest_ns = min(max(REST_PACKETS * gap_ns, LEAST_REST_NS), REST_NS)
+        self._rest_ns = self._bounded(self._usual_rest_ns)
         if not self._trial.passed:
-            if not self._trial.begin(now_ns):
+            trial_ns = TRIAL_PACKETS * gap_ns
+            near_end = self._rest_ns < min(trial_ns, UNKNOWN_END_REST_NS)
+            if near_end or not self._trial.begin(now_ns):
                 return 0
             self._packets = packets_received(self._sock)
-            self._rest_ns = TRIAL_PACKETS * gap_ns
-        self.resting = True
+            self._rest_ns = trial_ns
+        self.resting = self._rest_ns > 0
         return self._rest_ns
+
+    def _bounded(self, rest_ns: int) -> int:
+        """Return how long the stream can rest, at most `rest_ns`, in view of its expected end; 0: not at all.
+
+        With the kernel's timestamps at most half of the time left, in case that the stream becomes faster.
+        """
+        left_ns = self._time_left()
+        if self._by_packets:
+            return min(rest_ns, UNKNOWN_END_REST_NS if left_ns is None else max(left_ns, LEAST_REST_NS))
+        if left_ns is None or left_ns < 2 * LEAST_REST_NS:
+            return 0
+        return min(rest_ns, left_ns // 2)
 
 
 class SparseReads:
@@ -137,13 +171,13 @@ class SparseReads:
         self._trials: dict[Origin, ServerTrial] = {}
 
     def pace(
-        self, sock: socket.socket, origin: Origin, streams: Callable[[], int], *, packets: bool, end_known: bool
+        self, sock: socket.socket, origin: Origin, streams: Callable[[], int], time_left: TimeLeft, *, by_packets: bool
     ) -> ReadPace | None:
         """Return when to read a response that has begun; None: always promptly.
 
-        `packets`: the packet clock gives its times. `end_known`: it will be read promptly again before its end.
+        `by_packets`: the packet clock gives its times.
         """
-        if not packets and (self._exact or not end_known):
+        if self._exact and not by_packets:
             return None
         trial = self._trials.setdefault(origin, ServerTrial())
-        return ReadPace(sock, trial, streams, STREAMS_BY_PACKETS if packets else STREAMS_BY_READS)
+        return ReadPace(sock, trial, streams, time_left, by_packets=by_packets)

@@ -32,7 +32,6 @@ from splitsecond.timers import TimerEntry, TimerWheel
 from splitsecond.timing.rate_floor import RateCheck
 from splitsecond.timing.timeline import Sending, Timeline
 from splitsecond.transport.exchange import Exchange
-from splitsecond.transport.sparse_reads import REST_NS
 from splitsecond.upstream.answer_lengths import AnswerLengths, asked_length
 from splitsecond.upstream.pending_bytes import FULL_BYTES, HELD_BYTES, PendingBytes
 from splitsecond.upstream.spec import Timeouts, redact_fault
@@ -130,7 +129,6 @@ class Attempt(TimerEntry, ReplyBase, eq=False, kw_only=True):
     _decoder: Decoder
     _transcoder: Transcoder | None
     _asked: int | None
-    _expected: int | None
     _buffer: deque[Event] | None
     _pending: PendingBytes | None
     _last_ns: int  # the latest time that transport reported
@@ -178,7 +176,6 @@ class Attempt(TimerEntry, ReplyBase, eq=False, kw_only=True):
             _decoder=decoder,
             _transcoder=transcoder,
             _asked=asked,
-            _expected=None if asked is None else config.lengths.expected(asked),
             _buffer=buffer,
             _pending=pending,
             _last_ns=call.start_ns,
@@ -210,7 +207,7 @@ class Attempt(TimerEntry, ReplyBase, eq=False, kw_only=True):
         if lengths:
             self._timeline.record_texts(at, lengths)
             if (exchange := self._exchange) is not None and exchange.sparse:
-                self._record_sparse_read(exchange, [])
+                self._timeline.record_sparse_read([], *exchange.packets_read())
         else:
             events = self._decoder.feed(data, at)
             if events:
@@ -265,7 +262,7 @@ class Attempt(TimerEntry, ReplyBase, eq=False, kw_only=True):
         timeline.record_events(events)
         exchange = self._exchange
         if exchange is not None and exchange.sparse:
-            self._record_sparse_read(exchange, events)
+            timeline.record_sparse_read(events, *exchange.packets_read())
         broken = timeline.broken
         if broken is not None:
             self._attribute(broken)
@@ -281,7 +278,7 @@ class Attempt(TimerEntry, ReplyBase, eq=False, kw_only=True):
         elif not last:
             if not had_token and timeline.has_token and self._exchange is not None:
                 timeline.record_first_read(*self._exchange.packets_read())
-                self._exchange.gather(end_known=self._expected is not None)
+                self._exchange.gather(self._time_left)
                 if self._call.floor is not None:
                     self._rate_check = timeline.rate_check(self._call.floor)
             finished = timeline.has_finish and self._finished_ns is None and self._awaits_only_the_end()
@@ -295,11 +292,10 @@ class Attempt(TimerEntry, ReplyBase, eq=False, kw_only=True):
         call = self._call
         return self._decoder.finished and call.operation == "chat" and not _CHOICES & call.body.keys()
 
-    def _record_sparse_read(self, exchange: Exchange, events: list[Event]) -> None:
-        """Record when the last token can have come, and read promptly again when the end is near."""
-        self._timeline.record_sparse_read(events, *exchange.packets_read())
-        if self._expected is not None and self._timeline.tokens_after(2 * REST_NS) >= self._expected:
-            exchange.end_rests()
+    def _time_left(self) -> int | None:
+        """Return in how many ns the last token is expected; None: that is unknown."""
+        expected = self._config.lengths.expected(self._asked)
+        return None if expected is None else self._timeline.expected_at(expected) - clock.now_ns()
 
     def _put_bytes(self, pending: PendingBytes, at: int, data: bytes) -> None:
         """Pass on bytes, or store them for `read`. Do not call it with bytes that broke an answer: they could look like
