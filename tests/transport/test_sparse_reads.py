@@ -18,7 +18,7 @@ from splitsecond.runs.settings import RunSettings
 from splitsecond.transport import connection as connection_module
 from splitsecond.transport import sparse_reads
 from splitsecond.transport.connection import Connection, ReadBuffer
-from splitsecond.transport.exchange import Connected, Exchange, Origin
+from splitsecond.transport.exchange import Connected, Exchange, Origin, TimeLeft
 from splitsecond.transport.polling import TICK_NS, BatchedPoller
 from splitsecond.transport.sparse_reads import (
     LEAST_REST_NS,
@@ -36,7 +36,6 @@ from splitsecond.transport.sparse_reads import (
     ReadPace,
     ServerTrial,
     SparseReads,
-    TimeLeft,
 )
 
 GAP_NS = 10 * NS_PER_MS

@@ -1,13 +1,13 @@
 """A transport without sockets: a test says what arrives, and when. Times are virtual."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import cast
 
 from splitsecond import clock
 from splitsecond.errors import Fault
 from splitsecond.transport.client import Client
-from splitsecond.transport.exchange import Connected, Exchange, Origin, Receiver, Request
+from splitsecond.transport.exchange import Connected, Exchange, Origin, Receiver, Request, TimeLeft
 
 MS = clock.NS_PER_MS
 FINISH = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
@@ -21,7 +21,7 @@ class ScriptedExchange:
         self.connection = Connected(1, False, 1 * MS, 2 * MS, 3 * MS, "127.0.0.1:1")
         self.sent_ns = clock.now_ns()
         self.resent = self.sparse = False
-        self.time_left: Callable[[], int | None] = lambda: None
+        self.time_left: TimeLeft = lambda: None
         self.closed_ns: int | None = None
         self.holds: list[str] = []
         self.unread: list[tuple[int, bytes]] = []
@@ -30,7 +30,7 @@ class ScriptedExchange:
     def packets_read(self) -> tuple[int, int]:
         return 1, 0
 
-    def gather(self, time_left: Callable[[], int | None]) -> None:
+    def gather(self, time_left: TimeLeft) -> None:
         self.time_left = time_left
 
     def read_resting(self) -> None:

@@ -22,12 +22,12 @@ from splitsecond import clock
 from splitsecond.clock import NS_PER_S, arrival
 from splitsecond.errors import NetworkFault, Phase
 from splitsecond.observation import ArrivalClock
-from splitsecond.transport.exchange import Connected, Exchange, Origin
+from splitsecond.transport.exchange import Connected, Exchange, Origin, TimeLeft
 from splitsecond.transport.kernel import ANCILLARY_BYTES, STAMP, packets_received, rtt_ns
 from splitsecond.transport.packets import PacketRing, key_of
 from splitsecond.transport.polling import SocketPoller
 from splitsecond.transport.response_parser import ResponseParser
-from splitsecond.transport.sparse_reads import ReadPace, SparseReads, TimeLeft
+from splitsecond.transport.sparse_reads import ReadPace, SparseReads
 from splitsecond.transport.stream_times import StreamTimes, in_order
 from splitsecond.transport.tls import TlsSession
 

@@ -121,6 +121,10 @@ TakePackets = Callable[[list[bytes], list[int], int], None]
 receiver's `body_received`, it must not raise."""
 
 
+TimeLeft = Callable[[], int | None]
+"""Returns in how many ns the last token of a response is expected; None: that is unknown."""
+
+
 class Connected(Struct, frozen=True):
     """Opening of a connection. Durations are nanoseconds, all 0 for a reused connection.
 
@@ -140,7 +144,7 @@ class PooledConnection(Protocol):
 
     def rtt_ns(self) -> int | None: ...
     def packets_read(self) -> tuple[int, int]: ...
-    def gather(self, time_left: Callable[[], int | None]) -> None: ...
+    def gather(self, time_left: TimeLeft) -> None: ...
     def read_resting(self) -> None: ...
     def pause(self) -> None: ...
     def resume(self) -> None: ...
@@ -185,10 +189,10 @@ class Exchange(Struct, eq=False):
         """
         return (1, 0) if self._pooled is None else self._pooled.packets_read()
 
-    def gather(self, time_left: Callable[[], int | None] = lambda: None) -> None:
+    def gather(self, time_left: TimeLeft = lambda: None) -> None:
         """Read the rest of this response sparsely: its exact times matter less from now on.
 
-        `time_left` returns in how many ns the last token is expected, whose exact time matters; None: that is unknown.
+        `time_left` is asked before each time that the socket is left alone, as the time of the last token matters.
         """
         if self._pooled is not None:
             self._pooled.gather(time_left)

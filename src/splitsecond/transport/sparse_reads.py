@@ -19,7 +19,7 @@ from collections.abc import Callable
 
 from splitsecond import clock
 from splitsecond.clock import NS_PER_MS, NS_PER_S
-from splitsecond.transport.exchange import Origin
+from splitsecond.transport.exchange import Origin, TimeLeft
 from splitsecond.transport.kernel import packets_received
 
 LEAST_REST_NS = 50 * NS_PER_MS
@@ -73,10 +73,6 @@ class ServerTrial:
             self.passed = True
         else:
             self._refusals += 1
-
-
-TimeLeft = Callable[[], int | None]
-"""Returns in how many ns a response is expected to end; None: that is unknown."""
 
 
 class ReadPace:
