@@ -86,6 +86,17 @@ def test_help_needs_nothing_that_is_slow_to_import() -> None:
     assert ended.stdout == "[]\n"
 
 
+@pytest.mark.system
+def test_a_gateway_that_simulates_nothing_does_not_load_the_simulator() -> None:
+    look = (
+        "import sys; from splitsecond.cli.serve import check_profiles;"
+        "from splitsecond.gateway.configuration.reading import read;"
+        "check_profiles(read('routes: {}', {})); print('splitsecond.simulator' in sys.modules)"
+    )
+    ended = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, timeout=WITHIN_S)
+    assert ended.stdout == "False\n"
+
+
 def test_whose_fault_it_is_decides_the_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
     def failing(fault: BaseException) -> int:
         def command() -> None:

@@ -116,15 +116,19 @@ def _serve(source: "ConfigSource", settings: "GatewaySettings", simulated: "sock
 
 def check_profiles(settings: "GatewaySettings") -> None:
     """Raise `CallerFault` if routes name simulated targets that are no shipped profiles: one fault, or several."""
+    from splitsecond.router.settings import SIMULATED, simulated_profiles
+
+    named = simulated_profiles(settings)
+    if not named:  # most gateways simulate nothing, and need not wait for the simulator's modules
+        return
     from splitsecond.errors import CallerFault
     from splitsecond.gateway.configuration.error_messages import Mistakes
-    from splitsecond.router.settings import SIMULATED, simulated_profiles
     from splitsecond.simulator import profile
     from splitsecond.validation import nearest
 
     mistakes, shipped = Mistakes(), [*profile.names(), *profile.aliases()]
     place = f"{settings.source}: " if settings.source else ""
-    for name, route in simulated_profiles(settings).items():
+    for name, route in named.items():
         if name in shipped:
             continue
         what, hint = "is not a profile of the simulator", nearest(name, shipped)
