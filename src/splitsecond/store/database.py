@@ -166,7 +166,10 @@ class Database:
                 self._inode = _inode(self._file)
 
     def _begin(self, connection: Connection, within_s: int | None) -> None:
-        """Begin a transaction in PostgreSQL that ends with its process. `within_s`: how long each statement may take."""
+        """Begin a transaction in PostgreSQL that ends with its process.
+
+        `within_s`: how long each of its statements may take.
+        """
         connection.exec_driver_sql(self.begin)
         # A session whose process was cut off in here would keep the lock, and all others from writing.
         connection.exec_driver_sql(f"SET LOCAL idle_in_transaction_session_timeout = {IDLE_S * 1000}")
