@@ -1,11 +1,12 @@
 """Observations made to order: short to write, and their figures can be checked in the head."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
 
 from splitsecond.analysis.findings import AskedCondition, ConditionFindings, Instrument
+from splitsecond.analysis.wording import LINE, Statement
 from splitsecond.observation import FaultRecord, Observation
 
 MS = 1_000_000
@@ -99,3 +100,10 @@ def row(**changes: Any) -> ConditionFindings:
 def renamed(observations: Sequence[Observation], condition: str, target: str) -> list[Observation]:
     """The same requests, to another target."""
     return [msgspec.structs.replace(o, condition=condition, target=target) for o in observations]
+
+
+def in_both_forms(found: Iterable[Statement]) -> str:
+    """Return statements for a golden file, in full and then as the lines of a terminal, each of which must fit."""
+    for each in found:
+        assert [line for line in each.lines(LINE) if len(line) > LINE] == []
+    return "".join(f"  {each.long}\n" + "".join(f"    {line}\n" for line in each.lines(0)) for each in found)

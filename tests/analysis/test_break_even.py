@@ -5,6 +5,7 @@ from tests.analysis.made import row
 
 from splitsecond.analysis.break_even import break_even, break_even_statements, break_evens, monthly_usd, tokens_words
 from splitsecond.analysis.findings import ConditionFindings
+from splitsecond.analysis.wording import full
 from splitsecond.catalog.ownership import Ownership, machines
 from splitsecond.catalog.price import Price
 
@@ -53,7 +54,7 @@ def test_a_run_with_both_kinds_of_price() -> None:
     assert (found.machine, found.api, found.rows) == ("own/m", "api/m", ["own/m@c32", "api/m@c1"])
     assert found.machine_tokens_per_month == pytest.approx(1000 * 3600 * HOURS)  # input counts as well
     assert found.tokens_per_month == pytest.approx(2.69 * HOURS / 4 * 1e6)
-    assert break_even_statements([found]) == [
+    assert full(break_even_statements([found])) == [
         "own/m costs $1,965.05 a month (rented) and is cheaper than api/m from 491 million tokens a month (18.7% "
         "busy); busy is the share of the highest throughput of this run."
     ]
@@ -63,7 +64,7 @@ def test_a_machine_that_is_too_slow_never_pays() -> None:
     (found,) = break_evens([measured("own/m", H100, output_per_s=40), API])
     assert found.tokens_per_month is None
     assert found.utilisation > 1
-    (said,) = break_even_statements([found])
+    (said,) = full(break_even_statements([found]))
     assert "never pays against api/m ($4.00): at the highest throughput of this run" in said
     assert "its million tokens cost $9.34." in said
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.analysis.made import closed_loop, failure, request, row
+from tests.analysis.made import closed_loop, failure, in_both_forms, request, row
 from tests.golden import Golden
 
 from splitsecond.analysis.capacity import batches_of, capacity_of, capacity_statements, judge
@@ -12,6 +12,7 @@ from splitsecond.analysis.condition import summarise
 from splitsecond.analysis.findings import AskedCondition, ConditionFindings, Goodput
 from splitsecond.analysis.proportion import Batches
 from splitsecond.analysis.slo import parse_slo
+from splitsecond.analysis.wording import Statement, full
 from splitsecond.catalog.price import Price
 from splitsecond.observation import Observation
 
@@ -98,7 +99,7 @@ def test_batches_are_rounds_and_parts_of_few_rounds() -> None:
     assert batches_of([], SLO, open_loop=False) == Batches([], [], rounds=False)
 
 
-def said(*rows: ConditionFindings) -> list[str]:
+def said(*rows: ConditionFindings) -> list[Statement]:
     found = capacity_of(rows, [o for row in rows for o in requests(row)], SLO, 0.95)
     assert found is not None
     return capacity_statements(found, rows)
@@ -117,7 +118,7 @@ def test_the_capacity_in_sentences(golden: Golden) -> None:
         [step(2, 240, 240), step(4, 240, 240, invalid=late)],
         [step(2, 240, 240), step(4, 3, 15, errors={"refused": 10, "http_500": 2})],
     ]
-    golden.check("".join(f"{' '.join(said(*rows))}\n" for rows in searches))
+    golden.check("\n".join(in_both_forms(said(*rows)) for rows in searches))
 
 
 def in_rounds(made: list[Observation]) -> list[Observation]:
@@ -134,7 +135,7 @@ def test_the_bottleneck_is_the_limit_that_most_requests_missed(golden: Golden) -
     found = capacity_of(rows, slow, SLO, 0.95)
     assert found is not None
     assert found.steps[1].missed == {"ttft": 25, "tpot": 5, "errors": 1}
-    golden.check(capacity_statements(found, rows)[1])
+    golden.check(in_both_forms(capacity_statements(found, rows)[1:2]))
 
 
 @pytest.mark.parametrize(
@@ -159,7 +160,7 @@ def test_a_step_that_the_client_could_not_drive_shows_no_knee() -> None:
     found = capacity_of(rows, [], SLO, 0.95)
     assert found is not None
     assert found.knee is None
-    assert not any(sentence.startswith("System tokens/s") for sentence in capacity_statements(found, rows))
+    assert not any(sentence.startswith("System tokens/s") for sentence in full(capacity_statements(found, rows)))
 
 
 def test_a_load_that_was_tried_again_is_what_it_was_the_last_time() -> None:
@@ -178,7 +179,7 @@ def test_from_observations_to_sentences_with_what_it_costs(golden: Golden) -> No
     rows = summarise(asked, observations, [], slo=SLO, prices={"a/x": Price(per_hour_usd=1.584)})
     found = capacity_of(rows, observations, SLO, 0.95)
     assert found is not None
-    golden.check("\n".join(capacity_statements(found, rows)))
+    golden.check(in_both_forms(capacity_statements(found, rows)))
 
 
 def test_nothing_that_came_to_a_verdict_is_no_capacity() -> None:

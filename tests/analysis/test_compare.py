@@ -6,12 +6,13 @@ import msgspec
 import numpy as np
 import pytest
 from msgspec.structs import replace
-from tests.analysis.made import MS, asked, failure, request, row
+from tests.analysis.made import MS, asked, failure, in_both_forms, request, row
 from tests.golden import Golden
 
 from splitsecond.analysis.compare import Comparison, RunData, compare, parse_match
 from splitsecond.analysis.condition import summarise
 from splitsecond.analysis.findings import AskedCondition, Run
+from splitsecond.analysis.wording import paired
 from splitsecond.errors import CallerFault
 from splitsecond.observation import Observation
 
@@ -53,7 +54,7 @@ def test_a_slower_ttft_is_seen_and_the_rest_is_not(golden: Golden) -> None:
     assert (real, better) == (True, False)
     assert not changed(comparison, "tps", "p50")[1]
     assert comparison.conditions[0].notes == []
-    golden.check("\n".join(comparison.statements))
+    golden.check(in_both_forms(paired(comparison.statements, comparison.short_statements)))
 
 
 def test_runs_have_the_names_that_the_user_gave_them() -> None:
@@ -83,7 +84,7 @@ def test_a_run_does_not_differ_from_itself(golden: Golden) -> None:
     same = run("same", scattered(100, 1))
     comparison = compare([same], [same])
     assert changed(comparison, "ttft_ms", "p50") == (0, False, None)
-    golden.check("\n".join(comparison.statements))
+    golden.check(in_both_forms(paired(comparison.statements, comparison.short_statements)))
 
 
 def test_only_the_throughput_of_the_totals_is_tested() -> None:

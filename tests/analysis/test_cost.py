@@ -19,6 +19,7 @@ from splitsecond.analysis.cost import (
     usd,
     with_cost,
 )
+from splitsecond.analysis.wording import full
 from splitsecond.catalog.price import Price, Tier
 from splitsecond.clock import NS_PER_S
 from splitsecond.observation import Observation
@@ -210,12 +211,12 @@ def test_whose_tokens_cost_least() -> None:
         row(target="a/x", usd_per_million=0.1, rate=2.0, concurrency=None),
         row(target="b/x", usd_per_million=3.0, rate=2.0, concurrency=None),
     ]
-    assert cost_statements(rows + more + dearer) == [
+    assert full(cost_statements(rows + more + dearer)) == [
         "At concurrency 1 and at concurrency 8, a million tokens in this run's mix of input and output cost least at "
         "b/x $0.250, a/x $0.500.",
         "At 2 requests/s, a million tokens in this run's mix of input and output cost least at a/x $0.100, b/x $3.00.",
     ]
-    assert cost_statements(rows[:1] + rows[2:]) == []
+    assert full(cost_statements(rows[:1] + rows[2:])) == []
 
 
 @pytest.mark.parametrize(

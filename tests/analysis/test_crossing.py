@@ -10,6 +10,7 @@ from tests.analysis.made import MS, request
 from splitsecond.analysis.condition import summarise
 from splitsecond.analysis.crossing import crossing_statements, crossings
 from splitsecond.analysis.findings import AskedCondition, Crossing
+from splitsecond.analysis.wording import full
 from splitsecond.observation import Observation
 
 TARGETS = {"first/m": (100.0, 20.0), "middle/m": (500.0, 10.0), "last/m": (1500.0, 5.0)}
@@ -50,7 +51,7 @@ def test_the_soonest_target_by_length() -> None:
     found = found_in(list(TARGETS))
     assert [(each.first, each.then) for each in found] == [("first/m", "middle/m"), ("middle/m", "last/m")]
     assert [each.tokens for each in found] == pytest.approx([40, 200], rel=0.1)
-    sentence = crossing_statements(found)[0]
+    sentence = full(crossing_statements(found))[0]
     assert sentence.startswith("At concurrency 1, a response of up to ")
     assert " output tokens ends sooner at first/m, a longer one at middle/m (95% interval " in sentence
 
@@ -77,7 +78,7 @@ def test_a_small_difference_is_not_sure() -> None:
     finally:
         del TARGETS["near/m"]
     assert all(each.ci95 is None for each in found)
-    assert crossing_statements(found) == []
+    assert full(crossing_statements(found)) == []
 
 
 def test_one_that_is_better_at_both_crosses_nobody() -> None:

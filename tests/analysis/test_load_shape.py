@@ -6,6 +6,7 @@ from tests.analysis.made import row
 from splitsecond.analysis.findings import ConditionFindings
 from splitsecond.analysis.load_shape import load_shape_statements, load_shapes
 from splitsecond.analysis.summary import Summary
+from splitsecond.analysis.wording import full
 
 
 def level(
@@ -33,7 +34,7 @@ GROQ = [level(1, 230, 290, 215), level(8, 290, 820, 180), level(32, 610, 2400, 1
 
 
 def test_the_drop_that_the_document_states() -> None:
-    (said,) = load_shape_statements(load_shapes(GENERAL_COMPUTE))
+    (said,) = full(load_shape_statements(load_shapes(GENERAL_COMPUTE)))
     assert said == (
         "From concurrency 1 to 8, a/x: TTFT p50 +16.7% (+12.1% to +21.4%), TPS p50 −8.1% (−11.7% to −4.3%)."
     )
@@ -42,7 +43,7 @@ def test_the_drop_that_the_document_states() -> None:
 def test_a_tail_that_grows_while_the_median_does_not_is_queueing() -> None:
     (found,) = load_shapes(GROQ)
     assert [step.queueing for step in found.steps] == ["yes", "yes"]
-    (said,) = load_shape_statements([found])
+    (said,) = full(load_shape_statements([found]))
     assert "Requests queue from concurrency 8 on: TTFT p95 +183% (+172% to +194%), p50 +26.1%." in said
 
 
@@ -50,7 +51,8 @@ def test_without_intervals_queueing_is_only_possible() -> None:
     found = load_shapes([level(1, 230, 290, 215, near=None), level(8, 290, 820, 180, near=None)])
     assert found[0].steps[0].queueing == "unsure"
     assert (
-        "Requests perhaps queue from concurrency 8 on: TTFT p95 +183%, p50 +26.1%." in load_shape_statements(found)[0]
+        "Requests perhaps queue from concurrency 8 on: TTFT p95 +183%, p50 +26.1%."
+        in full(load_shape_statements(found))[0]
     )
 
 
@@ -67,7 +69,7 @@ def test_knee_and_sweet_spot(
     levels = [level(c, 100, 120, 50, output_tokens_per_s=speed, e2e=1000 * e2e[c]) for c, speed in throughput.items()]
     (found,) = load_shapes(levels)
     assert (found.knee, found.sweet_spot) == (knee, sweet)
-    said = load_shape_statements([found])[0]
+    said = full(load_shape_statements([found]))[0]
     assert ("The sweet spot is concurrency 8" in said, "The knee is concurrency 8" in said) == (
         bool(sweet),
         bool(knee),

@@ -18,6 +18,7 @@ from splitsecond.analysis.production import (
     speed_statements,
 )
 from splitsecond.analysis.traffic import ProductionTraffic
+from splitsecond.analysis.wording import full
 from splitsecond.catalog.price import Price, Tier
 from splitsecond.observation import FaultRecord, Observation
 from splitsecond.timing.columns import US_PER_HOUR, AttemptColumns, AttemptLabel
@@ -78,7 +79,7 @@ def test_losers_of_races_leave_ttft_between_bounds() -> None:
     assert low95 is not None
     assert low < p50 < (high or np.inf)
     assert low95 < p95 < (high95 or np.inf)
-    *_, sentence = speed_statements([speed])
+    *_, sentence = full(speed_statements([speed]))
     assert "TTFT is uncertain where attempts were closed" in sentence
     assert f"p95 is {low95:,.0f} ms or more" in sentence
 
@@ -89,7 +90,7 @@ def test_few_closed_attempts_leave_ttft_certain() -> None:
     assert speed.ttft_bounds == {}
     (speed,) = served(*attempts, failure(took_ms=50, outcome="cancelled", fault=None))
     assert speed.ttft_bounds["p50"] == pytest.approx((105, 105), rel=0.001)
-    assert not any("uncertain" in sentence for sentence in speed_statements([speed]))
+    assert not any("uncertain" in sentence for sentence in full(speed_statements([speed])))
 
 
 def test_total_tps_counts_from_the_arrival_of_the_call() -> None:
@@ -129,7 +130,7 @@ def test_close_to_a_border_both_grades_are_stated() -> None:
     random = np.random.default_rng(1)
     (speed,) = served(*[answer(float(tps)) for tps in random.normal(70.5, 8, 60)])
     assert speed.grades == (2, 3)
-    assert "The grade is not certain: a/x (2 or 3)." in speed_statements([speed])
+    assert "The grade is not certain: a/x (2 or 3)." in full(speed_statements([speed]))
 
 
 def test_waits_that_were_cut_short_count_as_longer() -> None:
@@ -235,9 +236,9 @@ def test_a_drift_is_told_by_days() -> None:
 
 
 def test_a_drift_is_stated() -> None:
-    said = speed_statements([over_days(*[80] * 7, *[60] * 7)])
+    said = full(speed_statements([over_days(*[80] * 7, *[60] * 7)]))
     assert any(s.startswith("a/x has become slower, ") and "the last 7 days with the 7 before" in s for s in said)
-    assert not any("has become" in s for s in speed_statements([over_days(*[80] * 14)]))
+    assert not any("has become" in s for s in full(speed_statements([over_days(*[80] * 14)])))
 
 
 def over_hours(speeds: dict[str, float], *, tokens: dict[str, int] | None = None) -> ProductionTraffic:
@@ -262,7 +263,7 @@ def test_providers_of_a_model_are_compared() -> None:
     assert found["b/gpt"].real
     assert found["b/gpt"].ratio == pytest.approx(2, rel=0.03)
     assert (found[same].real, found[same].periods, found[same].share) == (False, 10, 1)
-    (of_gpt,) = (s for s in speed_statements(speeds, list(found.values())) if s.startswith("gpt at"))
+    (of_gpt,) = (s for s in full(speed_statements(speeds, list(found.values()))) if s.startswith("gpt at"))
     assert f"not clearly faster than at {same}" in of_gpt
     assert "times as fast as at b/gpt (" in of_gpt
 
@@ -273,9 +274,9 @@ def test_groups_are_compared_by_the_models_that_both_have() -> None:
     makers, others = served(*(answer(tps, target=name) for name, tps in sent.items()), by="hosting")
     assert (makers.name, makers.models) == ("run by the maker", ("gpt-4o", "gpt-4o-mini"))
     assert (others.name, others.models) == ("run by another company", ("gpt-4o",))
-    (mixed,) = [said for said in speed_statements([makers, others]) if "different models" in said]
+    (mixed,) = [said for said in full(speed_statements([makers, others])) if "different models" in said]
     assert "run by the maker has gpt-4o and gpt-4o-mini; run by another company has gpt-4o." in mixed
-    assert not any("different models" in said for said in speed_statements([others, others]))
+    assert not any("different models" in said for said in full(speed_statements([others, others])))
     assert [speed.models for speed in served(*(answer(tps, target=name) for name, tps in sent.items()))] == [()] * 3
     traffic = over_hours(sent)
     speeds = traffic.speeds(1)
@@ -292,7 +293,7 @@ def test_targets_with_answers_of_other_lengths_are_not_compared() -> None:
     (found,) = traffic.comparisons(speeds)
     assert (found.share, found.ratio) == (0, None)
     said = "a/gpt and b/gpt are not compared: their prompts and answers differ too much in length."
-    assert said in speed_statements(speeds, [found])
+    assert said in full(speed_statements(speeds, [found]))
 
 
 def test_too_few_hours_are_not_compared() -> None:
@@ -354,7 +355,7 @@ def test_a_faster_server_is_found_whatever_its_lengths() -> None:
     (found,) = traffic.comparisons(speeds)
     assert found.real
     assert (found.ratio or 1) < 0.9
-    assert "gpt at a/gpt is slower than at b/gpt" in " ".join(speed_statements(speeds, [found]))
+    assert "gpt at a/gpt is slower than at b/gpt" in " ".join(full(speed_statements(speeds, [found])))
 
 
 def test_intervals_hold_with_hours_that_resemble_each_other() -> None:

@@ -9,6 +9,7 @@ from splitsecond.analysis.findings import AskedCondition, Recommendation
 from splitsecond.analysis.production import ProductionSpeed
 from splitsecond.analysis.recommendation import evidence_of_log, evidence_of_run, recommend, use_statements
 from splitsecond.analysis.traffic import ProductionTraffic
+from splitsecond.analysis.wording import full
 from splitsecond.catalog.price import Price
 from splitsecond.clock import wall_time
 from splitsecond.policies.building import build
@@ -197,10 +198,10 @@ def test_the_engine_is_not_ranked_beside_providers() -> None:
 
 def test_the_sentence_of_a_use() -> None:
     found = of_run("agent")
-    assert use_statements([found], "agent") == [
+    assert full(use_statements([found], "agent")) == [
         "For agent, tokens/m is the best of 2 (agent time 12.5 s at concurrency 1)."
     ]
-    assert use_statements([found], "voice") == []
+    assert full(use_statements([found], "voice")) == []
 
 
 def test_the_cheapest_at_a_common_mix() -> None:

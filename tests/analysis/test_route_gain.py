@@ -7,6 +7,7 @@ from tests.analysis.made import MS, renamed, request
 from splitsecond.analysis.condition import summarise
 from splitsecond.analysis.findings import AskedCondition, RouteGain
 from splitsecond.analysis.route_gain import route_gain_statements, route_gains
+from splitsecond.analysis.wording import full
 from splitsecond.catalog.price import Price
 from splitsecond.observation import Observation
 
@@ -49,7 +50,7 @@ def test_a_race_against_each_of_its_targets() -> None:
     assert high is not None
     assert low < found[1].speed < high < 2.1
     assert [each.cost for each in found] == pytest.approx([2, 2])
-    (said,) = route_gain_statements(found)
+    (said,) = full(route_gain_statements(found))
     assert said.startswith(f"At concurrency 1, by total TPS, {RACE} is 1.00 times as fast as a/m (95% interval ")
     assert said.endswith("at 2.00 times its cost of a request.")
 
@@ -64,7 +65,7 @@ def test_a_target_that_a_policy_left_out_is_compared_too() -> None:
 def test_without_prices_the_gain_is_of_speed_alone() -> None:
     found = gains()
     assert [each.cost for each in found] == [None, None]
-    assert "cost" not in route_gain_statements(found)[0]
+    assert "cost" not in full(route_gain_statements(found))[0]
 
 
 def test_a_run_without_a_policy_has_none() -> None:

@@ -15,6 +15,7 @@ from splitsecond.analysis.speed_and_price import (
     speed_and_price_statements,
 )
 from splitsecond.analysis.summary import Summary
+from splitsecond.analysis.wording import full
 
 
 def priced(target: str, tps: float, usd: float, *, half: float = 1.0, concurrency: int = 1) -> ConditionFindings:
@@ -38,14 +39,14 @@ def test_figures_of_value() -> None:
     found = speed_and_price([GROQ, TOGETHER])
     assert found is not None
     assert [(p.cost_adjusted_tps, p.tokens_per_usd) for p in found.targets] == [(1000, 500_000), (625, 1_250_000)]
-    assert "groq/m has the highest cost-adjusted TPS: 1,000" in " ".join(speed_and_price_statements(found))
+    assert "groq/m has the highest cost-adjusted TPS: 1,000" in " ".join(full(speed_and_price_statements(found)))
 
 
 def test_the_frontier_is_what_no_other_beats_on_both() -> None:
     found = speed_and_price([GROQ, TOGETHER, OPUS])
     assert found is not None
     assert {p.target: p.frontier for p in found.targets} == {"groq/m": "yes", "together/m": "yes", "opus/m": "no"}
-    sentence = speed_and_price_statements(found)[0]
+    sentence = full(speed_and_price_statements(found))[0]
     assert sentence.startswith(
         "No other target is both faster and cheaper than together/m (125 tokens/s at $0.200) and groq"
     )
@@ -69,11 +70,11 @@ def test_only_the_lightest_common_load_counts() -> None:
 @pytest.mark.parametrize("rows", [[], [GROQ], [GROQ, row(target="free/m", requests=9)]])
 def test_one_target_is_no_comparison(rows: list[ConditionFindings]) -> None:
     assert speed_and_price(rows) is None
-    assert speed_and_price_statements(None) == []
+    assert full(speed_and_price_statements(None)) == []
 
 
 def test_too_few_targets_for_a_correlation() -> None:
-    said = speed_and_price_statements(speed_and_price([GROQ, TOGETHER, OPUS]))
+    said = full(speed_and_price_statements(speed_and_price([GROQ, TOGETHER, OPUS])))
     assert said[-1] == "Whether speed goes with price cannot be said from 3 targets: it takes 5."
 
 
@@ -87,7 +88,7 @@ def test_too_few_targets_for_a_correlation() -> None:
 )
 def test_the_correlation_as_a_sentence(speeds: list[float], words: str) -> None:
     rows = [priced(f"t{i}/m", tps, i + 1) for i, tps in enumerate(speeds)]
-    assert speed_and_price_statements(speed_and_price(rows))[-1].startswith(words)
+    assert full(speed_and_price_statements(speed_and_price(rows)))[-1].startswith(words)
 
 
 def test_equal_values_share_a_rank() -> None:
@@ -134,4 +135,4 @@ def test_a_log_without_streams_is_compared_by_total_tps(tps: float | None, figur
     assert (found.figure, [p.tps for p in found.targets]) == (figure, speeds)
     assert [p.cost_adjusted_tps for p in found.targets] == [speeds[0] / 2, speeds[1]]
     assert [p.frontier for p in found.targets] == ["yes", "yes"]
-    assert f"cost-adjusted {figure}: " in speed_and_price_statements(found)[1]
+    assert f"cost-adjusted {figure}: " in full(speed_and_price_statements(found))[1]

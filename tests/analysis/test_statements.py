@@ -4,12 +4,13 @@ import random
 from typing import Any
 
 import msgspec
-from tests.analysis.made import MS, asked, failure, renamed, request, row
+from tests.analysis.made import MS, asked, failure, in_both_forms, renamed, request, row
 from tests.golden import Golden
 
 from splitsecond.analysis.condition import summarise
 from splitsecond.analysis.findings import Goodput
 from splitsecond.analysis.statements import statements
+from splitsecond.analysis.wording import Statement, full
 from splitsecond.observation import Observation
 
 
@@ -39,7 +40,7 @@ def scattered(
     return renamed(made, condition, target)
 
 
-def said_of(*targets: tuple[str, float, float], **changes: Any) -> list[str]:
+def said_of(*targets: tuple[str, float, float], **changes: Any) -> list[Statement]:
     observations = [
         o
         for seed, (name, ttft_ms, gap_ms) in enumerate(targets)
@@ -57,7 +58,7 @@ def test_comparisons_in_sentences(golden: Golden) -> None:
         "without rounds": said_of(("a", 100, 10), ("b", 150, 15), rounds=0),
         "few requests": said_of(("a", 100, 10), ("b", 150, 15), n=4, rounds=0),
     }
-    golden.check("".join(f"{case}:\n" + "".join(f"  {line}\n" for line in lines) for case, lines in cases.items()))
+    golden.check("".join(f"{case}:\n{in_both_forms(said)}" for case, said in cases.items()))
 
 
 def test_a_target_that_loses_its_slowest_requests_is_not_first() -> None:
@@ -80,10 +81,10 @@ def test_a_target_that_loses_its_slowest_requests_is_not_first() -> None:
         for o in other
     ]
     conditions = [asked(condition=name, target=name) for name in "ab"]
-    said = [statements(summarise(conditions, [*whole, *each], []), [*whole, *each]) for each in (other, lost)]
+    said = [full(statements(summarise(conditions, [*whole, *each], []), [*whole, *each])) for each in (other, lost)]
     assert all("no clear difference in TTFT" in lines[0] for lines in said)
     dropped = [*whole, *(msgspec.structs.replace(o, role="warmup") if o in slowest else o for o in other)]
-    assert "b is first on TTFT" in statements(summarise(conditions, dropped, []), dropped)[0]
+    assert "b is first on TTFT" in full(statements(summarise(conditions, dropped, []), dropped))[0]
 
 
 def test_differently_counted_tokens_are_not_ranked() -> None:
@@ -93,7 +94,7 @@ def test_differently_counted_tokens_are_not_ranked() -> None:
         *scattered("c", "c", 100, 5, 3, token_source="events"),
     ]
     conditions = [asked(condition=name, target=name) for name in "abc"]
-    said = statements(summarise(conditions, observations, []), observations)
+    said = full(statements(summarise(conditions, observations, []), observations))
     assert said[1].startswith("At concurrency 1, a is first on TPS: p50 100 tokens/s, b 50")
     assert said[-1] == (
         "At concurrency 1, tokens per second are not compared between targets whose tokens are counted differently: "
@@ -112,7 +113,7 @@ def test_rounds_that_resemble_the_ones_before_are_reported() -> None:
                     msgspec.structs.replace(o, round=number + 1, **moved(o, number * 60_000)) for o in made
                 ]
         rows = summarise([asked(condition=name, target=name) for name in "abcd"], observations, [])
-        return [sentence for sentence in statements(rows, observations) if "too close" in sentence]
+        return [sentence for sentence in full(statements(rows, observations)) if "too close" in sentence]
 
     assert waves(1) == []
     (sentence,) = waves(5)
@@ -146,7 +147,7 @@ def test_an_open_loop_is_ranked_from_due() -> None:
         ]
         observations += renamed(due, name, name)
     conditions = [asked(None, rate=3.0, condition=name, target=name) for name in ("a", "b")]
-    said = statements(summarise(conditions, observations, []), observations)
+    said = full(statements(summarise(conditions, observations, []), observations))
     assert said[0].startswith("At 3 requests/s, a is first on TTFT from due: p50 100 ms, b 102")
 
 
@@ -158,20 +159,20 @@ def test_batching_is_told_at_the_highest_level() -> None:
         row(target="b/x", concurrency=1, batching_efficiency=1.0),
         row(target="b/x", concurrency=32, batching_efficiency=14.0),
     ]
-    assert statements(rows, []) == [
+    assert full(statements(rows, [])) == [
         "From concurrency 1 to 32, system tokens/s grow 14 times for b/x, 11.5 times for a/x."
     ]
 
 
 def test_batching_is_not_told_against_an_invalid_row() -> None:
     rows = [row(batching_efficiency=1.0, invalid=["late."]), row(concurrency=8, batching_efficiency=6.0)]
-    assert statements(rows, []) == ["Not compared, because INVALID: a/x at concurrency 1."]
+    assert full(statements(rows, [])) == ["Not compared, because INVALID: a/x at concurrency 1."]
 
 
 def test_the_built_in_engine_is_ranked_only_against_itself() -> None:
     assert len(said_of(("a", 200, 20), ("engine/small", 100, 10))) == 0
     said = said_of(("a", 200, 20), ("engine/small", 100, 10), ("b", 300, 30), ("engine/tiny", 50, 5))
-    assert [sentence.split(":")[0] for sentence in said] == [
+    assert [sentence.split(":")[0] for sentence in full(said)] == [
         "At concurrency 1, a is first on TTFT",
         "At concurrency 1, a is first on TPS",
         "At concurrency 1, a is first on system tokens/s",
@@ -188,7 +189,7 @@ def test_goodput_is_told_best_first() -> None:
         )
 
     rows = [row(target=t, goodput=judged(t, met)) for t, met in (("a", 20), ("b", 50))]
-    assert statements(rows, []) == [
+    assert full(statements(rows, [])) == [
         "At concurrency 1, requests with TTFT ≤ 300 ms, TPS ≥ 50: b 100% (10% to 100%), a 40% (10% to 100%)."
     ]
 
@@ -197,7 +198,7 @@ def test_errors_and_invalid_rows_are_told_and_take_no_part() -> None:
     observations = scattered("a", "a", 100, 10, 1)
     observations.append(failure(observations[29].end_ns / MS, condition="a", target="a", round=6))
     rows = summarise([asked(condition="a", target="a"), asked(condition="b", target="b")], observations, [])
-    assert statements(rows, observations) == [
+    assert full(statements(rows, observations)) == [
         "Requests failed: 1 of 31 to a at concurrency 1 (1 http_500).",
         "Not compared, because INVALID: b at concurrency 1.",
     ]

@@ -8,7 +8,7 @@ from splitsecond.analysis.statements import statements
 from splitsecond.analysis.summary import Summary
 from splitsecond.analysis.sweep import workload_changes, workload_statements
 from splitsecond.analysis.usable_rows import lightest_rows
-from splitsecond.analysis.wording import level
+from splitsecond.analysis.wording import full, level
 from splitsecond.report import rows
 
 
@@ -35,7 +35,7 @@ def test_a_long_prompt_adds_to_ttft() -> None:
     assert found.rows == ["a/x#512@c1", "a/x#50k@c1"]
     assert (found.ttft_ms, found.ttft_ci95) == (900, (880, 920))
     assert found.tps == pytest.approx(-0.1)
-    assert workload_statements([found]) == [
+    assert full(workload_statements([found])) == [
         "With workload 50k instead of 512, a/x: TTFT p50 +900 ms (+880 to +920), TPS p50 −10%."
     ]
 
@@ -52,7 +52,7 @@ def test_workloads_with_rates_of_their_own() -> None:
 
 def test_rows_of_different_workloads_are_not_ranked_against_each_other() -> None:
     assert level(LONG) == "at concurrency 1 on workload 50k"
-    assert statements([SHORT, LONG], []) == []
+    assert full(statements([SHORT, LONG], [])) == []
     assert [each.condition for each in lightest_rows([SHORT, LONG])] == ["a/x#512@c1"]
 
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.analysis.made import asked, failure, request, row
+from tests.analysis.made import asked, failure, in_both_forms, request, row
 from tests.golden import Golden
 
 from splitsecond.analysis.condition import summarise
@@ -11,6 +11,7 @@ from splitsecond.analysis.findings import ConditionFindings, Goodput
 from splitsecond.analysis.slo import parse_slo
 from splitsecond.analysis.statements import verdicts
 from splitsecond.analysis.summary import Summary
+from splitsecond.analysis.wording import full
 from splitsecond.timing.uses import USES
 
 
@@ -53,7 +54,7 @@ def test_verdicts_in_sentences(golden: Golden) -> None:
         "good nowhere": [good(None)],
         "good everywhere": [good(990)],
     }
-    golden.check("".join(f"{case}: {' '.join(verdicts(rows))}\n" for case, rows in cases.items()))
+    golden.check("".join(f"{case}:\n{in_both_forms(verdicts(rows))}" for case, rows in cases.items()))
 
 
 @pytest.mark.parametrize(("within", "failed", "verdict"), [(500, 0, "meets"), (440, 60, "miss"), (30, 1, "decide on")])
@@ -61,10 +62,10 @@ def test_a_limit_is_met_by_the_share_of_all_requests_sent(within: int, failed: i
     sent = [request(1000 + 300 * i, name=str(i)) for i in range(within)]
     sent += [failure(1e6 + 300 * i) for i in range(failed)]
     rows = summarise([asked()], sent, [], slo=parse_slo("voice"))
-    (sentence,) = verdicts(rows)
+    (sentence,) = full(verdicts(rows))
     assert verdict in sentence
 
 
 def test_without_a_use_there_is_no_verdict() -> None:
     by_number = Goodput(limits={"ttft": 300.0}, met=1, sent=1, fraction=1.0, per_s=None)
-    assert verdicts([row(requests=5), meets(goodput=by_number), meets(requests=0)]) == []
+    assert full(verdicts([row(requests=5), meets(goodput=by_number), meets(requests=0)])) == []

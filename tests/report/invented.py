@@ -18,6 +18,7 @@ from splitsecond.analysis.condition import summarise
 from splitsecond.analysis.cost import bill, with_cost
 from splitsecond.analysis.findings import AskedCondition, Run
 from splitsecond.analysis.statements import statements
+from splitsecond.analysis.wording import Statement
 from splitsecond.catalog.price import Price
 from splitsecond.clock import NS_PER_MS, NS_PER_S
 from splitsecond.observation import FaultRecord, Observation, Role
@@ -107,10 +108,10 @@ def invented_run(
         environment={"python": "3.11.9", "system": "Linux 6.8", "processor": {"name": "EPYC 7R13", "cores": 2}},
         finished=True,
         conditions=conditions,
-        statements=[saving.verdict for saving in savings] + statements(conditions, observations),
         cache_savings=savings,
     )
-    add_answers(run, observations)
+    verdicts = [Statement(saving.verdict, saving.short_verdict) for saving in savings]
+    add_answers(run, observations, verdicts + statements(conditions, observations))
     return run, observations
 
 

@@ -10,6 +10,7 @@ from splitsecond.analysis.capacity import capacity_of, capacity_statements
 from splitsecond.analysis.condition import summarise
 from splitsecond.analysis.findings import AskedCondition, Run
 from splitsecond.analysis.slo import parse_slo
+from splitsecond.analysis.wording import full
 from splitsecond.catalog.price import Price
 from splitsecond.observation import Observation
 
@@ -42,6 +43,7 @@ def searched_run(*, spoilt: bool = False) -> tuple[Run, Sequence[Observation]]:
         conditions[-1].invalid.append("the client was too late.")
     found = capacity_of(conditions, observations, SLO, 0.95)
     assert found is not None
+    stated = capacity_statements(found, conditions)
     run = Run(
         id="20261121-140302-7f3",
         began="2026-11-21T14:03:02Z",
@@ -51,6 +53,7 @@ def searched_run(*, spoilt: bool = False) -> tuple[Run, Sequence[Observation]]:
         finished=True,
         conditions=conditions,
         capacity=found,
-        statements=capacity_statements(found, conditions),
+        statements=full(stated),
+        short_statements=[each.short or each.long for each in stated],
     )
     return run, observations

@@ -74,21 +74,21 @@ def test_what_a_prompt_cache_saves_is_a_table_before_the_sentences(width: int, f
     assert table.count("in 0 of 80") == 2  # the provider that caches nothing
     sentences = " ".join(text[text.index("\n• ") :].split()).split("• ")
     assert "n = 80 in fewer than five rounds could show" in sentences[1]
-    assert "the prompt cache saves" in sentences[1]
+    assert "The prompt cache saves $0.235 per 1,000 requests." in sentences[1]
 
 
 def test_where_the_table_of_savings_has_no_room_its_sentences_remain() -> None:
     run, _ = invented_run(PAIR, concurrencies=(1,), requests=8, reuse=True)
     text = printed(run, width=50)
     assert "What prompt caching saves" not in text
-    assert "the prompt cache saves" in " ".join(text.split())
+    assert "The prompt cache saves" in " ".join(text.split())
 
 
 def test_sentences_then_the_instrument_then_the_files(invented: Invented) -> None:
     run, _ = invented
     text = printed(run, files=[Path("runs/x/report.html")])
     order = [
-        "• At c=1, generalcompute",
+        "• c=1, ",
         "Not compared, because INVALID",
         "conditions have arrival times from the kernel",
         "runs/x/report.html",
@@ -153,7 +153,7 @@ def test_a_comparison_shows_each_change_and_what_is_missing(invented: Invented) 
     line = next(line for line in text.splitlines() if "generalcompute/llama-3.1-70b-instruct" in line)
     assert f"{before + 90:.0f}  +{90 / before:.1%}"[:-1] in line
     assert "Only in the run before: generalcompute/llama-3.1-70b-instruct at concurrency 32, groq/" in text
-    assert "for the worse" in text
+    assert ", worse." in text
 
 
 def test_a_comparison_says_how_many_errors_there_were(invented: Invented) -> None:

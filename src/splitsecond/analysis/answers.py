@@ -10,11 +10,15 @@ from splitsecond.analysis.recommendation import evidence_of_run, recommend, use_
 from splitsecond.analysis.route_gain import route_gain_statements, route_gains
 from splitsecond.analysis.speed_and_price import speed_and_price, speed_and_price_statements
 from splitsecond.analysis.sweep import workload_changes, workload_statements
+from splitsecond.analysis.wording import Statement
 from splitsecond.observation import Observation
 
 
-def add_answers(run: Run, observations: Sequence[Observation], use: str = "") -> None:
-    """Put the answers into `run`, whose rows are known, and add their sentences. `use`: that of its limits, or ""."""
+def add_answers(run: Run, observations: Sequence[Observation], found: Sequence[Statement], use: str = "") -> None:
+    """Put the answers into `run`, whose rows are known, and add the statements on them to those `found` before.
+
+    `use`: that of the run's limits, or "".
+    """
     run.uses = recommend(evidence_of_run(run.conditions))
     run.route_gains = route_gains(run.conditions, observations)
     run.crossings = crossings(run.conditions, observations)
@@ -22,13 +26,15 @@ def add_answers(run: Run, observations: Sequence[Observation], use: str = "") ->
     run.speed_and_price = speed_and_price(run.conditions)
     run.break_even = break_evens(run.conditions)
     run.workload_changes = workload_changes(run.conditions)
-    run.statements = [
-        *use_statements(run.uses, use),
-        *run.statements,
-        *route_gain_statements(run.route_gains),
-        *workload_statements(run.workload_changes),
-        *crossing_statements(run.crossings),
-        *load_shape_statements(run.load_shapes),
-        *speed_and_price_statements(run.speed_and_price),
-        *break_even_statements(run.break_even),
-    ]
+    run.state(
+        [
+            *use_statements(run.uses, use),
+            *found,
+            *route_gain_statements(run.route_gains),
+            *workload_statements(run.workload_changes),
+            *crossing_statements(run.crossings),
+            *load_shape_statements(run.load_shapes),
+            *speed_and_price_statements(run.speed_and_price),
+            *break_even_statements(run.break_even),
+        ]
+    )

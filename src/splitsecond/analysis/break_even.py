@@ -16,7 +16,7 @@ from math import ceil
 from splitsecond.analysis.cost import S_PER_HOUR, usd
 from splitsecond.analysis.findings import BreakEven, ConditionFindings
 from splitsecond.analysis.usable_rows import lightest_rows
-from splitsecond.analysis.wording import listed, number, percent
+from splitsecond.analysis.wording import Statement, in_a_line, listed, number, percent
 from splitsecond.catalog.ownership import HOURS_PER_YEAR
 from splitsecond.catalog.price import MILLION
 
@@ -82,28 +82,35 @@ def tokens_words(tokens: float) -> str:
     return number(tokens)
 
 
-def break_even_statements(found: Sequence[BreakEven]) -> list[str]:
-    """Return a sentence for each machine: from which volume on it is cheaper than which target."""
+def break_even_statements(found: Sequence[BreakEven]) -> list[Statement]:
+    """Return a statement for each machine: from which volume on it is cheaper than which target."""
     by_machine: dict[str, list[BreakEven]] = {}
     for each in sorted(found, key=lambda each: each.utilisation):
         by_machine.setdefault(each.machine, []).append(each)
     return [sentence for each in by_machine.values() for sentence in _sentences(each)]
 
 
-def _sentences(found: Sequence[BreakEven]) -> Iterator[str]:
+def _sentences(found: Sequence[BreakEven]) -> Iterator[Statement]:
     first = found[0]
     costs = f"{first.machine} costs {usd(first.usd_per_month)} a month ({'owned' if first.owned else 'rented'})"
-    cheaper = [
-        f"than {each.api} from {tokens_words(each.tokens_per_month)} tokens a month ({percent(each.utilisation)} busy)"
-        for each in found
-        if each.tokens_per_month is not None
-    ]
+    cheaper, short = (
+        [
+            f"than {each.api} from {tokens_words(each.tokens_per_month)} tokens{per} ({percent(each.utilisation)} busy)"
+            for each in found
+            if each.tokens_per_month is not None
+        ]
+        for per in (" a month", "/month")
+    )
     if cheaper:
-        yield f"{costs} and is cheaper {listed(cheaper)}; busy is the share of the highest throughput of this run."
+        yield Statement(
+            f"{costs} and is cheaper {listed(cheaper)}; busy is the share of the highest throughput of this run.",
+            in_a_line(f"{first.machine} ({usd(first.usd_per_month)}/month) is cheaper ", short),
+        )
     dearer = [f"{each.api} ({usd(each.usd_per_million)})" for each in found if each.tokens_per_month is None]
     if dearer:
         full = first.usd_per_month / first.machine_tokens_per_month * MILLION
-        yield (
+        yield Statement(
             f"{costs} and never pays against {listed(dearer)}: at the highest throughput of this run its million "
-            f"tokens cost {usd(full)}."
+            f"tokens cost {usd(full)}.",
+            in_a_line(f"{first.machine}, {usd(full)}/M tokens at full load, never pays against ", dearer),
         )

@@ -20,7 +20,7 @@ from splitsecond.analysis.cost import WORTH_SAYING, Prices, bill, usd
 from splitsecond.analysis.figures import ended, successful, ttft_figure
 from splitsecond.analysis.findings import CacheSaving, ConditionFindings, FigureChange
 from splitsecond.analysis.sample_comparison import SampleComparison, holm
-from splitsecond.analysis.wording import change, evidence, listed, number, percent, row
+from splitsecond.analysis.wording import Statement, change, evidence, listed, number, percent, row
 from splitsecond.observation import LOAD_ROLES, Observation
 
 THOUSAND = 1000
@@ -71,8 +71,8 @@ def _saving(fresh: Observed, reuse: Observed, prices: Prices, found: Mapping[str
         usd_per_request_fresh=_usd_per_request(*fresh, prices),
         usd_per_request_reuse=_usd_per_request(*reuse, prices),
     )
-    saving.verdict = _verdict(saving, fresh[0], reuse[0])
-    return saving
+    verdict = _verdict(saving, fresh[0], reuse[0])
+    return replace(saving, verdict=verdict.long, short_verdict=verdict.short)
 
 
 def _usd_per_request(row: Row, observations: Sequence[Observation], prices: Prices) -> float | None:
@@ -85,16 +85,39 @@ def _usd_per_request(row: Row, observations: Sequence[Observation], prices: Pric
     return found.usd / answers if answers and found.unpriced < found.attempts else None
 
 
-def _verdict(saving: CacheSaving, fresh: Row, reuse: Row) -> str:
-    """Return the savings in time and money, with the evidence, as a sentence."""
-    name = row(fresh)
-    if spoilt := [row(c) for c in (fresh, reuse) if c.invalid]:
-        return f"{name}: the savings of the prompt cache are not judged, because INVALID: {listed(spoilt)}."
+def _verdict(saving: CacheSaving, fresh: Row, reuse: Row) -> Statement:
+    """Return the savings in time and money, with the evidence, as a statement."""
+    name, short = row(fresh), row(fresh, short=True)
+    if spoilt := [c for c in (fresh, reuse) if c.invalid]:
+        return Statement(
+            f"{name}: the savings of the prompt cache are not judged, because INVALID: "
+            f"{listed([row(c) for c in spoilt])}.",
+            f"{short}: prompt cache not judged, INVALID: {listed([row(c, short=True) for c in spoilt])}.",
+        )
     if not saving.ttft:
-        return f"{name}: the savings of the prompt cache are unknown, because one kind of prompts has no response."
+        return Statement(
+            f"{name}: the savings of the prompt cache are unknown, because one kind of prompts has no response.",
+            f"{short}: the savings of the prompt cache are unknown.",
+        )
     n = min(c.requests - c.errors for c in (fresh, reuse))
     said = _reported(saving, n) if saving.hits else _unreported(saving, n)
-    return f"{name}: {said}."
+    return Statement(f"{name}: {said}.", _in_short(short, saving, n))
+
+
+def _in_short(name: str, saving: CacheSaving, n: int) -> str:
+    """Return the savings in time on one line, and those in money on another."""
+    median, dollars = saving.ttft[0], _moved_usd(saving)
+    if _faster(median):
+        bounds = median.ci95 and (percent(-median.ci95[1]), percent(-median.ci95[0]))
+        saved = f"cache reuse saves {percent(-(median.change or 0))} of TTFT p50{evidence('', bounds, short=True)}"
+    else:
+        saved = _no_time_saved(median, n, short=True)
+    money = "The provider reports no cached tokens" if not saving.hits else ""
+    if dollars > 0:
+        money = f"The prompt cache saves {_per_thousand(dollars)}"
+    elif dollars < 0:
+        money = f"Filling the prompt cache costs {_per_thousand(-dollars)} more than it saves"
+    return f"{name}: {saved}.\n{money}." if money else f"{name}: {saved}."
 
 
 def _reported(saving: CacheSaving, n: int) -> str:
@@ -138,9 +161,10 @@ def _time_saved(median: FigureChange) -> str:
     return f"{share} of TTFT at p50, {number(median.before)} to {number(median.after)} ms{known}"
 
 
-def _no_time_saved(median: FigureChange, n: int) -> str:
+def _no_time_saved(median: FigureChange, n: int, *, short: bool = False) -> str:
     moved = "" if median.change is None else change(median.change)
-    known = evidence(moved, median.ci95 and (change(median.ci95[0]), change(median.ci95[1])), median.p_value)
+    bounds = median.ci95 and (change(median.ci95[0]), change(median.ci95[1]))
+    known = evidence(moved, bounds, median.p_value, short=short)
     if median.real:
         return f"no saving but a higher TTFT at p50, {number(median.before)} to {number(median.after)} ms{known}"
     untested = "" if median.needs or median.p_value is not None else " in fewer than five rounds"

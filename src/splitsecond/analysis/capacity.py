@@ -28,7 +28,19 @@ from splitsecond.analysis.search import Verdict, edges
 from splitsecond.analysis.slo import Slo
 from splitsecond.analysis.summary import LEAST_ROUNDS
 from splitsecond.analysis.validity import NOT_STATIONARY
-from splitsecond.analysis.wording import counted, counted_as, level, limits, listed, load, number, percent, ratio
+from splitsecond.analysis.wording import (
+    Statement,
+    counted,
+    counted_as,
+    in_a_line,
+    level,
+    limits,
+    listed,
+    load,
+    number,
+    percent,
+    ratio,
+)
 from splitsecond.observation import Observation
 
 SHEDDING = ("http_429", "http_503", "overloaded")
@@ -140,11 +152,13 @@ def knee_of(rows: Sequence[Row]) -> float | None:
     return None
 
 
-def capacity_statements(found: Capacity, rows: Sequence[Row]) -> list[str]:
-    """Return the conclusions as sentences, the capacity itself first. `rows` are those of its steps."""
+def capacity_statements(found: Capacity, rows: Sequence[Row]) -> list[Statement]:
+    """Return the conclusions as statements, the capacity itself first. `rows` are those of its steps."""
     by_load = {load_of(row): row for row in rows}
     steps = {step.load: step for step in found.steps}
-    sentences = [_capacity(found, by_load, steps)]
+    sentences = [
+        Statement(" ".join(_capacity(found, by_load, steps)), "\n".join(_capacity(found, by_load, steps, short=True)))
+    ]
     if found.ceiling is not None:
         sentences += _bottleneck(found.why, steps[found.ceiling], by_load[found.ceiling])
     if found.holds is not None:
@@ -152,25 +166,32 @@ def capacity_statements(found: Capacity, rows: Sequence[Row]) -> list[str]:
     return sentences + _saturation(found, by_load)
 
 
-def _capacity(found: Capacity, rows: Mapping[float, Row], steps: Mapping[float, CapacityStep]) -> str:
+def _capacity(
+    found: Capacity, rows: Mapping[float, Row], steps: Mapping[float, CapacityStep], *, short: bool = False
+) -> list[str]:
     """Return the capacity: "a/x handles concurrency 12 with TTFT ≤ 300 ms in 95% of requests (90 of 90), not 13 …"."""
-    target, wanted = found.target, f"with {limits(found.limits)} in {percent(found.share)} of requests"
+    of_requests = "" if short else " of requests"
+    target, wanted = found.target, f"with {limits(found.limits)} in {percent(found.share)}{of_requests}"
     ceiling = steps[found.ceiling] if found.ceiling is not None and found.why != "invalid" else None
     unsure = [_with_count(steps[each]) for each in found.undecided]
     not_beyond = f", not {_with_count(ceiling)}" if ceiling else ""
-    undecided = f" Undecided: {listed(unsure)}." if unsure else ""
+    undecided = [in_a_line("Undecided: ", unsure) if short else f"Undecided: {listed(unsure)}."] if unsure else []
     if found.holds is not None:
         heaviest = not unsure and found.ceiling is None
-        end = ", the heaviest load of this search: use --to for heavier ones" if heaviest else ""
-        handled = f"{load(rows[found.holds])} {wanted} ({_count(steps[found.holds])})"
-        return f"{target} handles {handled}{not_beyond}{end}.{undecided}"
+        limit = "the --to limit" if short else "the heaviest load of this search: use --to for heavier ones"
+        end = f", {limit}" if heaviest else ""
+        handled = f"{load(rows[found.holds], short=short)} {wanted} ({_count(steps[found.holds])})"
+        return [f"{target} handles {handled}{not_beyond}{end}.", *undecided]
     lightest = min(steps)
     if found.why == "invalid" and not unsure:
-        return f"The capacity of {target} is unknown: the figures {level(rows[lightest])} are INVALID."
+        return [f"The capacity of {target} is unknown: the figures {level(rows[lightest], short=short)} are INVALID."]
     if unsure:
-        undecided_ceiling = f"; {_with_count(ceiling)} is too much" if ceiling else ""
-        return f"It is not certain that {target} handles any load {wanted}{undecided_ceiling}.{undecided}"
-    return f"{target} does not even handle {load(rows[lightest])} {wanted} ({_count(steps[lightest])})."
+        certain = f"It is not certain that {target} handles any load {wanted}"
+        too_much = f"{_with_count(ceiling)} is too much." if ceiling else ""
+        if short:
+            return [f"{certain}.", *undecided, *([too_much] if too_much else [])]
+        return [f"{certain}; {too_much}" if too_much else f"{certain}.", *undecided]
+    return [f"{target} does not even handle {load(rows[lightest], short=short)} {wanted} ({_count(steps[lightest])})."]
 
 
 def _with_count(step: CapacityStep) -> str:
@@ -181,25 +202,42 @@ def _count(step: CapacityStep) -> str:
     return f"{step.met:,} of {step.sent:,}"
 
 
-def _bottleneck(why: str, step: CapacityStep, row: Row) -> list[str]:
+def _bottleneck(why: str, step: CapacityStep, row: Row) -> list[Statement]:
     """Return why there is a ceiling: the limit that is missed most, that the server broke, or that it is unknown."""
-    where = level(row).capitalize()
+    where, short = level(row).capitalize(), load(row, short=True)
     if why == "invalid":
-        return [f"{where} the figures are INVALID, so it is unknown whether that load is handled: {row.invalid[0]}"]
+        return [
+            Statement(
+                f"{where} the figures are INVALID, so it is unknown whether that load is handled: {row.invalid[0]}",
+                f"{short} is INVALID: {row.invalid[0]}",
+            )
+        ]
     if why == "breaks":
         failed = f"{row.errors:,} of {counted_as(row.requests, 'request', 'requests')} failed"
-        return [f"{where} the server broke, and the search ended: {failed} ({counted(row.error_kinds)})."]
+        kinds = counted(row.error_kinds)
+        return [
+            Statement(
+                f"{where} the server broke, and the search ended: {failed} ({kinds}).",
+                f"{short}, the server broke: {failed} ({kinds}).",
+            )
+        ]
     if not step.missed:
         return []
     shares = [f"{_limit(name)} in {count:,} of {step.sent:,}" for name, count in step.missed.items()]
-    return [f"The bottleneck is {_limit(next(iter(step.missed)))}: {level(row)} requests missed {listed(shares)}."]
+    bottleneck = f"The bottleneck is {_limit(next(iter(step.missed)))}:"
+    return [
+        Statement(
+            f"{bottleneck} {level(row)} requests missed {listed(shares)}.",
+            in_a_line(f"{bottleneck} at {short} requests missed ", shares),
+        )
+    ]
 
 
 def _limit(name: str) -> str:
     return "a response" if name == "errors" else name.upper()
 
 
-def _at_capacity(row: Row) -> str:
+def _at_capacity(row: Row) -> Statement:
     """Return what the server delivers at the heaviest load that holds."""
     ttft = ttft_figure(open_loop=row.concurrency is None).summary(row)
     parts = [
@@ -207,24 +245,28 @@ def _at_capacity(row: Row) -> str:
         f"{number(row.goodput.per_s)} good requests/s" if row.goodput and row.goodput.per_s else "",
         f"TTFT p95 {number(ttft.p95)} ms" if ttft.p95 is not None else "",
         f"TPS p50 {number(row.tps.p50)}" if row.tps.p50 is not None else "",
-        f"{usd(row.usd_per_million_output)} per million output tokens"
-        if row.usd_per_million_output is not None
-        else "",
     ]
-    return f"{level(row).capitalize()} it delivers {', '.join(filter(None, parts))}."
+    delivers = ", ".join(filter(None, parts))
+    cost = usd(row.usd_per_million_output) if row.usd_per_million_output is not None else ""
+    return Statement(
+        f"{level(row).capitalize()} it delivers {delivers}{f', {cost} per million output tokens' if cost else ''}.",
+        f"{load(row, short=True)}: {delivers}{f', {cost}/M output' if cost else ''}.",
+    )
 
 
-def _saturation(found: Capacity, rows: Mapping[float, Row]) -> list[str]:
+def _saturation(found: Capacity, rows: Mapping[float, Row]) -> list[Statement]:
     """Return where more load stops to increase throughput, and how much batching increased it until there."""
     speeds = {at: row.output_tokens_per_s for at, row in rows.items() if row.output_tokens_per_s and not row.invalid}
     if len(speeds) < 2:
         return []
     most = max(speeds, key=lambda at: speeds[at])
     if found.knee is None:
-        return [f"System tokens/s grow up to {load(rows[most])}: {number(speeds[most])}{_batching(rows[most])}."]
+        return [
+            Statement(f"System tokens/s grow up to {load(rows[most])}: {number(speeds[most])}{_batching(rows[most])}.")
+        ]
     knee = f"{number(speeds[found.knee])}{_batching(rows[found.knee])}"
     beyond = f", {number(speeds[most])} at most" if most > found.knee else ""
-    return [f"System tokens/s saturate at {load(rows[found.knee])}: {knee}{beyond}."]
+    return [Statement(f"System tokens/s saturate at {load(rows[found.knee])}: {knee}{beyond}.")]
 
 
 def _batching(row: Row) -> str:

@@ -20,7 +20,20 @@ from splitsecond.analysis.figures import FIGURES, TOTALS, Figure, Total, compare
 from splitsecond.analysis.findings import ConditionFindings, FigureChange, Run
 from splitsecond.analysis.sample_comparison import Blocks, SampleComparison, compare_blocks, compare_samples, holm
 from splitsecond.analysis.summary import LEAST_ROUNDS, PERCENTILES, Sample
-from splitsecond.analysis.wording import Place, by_place, change, evidence, level, listed, number, row
+from splitsecond.analysis.wording import (
+    Place,
+    Statement,
+    by_place,
+    change,
+    evidence,
+    full,
+    in_a_line,
+    level,
+    listed,
+    load,
+    number,
+    row,
+)
 from splitsecond.errors import CallerFault
 from splitsecond.observation import Observation
 
@@ -69,7 +82,7 @@ class ConditionChange(Struct, frozen=True, kw_only=True):
 
 class Comparison(Struct, frozen=True, kw_only=True):
     """Changes between two sides, by the folders of their runs, or their ids. `only_before` and `only_after` name rows
-    that the other side lacks."""
+    that the other side lacks. `short_statements`: the statements as lines of a terminal of 100 columns."""
 
     before: str
     after: str
@@ -77,6 +90,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
     only_before: list[str]
     only_after: list[str]
     statements: list[str]
+    short_statements: list[str] = []
 
 
 class _Side(Struct, frozen=True):
@@ -136,13 +150,15 @@ def compare(
     old_side, new_side = _side(before, match), _side(after, {})
     pairs = [(old_side[place], new_side[place]) for place in new_side if place in old_side]
     changes = _corrected([_changed(old, new, figures) for old, new in pairs])
+    stated = _statements(changes)
     return Comparison(
         before=", ".join(data.label for data in before),
         after=", ".join(data.label for data in after),
         conditions=changes,
         only_before=[row(side.rows[-1]) for place, side in old_side.items() if place not in new_side],
         only_after=[row(side.rows[-1]) for place, side in new_side.items() if place not in old_side],
-        statements=_statements(changes),
+        statements=full(stated),
+        short_statements=[each.short or each.long for each in stated],
     )
 
 
@@ -182,9 +198,9 @@ def _side(runs: Sequence[RunData], match: Match) -> dict[Place, _Side]:
         observed: defaultdict[str, list[Observation]] = defaultdict(list)
         for o in ended(data.observations):
             observed[o.condition].append(o)
-        for (target, *load), each in by_place(data.run.conditions).items():
+        for (target, *place_load), each in by_place(data.run.conditions).items():
             own = f"{target} (unmatched)" if target in taken else target
-            place: Place = (match.get(target, own), *load)  # type: ignore[assignment]
+            place: Place = (match.get(target, own), *place_load)  # type: ignore[assignment]
             rows, requests = found.setdefault(place, ([], []))
             rows.append(each)
             requests.append(observed[each.condition])
@@ -342,14 +358,19 @@ def _stated(changed: ConditionChange) -> list[FigureChange]:
     return figures + [total for total in changed.totals if total.p_value is not None]
 
 
-def _real(name: str, changed: ConditionChange) -> list[str]:
-    """Return a sentence for each real change of a figure that is stated."""
+def _real(changed: ConditionChange) -> list[Statement]:
+    """Return a statement for each real change of a figure that is stated."""
     return [
-        f"{name}: {metric.label}{f' {f.percentile}' if f.percentile else ''} went from {_value(f.before)} to "
-        f"{_value(f.after)}{metric.unit_after}{change_evidence(f, f.p_value)}, for the "
-        f"{'better' if f.better else 'worse'}."
+        Statement(
+            f"{changed.name} {level(changed)}: {label} went from {_value(f.before)} to "
+            f"{_value(f.after)}{metric.unit_after}{change_evidence(f, f.p_value)}, for the {better}.",
+            f"{changed.name} {level(changed, short=True)}: {label} {_value(f.before)} → "
+            f"{_value(f.after)}{metric.unit_after}{change_evidence(f, short=True)}, {better}.",
+        )
         for f in _stated(changed)
         if f.real and (metric := FIGURES.get(f.figure) or TOTALS[f.figure])
+        for label in [f"{metric.label} {f.percentile}".rstrip()]
+        for better in ["better" if f.better else "worse"]
     ]
 
 
@@ -357,51 +378,61 @@ def _value(value: float | None) -> str:
     return "beyond what was answered" if value is None else number(value)
 
 
-def _statements(changes: Sequence[ConditionChange]) -> list[str]:
+def _statements(changes: Sequence[ConditionChange]) -> list[Statement]:
     """Return the real changes row by row, then one sentence for each load with the rows that did not change.
 
     The latter states the smallest change of TTFT p50 that the comparison could have seen in each row.
     """
-    sentences: list[str] = []
+    real: list[Statement] = []
     same: defaultdict[str, list[ConditionChange]] = defaultdict(list)
     for changed in changes:
-        where = level(changed)
-        real = _real(f"{changed.name} {where}", changed)
-        sentences += real
-        if not real:
-            same[where].append(changed)
-    return sentences + [
-        f"{where.capitalize()}, no change beyond chance: {listed([f'{c.name}{_not_tested(c)}' for c in alike])}."
-        f"{_could_see(alike)}"
-        for where, alike in same.items()
-    ]
+        found = _real(changed)
+        real += found
+        if not found:
+            same[level(changed)].append(changed)
+    return real + [_unchanged(alike) for alike in same.values()]
+
+
+def _unchanged(alike: Sequence[ConditionChange]) -> Statement:
+    """Return which rows of one load did not change, and which changes would have been seen."""
+    rows = [f"{c.name}{' (not tested: too few requests or rounds)' if _not_tested(c) else ''}" for c in alike]
+    short = [f"{c.name}{' (not tested)' if _not_tested(c) else ''}" for c in alike]
+    seen = _could_see(alike)
+    return Statement(
+        f"{level(alike[0]).capitalize()}, no change beyond chance: {listed(rows)}."
+        + "".join(
+            f" A change of {label} p50 by {listed(sizes)} would have been seen." for label, sizes in seen.items()
+        ),
+        "\n".join(
+            [
+                in_a_line(f"{load(alike[0], short=True)}, no change beyond chance: ", short),
+                *(in_a_line(f"Smallest change of {label} p50 that would show: ", s) for label, s in seen.items()),
+            ]
+        ),
+    )
 
 
 def _first_p50(changed: ConditionChange) -> FigureChange | None:
     return next((f for f in _stated(changed) if f.percentile == "p50"), None)
 
 
-def _not_tested(changed: ConditionChange) -> str:
+def _not_tested(changed: ConditionChange) -> bool:
     found = _first_p50(changed)
-    tested = found is not None and (found.detectable or found.p_value is not None)
-    return "" if tested else " (not tested: too few requests or rounds)"
+    return found is None or (not found.detectable and found.p_value is None)
 
 
-def _could_see(alike: Sequence[ConditionChange]) -> str:
-    """Return the smallest change that would have been seen in each row, a sentence for each figure: mostly TTFT."""
+def _could_see(alike: Sequence[ConditionChange]) -> dict[str, list[str]]:
+    """Return the smallest changes that would have been seen in the rows, by figure: mostly TTFT."""
     found: defaultdict[str, list[str]] = defaultdict(list)
     for row_change in alike:
         first = _first_p50(row_change)
         if first is not None and first.detectable:
             size = change(first.detectable).removeprefix("+")
             found[FIGURES[first.figure].label].append(f"{size} ({row_change.name})" if len(alike) > 1 else size)
-    return "".join(
-        f" A change of {label} p50 by {listed(sizes)} would have been seen." for label, sizes in found.items()
-    )
+    return found
 
 
-def change_evidence(f: FigureChange, p_value: float | None = None) -> str:
+def change_evidence(f: FigureChange, p_value: float | None = None, *, short: bool = False) -> str:
     """Format a change with its interval, for the findings and the gates: " (+20%, 95% interval +15% to +25%)"."""
-    return evidence(
-        "" if f.change is None else change(f.change), f.ci95 and (change(f.ci95[0]), change(f.ci95[1])), p_value
-    )
+    moved = "" if f.change is None else change(f.change)
+    return evidence(moved, f.ci95 and (change(f.ci95[0]), change(f.ci95[1])), p_value, short=short)

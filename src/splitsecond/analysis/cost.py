@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from splitsecond.analysis.wording import counted_as, level, listed, percent
+from splitsecond.analysis.wording import Statement, counted_as, in_a_line, level, listed, load, percent
 from splitsecond.catalog.price import MILLION, Price
 from splitsecond.clock import NS_PER_S
 from splitsecond.observation import LOAD_ROLES, Observation
@@ -175,21 +175,24 @@ def with_cost(
     )
 
 
-def cost_statements(rows: "Sequence[ConditionFindings]") -> list[str]:
-    """Return a sentence for each load with the target whose tokens cost least, if two or more have a cost."""
+def cost_statements(rows: "Sequence[ConditionFindings]") -> list[Statement]:
+    """Return a statement for each load with the target whose tokens cost least, if two or more have a cost."""
     loads: dict[str, list[ConditionFindings]] = {}
     for row in rows:
         if row.usd_per_million is not None:
             loads.setdefault(level(row), []).append(row)
-    places: dict[str, list[str]] = {}
-    for where, priced in loads.items():
-        ranked = sorted(priced, key=lambda row: row.usd_per_million or 0.0)
-        if len(ranked) > 1:
-            best, *others = (f"{row.target} {usd(row.usd_per_million)}" for row in ranked)
-            places.setdefault(f"{best}, {', '.join(others)}", []).append(where)
+    places: dict[tuple[str, ...], list[ConditionFindings]] = {}
+    for priced in loads.values():
+        if len(priced) > 1:
+            ranked = sorted(priced, key=lambda row: row.usd_per_million or 0.0)
+            places.setdefault(tuple(f"{row.target} {usd(row.usd_per_million)}" for row in ranked), []).append(priced[0])
     return [
-        f"{listed(where).capitalize()}, a million tokens in this run's mix of input and output cost least at {ranking}."
-        for ranking, where in places.items()
+        Statement(
+            f"{listed([level(row) for row in at]).capitalize()}, a million tokens in this run's mix of input and "
+            f"output cost least at {', '.join(ranking)}.",
+            in_a_line(f"{listed([load(row, short=True) for row in at])}, input and output, $/M tokens: ", ranking),
+        )
+        for ranking, at in places.items()
     ]
 
 

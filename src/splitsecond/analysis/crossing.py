@@ -19,7 +19,7 @@ from splitsecond.analysis.findings import ConditionFindings, Crossing
 from splitsecond.analysis.resampling import interval, median_draws, resamples
 from splitsecond.analysis.summary import Floats
 from splitsecond.analysis.usable_rows import lightest_rows
-from splitsecond.analysis.wording import level
+from splitsecond.analysis.wording import Statement, level
 from splitsecond.observation import Observation
 
 SURE = 0.95
@@ -102,11 +102,15 @@ def _crossing(first: _Line, then: _Line, tokens: float) -> Crossing:
     )
 
 
-def crossing_statements(found: Sequence[Crossing]) -> list[str]:
-    """Return each crossing that is sure as a sentence."""
+def crossing_statements(found: Sequence[Crossing]) -> list[Statement]:
+    """Return each crossing that is sure as a statement."""
     return [
-        f"{each.load.capitalize()}, a response of up to {each.tokens:,.0f} output tokens ends sooner at "
-        f"{each.first}, a longer one at {each.then} (95% interval {low:,.0f} to {high:,.0f} tokens)."
+        Statement(
+            f"{each.load.capitalize()}, a response of up to {each.tokens:,.0f} output tokens ends sooner at "
+            f"{each.first}, a longer one at {each.then} (95% interval {low:,.0f} to {high:,.0f} tokens).",
+            f"Up to {each.tokens:,.0f} output tokens (95% {low:,.0f}–{high:,.0f}) {each.first} is sooner, beyond "
+            f"{each.then}.",
+        )
         for each in found
         if each.ci95 is not None
         for low, high in [each.ci95]

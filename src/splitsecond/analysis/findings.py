@@ -3,12 +3,14 @@
 Other programs read this file: names and units are a contract. A figure that is undefined or unknown is null, never 0.
 """
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct, defstruct, field
 
 from splitsecond.analysis.figures import FIGURES, TOTALS
 from splitsecond.analysis.summary import Interval, Summary
+from splitsecond.analysis.wording import Statement
 from splitsecond.catalog.price import Price
 from splitsecond.observation import PacketCounts
 from splitsecond.timing.uses import Criterion
@@ -120,7 +122,7 @@ class CacheSaving(Struct, kw_only=True):
     empty if a row has no successful request. With cache reuse, `hits` of `requests` responses had input from the cache,
     the share `cached_share` of all input (None: not reported). `usd_per_request_*`: cost of the input of a request,
     filling the cache included, or on a machine paid by the hour, of its time. Output is left out: it costs the same
-    both ways and its length is chance. `verdict` is the conclusion as a sentence.
+    both ways and its length is chance. `verdict` is the conclusion as a sentence, `short_verdict` on one line.
     """
 
     target: str
@@ -133,6 +135,7 @@ class CacheSaving(Struct, kw_only=True):
     usd_per_request_fresh: float | None = None
     usd_per_request_reuse: float | None = None
     verdict: str = ""
+    short_verdict: str = ""
 
 
 class CapacityStep(Struct, kw_only=True):
@@ -442,9 +445,9 @@ class Run(Struct, kw_only=True):
 
     `began` is the wall-clock moment (RFC 3339, UTC) at which the monotonic clock showed `began_ns`. `asked` holds the
     command line and every setting, enough to repeat the run; `environment` the machine and the versions. `statements`
-    are the findings as sentences. `cost_usd` covers everything that was sent. `uses` rates the targets for
-    each use. `finished` is false while the run is in
-    progress, and stays false if it is interrupted.
+    are the findings as sentences; `short_statements` has the same findings, each sentence on a line of at most 100
+    columns; older files lack it. `cost_usd` covers everything that was sent. `uses` rates the targets for each use.
+    `finished` is false while the run is in progress, and stays false if it is interrupted.
     """
 
     id: str
@@ -458,6 +461,7 @@ class Run(Struct, kw_only=True):
     conditions: list[ConditionFindings] = []
     cost_usd: float | None = None
     statements: list[str] = []
+    short_statements: list[str] = []
     cache_savings: list[CacheSaving] = []
     capacity: Capacity | None = None
     uses: list[Recommendation] = []
@@ -469,6 +473,12 @@ class Run(Struct, kw_only=True):
     forecasts: list[Forecast] = []
     workload_changes: list[WorkloadChange] = []
     invalid: list[str] = []
+
+    def state(self, found: Iterable[Statement]) -> None:
+        """Add findings to the statements."""
+        for each in found:
+            self.statements.append(each.long)
+            self.short_statements.append(each.short or each.long)
 
 
 class AskedCondition(Struct, frozen=True, kw_only=True):

@@ -21,7 +21,7 @@ from splitsecond.analysis.figures import TOTALS
 from splitsecond.analysis.findings import ConditionFindings, LoadShape, LoadStep, ShareOfChange
 from splitsecond.analysis.summary import Summary
 from splitsecond.analysis.usable_rows import rows_by_target
-from splitsecond.analysis.wording import change, number
+from splitsecond.analysis.wording import Statement, change, number
 
 QUEUEING = 1.5
 LEAST_LEVELS = 3
@@ -83,16 +83,17 @@ def _queueing(first: ConditionFindings, row: ConditionFindings) -> str:
     return "yes" if tail and tail.low is not None and tail.low > 0 else "unsure"
 
 
-def load_shape_statements(found: Sequence[LoadShape]) -> list[str]:
+def load_shape_statements(found: Sequence[LoadShape]) -> list[Statement]:
     """Return the drop of each target: to its heaviest load, where requests queue, knee and sweet spot."""
-    return [" ".join(_sentences(shape)) for shape in found]
+    return [Statement(" ".join(_sentences(each)), "\n".join(_sentences(each, short=True))) for each in found]
 
 
-def _sentences(shape: LoadShape) -> Iterator[str]:
+def _sentences(shape: LoadShape, *, short: bool = False) -> Iterator[str]:
     last = shape.steps[-1]
     moved = [f"{label} {_words(each)}" for label, each in (("TTFT p50", last.ttft), ("TPS p50", last.tps)) if each]
     if moved:
-        yield f"From concurrency {shape.lightest} to {last.concurrency}, {shape.target}: {', '.join(moved)}."
+        where = f"c={shape.lightest}" if short else f"From concurrency {shape.lightest}"
+        yield f"{where} to {last.concurrency}, {shape.target}: {', '.join(moved)}."
     queued = next((step for step in shape.steps if step.queueing != "no"), None)
     if queued is not None and queued.ttft_p95 and queued.ttft:
         yield (

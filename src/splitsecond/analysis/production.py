@@ -24,7 +24,7 @@ from msgspec.structs import replace
 
 from splitsecond.analysis.student import t_doubt, t_quantile
 from splitsecond.analysis.summary import Floats, Interval, Summary
-from splitsecond.analysis.wording import change, evidence, listed, number, ratio
+from splitsecond.analysis.wording import Statement, change, evidence, in_a_line, listed, number, ratio, span
 from splitsecond.catalog.model_names import identify
 
 SCHEMA = "splitsecond.speed/2"
@@ -233,10 +233,10 @@ def same_model(speeds: Iterable[ProductionSpeed]) -> dict[str, list[ProductionSp
     return {model: served for model, served in found.items() if len(served) > 1}
 
 
-def speed_statements(speeds: Sequence[ProductionSpeed], comparisons: Sequence[SpeedComparison] = ()) -> list[str]:
-    """Return a sentence for each finding. `speeds` are sorted, the fastest first."""
+def speed_statements(speeds: Sequence[ProductionSpeed], comparisons: Sequence[SpeedComparison] = ()) -> list[Statement]:
+    """Return a statement for each finding. `speeds` are sorted, the fastest first."""
     with_grade = [speed for speed in speeds if speed.grade is not None]
-    drifts = filter(None, map(_drift_sentence, speeds))
+    drifts = [_drift_statement(speed.name, drift) for speed in speeds if (drift := speed.drift) and drift.real]
     return [
         *_fastest(with_grade),
         *_different_models(speeds),
@@ -246,7 +246,7 @@ def speed_statements(speeds: Sequence[ProductionSpeed], comparisons: Sequence[Sp
     ]
 
 
-def _different_models(speeds: Sequence[ProductionSpeed]) -> list[str]:
+def _different_models(speeds: Sequence[ProductionSpeed]) -> list[Statement]:
     """Return a sentence with the models of each row if rows have different ones: a row may be faster by its models."""
     if len({speed.models for speed in speeds}) < 2:
         return []
@@ -255,10 +255,15 @@ def _different_models(speeds: Sequence[ProductionSpeed]) -> list[str]:
         more = len(speed.models) - NAMED_MODELS
         names = [*speed.models[:NAMED_MODELS], *([f"{more:,} more"] if more > 0 else [])]
         rows.append(f"{speed.name} has {listed(names)}")
-    return [f"The rows have different models, so this also compares models: {'; '.join(rows)}."]
+    return [
+        Statement(
+            f"The rows have different models, so this also compares models: {'; '.join(rows)}.",
+            in_a_line("This also compares models: ", rows),
+        )
+    ]
 
 
-def _bounded(speeds: Sequence[ProductionSpeed]) -> list[str]:
+def _bounded(speeds: Sequence[ProductionSpeed]) -> list[Statement]:
     """Return a sentence with the bounds of TTFT where attempts that were closed early leave it uncertain."""
     rows = [
         f"{speed.name} {listed([f'{name} {_between(bounds)}' for name, bounds in uncertain])}"
@@ -268,8 +273,11 @@ def _bounded(speeds: Sequence[ProductionSpeed]) -> list[str]:
     if not rows:
         return []
     return [
-        f"TTFT is uncertain where attempts were closed before their first token: {'; '.join(rows)}. Races close "
-        "attempts with long prompts later, so the figures may be too high."
+        Statement(
+            f"TTFT is uncertain where attempts were closed before their first token: {'; '.join(rows)}. Races close "
+            "attempts with long prompts later, so the figures may be too high.",
+            in_a_line("TTFT is uncertain, as races closed attempts: ", rows),
+        )
     ]
 
 
@@ -283,46 +291,57 @@ def _between(bounds: Interval) -> str:
     return f"is {number(low)} ms or more" if high is None else f"is between {number(low)} and {number(high)} ms"
 
 
-def _fastest(speeds: Sequence[ProductionSpeed]) -> list[str]:
+def _fastest(speeds: Sequence[ProductionSpeed]) -> list[Statement]:
     if not speeds:
         return []
     best = speeds[0]
     place = " is the fastest" if len(speeds) > 1 else ""
-    sentences = [f"{best.name}{place}: {number(best.total_tps.p50)} total tokens/s, grade {best.grade}."]
+    found = [Statement(f"{best.name}{place}: {number(best.total_tps.p50)} total tokens/s, grade {best.grade}.")]
     unsure = [f"{s.name} ({listed(list(map(str, s.grades)), 'or')})" for s in speeds if len(s.grades) > 1]
-    return sentences + ([f"The grade is not certain: {listed(unsure)}."] if unsure else [])
+    if unsure:
+        before = "The grade is not certain: "
+        found.append(Statement(f"{before}{listed(unsure)}.", in_a_line(before, unsure)))
+    return found
 
 
-def _of_models(comparisons: Sequence[SpeedComparison]) -> list[str]:
-    """Return the comparisons of targets that serve one model: a sentence for each, at common lengths."""
+def _of_models(comparisons: Sequence[SpeedComparison]) -> list[Statement]:
+    """Return the comparisons of targets that serve one model: a statement for each, at common lengths."""
     by_model: defaultdict[tuple[str, str], list[SpeedComparison]] = defaultdict(list)
     for each in comparisons:
         by_model[each.model, each.first].append(each)
-    sentences = []
+    said = []
     for (model, first), found in by_model.items():
         if tested := [each for each in found if not each.refused]:
-            sentences.append(f"{model} at {first} is {listed([_times(each) for each in tested])}, at equal lengths.")
-        sentences += [f"{first} and {each.other} are not compared: {each.refused}." for each in found if each.refused]
-    return sentences
+            said.append(
+                Statement(
+                    f"{model} at {first} is {listed([_times(each) for each in tested])}, at equal lengths.",
+                    in_a_line(f"At equal lengths, {first} is ", [_times(each, short=True) for each in tested]),
+                )
+            )
+        said += [
+            Statement(f"{first} and {each.other} are not compared: {each.refused}.") for each in found if each.refused
+        ]
+    return said
 
 
-def _times(found: SpeedComparison) -> str:
+def _times(found: SpeedComparison, *, short: bool = False) -> str:
+    at, times = ("", "×") if short else ("at ", " times")
     if not found.real or found.ratio is None or found.ci95 is None:
-        return f"not clearly faster than at {found.other}"
-    bounds = f"{ratio(found.ci95[0])} to {ratio(found.ci95[1])}"
+        return f"not clearly faster than {at}{found.other}"
+    low, high = map(ratio, found.ci95)
+    bounds = f"95% {span(low, high)}" if short else f"{low} to {high}"
     if found.ratio < 1:
-        return f"slower than at {found.other} ({ratio(found.ratio)} times as fast, {bounds})"
-    return f"{ratio(found.ratio)} times as fast as at {found.other} ({bounds})"
+        return f"slower than {at}{found.other} ({ratio(found.ratio)}{times} as fast, {bounds})"
+    return f"{ratio(found.ratio)}{times} as fast as {at}{found.other} ({bounds})"
 
 
-def _drift_sentence(speed: ProductionSpeed) -> str:
-    drift = speed.drift
-    if drift is None or not drift.real:
-        return ""
-    found = evidence(change(drift.ratio - 1), (change(drift.ci95[0] - 1), change(drift.ci95[1] - 1)), drift.p_value)
-    moved = (
-        f"{'faster' if drift.ratio > 1 else 'slower'}, {number(drift.before)} to {number(drift.after)} total tokens/s"
-    )
+def _drift_statement(name: str, drift: SpeedDrift) -> Statement:
+    moved, between = change(drift.ratio - 1), (change(drift.ci95[0] - 1), change(drift.ci95[1] - 1))
+    direction = "faster" if drift.ratio > 1 else "slower"
+    speeds = f"{number(drift.before)} to {number(drift.after)} total tokens/s"
     medians = {"day": "the daily medians", "week": "the weekly medians"}[drift.period]
     halves = f"{medians} of the last {drift.periods[1]} {drift.period}s with the {drift.periods[0]} before"
-    return f"{speed.name} has become {moved}{found}. This compares {halves}."
+    return Statement(
+        f"{name} has become {direction}, {speeds}{evidence(moved, between, drift.p_value)}. This compares {halves}.",
+        f"{name} is {direction} than before, {speeds}{evidence(moved, between, short=True)}.",
+    )

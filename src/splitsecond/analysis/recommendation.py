@@ -29,7 +29,7 @@ from splitsecond.analysis.slo import limited
 from splitsecond.analysis.statements import MISSES
 from splitsecond.analysis.summary import Interval, Summary
 from splitsecond.analysis.usable_rows import rows_by_target
-from splitsecond.analysis.wording import change, counted_as, listed, load, number, percent
+from splitsecond.analysis.wording import Statement, change, counted_as, listed, load, number, percent
 from splitsecond.catalog.price import MILLION
 from splitsecond.timing.uses import AGENT_STEP_TOKENS, AGENT_STEPS, USES, Use
 
@@ -323,8 +323,8 @@ def _policy(name: str, use: Use, targets: Sequence[str], *, priced: bool) -> str
     return f"fastest({branches}{by})"
 
 
-def use_statements(found: Sequence[Recommendation], use: str) -> list[str]:
-    """Return the recommendation for `use` as sentences; none for another use, or if no target qualifies."""
+def use_statements(found: Sequence[Recommendation], use: str) -> list[Statement]:
+    """Return the recommendation for `use` as statements; none for another use, or if no target qualifies."""
     for each in found:
         if each.use == use and each.fastest:
             label, of, words = _RANKED[each.by]
@@ -332,5 +332,5 @@ def use_statements(found: Sequence[Recommendation], use: str) -> list[str]:
             value = of(best)
             shown = f" ({label} {words(value)}{f' at {best.load}' if best.load else ''})" if value is not None else ""
             sure = "" if best.keeps == "yes" else " perhaps"
-            return [f"For {use}, {best.target} is{sure} the best of {len(each.candidates)}{shown}."]
+            return [Statement(f"For {use}, {best.target} is{sure} the best of {len(each.candidates)}{shown}.")]
     return []

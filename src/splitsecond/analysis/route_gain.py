@@ -14,7 +14,7 @@ import numpy as np
 from splitsecond.analysis.figures import FIGURES, successful
 from splitsecond.analysis.findings import ConditionFindings, RouteGain
 from splitsecond.analysis.resampling import interval, median_draws, resamples
-from splitsecond.analysis.wording import level, listed, ratio
+from splitsecond.analysis.wording import Statement, level, listed, ratio
 from splitsecond.observation import Observation
 
 
@@ -65,15 +65,24 @@ def _gain(
     )
 
 
-def route_gain_statements(found: Sequence[RouteGain]) -> list[str]:
-    """Return a sentence for each policy and load."""
+def route_gain_statements(found: Sequence[RouteGain]) -> list[Statement]:
+    """Return a statement for each policy and load, its short form with a line for each target."""
     by_policy: dict[tuple[str, str], list[str]] = {}
+    lines: dict[tuple[str, str], list[str]] = {}
     for each in found:
         low, high = each.speed_ci95
         sure = f" (95% interval {ratio(low)} to {ratio(high)})" if low is not None and high is not None else ""
         money = f" at {ratio(each.cost)} times its cost of a request" if each.cost is not None else ""
         said = f"{ratio(each.speed)} times as fast as {each.target}{sure}{money}"
         by_policy.setdefault((each.load, each.policy), []).append(said)
+        between = f", 95% {ratio(low)}–{ratio(high)}" if low is not None and high is not None else ""
+        cost = f", {ratio(each.cost)}× the cost" if each.cost is not None else ""
+        line = f"against {each.target}: {ratio(each.speed)}× the total TPS{between}{cost}."
+        lines.setdefault((each.load, each.policy), []).append(line)
     return [
-        f"{load.capitalize()}, by total TPS, {policy} is {listed(said)}." for (load, policy), said in by_policy.items()
+        Statement(
+            f"{load.capitalize()}, by total TPS, {policy} is {listed(said)}.",
+            "\n".join([f"{load.capitalize()}, {policy}", *lines[load, policy]]),
+        )
+        for (load, policy), said in by_policy.items()
     ]

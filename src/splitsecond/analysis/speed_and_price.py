@@ -21,7 +21,7 @@ from splitsecond.analysis.findings import ConditionFindings, PricedSpeed, SpeedA
 from splitsecond.analysis.production import ProductionSpeed
 from splitsecond.analysis.summary import Z95, Floats, Interval
 from splitsecond.analysis.usable_rows import lightest_rows
-from splitsecond.analysis.wording import counted_as, level, listed, number, ratio
+from splitsecond.analysis.wording import Statement, counted_as, in_a_line, level, listed, number, ratio
 
 NEEDS = 5
 """Least number of targets for an interval of the correlation that says anything."""
@@ -121,34 +121,43 @@ def _ranks(values: Sequence[float]) -> Floats:
     return ranks
 
 
-def speed_and_price_statements(found: SpeedAndPrice | None) -> list[str]:
-    """Return the frontier, the best value and the correlation as sentences."""
+def speed_and_price_statements(found: SpeedAndPrice | None) -> list[Statement]:
+    """Return the frontier, the best value and the correlation as statements."""
     if found is None:
         return []
     best = sorted((p for p in found.targets if p.frontier != "no"), key=lambda p: p.usd_per_million)
-    unsure = {p.target: ", perhaps" for p in best if p.frontier == "unsure"}
-    frontier = listed(
-        [f"{p.target} ({number(p.tps)} tokens/s at {usd(p.usd_per_million)}{unsure.get(p.target, '')})" for p in best]
+    frontier, short = (
+        [
+            f"{p.target} ({number(p.tps)}{unit} at {usd(p.usd_per_million)}{', perhaps' * (p.frontier == 'unsure')})"
+            for p in best
+        ]
+        for unit in (" tokens/s", "")
     )
     value = max(found.targets, key=lambda p: p.cost_adjusted_tps or 0.0)
+    adjusted = (
+        f"{value.target} has the highest cost-adjusted {found.figure}: {number(value.cost_adjusted_tps)} tokens/s"
+    )
     return [
-        f"No other target is both faster and cheaper than {frontier}; prices are per million tokens.",
-        f"{value.target} has the highest cost-adjusted {found.figure}: {number(value.cost_adjusted_tps)} tokens/s per "
-        "dollar and million tokens.",
+        Statement(
+            f"No other target is both faster and cheaper than {listed(frontier)}; prices are per million tokens.",
+            in_a_line(f"Speed/price frontier, {found.figure} and $/M tokens: ", short),
+        ),
+        Statement(f"{adjusted} per dollar and million tokens.", f"{adjusted} per $/M tokens."),
         _correlation_statement(found.correlation, found.ci95, len(found.targets)),
     ]
 
 
-def _correlation_statement(r: float | None, interval: Interval, targets: int) -> str:
-    """Return whether speed goes with price as a sentence. `targets`: how many have both."""
+def _correlation_statement(r: float | None, interval: Interval, targets: int) -> Statement:
+    """Return whether speed goes with price as a statement. `targets`: how many have both."""
     over = counted_as(targets, "target", "targets")
     low, high = interval
     if r is None or low is None or high is None:
-        return f"Whether speed goes with price cannot be said from {over}: it takes {NEEDS}."
-    evidence = f"Spearman {_signed(r)} over {over}, 95% interval {_signed(low)} to {_signed(high)}"
-    if low <= 0 <= high:
-        return f"Speed and price show no clear correlation here ({evidence})."
-    return f"Targets that cost more are {'faster' if r > 0 else 'slower'} here ({evidence})."
+        return Statement(f"Whether speed goes with price cannot be said from {over}: it takes {NEEDS}.")
+    verdict = "Speed and price show no clear correlation"
+    if not low <= 0 <= high:
+        verdict = f"Targets that cost more are {'faster' if r > 0 else 'slower'}"
+    spearmans, bounds = f"Spearman {_signed(r)} over {over}", f"{_signed(low)} to {_signed(high)}"
+    return Statement(f"{verdict} here ({spearmans}, 95% interval {bounds}).", f"{verdict} ({spearmans}, 95% {bounds}).")
 
 
 def _signed(value: float) -> str:

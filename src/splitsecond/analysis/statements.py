@@ -26,10 +26,12 @@ from splitsecond.analysis.slo import GOOD
 from splitsecond.analysis.summary import PERCENTILES, Interval
 from splitsecond.analysis.wording import (
     ENGINE,
+    Statement,
     change,
     counted,
     counted_as,
     evidence,
+    in_a_line,
     kind,
     level,
     limits,
@@ -39,6 +41,7 @@ from splitsecond.analysis.wording import (
     percent,
     ratio,
     row,
+    span,
 )
 from splitsecond.observation import Observation
 
@@ -49,6 +52,9 @@ WORTH_SEEING = 1.1
 """Difference for which a sentence states how many requests it takes to see it."""
 TOO_CLOSE_Z = 1.645
 """Normal value beyond which the autocorrelation of rounds is not chance (one-sided 5%)."""
+
+_OWN_UNIT = ("TPS", "total TPS")
+"""Labels that name the unit of their figure."""
 
 Row = ConditionFindings
 Observed = Mapping[str, Sequence[Observation]]
@@ -64,8 +70,8 @@ class Contest(Struct, frozen=True):
     found: SampleComparison
 
 
-def statements(conditions: Sequence[Row], observations: Sequence[Observation]) -> list[str]:
-    """Return one sentence for each finding: verdicts on a use, then comparisons, and last what spoils them."""
+def statements(conditions: Sequence[Row], observations: Sequence[Observation]) -> list[Statement]:
+    """Return one statement for each finding: verdicts on a use, then comparisons, and last what spoils them."""
     valid = [c for c in conditions if not c.invalid]
     sentences = verdicts(valid)
     sentences += [_contest(each) for each in contests(conditions, observations)]
@@ -127,14 +133,17 @@ def _counted_alike(rows: Sequence[Row]) -> list[list[Row]]:
     return list(sources.values())
 
 
-def _counted_differently(rows: Sequence[Row]) -> list[str]:
+def _counted_differently(rows: Sequence[Row]) -> list[Statement]:
     groups = _counted_alike(rows)
     if len(groups) < 2:
         return []
-    sources = listed([f"{listed([c.target for c in group])} by {group[0].token_source}" for group in groups])
+    sources = [f"{listed([c.target for c in group])} by {group[0].token_source}" for group in groups]
     return [
-        f"{level(rows[0]).capitalize()}, tokens per second are not compared between targets whose tokens are counted "
-        f"differently: {sources}."
+        Statement(
+            f"{level(rows[0]).capitalize()}, tokens per second are not compared between targets whose tokens are "
+            f"counted differently: {listed(sources)}.",
+            in_a_line(f"{load(rows[0], short=True)}: TPS not compared, tokens counted differently: ", sources),
+        )
     ]
 
 
@@ -181,8 +190,26 @@ def _throughput(rows: Sequence[Row]) -> Iterator[Contest]:
     )
 
 
-def _contest(of: Contest) -> str:
+def _contest(of: Contest) -> Statement:
     """Return the sentence on one comparison."""
+    found = of.found
+    if found.real:
+        verdict, doubt = "best ", ""
+    elif found.p_value is None:
+        verdict, doubt = "", " not tested"
+    else:
+        verdict, doubt = "", " unclear"
+    first, second = (number(value) if value is not None else "unanswered" for value in of.values)
+    # "TPS 214" needs no unit.
+    unit = "" if of.metric.label in _OWN_UNIT else of.metric.unit_after
+    short = (
+        f"{load(of.best, short=True)}, {verdict}{of.metric.label}{' p50' if isinstance(of.metric, Figure) else ''}"
+        f"{doubt}: {of.best.target} {first}, {of.next_best.target} {second}{unit}{_evidence(found, short=True)}."
+    )
+    return Statement(_full_contest(of), short)
+
+
+def _full_contest(of: Contest) -> str:
     found = of.found
     p50 = "p50 " if isinstance(of.metric, Figure) else ""
     best, next_best = (number(value) if value is not None else "beyond what was answered" for value in of.values)
@@ -218,15 +245,16 @@ def _in_rounds(of: Row, rounds: int) -> str:
     return f" in {counted_as(rounds, 'round')}" if of.ttft_ms.rounds else ""
 
 
-def _evidence(found: SampleComparison) -> str:
+def _evidence(found: SampleComparison, *, short: bool = False) -> str:
     return evidence(
-        "" if found.ratio is None else f"{ratio(found.ratio)} times as fast",
+        "" if found.ratio is None else f"{ratio(found.ratio)}{'×' if short else ' times as fast'}",
         found.ci95 and (ratio(found.ci95[0]), ratio(found.ci95[1])),
         found.p_value,
+        short=short,
     )
 
 
-def _too_close(rows: Sequence[Row]) -> list[str]:
+def _too_close(rows: Sequence[Row]) -> list[Statement]:
     """Return a sentence if the rounds of the run resemble the rounds before them, over all rows together."""
     known = [(a, c.ttft_ms.rounds) for c in rows if (a := c.ttft_ms.autocorrelation) is not None]
     if not known:
@@ -238,22 +266,33 @@ def _too_close(rows: Sequence[Row]) -> list[str]:
     if mean - expected <= TOO_CLOSE_Z * error:
         return []
     return [
-        f"Rounds lie too close together: the mean TTFT of a round resembles that of the round before (autocorrelation "
-        f"{number(mean)}), so intervals may be too narrow. Spread the rounds over a longer time."
+        Statement(
+            f"Rounds lie too close together: the mean TTFT of a round resembles that of the round before "
+            f"(autocorrelation {number(mean)}), so intervals may be too narrow. Spread the rounds over a longer time.",
+            f"Rounds lie too close together (autocorrelation {number(mean)}): intervals may be too narrow.\n"
+            "Spread the rounds over a longer time.",
+        )
     ]
 
 
-def _goodput(rows: Sequence[Row]) -> list[str]:
+def _goodput(rows: Sequence[Row]) -> list[Statement]:
     judged = sorted(
         ((c.goodput, c.target) for c in rows if c.goodput and c.goodput.sent), key=lambda pair: -pair[0].fraction
     )
     if not judged or not judged[0][0].limits:
         return []
+    met = limits(judged[0][0].limits)
     shares = ", ".join(f"{target} {percent(goodput.fraction)}{_between(goodput.ci95)}" for goodput, target in judged)
-    return [f"{level(rows[0]).capitalize()}, requests with {limits(judged[0][0].limits)}: {shares}."]
+    short = [f"{target} {percent(goodput.fraction)}{_between(goodput.ci95, short=True)}" for goodput, target in judged]
+    return [
+        Statement(
+            f"{level(rows[0]).capitalize()}, requests with {met}: {shares}.",
+            in_a_line(f"{load(rows[0], short=True)}, {met}: ", short),
+        )
+    ]
 
 
-def _batching(rows: Sequence[Row], way: str) -> list[str]:
+def _batching(rows: Sequence[Row], way: str) -> list[Statement]:
     alone = {c.target for c in rows if c.concurrency == 1}
     highest: dict[str, Row] = {}
     for c in sorted((c for c in rows if c.batching_efficiency and c.target in alone), key=_concurrency):
@@ -262,11 +301,15 @@ def _batching(rows: Sequence[Row], way: str) -> list[str]:
     for c in highest.values():
         loads[_concurrency(c)].append(c)
     return [
-        f"From concurrency 1 to {most}{way}, system tokens/s grow "
-        + ", ".join(f"{ratio(c.batching_efficiency or 0)} times for {c.target}" for c in sorted(grown, key=_batched))
-        + "."
-        for most, grown in sorted(loads.items())
+        Statement(
+            f"From concurrency 1 to {most}{way}, system tokens/s grow "
+            + ", ".join(f"{ratio(times)} times for {target}" for times, target in grown)
+            + ".",
+            in_a_line(f"c=1 to {most}{way}, system tokens/s: ", [f"{target} {ratio(by)}×" for by, target in grown]),
+        )
+        for most, rows_of_load in sorted(loads.items())
         if most > 1
+        for grown in [[(c.batching_efficiency or 0, c.target) for c in sorted(rows_of_load, key=_batched)]]
     ]
 
 
@@ -278,26 +321,36 @@ def _batched(c: Row) -> float:
     return -(c.batching_efficiency or 0)
 
 
-def _errors(rows: Sequence[Row]) -> list[str]:
-    failed = [f"{c.errors:,} of {c.requests:,} to {row(c)} ({counted(c.error_kinds)})" for c in rows if c.errors]
-    return [f"Requests failed: {'; '.join(failed)}."] if failed else []
+def _errors(rows: Sequence[Row]) -> list[Statement]:
+    long, short = (
+        [
+            f"{c.errors:,} of {c.requests:,} to {row(c, short=brief)} ({counted(c.error_kinds)})"
+            for c in rows
+            if c.errors
+        ]
+        for brief in (False, True)
+    )
+    return [Statement(f"Requests failed: {'; '.join(long)}.", in_a_line("Requests failed: ", short))] if long else []
 
 
-def _left_out(rows: Sequence[Row]) -> list[str]:
-    spoilt = [row(c) for c in rows if c.invalid]
-    return [f"Not compared, because INVALID: {listed(spoilt)}."] if spoilt else []
+def _left_out(rows: Sequence[Row]) -> list[Statement]:
+    long, short = ([row(c, short=brief) for c in rows if c.invalid] for brief in (False, True))
+    before = "Not compared, because INVALID: "
+    return [Statement(f"{before}{listed(long)}.", in_a_line(before, short))] if long else []
 
 
-def _between(interval: Interval) -> str:
+def _between(interval: Interval, *, short: bool = False) -> str:
     low, high = interval
-    return "" if low is None or high is None else f" ({percent(low)} to {percent(high)})"
+    if low is None or high is None:
+        return ""
+    return f" ({span(percent(low), percent(high)) if short else f'{percent(low)} to {percent(high)}'})"
 
 
 # Verdicts on a named use.
 
 
-def verdicts(rows: Sequence[Row]) -> list[str]:
-    """Return a sentence for each target that meets the limit of the use, and for all others.
+def verdicts(rows: Sequence[Row]) -> list[Statement]:
+    """Return a statement for each target that meets the limit of the use, and for all others.
 
     The levels of a target are checked from the lightest load on, up to the first that is not certain to meet it.
     Without a named use there are no verdicts.
@@ -306,36 +359,51 @@ def verdicts(rows: Sequence[Row]) -> list[str]:
     by_target: defaultdict[tuple[str, bool, bool, str], list[Row]] = defaultdict(list)
     for c in sorted(judged, key=lambda c: c.concurrency or c.rate or 0):
         by_target[c.target, c.concurrency is None, c.cache_reuse, c.workload].append(c)
-    met = [sentence for levels in by_target.values() for sentence in _meets(levels)]
+    met = [statement for levels in by_target.values() for statement in _meets(levels)]
     lightest = [levels[0] for levels in by_target.values()]
-    missed = _not_met("These miss", [c for c in lightest if _misses(c)])
-    return met + missed + _not_met("Too few requests or rounds to decide on", [c for c in lightest if _open(c)])
+    missed = _not_met("These miss", "misses", [c for c in lightest if _misses(c)])
+    undecided = _not_met(
+        "Too few requests or rounds to decide on", "is undecided on", [c for c in lightest if _open(c)]
+    )
+    return met + missed + undecided
 
 
-def _meets(levels: Sequence[Row]) -> list[str]:
+def _meets(levels: Sequence[Row]) -> list[Statement]:
     """Return up to which load one target meets the limit; nothing if it does not at the lightest."""
     reached = next((i for i, c in enumerate(levels) if not _met(c)), len(levels))
-    if not reached:
-        return []
+    return [Statement(" ".join(_met_up_to(levels, reached)), "\n".join(_met_up_to(levels, reached, short=True)))] * (
+        reached > 0
+    )
+
+
+def _met_up_to(levels: Sequence[Row], reached: int, *, short: bool = False) -> list[str]:
+    """Return up to which load a target meets the limit, and up to which one it is good."""
     most, use = levels[reached - 1], _use(levels[0])
-    end = ""
-    if reached < len(levels):
-        beyond = levels[reached]
-        end = f", {'not' if _misses(beyond) else 'undecided'} {level(beyond)} ({_share(beyond)})"
-    met = f"{most.target} meets the {_limit(most)} TTFT limit of {use} at p95 {_up_to(levels, reached)}"
-    good = ""
+    beyond = "".join(
+        f"{'not' if _misses(c) else 'undecided'} {level(c, short=short)} ({_share(c, short=short)})"
+        for c in levels[reached : reached + 1]
+    )
+    meets, where = "meets" if short else "meets the", _up_to(levels, reached, short=short)
+    met = f"{most.target} {meets} {_limit(most, short=short)} {where} ({_share(most, short=short)})"
+    if short:
+        sentences = [f"{met}.", *([f"{beyond.capitalize()}."] if beyond else [])]
+    else:
+        sentences = [f"{met}{', ' if beyond else ''}{beyond}."]
     if good_ms := GOOD.get(use):
         well = next((i for i, c in enumerate(levels) if not _surely_within(c, good_ms)), len(levels))
-        where = "at no load" if not well else "at all of these loads" if well >= reached else _up_to(levels, well)
-        good = f" It is certain to be good (below {number(good_ms)} ms) {where}."
-    return [f"{met} ({_share(most)}){end}.{good}"]
+        where = "at all of these loads" if well >= reached else _up_to(levels, well, short=short)
+        sentences.append(f"It is certain to be good (below {number(good_ms)} ms) {where if well else 'at no load'}.")
+    return sentences
 
 
-def _not_met(verdict: str, lightest: Sequence[Row]) -> list[str]:
+def _not_met(verdict: str, short_verdict: str, lightest: Sequence[Row]) -> list[Statement]:
     if not lightest:
         return []
-    shares = listed([f"{c.target} {level(c)} ({_share(c)})" for c in lightest])
-    return [f"{verdict} the {_limit(lightest[0])} TTFT limit of {_use(lightest[0])} at p95: {shares}."]
+    long = [f"{row(c)} ({_share(c)})" for c in lightest]
+    short = [
+        f"{row(c, short=True)} {short_verdict} {_limit(c, short=True)}: {_share(c, short=True)}." for c in lightest
+    ]
+    return [Statement(f"{verdict} the {_limit(lightest[0])}: {listed(long)}.", "\n".join(short))]
 
 
 def _met(c: Row) -> bool:
@@ -358,22 +426,26 @@ def _surely_within(c: Row, limit_ms: float) -> bool:
     return high is not None and high <= limit_ms
 
 
-def _share(c: Row) -> str:
+def _share(c: Row, *, short: bool = False) -> str:
     """Return the share of requests within the limit, with its interval."""
     if c.goodput is None:
         return ""
     low, high = c.goodput.ci95
+    if short:
+        interval = "" if low is None or high is None else f", 95% {span(percent(low), percent(high))}"
+        return f"{percent(c.goodput.fraction)} of {c.goodput.sent:,}{interval}"
     interval = "" if low is None or high is None else f", 95% interval {percent(low)} to {percent(high)}"
     return f"{percent(c.goodput.fraction)} of {c.goodput.sent:,} requests within it{interval}"
 
 
-def _up_to(levels: Sequence[Row], reached: int) -> str:
+def _up_to(levels: Sequence[Row], reached: int, *, short: bool = False) -> str:
     most = levels[reached - 1]
-    return f"up to {load(most)}" if levels[1:] else level(most)
+    return f"up to {load(most, short=short)}" if levels[1:] else level(most, short=short)
 
 
-def _limit(c: Row) -> str:
-    return f"{number(c.goodput.limits['ttft'] if c.goodput else 0.0)} ms"
+def _limit(c: Row, *, short: bool = False) -> str:
+    limit = f"{number(c.goodput.limits['ttft'] if c.goodput else 0.0)} ms"
+    return f"{_use(c)} (TTFT p95 ≤ {limit})" if short else f"{limit} TTFT limit of {_use(c)} at p95"
 
 
 def _use(c: Row) -> str:

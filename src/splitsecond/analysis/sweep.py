@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from splitsecond.analysis.findings import ConditionFindings, WorkloadChange
 from splitsecond.analysis.summary import Interval, Summary
-from splitsecond.analysis.wording import change, number
+from splitsecond.analysis.wording import Statement, change, number
 
 Row = ConditionFindings
 
@@ -67,17 +67,20 @@ def _difference(first: Summary, other: Summary) -> tuple[float | None, Interval]
     )
 
 
-def workload_statements(found: Sequence[WorkloadChange]) -> list[str]:
-    """Return the changes as sentences."""
+def workload_statements(found: Sequence[WorkloadChange]) -> list[Statement]:
+    """Return the changes as statements."""
     return [_sentence(each) for each in found if each.ttft_ms is not None]
 
 
-def _sentence(found: WorkloadChange) -> str:
+def _sentence(found: WorkloadChange) -> Statement:
     low, high = found.ttft_ci95
     between = f" ({_signed(low)} to {_signed(high)})" if low is not None and high is not None else ""
     ttft = f"TTFT p50 {_signed(found.ttft_ms or 0.0)} ms{between}"
     tps = f", TPS p50 {change(found.tps)}" if found.tps is not None else ""
-    return f"With workload {found.after} instead of {found.before}, {found.target}: {ttft}{tps}."
+    return Statement(
+        f"With workload {found.after} instead of {found.before}, {found.target}: {ttft}{tps}.",
+        f"{found.before} → {found.after}, {found.target}: {ttft}{tps}.",
+    )
 
 
 def _signed(value: float) -> str:

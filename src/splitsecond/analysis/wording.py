@@ -5,6 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import floor, log10
 from typing import TYPE_CHECKING, Protocol
 
+from msgspec import Struct
+
 if TYPE_CHECKING:  # the gateway uses this module, and must not load numpy
     from splitsecond.analysis.findings import ConditionFindings
 
@@ -12,7 +14,31 @@ MISSING = "–"
 SIMULATED, ENGINE = "sim/", "engine/"
 """Prefixes of simulated targets, and of the real engine on this machine with a toy model."""
 
+LINE = 98
+"""Columns of a line of findings on a terminal of 100, after the bullet."""
+
 Place = tuple[str, int | None, float | None, bool, str, int]
+
+
+class Statement(Struct, frozen=True):
+    """A finding as text: in full, and in short, each sentence on a line of its own. `short`: "" if it needs none."""
+
+    long: str
+    short: str = ""
+
+    def lines(self, width: int) -> list[str]:
+        """Return the lines that a terminal shows: the full text if it fits one line, otherwise the short form."""
+        return [self.long] if not self.short or len(self.long) <= width else self.short.split("\n")
+
+
+def full(statements: Iterable[Statement]) -> list[str]:
+    """Return statements in full."""
+    return [each.long for each in statements]
+
+
+def paired(statements: Sequence[str], short: Sequence[str]) -> list[Statement]:
+    """Return statements with their short forms, which older files lack."""
+    return list(map(Statement, statements, short or statements))
 
 
 class Loaded(Protocol):
@@ -72,26 +98,43 @@ def chance(p_value: float) -> str:
     return "p < 0.001" if p_value < 0.001 else f"p = {p_value:.2g}"
 
 
-def evidence(moved: str, interval: tuple[str, str] | None, p_value: float | None) -> str:
-    """Format the evidence for a difference: " (+20%, 95% interval +15% to +25%, p < 0.001)"; "" if there is none."""
-    parts = [
-        moved,
-        f"95% interval {interval[0]} to {interval[1]}" if interval else "",
-        "" if p_value is None else chance(p_value),
-    ]
+def evidence(moved: str, interval: tuple[str, str] | None, p_value: float | None = None, *, short: bool = False) -> str:
+    """Format the evidence for a difference: " (+20%, 95% interval +15% to +25%, p < 0.001)"; "" if there is none.
+
+    In short it has no p-value, which the interval implies.
+    """
+    between = "" if interval is None else f"95% {span(*interval)}" if short else f"95% interval {' to '.join(interval)}"
+    parts = [moved, between, "" if p_value is None or short else chance(p_value)]
     known = ", ".join(part for part in parts if part)
     return f" ({known})" if known else ""
 
 
-def level(of: Loaded) -> str:
+def span(low: str, high: str) -> str:
+    """Format an interval in short: "1.2–3.4", "96.2–99.1%", "+15% to +25%"."""
+    if low.startswith(("+", "−")) or high.startswith(("+", "−")):
+        return f"{low} to {high}"
+    return f"{low.removesuffix('%') if high.endswith('%') else low}–{high}"
+
+
+def in_a_line(before: str, parts: Sequence[str], after: str = ".") -> str:
+    """Return a sentence with as many of `parts` as fit a line, at least one, and how many more there are."""
+    for shown in range(len(parts), 0, -1):
+        more = f" and {len(parts) - shown} more" if shown < len(parts) else ""
+        line = f"{before}{', '.join(parts[:shown])}{more}{after}"
+        if len(line) <= LINE:
+            break
+    return line
+
+
+def level(of: Loaded, *, short: bool = False) -> str:
     """Format the load of a row: "at concurrency 8", "at 5 requests/s with cache reuse", "on its trace"."""
-    return ("on " if of.concurrency is None and of.rate is None else "at ") + load(of)
+    return ("on " if of.concurrency is None and of.rate is None else "at ") + load(of, short=short)
 
 
-def load(of: Loaded) -> str:
-    """Format the load as a noun: "concurrency 8", "5 requests/s with cache reuse", "its trace"."""
+def load(of: Loaded, *, short: bool = False) -> str:
+    """Format the load as a noun: "concurrency 8", in short "c=8", "5 requests/s with cache reuse", "its trace"."""
     if of.concurrency is not None:
-        return f"concurrency {of.concurrency}{kind(of)}"
+        return f"{'c=' if short else 'concurrency '}{of.concurrency}{kind(of)}"
     return ("its trace" if of.rate is None else f"{of.rate:g} requests/s") + kind(of)
 
 
@@ -108,9 +151,9 @@ def limits(of: Mapping[str, float]) -> str:
     )
 
 
-def row(findings: "ConditionFindings") -> str:
+def row(findings: "ConditionFindings", *, short: bool = False) -> str:
     """Return the name of a row: "groq/llama at concurrency 8"."""
-    return f"{findings.target} {level(findings)}"
+    return f"{findings.target} {level(findings, short=short)}"
 
 
 def counted(counts: dict[str, int]) -> str:

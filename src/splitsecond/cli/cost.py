@@ -46,6 +46,7 @@ def cost(
     from splitsecond.analysis.cost import usd
     from splitsecond.analysis.speed_and_price import logged_speed_and_price, speed_and_price_statements
     from splitsecond.analysis.spending import SCHEMA, By, SpendingLedger, UsualLengths, per_month
+    from splitsecond.analysis.wording import full
     from splitsecond.cli.log_source import LoggedTraffic, speeds
     from splitsecond.cli.results import Output, check_file, write_file
     from splitsecond.errors import CallerFault
@@ -94,7 +95,7 @@ def cost(
         {
             "schema": SCHEMA, "since": logged.since, "until": logged.until, "by": by, "total": total,
             "span_s": span_s, "usd_per_30_days": monthly, "rows": rows,
-            "speed_and_price": found, "statements": statements,
+            "speed_and_price": found, "statements": full(statements),
         },
         lambda: rows,
         show,
@@ -103,7 +104,7 @@ def cost(
     if html:
         from splitsecond.report.cost_page import render_cost
 
-        page = render_cost(rows, total, found, statements, by=by, period=logged.words, outlook=outlook)
+        page = render_cost(rows, total, found, full(statements), by=by, period=logged.words, outlook=outlook)
         write_file(page.encode(), html, "--html")
     if png:
         from splitsecond.report.cost_page import cost_png

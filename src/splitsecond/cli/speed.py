@@ -49,6 +49,7 @@ def speed(
     from rich.console import Console
 
     from splitsecond.analysis.production import SCHEMA, By, speed_statements
+    from splitsecond.analysis.wording import full
     from splitsecond.cli.log_source import LoggedTraffic, speeds
     from splitsecond.cli.results import Output, check_file, write_file
     from splitsecond.report.production import speed_table
@@ -72,7 +73,7 @@ def speed(
     output.write(
         {
             "schema": SCHEMA, "since": logged.since, "until": logged.until, "by": by, "least": least,
-            "speeds": found, "comparisons": comparisons, "statements": statements,
+            "speeds": found, "comparisons": comparisons, "statements": full(statements),
         },
         lambda: found,
         show,
@@ -81,7 +82,7 @@ def speed(
     if html:
         from splitsecond.report.speed_page import render_speed
 
-        page = render_speed(found, statements, period=logged.words, least=least, by=by)
+        page = render_speed(found, full(statements), period=logged.words, least=least, by=by)
         write_file(page.encode(), html, "--html")
     if png:
         from splitsecond.report.speed_page import speed_png

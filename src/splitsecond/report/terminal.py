@@ -25,10 +25,9 @@ from splitsecond.analysis.figures import FIGURES, Figure
 from splitsecond.analysis.findings import Capacity, FigureChange, Run
 from splitsecond.analysis.throughput import BatchThroughput
 from splitsecond.analysis.watching import RoundNews, WatchRound, minute
-from splitsecond.analysis.wording import change, counted_as
+from splitsecond.analysis.wording import Statement, change, counted_as, paired
 from splitsecond.report import capacity, rows, savings, use_matrix
 from splitsecond.report.rows import MISSING, number, printable
-from splitsecond.report.short_sentences import short_lines
 
 PER_MILLION = "usd_per_million"
 SAVINGS = ("TTFT p50\nms", "TTFT p95\nms", "cached\ninput", "$ per 1,000\nrequests")
@@ -89,7 +88,7 @@ def run_table(run: Run, console: Console, files: Sequence[Path] = ()) -> None:
         _print_uses(run, console)
     for reason in run.invalid:
         print_item(console, "INVALID: ", reason, "bold red")
-    print_findings(console, run.statements)
+    print_findings(console, paired(run.statements, run.short_statements))
     if not run.finished:
         print_item(console, "• ", "This run was stopped before its end: the figures cover what had finished.", "yellow")
     if run.statements or run.invalid or not run.finished:
@@ -176,7 +175,7 @@ def comparison_table(comparison: Comparison, console: Console) -> None:
     for which, missing in (("before", comparison.only_before), ("after", comparison.only_after)):
         if missing:
             print_item(console, "", f"Only in the run {which}: {', '.join(missing)}.", "yellow")
-    print_findings(console, comparison.statements)
+    print_findings(console, paired(comparison.statements, comparison.short_statements))
     if comparison.conditions:
         print_item(console, "", "Dim: chance may explain the change, or it has no test.", "dim")
 
@@ -222,10 +221,10 @@ def _plain(cell: object) -> str:
     return cell.plain if isinstance(cell, Text) else str(cell)
 
 
-def print_findings(console: Console, statements: Iterable[str]) -> None:
-    """Print the sentences of findings, those of one finding below each other."""
+def print_findings(console: Console, statements: Iterable[Statement]) -> None:
+    """Print findings, each on one line or with a line for each of its sentences."""
     for statement in statements:
-        for at, line in enumerate(short_lines(statement, console.width - 2)):
+        for at, line in enumerate(statement.lines(console.width - 2)):
             print_item(console, "  " if at else "• ", line)
 
 

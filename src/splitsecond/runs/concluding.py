@@ -14,6 +14,7 @@ from splitsecond.analysis.cost import Prices, run_cost_usd
 from splitsecond.analysis.findings import SCHEMA, AskedCondition, Run
 from splitsecond.analysis.slo import Slo, parse_slo
 from splitsecond.analysis.statements import statements
+from splitsecond.analysis.wording import Statement
 from splitsecond.catalog.price import Price
 from splitsecond.errors import CallerFault
 from splitsecond.loadgen.sweep import swept
@@ -55,11 +56,12 @@ def conclude(
     run.cost_usd = run_cost_usd(observations, prices)
     run.cache_savings = cache_savings(run.conditions, observations, prices)
     run.capacity = capacity_of(run.conditions, observations, slo, share) if slo and share else None
+    run.statements, run.short_statements = [], []
     if run.capacity:
-        run.statements = capacity_statements(run.capacity, run.conditions)
+        run.state(capacity_statements(run.capacity, run.conditions))
     else:
-        run.statements = [saving.verdict for saving in run.cache_savings] + statements(run.conditions, observations)
-        add_answers(run, observations, slo.use if slo else "")
+        found = [Statement(saving.verdict, saving.short_verdict) for saving in run.cache_savings]
+        add_answers(run, observations, found + statements(run.conditions, observations), slo.use if slo else "")
         add_forecasts(run, observations)
     by_target: dict[str, list[str]] = {}
     for note in run.asked.get("notes", ()):

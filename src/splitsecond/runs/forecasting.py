@@ -10,7 +10,7 @@ from splitsecond.analysis.findings import ConditionFindings, Forecast, Run
 from splitsecond.analysis.forecast import Outcomes, fallback, hedge, quantile, race
 from splitsecond.analysis.resampling import resamples
 from splitsecond.analysis.summary import Floats, Interval, needed
-from splitsecond.analysis.wording import level, number, ratio
+from splitsecond.analysis.wording import Statement, evidence, level, number, ratio
 from splitsecond.catalog.price import Price
 from splitsecond.clock import NS_PER_MS
 from splitsecond.errors import CallerFault
@@ -44,7 +44,7 @@ def forecast_policies(run: Run, observations: Sequence[Observation], policies: S
             continue
         found = _forecasts(policy, run, observations)
         run.forecasts += found
-        run.statements += map(_sentence, found)
+        run.state(map(_statement, found))
 
 
 def _forecasts(policy: Expression, run: Run, observations: Sequence[Observation]) -> list[Forecast]:
@@ -183,18 +183,21 @@ def _finite(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 
-def _sentence(found: Forecast) -> str:
-    """Return a forecast as a sentence, beside the measurement."""
+def _statement(found: Forecast) -> Statement:
+    """Return a forecast as a statement, beside the measurement; its short form has a line for each of them."""
 
-    def figure(name: str, value: float | None, ci95: tuple[float | None, float | None]) -> str:
+    def figure(name: str, value: float | None, ci95: tuple[float | None, float | None], *, short: bool) -> str:
         low, high = ci95
-        between = "" if low is None or high is None else f" (95% interval {number(low)} to {number(high)})"
-        return f"{name} {number(value)} ms{between}"
+        between = None if low is None or high is None else (number(low), number(high))
+        return f"{name} {number(value)} ms{evidence('', between, short=short)}"
 
-    ttft = [
-        figure("p50", found.ttft_p50_ms, found.ttft_p50_ci95),
-        figure("p95", found.ttft_p95_ms, found.ttft_p95_ci95),
-    ]
+    ttft, short = (
+        [
+            figure("p50", found.ttft_p50_ms, found.ttft_p50_ci95, short=brief),
+            figure("p95", found.ttft_p95_ms, found.ttft_p95_ci95, short=brief),
+        ]
+        for brief in (False, True)
+    )
     few = f" (the interval of p95 needs {needed(0.95)})" if found.pairs < needed(0.95) else ""
     beside = ""
     if found.measured_ttft_p50_ms is not None:
@@ -202,7 +205,9 @@ def _sentence(found: Forecast) -> str:
         if found.usd_per_request and found.measured_usd_per_request:
             times = ratio(found.measured_usd_per_request / found.usd_per_request)
             beside += f", at {times} times the cost of the forecast"
-    return (
-        f"{found.load.capitalize()}, {found.policy} would give TTFT {' and '.join(ttft)}, from {found.pairs:,} "
-        f"requests to each of its targets{few}{beside}."
+    pairs = f"from {found.pairs:,} requests to each of its targets"
+    return Statement(
+        f"{found.load.capitalize()}, {found.policy} would give TTFT {' and '.join(ttft)}, {pairs}{few}{beside}.",
+        f"{found.load.capitalize()}, {found.policy} would give\nTTFT {' and '.join(short)},\n"
+        f"{pairs}{few}{beside.replace('; ', ';' + chr(10))}.",
     )

@@ -86,6 +86,7 @@ def speed_page(question: SpeedQuestion) -> str:
     """Read the log and return the page. Raises `CallerFault` if the log cannot be read."""
     from splitsecond.analysis.production import period_hours, speed_statements
     from splitsecond.analysis.traffic import ProductionTraffic
+    from splitsecond.analysis.wording import full
     from splitsecond.report.speed_page import render_speed
     from splitsecond.store.log import Past
 
@@ -102,7 +103,7 @@ def speed_page(question: SpeedQuestion) -> str:
     found = [speed for speed in every if speed.name in names]
     return render_speed(
         found,
-        speed_statements(found, traffic.comparisons(found)),
+        full(speed_statements(found, traffic.comparisons(found))),
         period=f"{since:%Y-%m-%d %H:%M} to {until:%Y-%m-%d %H:%M} UTC",
         least=LEAST,
         by="target",
