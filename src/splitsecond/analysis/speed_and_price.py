@@ -126,13 +126,15 @@ def speed_and_price_statements(found: SpeedAndPrice | None) -> list[Statement]:
     if found is None:
         return []
     best = sorted((p for p in found.targets if p.frontier != "no"), key=lambda p: p.usd_per_million)
-    frontier, short = (
-        [
-            f"{p.target} ({number(p.tps)}{unit} at {usd(p.usd_per_million)}{', perhaps' * (p.frontier == 'unsure')})"
-            for p in best
-        ]
-        for unit in (" tokens/s", "")
-    )
+    perhaps = [", perhaps" if p.frontier == "unsure" else "" for p in best]
+    frontier = [
+        f"{p.target} ({number(p.tps)} tokens/s at {usd(p.usd_per_million)}{unsure})"
+        for p, unsure in zip(best, perhaps, strict=True)
+    ]
+    short = [
+        f"{p.target} {number(p.tps)} at {usd(p.usd_per_million)}{unsure.replace(',', '')}"
+        for p, unsure in zip(best, perhaps, strict=True)
+    ]
     value = max(found.targets, key=lambda p: p.cost_adjusted_tps or 0.0)
     adjusted = (
         f"{value.target} has the highest cost-adjusted {found.figure}: {number(value.cost_adjusted_tps)} tokens/s"
@@ -140,7 +142,7 @@ def speed_and_price_statements(found: SpeedAndPrice | None) -> list[Statement]:
     return [
         Statement(
             f"No other target is both faster and cheaper than {listed(frontier)}; prices are per million tokens.",
-            in_a_line(f"Speed/price frontier, {found.figure} and $/M tokens: ", short),
+            in_a_line(f"Frontier, {found.figure} at $/M tokens: ", short),
         ),
         Statement(f"{adjusted} per dollar and million tokens.", f"{adjusted} per $/M tokens."),
         _correlation_statement(found.correlation, found.ci95, len(found.targets)),

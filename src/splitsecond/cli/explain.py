@@ -159,7 +159,7 @@ def _figures(each: "TargetExplained") -> list[str]:
     if status.tpot_ns:
         figures.append(f"{NS_PER_S / status.tpot_ns:.0f} tokens/s")
     if status.samples:
-        figures.append(f"weight of {status.samples:.0f} recent requests")
+        figures.append(f"weight of {counted_as(round(status.samples), 'recent request')}")
     if status.requests_left is not None:
         figures.append(f"{counted_as(status.requests_left, 'request')} left")
     figures.append(_price(facts))

@@ -13,7 +13,7 @@ LOGARITHMIC_STEPS: Sequence[tuple[Sequence[int], int]] = (
 )  # fmt: skip
 """Ticks within a decade, and in every how many decades they stand, from the densest to the sparsest."""
 
-DAY_S = 86_400
+MINUTE_S, DAY_S = 60, 86_400
 TIME_STEPS_S = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 10_800, 21_600, 43_200, DAY_S)
 
 
@@ -96,13 +96,14 @@ def moments(first_s: float, last_s: float) -> Axis:
     """Return an axis of UTC times, in seconds since 1970, with ticks at round times of the 24-hour clock."""
     if first_s == last_s:
         first_s, last_s = first_s - 60, last_s + 60
-    step = next((s for s in TIME_STEPS_S if (last_s - first_s) / s <= 8), 0)
+    # Times with seconds are longer, and must not overlap on a phone.
+    step = next((s for s in TIME_STEPS_S if (last_s - first_s) / s <= (4 if s < MINUTE_S else 8)), 0)
     step = step or DAY_S * ceil((last_s - first_s) / 6 / DAY_S)
     ticks = [float(at * step) for at in range(ceil(first_s / step), floor(last_s / step) + 1)]
     labels = []
     for tick in ticks:
         at = datetime.fromtimestamp(tick, UTC)
-        clock = "%H:%M:%S" if step < 60 else "%H:%M"
+        clock = "%H:%M:%S" if step < MINUTE_S else "%H:%M"
         labels.append(f"{at:%b} {at.day}" if tick % DAY_S == 0 else f"{at:{clock}}")
     return Axis(title="", low=first_s, high=last_s, ticks=list(zip(ticks, labels, strict=True)), grid=False)
 

@@ -10,7 +10,7 @@ from splitsecond.analysis.cost import usd_or_free
 from splitsecond.analysis.production import GRADES, SLOWEST, ProductionSpeed
 from splitsecond.analysis.speed_and_price import logged_speed_and_price, speed_and_price_statements
 from splitsecond.analysis.summary import Summary
-from splitsecond.analysis.wording import counted_as
+from splitsecond.analysis.wording import counted_as, full
 from splitsecond.catalog.model_names import identify
 from splitsecond.errors import CallerFault
 from splitsecond.report.axis import linear
@@ -112,7 +112,7 @@ def render_speed(
         grades=grades,
         least=f"{least:,}",
         periods=batches,
-        money_statements=speed_and_price_statements(found),
+        money_statements=full(speed_and_price_statements(found)),
         last=_table(speeds, by),
         lines=speed_remarks(speeds),
     )
