@@ -251,7 +251,7 @@ def encode(record: CallRecord) -> bytes:
 
 
 def _without_times(o: Observation) -> Observation:
-    """Return the attempt as the log needs it: of its tokens only the number in the first event.
+    """Return the attempt as the log needs it: of its tokens only the number in the first event. A single one stays.
 
     To encode and decode the times of 64 tokens takes several times as long as all the rest.
     """
