@@ -78,8 +78,9 @@ def server_timing(attempt: Observation) -> bytes:
 
 def id_headers(identity: bytes, form: ClientFormat) -> Headers:
     """Return the headers with the id of a request."""
-    own = [(form.id_header, identity)] if form.id_header else []
-    return [(b"x-request-id", identity), *own]
+    if form.id_header:
+        return [(b"x-request-id", identity), (form.id_header, identity)]
+    return [(b"x-request-id", identity)]
 
 
 def call_headers(cycle: RequestCycle, call: Call, token_ns: int | None = None, target: str = "") -> Headers:
@@ -87,11 +88,9 @@ def call_headers(cycle: RequestCycle, call: Call, token_ns: int | None = None, t
     answers."""
     notes = call.notes
     waited_ms = ((token_ns or clock.now_ns()) - cycle.start_ns) / clock.NS_PER_MS
-    headers = [
-        *id_headers(call.id.encode(), client_format(call)),
-        (b"x-splitsecond-attempts", b"%d" % notes.attempts),
-        (b"server-timing", b"ttft;dur=%.3f" % waited_ms),
-    ]
+    headers = id_headers(call.id.encode(), client_format(call))
+    headers.append((b"x-splitsecond-attempts", b"%d" % notes.attempts))
+    headers.append((b"server-timing", b"ttft;dur=%.3f" % waited_ms))
     if notes.cache:
         headers.append((b"x-splitsecond-cache", header_value(notes.cache)))
     if notes.chosen:

@@ -85,13 +85,14 @@ async def send_whole(
         return
     if open_call.attempts:
         headers.append((b"server-timing", server_timing(open_call.attempts[-1])))
-    answered = next((each for each in open_call.attempts if each.ok and each.target == open_call.target), None)
-    if answered is not None:
-        if answered.tier:
-            headers.append((b"x-splitsecond-tier", header_value(answered.tier)))
-        if (estimated := _with_estimated_counts(body, answered, open_call.call, form)) is not None:
-            body = estimated
-            headers.append((b"x-splitsecond-estimated", b"usage"))
+    for attempt in open_call.attempts:
+        if attempt.ok and attempt.target == open_call.target:
+            if attempt.tier:
+                headers.append((b"x-splitsecond-tier", header_value(attempt.tier)))
+            if (estimated := _with_estimated_counts(body, attempt, open_call.call, form)) is not None:
+                body = estimated
+                headers.append((b"x-splitsecond-estimated", b"usage"))
+            break
     if cost is not None and (found := call_cost(open_call, cost, stops_billing)) is not None:
         headers.append((b"x-splitsecond-cost-usd", usd_value(found.expected)))
         if not found.exact:

@@ -123,7 +123,8 @@ class _InTurn(PolicyService):
         self._restarts = context.make_encoder is not None
 
     async def __call__(self, call: Call) -> Reply:
-        steps, causes = iter(self._steps), list[Fault]()
+        steps = iter(self._steps)
+        causes: list[Fault] = []
         reply = await self._next(call, steps, causes)
         if call.stream or not self._restarts or reply.complete:
             return reply

@@ -158,8 +158,8 @@ def call_cost(
     """
     if not open_call.has_all_attempts:
         return None
-    call, attempts, total = open_call.call, open_call.attempts, CostRange()
-    prompt = None
+    call, attempts = open_call.call, open_call.attempts
+    total = prompt = None
     if len(attempts) > 1:
         prompt = next((each.input_tokens for each in attempts if each.input_tokens is not None), None)
     for attempt in attempts:
@@ -181,8 +181,8 @@ def call_cost(
             own = CostRange(usd, usd, usd)
         else:
             return None
-        total = own if len(attempts) == 1 else total.plus(own)
-    return total
+        total = own if total is None else total.plus(own)
+    return CostRange() if total is None else total
 
 
 def decisive(fault: Fault) -> Fault:

@@ -23,7 +23,7 @@ from splitsecond.router.target_directory import TargetDirectory
 from splitsecond.router.warm_start import history, open_log
 from splitsecond.service import Service
 from splitsecond.transport.client import Client
-from splitsecond.upstream.attempt import Observer
+from splitsecond.upstream.attempt_config import Observer
 from splitsecond.upstream.spec import TargetSpec
 from splitsecond.validation import nearest
 

@@ -20,7 +20,7 @@ from splitsecond.router.routing_preferences import RoutingPreferences, preferred
 from splitsecond.router.settings import ClientKey, RouterSettings
 from splitsecond.service import Service
 from splitsecond.transport.client import Client
-from splitsecond.upstream.attempt import Observer
+from splitsecond.upstream.attempt_config import Observer
 from splitsecond.upstream.target import Target, connect
 from splitsecond.upstream.transcoding import continuation_encoder
 from splitsecond.wire.openai.client_side import without_logprobs

@@ -128,8 +128,8 @@ class RequestCycle:
     _limit: int  # of the body, while the application waits for it
 
     __slots__ = (
-        "_body", "_chunked", "_connection", "_head", "_left", "_limit", "_received", "_size", "_task",
-        "_waiter", "arrived_ns", "client", "complete", "extra", "headers", "http_1_1", "keep_alive", "method",
+        "_body", "_chunked", "_connection", "_head", "_left", "_limit", "_received", "_task", "_waiter",
+        "arrived_ns", "client", "complete", "extra", "headers", "http_1_1", "keep_alive", "method",
         "on_lost", "path", "query", "start_ns", "status",
     )  # fmt: skip
 
@@ -162,7 +162,6 @@ class RequestCycle:
         self._left = False  # or the response was aborted
         self._body: bytes | bytearray = body or b""
         self._received = body is not None  # the whole request
-        self._size = len(self._body)  # of the body so far
         self._waiter: asyncio.Future[None] | None = None  # set while the application waits for the body
         self._head = b""  # status line and headers that are not yet written
         self._chunked = False
@@ -198,18 +197,17 @@ class RequestCycle:
         """Add a part of the request's body. Reading pauses if it is long and the application does not wait for it."""
         if self.complete:
             return
-        if not self._size:
+        if not self._body:
             self._body = data
         elif isinstance(self._body, bytearray):
             self._body += data
         else:
             self._body = bytearray(self._body)  # a list of parts of 2 bytes each would take 30 times their size
             self._body += data
-        self._size += len(data)
         if self._waiter is None:
-            if self._size > MAX_UNREAD_REQUEST_BYTES:
+            if len(self._body) > MAX_UNREAD_REQUEST_BYTES:
                 self._connection.pause_reading()
-        elif self._size > self._limit:
+        elif len(self._body) > self._limit:
             self._wake(self._waiter)
 
     def expect_body(self) -> None:
@@ -282,9 +280,10 @@ class RequestCycle:
         """Return the request's body. Raises `CallerFault` if it has more than `limit` bytes or is not sent in time."""
         if not self._received:
             await self._receive(limit)
-        if self._size > limit:
+        size = len(self._body)
+        if size > limit:
             raise _too_long(limit)
-        if self._size > MAX_UNREAD_REQUEST_BYTES:
+        if size > MAX_UNREAD_REQUEST_BYTES:
             self._connection.resume_reading()
         body, self._body = self._body, b""
         return bytes(body)  # does not copy `bytes`

@@ -240,19 +240,22 @@ class RemoteLogWriter:
 def encode(record: CallRecord) -> bytes:
     """Return the record in MessagePack, without the times of single tokens. Raises `OverflowError` for a number that is
     too large."""
-    short = replace(record, attempts=tuple([_without_times(each) for each in record.attempts]))
+    for attempt in record.attempts:
+        if len(attempt.token_lengths) > 1:
+            record = replace(record, attempts=tuple(map(_without_times, record.attempts)))
+            break
     try:
-        return _ENCODER.encode(short)
+        return _ENCODER.encode(record)
     except UnicodeEncodeError:  # half a surrogate pair, which JSON can contain and UTF-8 cannot
-        return _ENCODER.encode(_without_surrogates(msgspec.to_builtins(short)))
+        return _ENCODER.encode(_without_surrogates(msgspec.to_builtins(record)))
 
 
 def _without_times(o: Observation) -> Observation:
-    """Return the attempt as the log needs it: of its tokens only the number in the first event.
+    """Return the attempt as the log needs it: of its tokens only the number in the first event. A single one stays.
 
     To encode and decode the times of 64 tokens takes several times as long as all the rest.
     """
-    if not o.token_lengths:
+    if len(o.token_lengths) < 2:
         return o
     return replace(o, token_at=[], token_lengths=[], tokens_so_far=[o.first_event_tokens])
 

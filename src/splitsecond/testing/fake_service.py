@@ -28,7 +28,7 @@ from splitsecond.observation import Observation
 from splitsecond.service import Call, RateFloor, ReplyBase
 from splitsecond.timing.rate_floor import RateCheck
 from splitsecond.timing.timeline import Sending, Timeline
-from splitsecond.upstream.attempt import too_slow
+from splitsecond.upstream.attempt_faults import too_slow
 from splitsecond.upstream.transcoding import transcoder
 from splitsecond.wire.openai import StreamWriter
 

@@ -17,24 +17,23 @@ sent all finish reasons, but not the mark that ends the stream, it gets `FINISHE
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
-
-from msgspec import Struct, field
+from collections.abc import Callable, Mapping
 
 from splitsecond import clock
 from splitsecond.clock import NS_PER_MS, NS_PER_S
-from splitsecond.errors import Fault, Phase, ProviderFault, TimedOut
+from splitsecond.errors import Fault, Phase
 from splitsecond.events import Broken, Event
 from splitsecond.observation import ArrivalClock, Observation
-from splitsecond.service import Call, RateFloor, ReplyBase
-from splitsecond.timers import TimerEntry, TimerWheel
+from splitsecond.service import Call, ReplyBase
+from splitsecond.timers import TimerEntry
 from splitsecond.timing.rate_floor import RateCheck
 from splitsecond.timing.timeline import Sending, Timeline
 from splitsecond.transport.exchange import Exchange
-from splitsecond.upstream.answer_lengths import AnswerLengths, asked_length
+from splitsecond.upstream.answer_lengths import asked_length
+from splitsecond.upstream.attempt_config import AttemptConfig
+from splitsecond.upstream.attempt_faults import no_token_yet, overdue, too_slow, unread
 from splitsecond.upstream.pending_bytes import FULL_BYTES, HELD_BYTES, PendingBytes
-from splitsecond.upstream.spec import Timeouts, redact_fault
+from splitsecond.upstream.spec import redact_fault
 from splitsecond.wire.dialect import Decoder
 from splitsecond.wire.rate_limits import rate_limits
 from splitsecond.wire.server_times import PROCESSING_HEADER, processing_times
@@ -46,57 +45,6 @@ FINISHED_NS = 2 * NS_PER_S
 ERROR_BODY_BYTES = 65_536
 _CHOICES = frozenset({"n", "best_of", "generationConfig"})
 """Fields of a request that can ask for several choices, of which one can begin after another has ended."""
-
-
-Observer = Callable[[Observation], None]
-"""Receives the observation of each attempt when it has ended."""
-
-
-class FaultReader(Protocol):
-    """Reads the error response of an API format."""
-
-    def __call__(self, status: int, headers: Mapping[str, str], body: bytes) -> Fault: ...
-
-
-class AttemptConfig(Struct, frozen=True):
-    """What all attempts at one target have in common, built once for the target.
-
-    `read_fault` reads error responses. `secrets` must not appear in any fault. `raw`: replies keep the bytes of the
-    body for `Reply.read`, and no events; for a watched call they keep both. `lengths`: those of the answers so far.
-    """
-
-    target: str
-    timeouts: Timeouts
-    read_fault: FaultReader
-    observer: Observer
-    timers: TimerWheel
-    lengths: AnswerLengths = field(default_factory=AnswerLengths)
-    secrets: Sequence[str] = ()
-    raw: bool = False
-
-
-_MISSING: Mapping[Phase, str] = {
-    "head": "no answer",
-    "first token": "no token",
-    "between tokens": "no further token",
-}
-
-
-def overdue(phase: Phase, after_ns: int, limit_ms: int | None = None) -> TimedOut:
-    """Return the fault of a timeout in `phase` after `after_ns`. `limit_ms`: that of the phase; None: the call's."""
-    if limit_ms is not None:
-        return TimedOut(f"{_MISSING[phase]} for {limit_ms:,} ms", phase=phase, after_ns=after_ns)
-    words = f"{_MISSING[phase]} when the deadline of {after_ns // NS_PER_MS:,} ms for the whole call passed"
-    return TimedOut(words, phase="total", after_ns=after_ns)
-
-
-def too_slow(rate: float, floor: RateFloor) -> TimedOut:
-    """Return the fault of an answer with `rate` tokens per second, which is below `floor`."""
-    words = (
-        f"{rate:.2g} tokens per second in the last {floor.over_ns / NS_PER_S:g} s, "
-        f"below the floor of {floor.tokens_per_s:g}"
-    )
-    return TimedOut(words, phase="between tokens", after_ns=floor.over_ns)
 
 
 def _sending(exchange: Exchange) -> Sending:
@@ -308,13 +256,11 @@ class Attempt(TimerEntry, ReplyBase, eq=False, kw_only=True):
             pass
         elif not self._timeline.has_token:
             if pending.size > HELD_BYTES:
-                words = f"{pending.size:,} bytes of an answer without a token, expected at most {HELD_BYTES:,}"
-                self._break(at, ProviderFault(words, kind="malformed", phase="first token", status=self._status))
+                self._break(at, no_token_yet(pending.size, self._status))
             return  # the caller does not read before the first token
         elif pending.full:
             if self._buffer is not None:  # watched: a pause would stop the reader of its events
-                words = f"{pending.size:,} bytes of a watched answer were not read, expected at most {HELD_BYTES:,}"
-                self._break(at, ProviderFault(words, kind="too_long", phase="between tokens", status=self._status))
+                self._break(at, unread(pending.size, self._status))
             elif self._exchange is not None:
                 pending.pause(self._exchange)
         elif self._gathers:

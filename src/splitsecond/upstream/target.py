@@ -23,7 +23,8 @@ from splitsecond.trace_context import attempt_traceparent
 from splitsecond.transport.client import Client
 from splitsecond.transport.exchange import Origin, Request
 from splitsecond.upstream import transcoding
-from splitsecond.upstream.attempt import Attempt, AttemptConfig, Observer
+from splitsecond.upstream.attempt import Attempt
+from splitsecond.upstream.attempt_config import AttemptConfig, Observer
 from splitsecond.upstream.google_token import GoogleToken
 from splitsecond.upstream.poll_request import PollRequest, stream_address
 from splitsecond.upstream.spec import TargetSpec, api_key, redact_fault, secrets

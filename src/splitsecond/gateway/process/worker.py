@@ -85,7 +85,7 @@ class GatewayWorker:
             available=self._available,
             cascades=self._cascades,
             log=self._log_state,
-            cost=lambda attempt: self.router.cost_usd(attempt),
+            cost=lambda attempt: self.router.directory.cost_usd(attempt),
             stops_billing=lambda target: self.router.directory.closing_stops_billing(target),
         )
         self._recent = RecentCalls()

@@ -1,0 +1,43 @@
+"""The faults by which an attempt ends an answer itself: one that is too late, too slow, or too long to be kept."""
+
+from collections.abc import Mapping
+
+from splitsecond.clock import NS_PER_MS, NS_PER_S
+from splitsecond.errors import Phase, ProviderFault, TimedOut
+from splitsecond.service import RateFloor
+from splitsecond.upstream.pending_bytes import HELD_BYTES
+
+_MISSING: Mapping[Phase, str] = {
+    "head": "no answer",
+    "first token": "no token",
+    "between tokens": "no further token",
+}
+
+
+def overdue(phase: Phase, after_ns: int, limit_ms: int | None = None) -> TimedOut:
+    """Return the fault of a timeout in `phase` after `after_ns`. `limit_ms`: that of the phase; None: the call's."""
+    if limit_ms is not None:
+        return TimedOut(f"{_MISSING[phase]} for {limit_ms:,} ms", phase=phase, after_ns=after_ns)
+    words = f"{_MISSING[phase]} when the deadline of {after_ns // NS_PER_MS:,} ms for the whole call passed"
+    return TimedOut(words, phase="total", after_ns=after_ns)
+
+
+def too_slow(rate: float, floor: RateFloor) -> TimedOut:
+    """Return the fault of an answer with `rate` tokens per second, which is below `floor`."""
+    words = (
+        f"{rate:.2g} tokens per second in the last {floor.over_ns / NS_PER_S:g} s, "
+        f"below the floor of {floor.tokens_per_s:g}"
+    )
+    return TimedOut(words, phase="between tokens", after_ns=floor.over_ns)
+
+
+def no_token_yet(size: int, status: int) -> ProviderFault:
+    """Return the fault of an answer of which `size` bytes arrived without a token."""
+    words = f"{size:,} bytes of an answer without a token, expected at most {HELD_BYTES:,}"
+    return ProviderFault(words, kind="malformed", phase="first token", status=status)
+
+
+def unread(size: int, status: int) -> ProviderFault:
+    """Return the fault of a watched answer of which `size` bytes were not read."""
+    words = f"{size:,} bytes of a watched answer were not read, expected at most {HELD_BYTES:,}"
+    return ProviderFault(words, kind="too_long", phase="between tokens", status=status)
