@@ -156,3 +156,7 @@ def test_packets_with_one_plain_token_each_are_decoded_together() -> None:
     assert reading.feed_packets([_event("a"), _event("b", finish_reason="stop")], [1, 2]) is None
     assert reading.feed_packets([_event("a")[:-1], b"\n" + _event("b")], [1, 2]) is None
     assert reading.feed_packets([_event("a"), _event("b") + _event("c")[:-1]], [1, 2]) is None
+    assert reading.feed_packets([_event("a"), b"\n"], [1, 2]) is None
+    assert reading.feed_packets([_event("a"), _event("")], [1, 2]) is None
+    assert reading.feed_packets([_event("a"), _event("b\x7f")], [1, 2]) is None
+    assert reading.feed_packets([_event("a|").replace(b"|", b"\\"), _event("b")], [1, 2]) is None

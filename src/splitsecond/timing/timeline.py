@@ -84,7 +84,9 @@ class Timeline(Struct, kw_only=True):
     _done_marker: bool = False
     _events: int = 0
     _body_bytes: int = 0
-    _lags: list[int] = []  # of each read
+    _reads: int = 0
+    _lag_max_ns: int = 0
+    _lag_sum_ns: int = 0
     _clock: ArrivalClock = "packets"
     _max_read_tokens: int = 0
     _first_read_tokens: int = 0
@@ -115,14 +117,19 @@ class Timeline(Struct, kw_only=True):
     def record_read(self, lag: int, clock: ArrivalClock, size: int) -> None:
         """Record a socket read of `size` bytes of the body, `lag` ns after they had reached this machine."""
         self._body_bytes += size
-        self._lags.append(lag)
+        self._reads += 1
+        self._lag_sum_ns += lag
+        if lag > self._lag_max_ns:
+            self._lag_max_ns = lag
         if clock != self._clock and _PRECISION[clock] < _PRECISION[self._clock]:
             self._clock = clock
 
     def record_packets(self, times: Sequence[int], read_ns: int, size: int) -> None:
-        """Record a read at `read_ns` of packets that arrived at `times`, with `size` bytes of the body."""
+        """Record a read at `read_ns` of packets that arrived at `times`, in order, with `size` bytes of the body."""
         self._body_bytes += size
-        self._lags.extend([read_ns - at for at in times])
+        self._reads += len(times)
+        self._lag_sum_ns += len(times) * read_ns - sum(times)
+        self._lag_max_ns = max(self._lag_max_ns, read_ns - times[0])
 
     def record_first_read(self, packets: int, after_ns: int) -> None:
         """Record that the read with the first token, whose events were recorded, held `packets` packets.
@@ -226,7 +233,7 @@ class Timeline(Struct, kw_only=True):
         (kind "empty_answer"), because then it has no speed. Otherwise `cancelled` means that we closed it before its
         end. `tier`: the speed tier that served it.
         """
-        fault, token_at, usage, lags = fault or self.broken, self._token_at, self._usage, self._lags
+        fault, token_at, usage = fault or self.broken, self._token_at, self._usage
         if fault is None and not cancelled and not token_at:
             fault = ProviderFault(
                 f"the answer ended without a single token (finish reason {self._finish_reason or 'not given'!r})",
@@ -279,10 +286,10 @@ class Timeline(Struct, kw_only=True):
             answered,
             events=self._events,
             body_bytes=self._body_bytes,
-            lag_max_ns=max(lags, default=0),
-            lag_sum_ns=sum(lags),
-            reads=len(lags),
-            kernel_time=self._clock != "process" and len(lags) > 0,
+            lag_max_ns=self._lag_max_ns,
+            lag_sum_ns=self._lag_sum_ns,
+            reads=self._reads,
+            kernel_time=self._clock != "process" and self._reads > 0,
             max_read_tokens=self._max_read_tokens,
             server_timings=server_timings or {},
             tier=tier,
@@ -338,7 +345,7 @@ class Timeline(Struct, kw_only=True):
             )
             if unstreamed:
                 fields["unstreamed_tokens"] = unstreamed
-        if self._clock == "packets" and self._lags:
+        if self._clock == "packets" and self._reads:
             fields["packet_time"] = True
         if merged_ns:
             fields["first_merged_ns"] = merged_ns

@@ -94,9 +94,22 @@ class TextEvents:
                 return True
         return False
 
-    def begins(self, parts: Sequence[bytes]) -> bool:
-        """Return whether each of `parts` begins like a known event."""
-        return all(part.startswith(self._before) for part in parts)
+    def each(self, parts: Sequence[bytes]) -> list[str] | None:
+        """Return the texts of `parts` if each of them is one known event; otherwise None.
+
+        This runs at C speed for all of them together: the texts are cut out at the expected places, and the bytes that
+        were cut away are put back and compared. Of a part that is too short nothing is left, which is no text.
+        """
+        before, after = self._before, self._after
+        if not before:
+            return None
+        strings = list(map(itemgetter(slice(len(before), -len(after))), parts))
+        if before + (after + before).join(strings) + after != b"".join(parts):
+            return None
+        texts = _decoded(strings)
+        if texts is not None:
+            self._misses = 0
+        return texts
 
     def only(self, data: bytes) -> str:
         """Return the text if `data` is one known event; otherwise ""."""
@@ -161,10 +174,16 @@ class TextEvents:
         start, between = at + len(before), after + b"\n" + before
         run = between.join(parts)
         stop = start + len(run)
-        if not data.startswith(run, start) or not data.startswith(after + b"\n", stop) or _SEPARATOR in run:
+        if not data.startswith(run, start) or not data.startswith(after + b"\n", stop):
             return None
-        try:  # a part that is no complete string makes the whole invalid
-            texts = _decode_text(b'"' + _SEPARATOR.join(parts) + b'"').split(_SEPARATOR.decode())
-        except ValueError:
-            return None
-        return (texts, stop + len(after) + 1) if len(texts) == len(parts) and all(texts) else None
+        texts = _decoded(parts)
+        return None if texts is None else (texts, stop + len(after) + 1)
+
+
+def _decoded(strings: list[bytes]) -> list[str] | None:
+    """Return the texts of JSON strings without their quotation marks; None if one is empty, or not a whole string."""
+    try:  # a part that is no complete string makes the whole invalid
+        texts = _decode_text(b'"' + _SEPARATOR.join(strings) + b'"').split(_SEPARATOR.decode())
+    except ValueError:
+        return None
+    return texts if len(texts) == len(strings) and all(texts) else None

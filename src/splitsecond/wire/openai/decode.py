@@ -129,9 +129,8 @@ class OpenAIDecoder(StreamDecoder):
         """Return the tokens of packets that each brought one event with only a text."""
         if not (self._tokens and self.in_runs and self._sse.between_events) or self._ended:
             return None
-        data = b"".join(packets)
-        texts, end = self._texts.read(data, 0)
-        if end < len(data) or len(texts) != len(packets) or not self._texts.begins(packets):
+        texts = self._texts.each(packets)
+        if texts is None:
             return None
         self._tokens += len(texts)
         self._closed_by_usage = False
