@@ -173,6 +173,29 @@ def test_a_check_names_every_unknown_profile_with_its_file_and_route(split: Spli
     assert ended.err.endswith("\n2 mistakes\n")
 
 
+def test_a_check_lists_mistakes_of_every_kind(split: Split, tmp_path: Path) -> None:
+    file = tmp_path / "splitsecond.yaml"
+    file.write_text(
+        "log: mysql://host/log\n"
+        "listen: {host: 0.0.0.0}\n"
+        "providers: {mine: {base_url: 'ftp://host'}}\n"
+        "routes: {one: {policy: 'rase(\"mine/x\")'}, two: {policy: sim/grok}}\n"
+    )
+    ended = split("serve", str(file), "--check")
+    assert ended.code == 2
+    assert ended.err.splitlines() == [
+        f"splitsecond: {file}: providers.mine.base_url: cannot use the URL 'ftp://host': got scheme 'ftp', "
+        "expected http or https. Try https://HOST/v1.",
+        f"splitsecond: {file}: routes.one.policy: at character 1: unknown policy rase. Did you mean race or fastest?",
+        f"splitsecond: {file}: without keys the gateway listens only on this machine, not on 0.0.0.0. "
+        "Add keys: [{name: web, key: env:WEB_KEY}] to the configuration, or listen on 127.0.0.1.",
+        f"splitsecond: {file}: the log cannot be kept in 'mysql': sqlite and postgresql are known. "
+        "Write sqlite:///splitsecond.db, or postgresql://USER@HOST/DATABASE.",
+        f"splitsecond: {file}: routes.two: sim/grok is not a profile of the simulator. Did you mean groq or mock?",
+        "5 mistakes",
+    ]
+
+
 def test_a_check_lists_all_mistakes(split: Split, tmp_path: Path) -> None:
     file = tmp_path / "splitsecond.yaml"
     file.write_text("lgo: off\nroutes: {one: {policy: 'rase(\"groq/m\")'}}\n")

@@ -150,7 +150,8 @@ keys:
   - {name: other, key: env:NOT_SET}
 providers:
   grok: {api_key: env:X}
-  ours: {base_url: "ftp://x"}
+  ours: {base_url: "ftp://x", dialect: opnai, headers: {Host: x}, timeouts: {connect: fast}}
+  spaced: {base_url: "http://h h/v1"}
 routes:
   fast: {policy: 'race("groq/m", "ours/x")'}
   slow: {policy: 'rase("groq/m")'}
@@ -167,7 +168,11 @@ def test_all_mistakes_are_found_at_once() -> None:
         "the file",
         "listen",
         "providers.grok",
+        "providers.ours.dialect",
         "providers.ours.base_url",
+        "providers.ours.headers.Host",
+        "providers.ours.timeouts",
+        "providers.spaced.base_url",
         "routes.slow.policy",
         "routes.third.stall",
         "routes.third.policy",
@@ -176,7 +181,7 @@ def test_all_mistakes_are_found_at_once() -> None:
         "keys[1].key",
     ]
     assert "unknown field `lgo`" in raised.value.message
-    assert raised.value.hint.endswith("The file has 9 other mistakes: `splitsecond serve --check` lists all.")
+    assert raised.value.hint.endswith("The file has 13 other mistakes: `splitsecond serve --check` lists all.")
 
 
 def test_one_mistake_is_raised_as_it_is() -> None:

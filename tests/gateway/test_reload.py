@@ -6,6 +6,7 @@ import os
 import signal
 import urllib.error
 import urllib.request
+from collections.abc import Sequence
 from http.client import HTTPResponse, IncompleteRead
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from tests.gateway.test_served import ASK
 from tests.waiting import WITHIN_S, until
 
 from splitsecond.errors import CallerFault
-from splitsecond.gateway.configuration.reading import read
+from splitsecond.gateway.configuration.reading import Check, read
 from splitsecond.gateway.configuration.settings import GatewaySettings
 from splitsecond.gateway.process.reload import ConfigSource, ConfigWatcher, Stamp, reloadable, say
 from splitsecond.gateway.process.service_manager import ServiceManager
@@ -177,9 +178,9 @@ def test_nothing_is_read_again_while_nothing_changes(tmp_path: Path, monkeypatch
     read_at: list[int] = []
 
     class Counting(ConfigSource, frozen=True):
-        def load(self) -> GatewaySettings:
+        def load(self, checks: Sequence[Check] = ()) -> GatewaySettings:
             read_at.append(len(looks))
-            return super().load()
+            return super().load(checks)
 
         def stamp(self, settings: GatewaySettings) -> Stamp:
             looks.append(len(settings.keys))

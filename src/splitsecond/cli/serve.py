@@ -76,18 +76,14 @@ def serve(
 def _check(source: "ConfigSource") -> None:
     """Print the summary of the configuration, or all of its mistakes. Raises `CallerFault` if there is one mistake."""
     from splitsecond.analysis.wording import counted_as
-    from splitsecond.gateway.configuration.checkup import checkup
-    from splitsecond.gateway.configuration.error_messages import Mistakes, SeveralMistakes
+    from splitsecond.gateway.configuration.checkup import check_log, checkup
+    from splitsecond.gateway.configuration.error_messages import SeveralMistakes
     from splitsecond.router.router import check_settings
 
     lines: list[str] = []
     try:
-        settings = source.load()
-        mistakes = Mistakes()
-        for each in (check_settings, check_profiles):
-            with mistakes:
-                each(settings)
-        mistakes.check()
+        settings = source.load((check_log, check_profiles))
+        check_settings(settings)
         lines = checkup(settings)
     except SeveralMistakes as several:
         for fault in several.mistakes:

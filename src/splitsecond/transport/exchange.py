@@ -19,6 +19,7 @@ from splitsecond.errors import CallerFault, Fault
 from splitsecond.observation import ArrivalClock
 
 DEFAULT_PORTS = {"http": 80, "https": 443}
+_NOT_IN_HOST = re.compile(r"[^A-Za-z0-9._:%-]")
 _NOT_IN_TARGET = re.compile(r"[^\x21-\x7e]")
 
 
@@ -41,6 +42,8 @@ class Origin(Struct, frozen=True):
             raise _bad_url(url, f"got scheme {parts.scheme!r}, expected http or https")
         if not host:
             raise _bad_url(url, "it names no host")
+        if found := _NOT_IN_HOST.search(host):
+            raise _bad_url(url, f"a host cannot have {found.group()!r}")
         if parts.username is not None:
             raise CallerFault(
                 f"the URL of {host} holds credentials", kind="bad_url", hint="Send them in an Authorization header."

@@ -221,7 +221,7 @@ def test_the_state_of_a_target_is_the_truth(page: Page, address: str) -> None:
         base | {"name": "failing/x", "attempts": {"ok": 70, "failed": 30}, "faults": {"http_503": 30}},
         base | {"name": "new/x"},
         base | {"name": "warm/x", "ttft_p50_ms": 120.0},
-        base | {"name": "unpriced/x", "attempts": {"ok": 3}, "priced": False, "output_tokens": 50},
+        base | {"name": "unpriced/x", "attempts": {"ok": 3}, "priced": False, "per_hour_usd": None},
         base | {"name": "free/x", "attempts": {"ok": 3}, "free": True},
     ]
     data |= {"usd": 0, "usd_today": 0}
@@ -236,6 +236,10 @@ def test_the_state_of_a_target_is_the_truth(page: Page, address: str) -> None:
     assert targets["free/x"][8] == "free"
     tile = "[...document.querySelectorAll('.tile')].find(each => each.textContent.startsWith('Token cost'))"
     assert page.value(f"{tile}.querySelector('.value').textContent") == "no price"
+    assert "1 target without a price" in page.value(f"{tile}.textContent")
+    given(page, address, data | {"usd": 2.5, "usd_today": 2.5})  # of calls before those that the page has seen
+    page.wait(f"{tile}.querySelector('.value').textContent === 'no price'")
+    assert "$2.50 today, without 1 target without a price" in page.value(f"{tile}.textContent")
     assert rows(page, "clients")[HOSTILE_CLIENT][5] == "no price"
 
 

@@ -21,7 +21,7 @@ from splitsecond.upstream.spec import TargetSpec
 
 
 def checkup(settings: GatewaySettings) -> list[str]:
-    """Return the lines of the report. Raises `CallerFault` for a log that cannot be opened."""
+    """Return the lines of the report."""
     found: list[str] = []
     for name, policy in settings.routes.items():
         found += [f"route {name}", *tree(policy, 1), *_resume(name, settings)]
@@ -32,7 +32,6 @@ def checkup(settings: GatewaySettings) -> list[str]:
     if settings.policies is not None:
         found.append(f"policies of {settings.policies.path}: {', '.join(settings.policies.policies())}")
     if settings.log is not None:
-        check_url(settings.log.url)
         found.append(f"log: {_place(settings.log.url)}, kept for {counted_as(settings.log.keep_days, 'day')}")
     if settings.shared is not None:
         found.append(_shared(settings.shared, settings))
@@ -41,6 +40,12 @@ def checkup(settings: GatewaySettings) -> list[str]:
     listen = settings.listen
     where = f"{listen.host}:{listen.port}, {counted_as(listen.workers, 'worker')}"
     return [*found, f"ok: {summary(settings)}, listens on {where}"]
+
+
+def check_log(settings: GatewaySettings) -> None:
+    """Raise `CallerFault` if the URL of the log cannot be used."""
+    if settings.log is not None:
+        check_url(settings.log.url)
 
 
 def keys_of_providers(settings: GatewaySettings) -> list[str]:

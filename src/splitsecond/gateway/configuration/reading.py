@@ -6,8 +6,9 @@ Relative paths, also that of an SQLite log, are relative to the file's folder.
 import hashlib
 import importlib.util
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -19,7 +20,7 @@ from splitsecond.gateway.configuration import target_specs
 from splitsecond.gateway.configuration.error_messages import Mistakes, SeveralMistakes, bad, shaped
 from splitsecond.gateway.configuration.file_schema import ConfigFile, KeyConfig, LogConfig, ProviderConfig, RouteConfig
 from splitsecond.gateway.configuration.secrets import Secrets, is_reference
-from splitsecond.gateway.configuration.settings import FleetSettings, GatewaySettings, Listen
+from splitsecond.gateway.configuration.settings import FleetSettings, GatewaySettings, Listen, check_reach
 from splitsecond.gateway.records.access_log import STANDARD_OUTPUT
 from splitsecond.gateway.records.shared_counters import MOST_NAMES
 from splitsecond.policies.definition import Policy
@@ -44,6 +45,9 @@ MOST_LIMITED = MOST_NAMES // 2
 """Keys with limits in a fleet. The other places are for keys that are replaced while the gateway runs."""
 _ORIGIN = re.compile(r"\*|https?://[^/?#@\s]+")
 _SQLITE = "sqlite:///"
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+Check = Callable[[GatewaySettings], None]
+"""Raises `CallerFault` for one mistake, or several."""
 
 
 def load(
@@ -53,13 +57,16 @@ def load(
     serving: bool = True,
     policies: Path | None = None,
     simulator: str = NO_SIMULATOR,
+    listen: Mapping[str, Any] = NOTHING,
+    checks: Sequence[Check] = (),
 ) -> GatewaySettings:
     """Return the settings in the file at `path`. Raises `CallerFault` with the place of what is wrong; for several
     mistakes `SeveralMistakes`.
 
     `policies`: a file of policies, instead of the one that the configuration names. If the settings are not for
     `serving`, keys may be missing: such settings cannot send requests, and have no client keys. `simulator`: the
-    address of the simulator.
+    address of the simulator. `listen`: replaces values of the file's `listen`. `checks`: find more mistakes. They get
+    settings without the parts of the file that are wrong.
     """
     try:
         text = path.read_text("utf-8")
@@ -67,10 +74,17 @@ def load(
         why = isinstance(error, OSError) and error.strerror
         raise CallerFault(f"cannot read {path}: {why or error}", kind="bad_config") from None
     try:
-        return structs.replace(
-            read(text, environment, folder=path.parent, serving=serving, policies=policies, simulator=simulator),
-            source=path,
+        settings = read(
+            text,
+            environment,
+            folder=path.parent,
+            serving=serving,
+            policies=policies,
+            simulator=simulator,
+            listen=listen,
+            checks=checks,
         )
+        return structs.replace(settings, source=path)
     except CallerFault as fault:
         for mistake in (fault, *(fault.mistakes if isinstance(fault, SeveralMistakes) else ())):
             mistake.message = f"{path}: {mistake.message}"
@@ -85,15 +99,17 @@ def read(
     serving: bool = True,
     policies: Path | None = None,
     simulator: str = NO_SIMULATOR,
+    listen: Mapping[str, Any] = NOTHING,
+    checks: Sequence[Check] = (),
 ) -> GatewaySettings:
     """Return the settings in `text`, with paths relative to `folder`. For the other arguments see `load`."""
     mistakes = Mistakes()
     file = _entries(_parsed(text), mistakes)
     secrets = Secrets(environment, folder, keys=serving)
-    listen, log, telemetry, access_log, user_policies, seeds = Listen(), None, None, None, None, list[str]()
+    address, log, telemetry, access_log, user_policies, seeds = Listen(), None, None, None, None, list[str]()
     shared: FleetSettings | None = None
     with mistakes:
-        listen = _listen(file["listen"])
+        address = _listen(file["listen"])
     providers: dict[str, TargetSpec] = {}
     known: dict[str, ProviderSettings] = {}
     for name, entry in file["providers"].items():
@@ -125,7 +141,7 @@ def read(
         seeds = shaped("seeds", file["seeds"], list[str])
     simulated_providers, simulated_known = simulated(simulator)
     settings = GatewaySettings(
-        listen=listen,
+        listen=structs.replace(address, **listen),
         providers={**simulated_providers, **providers},  # a configured provider of that name comes first
         known={**simulated_known, **known},
         routes=routes,
@@ -145,10 +161,17 @@ def read(
     keys = _keys(file["keys"], secrets, file["routes"], mistakes)
     with mistakes:
         _check_number(keys, shared)
-    mistakes.check()
-    return structs.replace(
+    settings = structs.replace(
         settings, keys=keys, files=(*secrets.files, *([Path(user_policies.path)] if user_policies else []))
     )
+    with mistakes:
+        if not file["keys"]:  # if all keys are wrong, there are keys nevertheless
+            check_reach(settings)
+    for check in checks:
+        with mistakes:
+            check(settings)
+    mistakes.check()
+    return settings
 
 
 class _Strict(yaml.SafeLoader):

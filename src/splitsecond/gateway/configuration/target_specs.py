@@ -8,7 +8,7 @@ import msgspec
 from splitsecond.analysis.wording import listed
 from splitsecond.catalog.provider import Auth, Provider, fill_base_url, names, provider
 from splitsecond.errors import CallerFault
-from splitsecond.gateway.configuration.error_messages import bad, shaped
+from splitsecond.gateway.configuration.error_messages import Mistakes, bad, shaped
 from splitsecond.gateway.configuration.file_schema import ProviderConfig, TimeoutsConfig
 from splitsecond.gateway.configuration.secrets import Secrets, is_reference
 from splitsecond.policies.settings import Duration
@@ -26,28 +26,40 @@ _OURS = frozenset({"host", "content-length", "transfer-encoding", "connection", 
 
 
 def spec(name: str, given: ProviderConfig, secrets: Secrets) -> TargetSpec:
-    """Return the spec for all targets of the provider `name`. Raises `CallerFault` with the place of an error."""
+    """Return the spec for all targets of the provider `name`. Raises `CallerFault` with the places of all errors."""
     place = f"providers.{name}"
     if not NAME.fullmatch(name):
         raise bad(place, "a provider's name has letters, digits, dots and dashes only")
     entry = catalogue_entry(name, given)
-    dialect = given.dialect or entry.dialect
-    if dialect not in DIALECTS:
-        raise bad(
-            f"{place}.dialect", f"got {dialect}, expected one of {', '.join(DIALECTS)}", nearest(dialect, DIALECTS)
-        )
-    if given.api_key:
-        secrets.take(f"{place}.api_key", given.api_key)
+    mistakes = Mistakes()
+    dialect, base_url, headers, quirks, timeouts = given.dialect or entry.dialect, "", dict(entry.headers), {}, TIMEOUTS
+    with mistakes:
+        if dialect not in DIALECTS:
+            known = ", ".join(DIALECTS)
+            raise bad(f"{place}.dialect", f"got {dialect}, expected one of {known}", nearest(dialect, DIALECTS))
+    with mistakes:
+        if given.api_key:
+            secrets.take(f"{place}.api_key", given.api_key)
+    with mistakes:
+        base_url = _base_url(place, given, entry, secrets)
+    for key, value in given.headers.items():
+        with mistakes:
+            headers[key] = header(place, key, value, secrets)
+    with mistakes:
+        quirks = _quirks(place, given, entry)
+    with mistakes:
+        timeouts = _timeouts(f"{place}.timeouts", given.timeouts)
+    mistakes.check()
     return TargetSpec(
         name=name,
         model="",
-        base_url=_base_url(place, given, entry, secrets),
+        base_url=base_url,
         dialect=dialect,
         api_key_env=(given.api_key,) if given.api_key else entry.api_key_env,
         auth=given.auth or _auth(dialect, entry),
-        headers=entry.headers | {key: header(place, key, value, secrets) for key, value in given.headers.items()},
-        quirks=_quirks(place, given, entry),
-        timeouts=_timeouts(f"{place}.timeouts", given.timeouts),
+        headers=headers,
+        quirks=quirks,
+        timeouts=timeouts,
         trusted=given.trusted,
     )
 

@@ -18,8 +18,8 @@ function colour(target) {
   return colours.get(target);
 }
 
-// Whether a target has used tokens that have no price.
-const unknownCost = target => !target.priced && target.per_hour_usd === null && target.output_tokens > 0;
+// Whether a target has served calls that have no price. It need not have reported their tokens.
+const unknownCost = target => !target.priced && target.per_hour_usd === null && (target.attempts.ok > 0 || target.output_tokens > 0);
 
 // Dollars per hour at the rate of the shown period; null before there is one.
 function hourly(data, spent) {
@@ -48,7 +48,7 @@ function tiles(data) {
   const kinds = ["fallback", "retry", "escalation", "hedge", "race"];
   const [fallbacks, hedges, won] = [extra("fallback"), extra("hedge"), extra("hedge", "extra_won")];
   const beyond = sum(kinds.map(kind => extra(kind))), unpriced = data.targets.filter(unknownCost);
-  const cost = unpriced.length && !data.usd ? "no price" : usd(hourly(data, growth(spent)));
+  const cost = unpriced.length && !growth(spent) ? "no price" : usd(hourly(data, growth(spent)));
   const today = data.usd_today === null ? `${usd(data.usd)} since start` : `${usd(data.usd_today)} today`;
   const tile = (title, value, words, points, kind = "") => el("div", { class: "tile" }, el("h3", {}, title),
     el("div", { class: `value ${kind}` }, value), small(words), spark(points, data.at_s, `${title}, the last minutes`));

@@ -9,7 +9,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from msgspec import Struct, structs
 from splitsecond.analysis.wording import counted_as
 from splitsecond.errors import CallerFault, printable
 from splitsecond.gateway.configuration.defaults import unconfigured
-from splitsecond.gateway.configuration.reading import load
+from splitsecond.gateway.configuration.reading import Check, load
 from splitsecond.gateway.configuration.settings import GatewaySettings, check_reach
 from splitsecond.gateway.process.service_manager import ServiceManager
 from splitsecond.redaction import redacted
@@ -50,19 +50,28 @@ class ConfigSource(Struct, frozen=True):
     policies: Path | None = None
     simulator: str = NO_SIMULATOR
 
-    def load(self) -> GatewaySettings:
-        """Return the settings. Raises `CallerFault` if they are invalid, or would open the gateway to everyone."""
+    def load(self, checks: Sequence[Check] = ()) -> GatewaySettings:
+        """Return the settings. Raises `CallerFault` if they are invalid, or would open the gateway to everyone.
+
+        `checks`: see `reading.load`. Without a configuration they are not made.
+        """
         environment = dict(self.environment)
         if self.path is None:
             if self.policies is not None:
                 words = f"{self.policies}: policies are for the routes of a configuration, and there is none"
                 raise CallerFault(words, kind="bad_policy_file", hint="Name the configuration as well.")
             settings = unconfigured(environment, self.simulator)
-        else:
-            settings = load(self.path, environment, policies=self.policies, simulator=self.simulator)
-        settings = structs.replace(settings, listen=structs.replace(settings.listen, **self.listen))
-        check_reach(settings)
-        return settings
+            settings = structs.replace(settings, listen=structs.replace(settings.listen, **self.listen))
+            check_reach(settings)
+            return settings
+        return load(
+            self.path,
+            environment,
+            policies=self.policies,
+            simulator=self.simulator,
+            listen=self.listen,
+            checks=checks,
+        )
 
     def stamp(self, settings: GatewaySettings) -> Stamp:
         """Return the stamp of the configuration file and of the other files of `settings`."""
