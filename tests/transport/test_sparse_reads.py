@@ -26,6 +26,8 @@ from splitsecond.transport.sparse_reads import (
     OBSERVED_READS,
     PASSED_PACKETS,
     READS_BEFORE_TRIAL,
+    REST_BY_PACKETS_NS,
+    REST_BYTES,
     REST_NS,
     REST_PACKETS,
     SLOWEST_GAP_NS,
@@ -39,6 +41,7 @@ from splitsecond.transport.sparse_reads import (
 )
 
 GAP_NS = 10 * NS_PER_MS
+SIZE = 100
 ORIGIN = Origin("http", "test", 80)
 
 
@@ -57,13 +60,16 @@ class Stream:
         self.pace = self.paced()
 
     def paced(self, *, by_packets: bool = False) -> ReadPace:
-        return ReadPace(self.near, self.trial, lambda: self.streams, lambda: self.left_ns, by_packets=by_packets)
+        """Return the pace of a stream whose first token has just been read."""
+        pace = ReadPace(self.near, self.trial, lambda: self.streams, lambda: self.left_ns, by_packets=by_packets)
+        assert pace.rest_ns(SIZE) == 0
+        return pace
 
-    def read(self, *, gap_ns: int = GAP_NS, packets: int = 1) -> int:
-        """Let `gap_ns` pass and `packets` come, and read."""
+    def read(self, *, gap_ns: int = GAP_NS, packets: int = 1, size: int = SIZE) -> int:
+        """Let `gap_ns` pass and `packets` of `size` bytes in all come, and read."""
         self.now_ns += gap_ns
         self.packets += packets
-        self.rest = self.pace.rest_ns()
+        self.rest = self.pace.rest_ns(size)
         return self.rest
 
     def promptly(self, reads: int, *, gap_ns: int = GAP_NS) -> None:
@@ -89,10 +95,10 @@ def test_a_server_that_sends_on_without_an_acknowledgement_is_read_sparsely(stre
     stream.promptly(READS_BEFORE_TRIAL - 1)
     assert stream.read() == TRIAL_PACKETS * GAP_NS
     for _ in range(20):
-        assert stream.read(gap_ns=stream.rest, packets=PASSED_PACKETS) == REST_PACKETS * GAP_NS
+        assert stream.read(gap_ns=stream.rest, packets=PASSED_PACKETS) == REST_NS
     stream.pace = stream.paced()  # another stream of the server needs no trial
     stream.promptly(OBSERVED_READS - 1)
-    assert stream.read() == REST_PACKETS * GAP_NS
+    assert stream.read() == REST_NS
 
 
 def test_a_server_that_waits_is_read_promptly_after_a_few_trials(stream: Stream) -> None:
@@ -126,6 +132,32 @@ def test_fast_streams_rest_for_a_least_time(stream: Stream) -> None:
     stream.trial.passed = True
     stream.promptly(OBSERVED_READS - 1, gap_ns=NS_PER_MS)
     assert stream.read(gap_ns=NS_PER_MS) == LEAST_REST_NS
+
+
+@pytest.mark.parametrize(
+    ("gap_ns", "by_packets", "rest_ns"),
+    [
+        (4 * NS_PER_MS, False, REST_PACKETS * 4 * NS_PER_MS),
+        (4 * NS_PER_MS, True, REST_PACKETS * 4 * NS_PER_MS),
+        (19 * NS_PER_MS, False, REST_NS),
+        (19 * NS_PER_MS, True, REST_BY_PACKETS_NS),
+    ],
+)
+def test_a_stream_rests_for_the_time_of_its_packets(
+    stream: Stream, gap_ns: int, by_packets: bool, rest_ns: int
+) -> None:
+    stream.trial.passed = True
+    stream.pace = stream.paced(by_packets=by_packets)
+    stream.promptly(OBSERVED_READS - 1, gap_ns=gap_ns)
+    assert stream.read(gap_ns=gap_ns) == rest_ns
+
+
+def test_a_stream_of_large_packets_rests_until_half_of_the_window_is_full(stream: Stream) -> None:
+    stream.trial.passed = True
+    for _ in range(2):
+        assert [stream.read(size=REST_BYTES // 8) for _ in range(OBSERVED_READS)][:-1] == [0] * (OBSERVED_READS - 1)
+        assert 7 * GAP_NS < stream.rest <= 8 * GAP_NS
+        stream.read(gap_ns=2 * stream.rest)  # the stream has paused
 
 
 def test_after_a_pause_the_pace_is_taken_again(stream: Stream) -> None:
@@ -183,7 +215,8 @@ def test_with_the_packet_clock_a_rest_ends_when_the_end_is_expected(stream: Stre
     stream.left_ns = None
     stream.promptly(OBSERVED_READS - 1)
     assert stream.read() == UNKNOWN_END_REST_NS
-    for left_ns, rest_ns in ((10 * REST_NS, REST_NS), (REST_NS // 2, REST_NS // 2), (-1, LEAST_REST_NS)):
+    longest_ns = REST_BY_PACKETS_NS
+    for left_ns, rest_ns in ((10 * longest_ns, longest_ns), (longest_ns // 2, longest_ns // 2), (-1, LEAST_REST_NS)):
         stream.left_ns = left_ns
         assert stream.read(gap_ns=stream.rest) == rest_ns
 
@@ -343,7 +376,7 @@ class Asleep(SparseReads):
         self, sock: socket.socket, origin: Origin, streams: Callable[[], int], time_left: TimeLeft, *, by_packets: bool
     ) -> ReadPace | None:
         class Always(ReadPace):
-            def rest_ns(self) -> int:
+            def rest_ns(self, size: int) -> int:
                 return TICK_NS if time_left() else 0
 
         return Always(sock, ServerTrial(), streams, time_left, by_packets=by_packets)

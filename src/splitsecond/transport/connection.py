@@ -267,7 +267,7 @@ class Connection:
         else:
             self._dispatch_packets(sizes, arrivals, now, data)
         if self._pace is not None:
-            self._rest(self._pace)
+            self._rest(self._pace, len(data))
 
     def _dispatch_packets(self, sizes: list[int], arrivals: list[int], now: int, data: bytes) -> None:
         """Pass on the bytes of several packets. Those with nothing but body are passed on together if possible."""
@@ -338,12 +338,15 @@ class Connection:
                 self.exchange.sparse = True
             self._dispatch(at, lag, source, buffer.view[:count])
             if self._pace is not None or self._emptied_ns:
-                self._rest(self._pace)
+                self._rest(self._pace, count)
 
-    def _rest(self, pace: ReadPace | None) -> None:
-        """Leave the socket alone after a read, if it is time to. The next read then has the time of its last packet."""
+    def _rest(self, pace: ReadPace | None, size: int) -> None:
+        """Leave the socket alone after a read of `size` bytes, if it is time to.
+
+        The next read then has the time of its last packet.
+        """
         rested, self._emptied_ns = self._emptied_ns, 0
-        if pace is not None and (rest_ns := pace.rest_ns()):
+        if pace is not None and (rest_ns := pace.rest_ns(size)):
             self._emptied_ns = clock.now_ns()
             if self._times is None:
                 self._packets = packets_received(self._sock)

@@ -24,15 +24,19 @@ from splitsecond.transport.kernel import packets_received
 
 LEAST_REST_NS = 50 * NS_PER_MS
 REST_NS = 240 * NS_PER_MS
-"""The longest time for which a stream is not read."""
+REST_BY_PACKETS_NS = 480 * NS_PER_MS
+"""The longest time for which a stream is not read, by the kernel's timestamps and by the packet clock."""
 UNKNOWN_END_REST_NS = 120 * NS_PER_MS
 """The longest time for which a stream is not read that can end at any time."""
-REST_PACKETS = 24
-"""Packets for whose time a stream is not read, within these two bounds."""
+REST_PACKETS = 48
+"""Packets for whose time a stream is not read, within these bounds."""
+REST_BYTES = 32 * 1024
+"""Bytes for whose time a stream is not read at most: half of the receive window of a new connection (Linux, tcp_rmem).
+A server that fills the window has to wait."""
 SLOWEST_GAP_NS = 20 * NS_PER_MS
 """Mean time between the packets of the slowest streams that are read sparsely. Slower ones cost little anyway."""
-OBSERVED_READS = 8
-"""Prompt reads before the first rest, from which the pace of a stream is taken."""
+OBSERVED_READS = 4
+"""Prompt reads after the first token and before the first rest, from which the pace of a stream is taken."""
 READS_BEFORE_TRIAL = 24
 """The same before a trial. They outlast the 16 packets that Linux acknowledges at once when a connection begins
 (TCP_MAX_QUICKACKS), during which no server would wait."""
@@ -81,6 +85,7 @@ class ReadPace:
     __slots__ = (
         "_begun_ns",
         "_by_packets",
+        "_bytes",
         "_packets",
         "_reads",
         "_rest_ns",
@@ -105,14 +110,16 @@ class ReadPace:
         self._sock, self._trial, self._streams, self._time_left = sock, trial, streams, time_left
         self._by_packets = by_packets
         self._begun_ns = clock.now_ns()
-        self._packets = self._reads = self._rest_ns = self._usual_rest_ns = 0
+        self._packets = self._bytes = self._rest_ns = self._usual_rest_ns = 0
+        self._reads = -1  # the read of the first token, after which `rest_ns` is called too, ends no gap
         self.resting = False
         """Whether reading the stream had paused before this read."""
 
-    def rest_ns(self) -> int:
-        """Return how long to leave the stream alone now; 0: read it as soon as it is readable."""
+    def rest_ns(self, size: int) -> int:
+        """Return how long to leave the stream alone after a read of `size` bytes; 0: read it when it is readable."""
         if not self.resting:
             self._reads += 1
+            self._bytes += size
             needed = OBSERVED_READS if self._trial.passed else READS_BEFORE_TRIAL
             return self._first_rest_ns() if self._reads >= needed else 0
         now_ns = clock.now_ns()
@@ -124,17 +131,19 @@ class ReadPace:
         # otherwise the stream has paused, or its server waits
         self._rest_ns = self._bounded(self._usual_rest_ns) if on_time and self._trial.passed else 0
         if not self._rest_ns:
-            self._reads, self.resting = 0, False
+            self._reads, self._bytes, self.resting = 0, 0, False
         return self._rest_ns
 
     def _first_rest_ns(self) -> int:
         """Return how long the first rest is, in view of the reads since `_begun_ns`; 0: none now."""
         now_ns = clock.now_ns()
-        gap_ns = (now_ns - self._begun_ns) // self._reads
-        self._begun_ns, self._reads = now_ns, 0
+        passed_ns = now_ns - self._begun_ns
+        gap_ns, full_ns = passed_ns // self._reads, passed_ns * REST_BYTES // self._bytes
+        self._begun_ns, self._reads, self._bytes = now_ns, 0, 0
         if gap_ns > SLOWEST_GAP_NS or self._streams() < (STREAMS_BY_PACKETS if self._by_packets else STREAMS_BY_READS):
             return 0
-        self._usual_rest_ns = min(max(REST_PACKETS * gap_ns, LEAST_REST_NS), REST_NS)
+        most_ns = min(REST_BY_PACKETS_NS if self._by_packets else REST_NS, full_ns)
+        self._usual_rest_ns = min(max(REST_PACKETS * gap_ns, LEAST_REST_NS), most_ns)
         self._rest_ns = self._bounded(self._usual_rest_ns)
         if not self._trial.passed:
             trial_ns = TRIAL_PACKETS * gap_ns
