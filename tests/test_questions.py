@@ -496,17 +496,17 @@ def test_speed_in_production(session: Session) -> None:
     grades = {"groq/llama3-70b-8192": 1, "anthropic/claude-3-haiku-20240307": 2, "azure/gpt-35-turbo": 5}
     for target, grade in grades.items():
         assert f" {target} {grade} " in printed
-    ratios = re.findall(r"(\S+) is ([\d.]+)(?:×| times) as fast as at (\S+) \(", printed)
+    ratios = re.findall(r"(\S+) is ([\d.]+)(?:×| times) as fast as (?:at )?(\S+) \(", printed)
     assert {faster.partition("/")[2]: host.partition("/")[0] for faster, _, host in ratios} == {
         "gpt-4o": "azure", "gpt-3.5-turbo": "azure", "claude-3-sonnet-20240229": "vertex"
     }  # fmt: skip
     assert all(float(times) > 1.5 for _, times, _ in ratios)
     assert (session.folder / "speed.html").read_text().startswith("<!doctype html>")
     assert (session.folder / "speed.png").read_bytes().startswith(b"\x89PNG")
-    assert f"{SLOWER[0]} has become slower" in printed
-    assert printed.count("has become") == 1
+    drifts = re.findall(r"(\S+) (?:has become|is) (slower|faster)(?:,| than before)", printed)
+    assert drifts == [(SLOWER[0], "slower")]
     cost = session.printed("cost --log sqlite:///calls.db")
-    assert "Speed/price frontier: anthropic/claude-3-haiku-20240307 (" in cost
+    assert re.search(r"(cheaper than|Frontier, total TPS at \$/M tokens:) anthropic/claude-3-haiku-20240307 ", cost)
     assert "groq/llama3-70b-8192 has the highest cost-adjusted total TPS: " in cost
     assert "Speed and price show no clear correlation here (Spearman −0." in cost
     assert "Speed against price" in (session.folder / "cost.html").read_text()

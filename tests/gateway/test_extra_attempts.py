@@ -1,6 +1,7 @@
 """Attempts beyond the first of a call: what each was for."""
 
 import pytest
+from msgspec.structs import replace
 from tests.gateway.test_metrics import record
 
 from splitsecond.clock import NS_PER_MS
@@ -26,6 +27,7 @@ def sent(
 
 
 FAILED = sent("a/x", 0, 90, outcome="failed")
+UNSENT = replace(sent("b/x", 0, 91, outcome="cancelled"), sent_ns=None)
 
 
 @pytest.mark.parametrize(
@@ -39,6 +41,8 @@ FAILED = sent("a/x", 0, 90, outcome="failed")
         ([sent("a/x", 0, 300), sent("b/x", 80, 200, role="winner")], [("hedge", True)]),
         ([sent("a/x", 0, 90, role="winner"), sent("b/x", 0.4, 60, outcome="cancelled")], [("race", False)]),
         ([sent("a/x", 0, 90), sent("b/x", 0, 60, connecting_ms=30)], [("race", False)]),
+        ([sent("a/x", 0, 90, role="winner"), sent("b/x", 15, 60, outcome="cancelled")], [("race", False)]),
+        ([sent("a/x", 0, 90, role="winner"), UNSENT], [("race", False)]),
         ([sent("b/x", 80, 200, role="winner"), sent("a/x", 0, 200, outcome="cancelled")], [("hedge", True)]),
     ],
 )

@@ -206,6 +206,8 @@ def _contest(of: Contest) -> Statement:
         f"{load(of.best, short=True)}, {verdict}{of.metric.label}{' p50' if isinstance(of.metric, Figure) else ''}"
         f"{doubt}: {of.best.target} {first}, {of.next_best.target} {second}{unit}{_evidence(found, short=True)}."
     )
+    if found.p_value is not None and not found.real and (seen := _could_see(found, of.best)):
+        short += f"\n{seen.removeprefix('; ').capitalize()}."
     return Statement(_full_contest(of), short)
 
 

@@ -8,8 +8,8 @@ from splitsecond.observation import Observation
 from splitsecond.store.call_record import CallRecord
 
 ExtraKind = Literal["fallback", "retry", "escalation", "hedge", "race"]
-AT_ONCE_NS = 2 * NS_PER_MS
-"""Attempts that begin within this time of the first were sent at once."""
+AT_ONCE_NS = 20 * NS_PER_MS
+"""Attempts that begin within this time of the first were sent at once: hedges wait longer."""
 
 
 def extra_attempts(record: CallRecord) -> Iterator[tuple[ExtraKind, bool]]:
@@ -37,7 +37,13 @@ def extra_attempts(record: CallRecord) -> Iterator[tuple[ExtraKind, bool]]:
 
 
 def begun_ns(attempt: Observation) -> int:
-    """Return when an attempt began to connect; `start_ns` is the arrival of its call."""
+    """Return when an attempt began to connect; `start_ns` is the arrival of its call.
+
+    Of one that was cancelled while it connected, that is not known. Most of these are branches of a race that was
+    over, so it counts as begun when the call arrived.
+    """
+    if attempt.sent_ns is None and attempt.outcome == "cancelled":
+        return attempt.start_ns
     connecting_ns = attempt.dns_ns + attempt.tcp_ns + attempt.tls_ns
     ready_ns = attempt.end_ns if attempt.sent_ns is None else attempt.sent_ns
     return max(attempt.start_ns, ready_ns - connecting_ns)
