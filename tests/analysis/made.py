@@ -103,7 +103,7 @@ def renamed(observations: Sequence[Observation], condition: str, target: str) ->
 
 
 def in_both_forms(found: Iterable[Statement]) -> str:
-    """Return statements for a golden file, in full and then as the lines of a terminal, each of which must fit."""
+    """Return statements for a golden file: each in full, then as lines that must fit a terminal."""
     for each in found:
         assert [line for line in each.lines(LINE) if len(line) > LINE] == []
     return "".join(f"  {each.long}\n" + "".join(f"    {line}\n" for line in each.lines(0)) for each in found)

@@ -386,9 +386,9 @@ class Asleep(SparseReads):
 def resting(
     monkeypatch: pytest.MonkeyPatch, packets: list[int]
 ) -> Iterator[tuple[socket.socket, HandPoller, Exchange, list[int]]]:
-    """A connection whose response has begun and whose socket is left alone. `packets`: those received, call by call.
+    """A connection whose response has begun and whose reading pauses. `packets`: those received, call by call.
 
-    It rests until the only number of the list that is yielded is 0.
+    It pauses until the number in the yielded list is 0.
     """
     left_ns = [NS_PER_S]
     monkeypatch.setattr(connection_module, "packets_received", lambda _: packets.pop(0))

@@ -2,8 +2,8 @@
 
 Each use has a limit and a figure that ranks (`timing.uses`). A target meets the limit if the whole 95% interval of its
 percentile does, and perhaps meets it if only the percentile itself does. A target whose percentile misses the limit
-does not meet it, even if a part of the interval does; the reason says so. Nor does one of which more than one request
-in twenty failed. Among the targets that meet the limit, or if none surely does, those that perhaps do, the best and the
+does not meet it, even if a part of the interval does; the reason says so. A target with more than one failed request
+in twenty does not meet it either. Among the targets that meet the limit, or if none surely does, those that perhaps do, the best and the
 cheapest are named, with a policy that chooses among all of them by their current state.
 
 A run has a target under several loads. It is judged and ranked at its lightest load, because the ranking figures are

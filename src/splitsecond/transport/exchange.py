@@ -195,13 +195,13 @@ class Exchange(Struct, eq=False):
     def gather(self, time_left: TimeLeft = lambda: None) -> None:
         """Read the rest of this response sparsely: its exact times matter less from now on.
 
-        `time_left` is asked before each time that the socket is left alone, as the time of the last token matters.
+        `time_left` is called before each pause in reading, because the time of the last token matters.
         """
         if self._pooled is not None:
             self._pooled.gather(time_left)
 
     def read_resting(self) -> None:
-        """Read what the socket has, if it is left alone on purpose. Do not call this from the receiver."""
+        """Read what the socket has, if reading pauses on purpose. Do not call this from the receiver."""
         if self._pooled is not None:
             self._pooled.read_resting()
 

@@ -32,12 +32,12 @@ def too_slow(rate: float, floor: RateFloor) -> TimedOut:
 
 
 def no_token_yet(size: int, status: int) -> ProviderFault:
-    """Return the fault of an answer of which `size` bytes arrived without a token."""
+    """Return the fault of an answer whose first `size` bytes contain no token."""
     words = f"{size:,} bytes of an answer without a token, expected at most {HELD_BYTES:,}"
     return ProviderFault(words, kind="malformed", phase="first token", status=status)
 
 
 def unread(size: int, status: int) -> ProviderFault:
-    """Return the fault of a watched answer of which `size` bytes were not read."""
+    """Return the fault of a watched answer with `size` unread bytes."""
     words = f"{size:,} bytes of a watched answer were not read, expected at most {HELD_BYTES:,}"
     return ProviderFault(words, kind="too_long", phase="between tokens", status=status)
