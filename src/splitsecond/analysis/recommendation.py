@@ -1,10 +1,10 @@
 """Recommendation of targets for a use, from measured requests: of a run, or of the gateway's log.
 
-Each use has a limit and a figure that ranks (`timing.uses`). A target meets the limit if the whole 95% interval of its
-percentile does, and perhaps meets it if only the percentile itself does. A target whose percentile misses the limit
-does not meet it, even if a part of the interval does; the reason says so. A target with more than one failed request
-in twenty does not meet it either. Among the targets that meet the limit, or if none surely does, those that perhaps do, the best and the
-cheapest are named, with a policy that chooses among all of them by their current state.
+Each use has a limit and a figure that ranks (`timing.uses`). A target meets the limit if the whole 95% interval of
+its percentile does, and perhaps meets it if only the percentile itself does. A target whose percentile misses the
+limit does not meet it, even if a part of the interval does; the reason says so. A target with more than one failed
+request in twenty does not meet it either. Among the targets that meet the limit, or if none surely does, those that
+perhaps do, the best and the cheapest are named, with a policy that chooses among all of them by their current state.
 
 A run has a target under several loads. It is judged and ranked at its lightest load, because the ranking figures are
 those of one request; `up_to` is the heaviest load up to which every load meets the limit. For a batch nobody waits:
