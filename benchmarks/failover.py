@@ -169,9 +169,7 @@ SCENARIOS = [
     Scenario(id="S06", title="no response for 120 s", within_s=130, rules=[_took(100)], advice=[_at_most(1)]),
     Scenario(id="S07", title="first token after 20 s", within_s=60, advice=[_took(15)]),
     Scenario(id="S08", title="stream cut after 40 of 60 tokens", within_s=40),
-    Scenario(
-        id="S09", title="30 s of silence after 20 tokens, then cut", within_s=70, rules=[_took(45), _alive]
-    ),
+    Scenario(id="S09", title="30 s of silence after 20 tokens, then cut", within_s=70, rules=[_took(45), _alive]),
     Scenario(id="S10", title="malformed event", within_s=30, rules=[_alive], advice=[_whole]),
     Scenario(id="S11", title="the end mark is missing", within_s=30, rules=[_took(8)], advice=[_usage]),
     Scenario(id="S12", title="prompt too long (400)", within_s=20, rules=[_at_most(1)]),
@@ -238,8 +236,8 @@ class Provider:
                 head = await reader.readuntil(b"\r\n\r\n")
                 size = next(line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
                 await self._answer(json.loads(await reader.readexactly(int(size.split(b":")[1]))), writer)
-        except (asyncio.IncompleteReadError, ConnectionError):
-            pass
+        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
+            pass  # cancelled: the last run has ended
         finally:
             writer.close()
 
@@ -296,7 +294,9 @@ async def _whole_answer(writer: asyncio.StreamWriter, model: str, words: Sequenc
     choices = [{"index": 0, "message": message, "finish_reason": "stop"}]
     text = json.dumps({"id": "x", "object": "chat.completion", "created": 1, "model": model, "choices": choices}
                       | {"usage": _usage_of(words)})  # fmt: skip
-    writer.write(f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {len(text)}\r\n\r\n{text}".encode())
+    writer.write(
+        f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {len(text)}\r\n\r\n{text}".encode()
+    )
 
 
 async def _stream(writer: asyncio.StreamWriter, model: str, words: Sequence[str]) -> None:
@@ -453,7 +453,9 @@ def _table(found: dict[str, list[list[Row]]], only: Sequence[Scenario]) -> None:
 
 def _as_claimed(found: dict[str, list[list[Row]]]) -> bool:
     def verdicts(name: str) -> set[str]:
-        return {row.verdict for rows in found.get(name, ()) for row in rows if name != "recommended" or row.id != CHOICE}
+        return {
+            row.verdict for rows in found.get(name, ()) for row in rows if name != "recommended" or row.id != CHOICE
+        }
 
     return verdicts("recommended") | verdicts("patient") <= {"pass"} and "fail" not in verdicts("simplest")
 
