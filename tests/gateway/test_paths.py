@@ -68,6 +68,18 @@ def test_errors_below_a_path_of_anthropics_are_in_its_form() -> None:
     assert (client.status, client.json["type"]) == (404, "error")
 
 
+def test_lists_of_models_have_an_id() -> None:
+    assert got("/v1/models").headers["x-request-id"].startswith("req-")
+    found = got("/v1/models/fast", anthropic_version="2023-06-01").headers
+    assert found["x-request-id"] == found["request-id"]
+
+
+def test_a_method_of_a_model_that_is_not_served_is_not_there() -> None:
+    client = got("/v1beta/models/fast:embedContent", method="POST", body={})
+    assert (client.status, client.json["error"]["status"]) == (404, "NOT_FOUND")
+    assert got("/v1beta/models", method="POST", body={}).status == 405
+
+
 def test_every_refusal_has_an_id() -> None:
     refused = [
         got("/nowhere"),

@@ -1,6 +1,7 @@
 """A request that the API format of one target cannot express goes to another one, under every policy that chooses."""
 
 import pytest
+from msgspec import structs
 from tests.policies.branches import a_call, ask, play, scripted
 
 from splitsecond.errors import CallerFault
@@ -35,6 +36,36 @@ def test_another_target_answers(policy: str, branches: str) -> None:
         assert len(able.calls) == 6
 
     play(main, [able])
+
+
+@pytest.mark.parametrize(
+    ("policy", "level"),
+    [
+        ('by_complexity(simple="a/x", complex="b/x")', "simple"),
+        ('by_complexity(simple="b/x", complex="a/x")', "complex"),
+    ],
+)
+def test_the_branch_for_another_complexity_answers(policy: str, level: str) -> None:
+    able = scripted(Script())
+
+    async def main() -> None:
+        targets: dict[str, Service] = {"a/x": CannotExpress(), "b/x": able}
+        service = build(parse(policy), targets.__getitem__, TargetStates())
+        call = structs.replace(a_call(), hints={"complexity": level})
+        assert (await ask(service, call)).fault is None
+        assert len(able.calls) == 1
+
+    play(main, [able])
+
+
+def test_where_no_branch_can_the_client_is_at_fault() -> None:
+    async def main() -> None:
+        policy = parse('by_complexity(simple="a/x", complex="b/x")')
+        fault = (await ask(build(policy, lambda name: CannotExpress(), TargetStates()))).fault
+        assert fault is not None
+        assert fault.kind == NOT_TRANSLATABLE
+
+    play(main)
 
 
 @pytest.mark.parametrize("policy", POLICIES)

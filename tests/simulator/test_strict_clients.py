@@ -193,6 +193,37 @@ def test_a_tool_loop_of_openai_by_response_ids(clients: Clients, mock: RunningPr
     assert second.output_text == "It is far."
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_tools_that_only_responses_have(clients: Clients, mock: RunningProvider, stream: bool) -> None:
+    log = {"type": "function", "name": "log", "parameters": SCHEMA}
+    tools = [{"type": "namespace", "name": "git", "description": "Git.", "tools": [log]}]
+    tools.append({"type": "custom", "name": "patch"})
+    mock.reply(calls=[{"name": "git__log"}, {"name": "patch", "arguments": {"input": "*** Begin"}}])
+    mock.reply("Done.", after="patch")
+
+    def created(**fields: Any) -> Any:
+        if not stream:
+            return clients.openai.responses.create(model=MODEL, tools=tools, **fields)
+        with clients.openai.responses.stream(model=MODEL, tools=tools, **fields) as events:
+            return events.get_final_response()
+
+    first = created(input="Patch it.")
+    call, patch = first.output
+    assert (call.type, call.namespace, call.name) == ("function_call", "git", "log")
+    Answer.model_validate_json(call.arguments)
+    assert (patch.type, patch.name, patch.input) == ("custom_tool_call", "patch", "*** Begin")
+    result = {"type": "custom_tool_call_output", "call_id": patch.call_id, "output": "ok"}
+    assert created(input=[result], previous_response_id=first.id).output_text == "Done."
+
+
+def test_a_custom_tool_is_called_where_it_is_required(clients: Clients, mock: RunningProvider) -> None:
+    tools = [{"type": "function", "name": "log", "parameters": SCHEMA}, {"type": "custom", "name": "patch"}]
+    choice = {"type": "custom", "name": "patch"}
+    answer = clients.openai.responses.create(model=MODEL, tools=tools, tool_choice=choice, input="Patch it.")
+    assert [(item.type, item.name) for item in answer.output] == [("custom_tool_call", "patch")]
+    assert answer.output[0].input
+
+
 def test_a_tool_of_ollama(clients: Clients, mock: RunningProvider) -> None:
     (call,) = clients.ollama.chat(model=MODEL, messages=HELLO, tools=[weather]).message.tool_calls
     assert (call.function.name, set(call.function.arguments)) == ("weather", {"city", "unit"})

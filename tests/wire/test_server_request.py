@@ -30,6 +30,8 @@ def mode(*names: str) -> dict[str, Any]:
         ({"tools": NATIVE, "tool_choice": {"type": "any"}}, "f"),
         ({"tools": NATIVE, "tool_choice": {"type": "tool", "name": "g"}}, "g"),
         ({"tools": NATIVE, "tool_choice": {"type": "function", "name": "g"}}, "g"),
+        ({"tools": [{"type": "namespace", "name": "n", "tools": []}, *NATIVE], "tool_choice": "required"}, "f"),
+        ({"tools": NATIVE, "tool_choice": {"type": "custom", "name": "g"}}, "g"),
         ({"tools": GEMINI, "toolConfig": mode()}, "f"),
         ({"tools": GEMINI, "toolConfig": mode("g")}, "g"),
         ({"tools": GEMINI, "toolConfig": {"functionCallingConfig": {"mode": "AUTO"}}}, ""),

@@ -197,8 +197,8 @@ class Gateway:
         handler, origin = self._handlers.get(cycle.path), cycle.header(b"origin")
         if handler is None and listing_at(cycle.path, cycle.headers) is not None:
             handler = self._models
-        if endpoint is None and handler is None:
-            raise not_found(cycle)
+        if endpoint is None and (handler is None or (cycle.method == "POST" and ":" in cycle.path)):
+            raise not_found(cycle)  # an unknown method of a model is no list of models
         if endpoint is not None and cycle.header(b"upgrade").lower() == b"websocket":
             await self._socket(cycle, endpoint)
             return
@@ -237,9 +237,11 @@ class Gateway:
         listing, name = found
         if name and listing.entry is not None:
             self._routes.service(name, key)  # raises if there is none
-            await cycle.answer(200, listing.entry(name))
+            body = listing.entry(name)
         else:
-            await cycle.answer(200, listing.whole(self._routes.names(key)))
+            body = listing.whole(self._routes.names(key))
+        form = format_at(cycle.path, cycle.headers)
+        await cycle.answer(200, body, id_headers(self._new_id().encode(), form))
 
     def _key(self, cycle: RequestCycle) -> ClientKey | None:
         """Return the key of a request; None if no keys are configured.

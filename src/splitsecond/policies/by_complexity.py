@@ -4,7 +4,8 @@ What it does. Each request is judged by its visible features, without a model, i
 (`complexity`): the length of the prompt, the number of turns, code, pictures or tools, a required response format,
 words that speak of proofs, designs and comparisons, and the requested length and reasoning effort. The client knows
 better: the header ``x-splitsecond-complexity`` (simple, medium or complex) decides where it is sent. A missing branch
-is replaced by the next stronger one, else by the strongest.
+is replaced by the next stronger one, else by the strongest. The same order holds for a request that the API format of
+a branch cannot express.
 
 What it costs. Nothing but those microseconds.
 
@@ -17,9 +18,12 @@ by everything else. If a wrong answer is expensive, let the client decide, or us
 Where it goes. Outside of all else: each branch has its own policy.
 """
 
-from splitsecond.errors import CallerFault
+from collections.abc import Sequence
+
+from splitsecond.errors import CallerFault, Fault
 from splitsecond.policies.choosing.prompt_size import most_output_tokens, raw_bytes
 from splitsecond.policies.definition import Policy, PolicyContext, PolicyService
+from splitsecond.policies.fault_handling import NOT_TRANSLATABLE
 from splitsecond.policies.prompt import LONGEST_BYTES, field_value, last_user_text, messages, wanted_effort, wanted_form
 from splitsecond.policies.settings import short_text
 from splitsecond.service import Call, Reply, Service
@@ -63,8 +67,7 @@ class ByComplexity(PolicyService):
     ) -> None:
         super().__init__(context)
         given = zip(LEVELS, (simple, medium, complex), strict=True)
-        branches = {level: branch for level, branch in given if branch is not None}
-        self._branches = {level: branches[_stand_in(level, branches)] for level in LEVELS}
+        self._branches = {level: branch for level, branch in given if branch is not None}
 
     async def __call__(self, call: Call) -> Reply:
         level, why = call.hints.get("complexity", ""), "the client says so"
@@ -77,7 +80,20 @@ class ByComplexity(PolicyService):
                 hint="Send x-splitsecond-complexity: simple, or leave it out.",
             )
         call.notes.chosen = f"by_complexity: {level} ({why})"
-        return await self._branches[level](call)
+        first, *others = [self._branches[name] for name in _by_preference(level) if name in self._branches]
+        try:
+            return await first(call)
+        except Fault as fault:
+            if fault.kind != NOT_TRANSLATABLE or not others:
+                raise
+            refused = fault.without_traceback()
+        for branch in others:
+            try:
+                return await branch(call)
+            except Fault as fault:
+                if fault.kind != NOT_TRANSLATABLE:
+                    raise
+        raise refused
 
 
 def complexity(call: Call) -> tuple[str, str]:
@@ -130,10 +146,10 @@ def _message_signs(call: Call) -> list[tuple[str, int]]:
     return signs
 
 
-def _stand_in(level: str, branches: dict[str, Service]) -> str:
-    """Return the level whose branch serves `level`: its own, the next stronger, or the strongest."""
-    stronger = LEVELS[LEVELS.index(level) :]
-    return next(name for name in (*stronger, *reversed(LEVELS)) if name in branches)
+def _by_preference(level: str) -> Sequence[str]:
+    """Return the levels in the order in which their branches serve `level`: its own, stronger ones, weaker ones."""
+    place = LEVELS.index(level)
+    return (*LEVELS[place:], *reversed(LEVELS[:place]))
 
 
 by_complexity = Policy(

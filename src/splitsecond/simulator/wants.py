@@ -4,13 +4,16 @@ Each API format has its own fields for them, and these do not contradict each ot
 Fields of an unknown form are ignored: the mock of a provider is no judge of requests.
 """
 
+import contextlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
 
+from splitsecond.errors import CallerFault
 from splitsecond.wire.dialect import ServerRequest
+from splitsecond.wire.responses.tools import function_name, functions
 
 _SPECIAL = frozenset(
     (
@@ -26,7 +29,10 @@ Fields = Mapping[str, Any]
 
 
 class OfferedTool(Struct, frozen=True):
-    """A function that the request offers, and the JSON schema of its arguments."""
+    """A function that the request offers, and the JSON schema of its arguments.
+
+    A tool in a namespace has the name ``NAMESPACE__NAME``. The text of a custom tool is its argument ``input``.
+    """
 
     name: str
     schema: Any
@@ -127,8 +133,9 @@ def _tools(tools: Any) -> Iterator[OfferedTool]:
                 yield OfferedTool(
                     name, next((function[key] for key in _SCHEMAS if function.get(key) is not None), None)
                 )
-            case {"type": "function", "name": str(name)}:
-                yield OfferedTool(name, tool.get("parameters"))
+            case {"type": "function" | "custom" | "namespace", "name": str()}:
+                with contextlib.suppress(CallerFault):
+                    yield from _tools([function for function, _ in functions(tool, "tools")])
             case {"name": str(name), "input_schema": schema}:
                 yield OfferedTool(name, schema)
 
@@ -196,8 +203,8 @@ def _calls(turn: Fields) -> Iterator[tuple[str, str]]:
     """Yield the id and the name of each call in a message."""
     for part in _parts(turn):
         match part:
-            case {"type": "function_call", "call_id": str(call_id), "name": str(name)}:
-                yield call_id, name
+            case {"type": "function_call" | "custom_tool_call", "call_id": str(call_id), "name": str(name)}:
+                yield call_id, function_name(name, part.get("namespace"))
             case {"type": "tool_use", "id": str(call_id), "name": str(name)}:
                 yield call_id, name
             case {"id": str(call_id), "function": {"name": str(name)}}:

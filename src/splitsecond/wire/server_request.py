@@ -345,7 +345,7 @@ def required_tool(fields: Mapping[str, Raw]) -> str:
     match _plain(fields, "tool_choice"), _plain(fields, "toolConfig"):
         case {"type": "function", "function": {"name": str(name)}}, _:
             return name
-        case {"type": "function" | "tool", "name": str(name)}, _:
+        case {"type": "function" | "tool" | "custom", "name": str(name)}, _:
             return name
         case _, {"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": [str(name), *_]}}:
             return name
@@ -359,6 +359,8 @@ def tool_names(fields: Mapping[str, Raw]) -> Iterator[str]:
     tools = _plain(fields, "tools")
     for tool in tools if isinstance(tools, list) else ():
         match tool:
+            case {"type": "namespace"}:
+                pass  # its tools have the names
             case {"function": {"name": str(name)}} | {"name": str(name)}:
                 yield name
             case {"functionDeclarations": [*declared]} | {"function_declarations": [*declared]}:

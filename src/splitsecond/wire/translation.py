@@ -57,6 +57,13 @@ def shared_fields(call: Call, fields: dict[str, Any], shared: Collection[str]) -
     return fields
 
 
+def leave_out_unknown(call: Call, part: Mapping[str, Any], known: Collection[str]) -> None:
+    """Report in the call's notes the fields of `part`, of a message or a tool, that are not `known` and are set."""
+    for name, value in part.items():
+        if value and name not in known:
+            left_out(call, name)
+
+
 def left_out(call: Call, name: str) -> None:
     """Report in the call's notes, once, that `name` was left out; the gateway sends the names in a header.
 

@@ -187,6 +187,19 @@ def test_what_is_left_out_is_named_once() -> None:
     assert asked.notes.dropped == ["cache_control", "task_budget", "metadata", "speed", "odd"]
 
 
+def test_unknown_fields_of_messages_blocks_and_tools_are_named() -> None:
+    asked = call(
+        messages=[
+            {**user({"type": "text", "text": "a", "in_text": 1, "citations": None}), "in_turn": 1},
+            {"role": "assistant", "content": [{"type": "tool_use", "id": "x", "name": "f", "input": {}, "in_use": 1}]},
+            user({"type": "tool_result", "tool_use_id": "x", "content": [{"type": "text", "text": "b", "inner": 1}]}),
+        ],
+        tools=[{"name": "f", "input_schema": {"type": "object"}, "in_tool": 1, "defer_loading": False}],
+    )
+    anthropic.to_chat(asked)
+    assert asked.notes.dropped == ["in_turn", "in_text", "in_use", "inner", "in_tool"]
+
+
 @pytest.mark.parametrize("thread", [{"type": "new"}, {"type": "continue", "previous_message_id": "msg_1"}])
 def test_a_conversation_that_anthropic_has_kept_is_refused_by_its_code(thread: Any) -> None:
     asked = call(messages=[user({"type": "text", "text": "hi"})], thread=thread)

@@ -161,6 +161,30 @@ def test_what_is_left_out_is_named() -> None:
     assert asked.notes.dropped == ["store", "metadata", "include", "mode", "odd"]
 
 
+def test_unknown_fields_of_items_parts_and_tools_are_named() -> None:
+    part = {"type": "input_text", "text": "a", "in_part": 1}
+    inner = {"type": "function", "name": "f", "in_function": 1}
+    asked = call(
+        input=[
+            {"role": "user", "content": [part], "in_item": 1},
+            {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAA"},
+            {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}", "status": "completed"},
+            {"type": "function_call_output", "call_id": "c", "output": [{**part, "in_output": 1}]},
+        ],
+        tools=[{"type": "namespace", "name": "n", "tools": [inner], "in_tool": 1}],
+        text={"verbosity": "low", "in_text": 1},
+    )
+    responses.to_chat(asked)
+    names = ["in_item", "in_part", "encrypted_content", "in_output", "in_tool", "in_function", "in_text"]
+    assert asked.notes.dropped == names
+
+
+@pytest.mark.parametrize("tools", [[7], [{"type": "namespace", "name": "n", "tools": 7}]])
+def test_tools_of_an_odd_form_are_refused(tools: Any) -> None:
+    with pytest.raises(CallerFault, match="tools"):
+        responses.to_chat(call(input="hi", tools=tools))
+
+
 @pytest.mark.parametrize(
     ("fields", "words"),
     [

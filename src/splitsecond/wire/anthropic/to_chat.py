@@ -25,6 +25,7 @@ from splitsecond.wire.server_answer import function_call
 from splitsecond.wire.tool_results import FAILED
 from splitsecond.wire.translation import (
     leave_out,
+    leave_out_unknown,
     not_translatable,
     object_field,
     plain_fields,
@@ -41,7 +42,11 @@ NO_THREAD = (None, Raw(b"null"))
 _EFFORTS = ("low", "medium", "high", "xhigh", "max")
 _TIERS = {"auto": "auto", "standard_only": "default"}
 _CHOICES = {"auto": "auto", "any": "required", "none": "none"}
-_HINTS_OF_TOOLS = ("eager_input_streaming", "defer_loading", "input_examples", "allowed_callers")
+_PASSED = frozenset((
+    "role", "content", "type", "text", "thinking", "signature", "data", "id", "name", "input", "tool_use_id",
+    "is_error", "source", "title", "context", "description", "strict", "input_schema",
+))  # fmt: skip
+"""Fields of messages, blocks and tools that have an equivalent, or only sign reasoning."""
 _LONGEST_USER = 64
 """Characters, at OpenAI. Agents send longer ids; their digest is passed instead."""
 
@@ -89,10 +94,8 @@ class _Notice:
     def __init__(self, call: Call) -> None:
         self._call = call
 
-    def __call__(self, part: Fields, *names: str) -> None:
-        for name in ("cache_control", *names):
-            if part.get(name):
-                leave_out(self._call, {name: part[name]}, name)
+    def __call__(self, part: Fields) -> None:
+        leave_out_unknown(self._call, part, _PASSED)
 
 
 def sources(call: Call) -> list[int]:
@@ -115,6 +118,7 @@ def _messages(fields: Fields, notice: _Notice) -> Iterator[tuple[int, Fields]]:
         where = f"messages[{number}]"
         match turn:
             case {"role": "user" | "assistant" | "system" as role, "content": str() | list() as content}:
+                notice(turn)
                 for message in _TURNS[role](_blocks(content, f"{where}.content"), f"{where}.content", notice):
                     yield number, message
             case _:
@@ -179,7 +183,7 @@ def _assistant(blocks: list[Fields], where: str, notice: _Notice) -> list[Fields
             case {"type": "thinking", "thinking": str(reasoning_text)}:
                 reasoning_texts.append(reasoning_text)
             case {"type": "redacted_thinking"}:
-                notice({**block, "redacted_thinking": True}, "redacted_thinking")
+                notice({"redacted_thinking": True})
             case {"type": "tool_use", "id": str(identity), "name": str(name), "input": dict(given)}:
                 calls.append(function_call(identity, name, msgspec.json.encode(given).decode()))
             case _:
@@ -206,7 +210,6 @@ def _parts(block: Fields, place: str, notice: _Notice) -> list[Fields]:
         case {"type": "image", "source": {"type": "url", "url": str(url)}}:
             return [{"type": "image_url", "image_url": {"url": url}}]
         case {"type": "document", "source": {"type": str(), **_rest}}:
-            notice(block, "citations")
             return _document(block, place, notice)
     raise _unknown(block, place, ("text", "image", "document", "tool_result"))
 
@@ -257,7 +260,7 @@ def _tools(fields: Fields, notice: _Notice) -> Fields:
 def _tool(tool: Any, place: str, notice: _Notice) -> Fields:
     match tool:
         case {"name": str(name), "input_schema": dict(schema)} if tool.get("type") in (None, "custom"):
-            notice(tool, *_HINTS_OF_TOOLS)
+            notice(tool)
             function: Fields = {"name": name, "parameters": schema}
             function |= {key: tool[key] for key in ("description", "strict") if tool.get(key) is not None}
             return {"type": "function", "function": function}
@@ -306,6 +309,6 @@ def _user_id(fields: Fields, notice: _Notice) -> Fields:
         return {}
     user = metadata.get("user_id")
     if not isinstance(user, str):
-        notice({"metadata": metadata}, "metadata")
+        notice({"metadata": metadata})
         return {}
     return {"user": user if len(user) <= _LONGEST_USER else hashlib.sha256(user.encode()).hexdigest()}

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from splitsecond.events import TokenKind, Usage
 from splitsecond.service import Operation
-from splitsecond.wire.dialect import AnswerWriter, ServerAnswer
+from splitsecond.wire.dialect import AnswerWriter, CalledTool, ServerAnswer
 from splitsecond.wire.responses.tools import CarriedTool, custom_input
 from splitsecond.wire.server_answer import to_json, typed_event
 
@@ -101,7 +101,7 @@ class StreamWriter(AnswerWriter):
         tools: Mapping[str, CarriedTool] = _NO_TOOLS,
     ) -> None:
         self._head = _head(id, model, created)
-        self._tools = tools
+        self.tools = tools
         self._custom: list[str] | None = None  # the arguments of the function that carries the open custom call
         self._position = Position()
         self._before = b""
@@ -142,7 +142,7 @@ class StreamWriter(AnswerWriter):
 
     def tool_call(self, name: str, call_id: str, index: int = 0) -> bytes:
         ended = self._ended_item()
-        tool = self._tools.get(name) or CarriedTool(name)
+        tool = self.tools.get(name) or CarriedTool(name)
         own = {"namespace": tool.namespace} if tool.namespace else {}
         if tool.custom:
             item = {"id": self._id("ctc"), "type": "custom_tool_call", "call_id": call_id, "name": tool.name, **own}
@@ -179,11 +179,17 @@ class StreamWriter(AnswerWriter):
         if content := [_part_of(_KINDS[kind], text) for kind, text in texts if text]:
             message = {"id": f"msg_{identity}", "type": "message", "role": "assistant", "content": content}
             items.append({**message, "status": "completed"})
-        items += [
-            _call_item(f"fc_{identity}_{number}", call.id, call.name, call.arguments, "completed")
-            for number, call in enumerate(answer.calls)
-        ]
+        items += [self._call(call, number) for number, call in enumerate(answer.calls)]
         return to_json({**self._head, **_end(answer.finish, usage), "output": items})
+
+    def _call(self, call: CalledTool, number: int) -> dict[str, Any]:
+        """Return the item of a complete call."""
+        tool, identity = self.tools.get(call.name) or CarriedTool(call.name), f"{self._head['id']}_{number}"
+        own = {"namespace": tool.namespace} if tool.namespace else {}
+        if tool.custom:
+            item = {"id": f"ctc_{identity}", "type": "custom_tool_call", "call_id": call.id, "name": tool.name}
+            return {**item, "input": custom_input(call.arguments), "status": "completed", **own}
+        return _call_item(f"fc_{identity}", call.id, tool.name, call.arguments, "completed") | own
 
     def _id(self, prefix: str) -> str:
         return f"{prefix}_{self._head['id']}_{len(self._position.items)}"

@@ -15,13 +15,14 @@ from typing import Any
 import msgspec
 
 from splitsecond.errors import CallerFault
-from splitsecond.service import Call
+from splitsecond.service import Call, Notes
 from splitsecond.wire import reasoning
 from splitsecond.wire.chat_form import assistant_message, tool_message
 from splitsecond.wire.responses.tools import INPUT, function_name, functions
 from splitsecond.wire.server_answer import function_call
 from splitsecond.wire.translation import (
     leave_out,
+    leave_out_unknown,
     not_translatable,
     object_field,
     plain_fields,
@@ -48,6 +49,15 @@ _SHARED = (
 _OURS = ("model", "stream", "stream_options")
 _CONTINUES = "previous_response_id"
 _ITEMS = ("message", "function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output")
+_OF_ITEMS = frozenset((
+    "type", "id", "status", "role", "content", "summary", "call_id", "name", "namespace", "arguments", "input",
+    "output",
+))  # fmt: skip
+_OF_PARTS = frozenset((
+    "type", "text", "refusal", "image_url", "detail", "filename", "file_data", "input_audio", "annotations", "logprobs",
+))  # fmt: skip
+_OF_TOOLS = frozenset(("type", "name", "description", "parameters", "strict", "format", "tools"))
+"""Fields of items, of their parts and of tools that have an equivalent, or only describe what the client received."""
 _ROLES = ("user", "assistant", "system", "developer")
 
 Fields = dict[str, Any]
@@ -65,11 +75,11 @@ def to_chat(call: Call) -> Call:
         leave_out(call, fields, name, usual)
     _refuse_continuation(fields.pop(_CONTINUES, None))
     refuse(fields, dict.fromkeys(_REFUSED, ("", 0, [], {})))
-    body: Fields = {"messages": _chat(fields.pop("instructions", None), fields.pop("input", None)).messages}
+    body: Fields = {"messages": _chat(call, fields.pop("instructions", None), fields.pop("input", None)).messages}
     if (limit := fields.pop("max_output_tokens", None)) is not None:
         body["max_completion_tokens"] = limit
-    body |= _tools(fields)
-    body |= _text(fields)
+    body |= _tools(call, fields)
+    body |= _text(call, fields)
     if (wanted := _thinking(call, _set_fields("reasoning", fields))) is not None:
         body[reasoning.FIELD] = wanted
     return msgspec.structs.replace(call, body=body | shared_fields(call, fields, _SHARED), dialect="openai")
@@ -89,8 +99,9 @@ def sources(call: Call) -> list[int]:
 
     Raises `CallerFault` as `to_chat` does for items that are wrong.
     """
-    fields = plain_fields(call)
-    return _chat(fields.get("instructions"), fields.get("input")).sources
+    own = msgspec.structs.replace(call, notes=Notes())
+    fields = plain_fields(own)
+    return _chat(own, fields.get("instructions"), fields.get("input")).sources
 
 
 class _Assistant:
@@ -108,7 +119,8 @@ class _Assistant:
 class _Chat:
     """The messages so far. `sources`: the number of the first item of each; `number`: of the next item."""
 
-    def __init__(self) -> None:
+    def __init__(self, call: Call) -> None:
+        self.call = call
         self.sources: list[int] = []
         self.number = -1
         self._messages: list[Fields | _Assistant] = []
@@ -136,8 +148,8 @@ class _Chat:
         self.sources.append(self.number)
 
 
-def _chat(instructions: Any, given: Any) -> _Chat:
-    chat = _Chat()
+def _chat(call: Call, instructions: Any, given: Any) -> _Chat:
+    chat = _Chat(call)
     if instructions is not None:
         if not isinstance(instructions, str):
             raise CallerFault(f"instructions must be a text, got {short(instructions)}")
@@ -153,6 +165,11 @@ def _chat(instructions: Any, given: Any) -> _Chat:
 
 
 def _item(item: Any, where: str, chat: _Chat) -> None:
+    if _is_object(item):
+        leave_out_unknown(chat.call, item, _OF_ITEMS)
+        for parts in (item.get("content"), item.get("output")):
+            for part in filter(_is_object, parts if isinstance(parts, list) else ()):
+                leave_out_unknown(chat.call, part, _OF_PARTS)
     match item:
         case {"role": str(role), "content": str() | list() as content} if item.get("type", "message") == "message":
             if role not in _ROLES:
@@ -182,6 +199,10 @@ def _item(item: Any, where: str, chat: _Chat) -> None:
             raise not_translatable(f"{where} of type {kind!r}")
         case _:
             raise CallerFault(f"{where} must be an object with a type, or a role and content, got {short(item)}")
+
+
+def _is_object(value: Any) -> bool:
+    return isinstance(value, dict)
 
 
 def _think(item: Fields, chat: _Chat) -> None:
@@ -226,12 +247,16 @@ def _texts(parts: list[Fields], where: str) -> str:
     return "\n".join(part["text"] for part in parts)
 
 
-def _tools(fields: Fields) -> Fields:
+def _tools(call: Call, fields: Fields) -> Fields:
     """Return ``tools`` and the fields about their use, which are removed from `fields`."""
     tools, choice = take_tools(fields), fields.pop("tool_choice", None)
     parallel = fields.pop("parallel_tool_calls", True)
     if not tools:
         return {}
+    for tool in filter(_is_object, tools):
+        inner = tool.get("tools")
+        for each in (tool, *filter(_is_object, inner if isinstance(inner, list) else ())):
+            leave_out_unknown(call, each, _OF_TOOLS)
     made: Fields = {
         "tools": [each for number, tool in enumerate(tools) for each, _ in functions(tool, f"tools[{number}]")]
     }
@@ -267,9 +292,10 @@ def _thinking(call: Call, given: Fields) -> reasoning.ReasoningRequest | None:
     return reasoning.ReasoningRequest(name="reasoning", effort=effort or "", shown=shown)
 
 
-def _text(fields: Fields) -> Fields:
+def _text(call: Call, fields: Fields) -> Fields:
     """Return the answer's format, which is removed from `fields`."""
     given = _set_fields("text", fields)
+    leave_out_unknown(call, given, ("format", "verbosity"))
     made: Fields = {}
     if (verbosity := given.get("verbosity")) is not None:
         made["verbosity"] = verbosity
