@@ -82,7 +82,7 @@ function route(data, seen) {
   return el("article", { class: "route" },
     el("div", {}, el("h3", {}, name(seen.name)), el("code", {}, seen.policy), el("p", { class: "now" }, coming(seen.now)),
       escalated.map(([, part]) => small(`${share(part)} of the small model's recent answers were escalated`))),
-    el("div", { class: "shares" }, answers(Object.keys(seen.answers).map(target => [target, growth(r => r.answers[target])]))),
+    el("div", { class: "shares" }, answers(Object.keys(seen.answers).map(target => [target, growth(r => r.answers[target])]), hits(growth, r => r.cache)[0])),
     el("dl", { class: "figures" },
       figure("Requests/s", rate(samples.perSecond(sample => of(sample)?.requests.all))),
       figure("Failed", share(per(growth(r => r.requests.failed), growth(r => r.requests.all)))),
@@ -105,9 +105,9 @@ function coming(now) {
   ])];
 }
 
-function answers(found) {
+function answers(found, cached) {
   const all = sum(found.map(([, n]) => n));
-  if (!all) return small("No answers");
+  if (!all) return small(cached ? "All answers came from the cache" : "No answers");
   const parts = found.filter(([, n]) => n).map(([target, n]) => [target, n / all]).sort(([, a], [, b]) => b - a);
   return [small("Answers"), bar(parts.map(([target, part]) => [colour(target), part])),
     el("ul", { class: "legend" },
