@@ -72,10 +72,10 @@ class Probe(NamedTuple):
 class TargetStatus(Struct, frozen=True, kw_only=True):
     """Summary of a target's state, for people and for metrics. Durations in ns; None: unknown.
 
-    `state`: "up"; "untested", never asked and its speed unknown; "degraded", asked although a tenth or more of its latest
-    attempts failed; "down", until a probe is allowed in `until_ns`; "probing", with one request; "returning", with a part
-    of its traffic; "limited", its rate limit used up; "locked", its key refused (`until_ns` None: for good). `reason`:
-    the cause, in a few words. `samples`: the number of fresh requests that the estimate of its speed is worth.
+    `state`: "up"; "untested", never asked and its speed unknown; "degraded", asked although a tenth or more of its
+    latest attempts failed; "down", until a probe is allowed in `until_ns`; "probing", with one request; "returning",
+    with a part of its traffic; "limited", its rate limit used up; "locked", its key refused (`until_ns` None: forever).
+    `reason`: the cause, in a few words. `samples`: how many fresh requests the estimate of its speed is worth.
     `ttft_p50_is_bound`: the true TTFT is greater, because requests were closed before their first token (lost races).
     """
 
