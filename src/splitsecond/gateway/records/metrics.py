@@ -260,7 +260,7 @@ class Metrics:
 
     `available` tells which targets are used; `cascades` returns the share of answers that escalate and whether only the
     large model is used, by policy; `log` gives the state of the log. `cost` returns the cost of an attempt in US
-    dollars, None if it is not known; `stops_billing` the rule for attempts that are closed early. `hedges` tells whether
+    dollars, None if it is not known; `stops_billing` the rule for attempts that are closed early. `hedges`: whether
     the policy of a route may send hedges.
     """
 
