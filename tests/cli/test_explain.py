@@ -33,11 +33,12 @@ def test_without_a_gateway_it_says_what_a_new_one_would_do(split: Split, tmp_pat
     ended = split("explain", "safe", "--json", "-")
     assert ended.code == 0
     assert ended.json["choices"] == [{"calls": 100, "targets": ["gone/m"], "why": "", "refused": ""}]
-    assert [each["status"]["state"] for each in ended.json["targets"]] == ["up", "up"]
+    assert [each["status"]["state"] for each in ended.json["targets"]] == ["untested", "untested"]
     assert "none runs" in ended.json["source"]
     shown = split("explain", "safe").out
     assert '  fallback()\n    "gone/m"\n    "other/m"\n' in shown
     assert "100%  gone/m" in shown
+    assert "  gone/m\n    untested\n" in shown
     hard = split("explain", "hard", "--prompt", "Prove step by step that there are infinitely many primes. " * 20)
     assert "100%  other/m" in hard.out
 
@@ -97,7 +98,7 @@ def test_a_running_gateway_says_what_it_has_seen(split: Split, tmp_path: Path) -
         ended = split("explain", "safe", "--url", url, "--json", "-")
         assert ended.json["choices"][0]["targets"] == ["other/m"]
         assert ended.json["targets"][0]["status"]["state"] == "down"
-        assert "failures in a row" in split("explain", "safe", "--url", url).out
+        assert "\n    down (5 failures in a row" in split("explain", "safe", "--url", url).out
         assert "unknown model 'nothing'" in split("explain", "nothing", "--url", url).complaint
 
 

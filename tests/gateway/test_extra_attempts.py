@@ -8,6 +8,7 @@ from splitsecond.clock import NS_PER_MS
 from splitsecond.gateway.records.extra_attempts import extra_attempts
 from splitsecond.gateway.records.metrics import Metrics
 from splitsecond.observation import Observation, Outcome, Role
+from splitsecond.policies.expression import may_hedge, parse
 
 
 def sent(
@@ -48,6 +49,17 @@ UNSENT = replace(sent("b/x", 0, 91, outcome="cancelled"), sent_ns=None)
 )
 def test_the_kind_of_each_attempt(attempts: list[Observation], found: list[tuple[str, bool]]) -> None:
     assert list(extra_attempts(record(*attempts))) == found
+
+
+def test_a_policy_without_hedges_sends_none_however_late_a_branch_begins() -> None:
+    late = record(sent("a/x", 0, 300), sent("b/x", 80, 200, role="winner"))
+    assert list(extra_attempts(late, hedges=False)) == [("race", True)]
+    policies = ('race("a/x", "b/x")', "a/x", 'fallback(hedge("a/x", "b/x"), "c/x")')
+    assert [may_hedge(parse(policy)) for policy in policies] == [False, False, True]
+    metrics = Metrics(hedges=lambda route: route != "fast")
+    for route in ("fast", "other"):
+        metrics.took(record(*late.attempts, route=route))
+    assert metrics.counts.extra == {("fast", "race", "won"): 1, ("other", "hedge", "won"): 1}
 
 
 def test_they_are_counted_by_route() -> None:

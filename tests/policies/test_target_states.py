@@ -62,7 +62,7 @@ def test_the_call_knows_who_was_asked_and_who_was_not() -> None:
 def test_how_a_target_stands_in_one_look() -> None:
     async def main() -> None:
         world = World('fallback("a/x", "b/x")', a=GOOD, b=DOWN)
-        assert world.standing.status("b/x").state == "up"
+        assert world.standing.status("b/x").state == "untested"
         await world.ask(20)
         for _ in range(5):
             world.standing.observe(failed(refused(), target="b/x"))
@@ -75,7 +75,27 @@ def test_how_a_target_stands_in_one_look() -> None:
         assert down.until_ns is not None
         assert 4 * NS_PER_S <= down.until_ns <= 6 * NS_PER_S
         assert down.reason.startswith("down (5 failures in a row")
-        assert world.standing.status("nobody/knows").state == "up"
+        assert world.standing.status("nobody/knows").state == "untested"
+        world.standing.seed([answered(200, target="logged/x")], age_ns=0)
+        assert world.standing.status("logged/x").state == "up"
+
+    play(main)
+
+
+def test_one_that_fails_now_and_then_is_degraded_and_still_asked() -> None:
+    async def main() -> None:
+        states = TargetStates()
+        for number in range(20):
+            states.observe(failed(refused(), target="a/x") if number % 3 == 1 else answered(200, target="a/x"))
+        status = states.status("a/x")
+        assert (status.state, status.reason) == ("degraded", "35% of the last 20 attempts failed")
+        assert states.available("a/x")
+        await asyncio.sleep(300)
+        assert (states.status("a/x").state, states.status("a/x").reason) == ("up", "")
+        for _ in range(50):
+            states.observe(answered(200, target="a/x"))
+        states.observe(failed(refused(), target="a/x"))
+        assert states.status("a/x").state == "up"
 
     play(main)
 

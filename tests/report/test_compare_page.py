@@ -57,7 +57,10 @@ def test_each_change_is_a_mark_with_its_interval_in_the_colour_of_the_judgement(
 
 @pytest.mark.parametrize(
     ("share", "sentence", "badge"),
-    [(0.25, "4 figures are worse, beyond chance.", "worse"), (-0.3, "6 figures are better, beyond chance.", "better")],
+    [
+        (0.25, "The second run is worse than the first in 4 figures, beyond chance.", "worse"),
+        (-0.3, "The second run is better than the first in 6 figures, beyond chance.", "better"),
+    ],
 )
 def test_the_headline_counts_what_changed(share: float, sentence: str, badge: str) -> None:
     words = Page(render_comparison(comparison(share))).words

@@ -11,7 +11,8 @@ from splitsecond.clock import NS_PER_MS
 from splitsecond.errors import CallerFault
 from splitsecond.observation import Observation
 from splitsecond.report import png
-from splitsecond.report.chart import Plot
+from splitsecond.report.axis import linear
+from splitsecond.report.chart import Chart, Plot
 from splitsecond.report.plot_frame import legends
 from splitsecond.report.plots import plots_of
 from splitsecond.report.rows import number
@@ -254,3 +255,12 @@ def test_without_the_extra_a_png_fails_with_what_to_install(monkeypatch: pytest.
     with pytest.raises(CallerFault, match="PNG files need the extra") as raised:
         png.png(plot, {})
     assert "splitsecond[png]" in raised.value.hint
+
+
+def test_a_bar_beyond_the_axis_has_its_label_inside_with_an_arrow() -> None:
+    chart = Chart(linear("ms", 0, 100), None, height=20)
+    inside, beyond = chart.end_label(50, 10, "50"), chart.end_label(900, 10, "900")
+    assert ">50</text>" in inside
+    assert "anchor" not in inside
+    assert 'text-anchor="end" class="cut">900 \N{BLACK RIGHT-POINTING TRIANGLE}</text>' in beyond
+    assert f'x="{chart.left + chart.width - 4:g}"' in beyond

@@ -156,6 +156,22 @@ def test_rounds_without_figures_are_shown_with_their_reason() -> None:
     assert "1 with rows not judged, 2 skipped" in words
 
 
+def test_the_headline_names_what_the_last_round_lacks() -> None:
+    def headline(last: WatchRound) -> str:
+        made = history("a/x", "b/y", rounds=60)
+        made.add(last)
+        return Page(render_watch(made.findings(3600))).words.partition("rounds\n")[0]
+
+    at, usual = moment(60), [measured(target, 200) for target in ("a/x", "b/y")]
+    assert "# 2 targets over time no drift\nNothing has drifted.\n" in headline(WatchRound(at=at, rows=usual))
+    failed = headline(WatchRound(at=at, rows=[], failed="no network"))
+    assert "last round failed\nThe last round failed. Nothing has drifted." in failed
+    invalid = headline(WatchRound(at=at, rows=[usual[0], measured("b/y", 200, invalid=["too busy"])]))
+    assert "last round in doubt\nNothing has drifted. In the last round, 1 row was not judged." in invalid
+    slow = headline(WatchRound(at=at, rows=[usual[0], measured("b/y", 400)]))
+    assert "In the last round, TTFT p50 of b/y at concurrency 1 was unusual." in slow
+
+
 def test_one_round_is_a_plot_too() -> None:
     found = history("a/x", rounds=1).findings(60)
     for plot in watch_plots(found):

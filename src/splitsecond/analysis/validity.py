@@ -25,7 +25,7 @@ from splitsecond.analysis.steady import (
 )
 from splitsecond.analysis.summary import LEAST_ROUNDS, PERCENTILES, needed, percentile
 from splitsecond.analysis.wording import change as signed
-from splitsecond.analysis.wording import counted_as, number, percent
+from splitsecond.analysis.wording import counted_as, listed, number, percent
 from splitsecond.clock import NS_PER_MS, NS_PER_S
 from splitsecond.observation import Observation
 from splitsecond.timing.instrument import InstrumentReading
@@ -395,7 +395,9 @@ def _load_fell(inputs: CheckInputs) -> str:
 def _failed(inputs: CheckInputs) -> str:
     if inputs.findings.errors <= FAILED_SHARE * inputs.findings.requests:
         return ""
-    return "failed requests count as slower than all others, so the p99 lies beyond what was answered."
+    share = inputs.findings.errors / inputs.findings.requests
+    beyond = listed([name for name, place in PERCENTILES.items() if share > 1 - place])
+    return f"failed requests count as slower than all others, so {beyond} cannot be stated."
 
 
 def _cancelled(inputs: CheckInputs) -> str:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from splitsecond.router.explain import Explained, TargetExplained
 
 WAIT_S = 5.0
+LOOKS = {"up": "", "untested": "", "degraded": "yellow"}
+"""How the states of targets are shown; others are red."""
 
 
 def explain(
@@ -141,7 +143,9 @@ def _show(found: "Explained", policies: "Mapping[str, Policy]", console: "Consol
     say("\nTargets:")
     for each in found.targets:
         say(f"  {each.status.target}", "bold")
-        say(f"    {each.status.reason or each.status.state}", "" if each.status.state == "up" else "red")
+        state, reason = each.status.state, each.status.reason
+        words = reason if reason.startswith(state) else ": ".join(filter(None, (state, reason)))
+        say(f"    {words}", LOOKS.get(state, "red"))
         say(f"    {', '.join(_figures(each))}")
 
 

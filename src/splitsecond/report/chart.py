@@ -194,6 +194,16 @@ class Chart:
             found.append(f"M{px(left)} {px(self.top + y)}h{wide}v{px(height)}h-{wide}z")
         return _path("bar", "".join(found), tip)
 
+    def end_label(self, value: float, y: float, words: str) -> str:
+        """Return the label of a bar that ends at a value, at pixels of the drawing.
+
+        On a bar that is cut at the end of the axis it stands inside, with an arrow.
+        """
+        if value > self.x.high:
+            words = f"{words} \N{BLACK RIGHT-POINTING TRIANGLE}"
+            return self.text(self.left + self.width - 4, y, words, anchor="end", look="cut")
+        return self.text(self.across(value) + 5, y, words)
+
     def hit(self, y: float, height: float, tip: str) -> str:
         """Return an invisible row at `y` pixels from the top of the area, for a tooltip of the marks in it."""
         right = px(self.left + self.width)

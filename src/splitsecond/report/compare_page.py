@@ -53,11 +53,11 @@ def _headline(found: Comparison) -> Headline:
     real = [(c, f) for c in found.conditions for f in _stated(c) if f.real]
     worse, better = (sum(f.better is side for _, f in real) for side in (False, True))
     parts = [
-        counted_as(count, f"figure is {word}", f"figures are {word}")
+        f"{word} than the first in {counted_as(count, 'figure')}"
         for count, word in ((worse, "worse"), (better, "better"))
         if count
     ]
-    sentence = f"{' and '.join(parts)}, beyond chance.".capitalize() if parts else "No change beyond chance."
+    sentence = f"The second run is {' and '.join(parts)}, beyond chance." if parts else "No change beyond chance."
     if not found.conditions:
         return Headline(sentence="The runs have no row in common.", badge=Badge(text="nothing compared", look="warn"))
     invalid = any("INVALID" in note for c in found.conditions for note in c.notes)

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from splitsecond.analysis.figures import FIGURES, Figure
 from splitsecond.analysis.findings import Capacity, ConditionFindings, Run
 from splitsecond.analysis.statements import Contest, contests
-from splitsecond.analysis.usable_rows import lightest_rows
+from splitsecond.analysis.usable_rows import lightest_rows, rows_by_target
 from splitsecond.analysis.wording import level, limits, ratio
 from splitsecond.observation import Observation
 from splitsecond.report import rows
 from splitsecond.report.html import Badge, Headline, Tile
-from splitsecond.report.rows import number
+from splitsecond.report.rows import MISSING, number
 
 TTFT, TPS = "ttft_ms", "tps"
 
@@ -23,13 +23,13 @@ def run_headline(run: Run, observations: Sequence[Observation]) -> Headline:
         return Headline(sentence=sentence, tiles=_capacity_tiles(run, run.capacity), badge=badge)
     lightest = lightest_rows(run.conditions)
     if not lightest:
-        return Headline(badge=badge)
-    at = {row.condition for row in lightest}
-    judged = [each for each in contests(run.conditions, observations) if each.best.condition in at]
-    by_metric = {_plain(each): each for each in judged if isinstance(each.metric, Figure)}
+        invalid = bool(run.conditions) and all(c.invalid for c in run.conditions)
+        return Headline(sentence="Do not rely on the figures of this run." if invalid else "", badge=badge)
+    found = contests(run.conditions, observations)
+    by_metric = _by_metric(found, lightest)
     tiles = [_first(name, by_metric.get(name), lightest) for name in (TTFT, TPS)]
     tiles.append(_throughput(run))
-    sentence = _sentence(lightest, by_metric)
+    sentence = _sentence(lightest, by_metric, everywhere=_leads_everywhere(run, found))
     return Headline(sentence=sentence, tiles=[tile for tile in tiles if tile is not None], badge=badge)
 
 
@@ -46,7 +46,28 @@ def _badge(run: Run) -> Badge | None:
         return Badge(text=f"{invalid:,} of {len(run.conditions):,} rows INVALID", look="warn")
     if not run.finished:
         return Badge(text="stopped early", look="warn")
-    return Badge(text="valid", look="good")
+    return Badge(text="measurement valid", look="good")
+
+
+def _by_metric(found: Sequence[Contest], level_rows: Sequence[ConditionFindings]) -> dict[str, Contest]:
+    """Return the contests on TTFT and TPS between these rows."""
+    at = {row.condition for row in level_rows}
+    return {_plain(each): each for each in found if each.best.condition in at and isinstance(each.metric, Figure)}
+
+
+def _winner(by_metric: dict[str, Contest]) -> str:
+    """Return the target that is certainly first on TTFT and on TPS; "" if there is none."""
+    winners = {each.best.target if each.found.real else "" for each in by_metric.values()}
+    return winners.pop() if by_metric.keys() == {TTFT, TPS} and len(winners) == 1 else ""
+
+
+def _leads_everywhere(run: Run, found: Sequence[Contest]) -> bool:
+    """Return whether there are several loads, and one target is the fastest under all of them."""
+    loads: dict[tuple[int | None, float | None], list[ConditionFindings]] = {}
+    for row in (row for own in rows_by_target(run.conditions) for row in own):
+        loads.setdefault((row.concurrency, row.rate), []).append(row)
+    winners = {_winner(_by_metric(found, own)) for own in loads.values()}
+    return len(loads) > 1 and len(winners) == 1 and winners != {""}
 
 
 def _plain(of: Contest) -> str:
@@ -54,23 +75,33 @@ def _plain(of: Contest) -> str:
     return next((name for name in (TTFT, TPS) if of.metric.name in (name, FIGURES[name].from_due)), of.metric.name)
 
 
-def _sentence(lightest: Sequence[ConditionFindings], by_metric: dict[str, Contest]) -> str:
+def _sentence(lightest: Sequence[ConditionFindings], by_metric: dict[str, Contest], *, everywhere: bool = False) -> str:
     where = level(lightest[0])
     if len(lightest) == 1:
-        return ""
+        return _alone(lightest[0])
     real = {name: each for name, each in by_metric.items() if each.found.real and each.found.ratio}
     words = {TTFT: "to the first token", TPS: "in tokens per second"}
     clear = {name: real[name] for name in words if name in real}
     margins = [f"{ratio(each.found.ratio or 1)} times as fast {words[name]}" for name, each in clear.items()]
-    winners = {each.best.target for each in clear.values()}
-    if len(clear) == len(words) and len(winners) == 1:
-        return f"{winners.pop()} is the fastest {where}: {' and '.join(margins)} as the next."
+    if winner := _winner(by_metric):
+        lead = f"at every load; {where} it is " if everywhere else f"{where}: "
+        return f"{winner} is the fastest {lead}{' and '.join(margins)} as the next target."
+    if by_metric and all(each.found.p_value is None for each in by_metric.values()):
+        return f"Too few requests or rounds to tell which target is the fastest {where}."
     if not clear:
         return f"No target is clearly the fastest {where}."
     parts = [f"{each.best.target} is first {words[name]}" for name, each in clear.items()]
     open_ones = [words[name] for name in words if name not in clear]
     rest = f"; no target is clearly first {open_ones[0]}" if open_ones else ""
     return f"{where.capitalize()}, {' and '.join(parts)}{rest}."
+
+
+def _alone(row: ConditionFindings) -> str:
+    """Describe the speed of a single target."""
+    ttft, tps = rows.cell(rows.ttft(row), "p50").figure, rows.cell(row.tps, "p50").figure
+    if MISSING in (ttft, tps):
+        return ""
+    return f"{row.target} sends the first token after {ttft} ms, then {tps} tokens per second (p50, {level(row)})."
 
 
 def _first(name: str, contest: Contest | None, lightest: Sequence[ConditionFindings]) -> Tile | None:
@@ -82,15 +113,21 @@ def _first(name: str, contest: Contest | None, lightest: Sequence[ConditionFindi
     best = (max if figure.higher_is_better else min)(known, key=lambda pair: pair[0])[1]
     best = contest.best if contest is not None else best
     cell = rows.cell(figure.summary(best), "p50")
-    note = f"95% interval {cell.interval}" if cell.interval else ""
+    note = _interval(cell)
     if contest is not None and contest.found.real and contest.found.ratio:
         between = contest.found.ci95
         interval = f" ({ratio(between[0])} to {ratio(between[1])})" if between else ""
         note = f"{ratio(contest.found.ratio)} times as fast as {contest.next_best.target}{interval}"
+    elif contest is not None and contest.found.p_value is None:
+        note = f"too few requests or rounds to compare with {contest.next_best.target}"
     elif contest is not None:
         note = f"not clearly ahead of {contest.next_best.target}"
     label = f"{FIGURES[name].label} p50 {level(best)}"
     return Tile(label=label, value=cell.figure, unit=figure.unit, target=best.target, note=note)
+
+
+def _interval(cell: rows.FigureCell) -> str:
+    return f"95% interval {cell.interval}" if cell.interval else ""
 
 
 def _throughput(run: Run) -> Tile | None:
@@ -112,7 +149,7 @@ def _capacity_tiles(run: Run, found: Capacity) -> list[Tile]:
     step = next(step for step in found.steps if step.load == found.holds)
     row = next(c for c in run.conditions if c.condition == step.condition)
     ttft = rows.cell(rows.ttft(row), "p95")
-    tiles.append(Tile(label="TTFT p95 at this load", value=ttft.figure, unit="ms", note=ttft.interval))
+    tiles.append(Tile(label="TTFT p95 at this load", value=ttft.figure, unit="ms", note=_interval(ttft)))
     speed = number(row.output_tokens_per_s)
     tiles.append(Tile(label="system throughput at this load", value=speed, unit="tokens/s"))
     return tiles

@@ -90,8 +90,8 @@ def _stacked(
                 bars.setdefault(label, []).append((begin, min(begin + ms, x.high), y + 2))
                 begin = min(begin + ms, x.high)
             load = f" · {rows.load_words(condition)}" if len(levels) > 1 else ""
-            ends = chart.across(min(begin, x.high * 0.99)) + 5
-            texts.append(chart.text(ends, chart.top + y + 13, number(sums[condition.condition]) + load))
+            whole = sums[condition.condition]
+            texts.append(chart.end_label(whole, chart.top + y + 13, number(whole) + load))
             of_row = (f"{label} {number(ms)} ms" for label, ms in parts[condition.condition].items())
             hits.append(chart.hit(y, ROW, "\n".join([f"{target}, {rows.load_words(condition)}", *of_row])))
             y += ROW
@@ -176,8 +176,7 @@ def _waterfall(run: Run, bars: Mapping[str, Sequence[series.Step]], *, name: str
         for step in own:
             if step.begin_ms < x.high:
                 places.setdefault(step.name, []).append((step.begin_ms, min(step.end_ms, x.high), y + 3))
-        end = chart.across(min(own[-1].end_ms, x.high * 0.96)) + 4
-        texts.append(chart.text(end, chart.top + y + 14, number(own[-1].end_ms)))
+        texts.append(chart.end_label(own[-1].end_ms, chart.top + y + 14, number(own[-1].end_ms)))
         of_row = (f"{step.name}: {number(step.end_ms - step.begin_ms)} ms" for step in own)
         hits.append(chart.hit(y, ROW + 4, "\n".join([f"{own[0].target} {which or target}", *of_row])))
         y += ROW + 4

@@ -60,12 +60,17 @@ def _headline(found: WatchFindings) -> Headline:
     worse = sum(drift.worse for drift in drifting)
     learning = [line for line in found.lines if line.points[-1].state == "learning"]
     early = _too_early(learning) if len(learning) == len(found.lines) else ""
-    if not found.lines:
+    doubts = _last_doubts(found)
+    if found.last in found.failed:
+        badge = Badge(text="last round failed", look="bad")
+    elif not found.lines:
         badge = None
     elif worse:
         badge = Badge(text=f"{counted_as(worse, 'figure', 'figures')} drifted for the worse", look="bad")
     elif drifting:
         badge = Badge(text=f"{counted_as(len(drifting), 'figure', 'figures')} drifted for the better", look="good")
+    elif doubts:
+        badge = Badge(text="last round in doubt", look="warn")
     elif early:
         badge = Badge(text=early, look="warn")
     else:
@@ -88,7 +93,23 @@ def _headline(found: WatchFindings) -> Headline:
     sentence = found.statements[0] if found.statements else "Nothing has drifted."
     if early and not found.statements:
         sentence = f"{early.capitalize()}. What is usual is known after {LEAST}."
+    if found.last in found.failed:
+        sentence = f"The last round failed. {sentence}"
+    elif doubts and not drifting:
+        sentence = f"{sentence} In the last round, {listed(doubts)}."
     return Headline(sentence=sentence, tiles=tiles, badge=badge)
+
+
+def _last_doubts(found: WatchFindings) -> list[str]:
+    """Return what stands out in the last round: rows that were not judged, and unusual figures."""
+    lost = sum(found.last in own for own in found.left_out.values())
+    unusual = [line for line in found.lines if line.points[-1].at == found.last and line.points[-1].state == "unusual"]
+    doubts = [f"{counted_as(lost, 'row was', 'rows were')} not judged"] if lost else []
+    if len(unusual) == 1:
+        doubts.append(f"{unusual[0].label} of {unusual[0].name} was unusual")
+    elif unusual:
+        doubts.append(f"{len(unusual):,} figures were unusual")
+    return doubts
 
 
 def _too_early(lines: Iterable[WatchedSeries]) -> str:
@@ -115,11 +136,15 @@ def _last_round(found: WatchFindings) -> HtmlTable:
     for line in found.lines:
         rows.setdefault(line.name, {})[line.figure] = line
     head = ["target and load", "last measured, UTC", *_UNBROKEN, "errors", "state"]
-    body = [(name, *_cells(lines)) for name, lines in rows.items()]
+    body = [
+        (name, *_cells(lines, gone=found.last in found.failed or found.last in found.left_out.get(name, ())))
+        for name, lines in rows.items()
+    ]
     return HtmlTable(caption="The last round", head=head, body=body, prose=True)
 
 
-def _cells(lines: dict[str, WatchedSeries]) -> list[str | TableCell]:
+def _cells(lines: dict[str, WatchedSeries], *, gone: bool) -> list[str | TableCell]:
+    """Return the cells of a row after its name. `gone`: it has no figures of the last round."""
     last = max((line.points[-1] for line in lines.values()), key=lambda point: point.at)
     ttft, tps, errors = (lines.get(figure) for figure in HEADINGS)
     drifting = [line.label for line in lines.values() if line.drifting]
@@ -130,13 +155,14 @@ def _cells(lines: dict[str, WatchedSeries]) -> list[str | TableCell]:
     elif not state:
         early = any(line.points[-1].early for line in lines.values())
         state = ["usual, by the wide limits of the first days" if early else "usual"]
+    words = f"no figures in the last round; before: {'; '.join(state)}" if gone else "; ".join(state)
     return [
         minute(last.at),
         _cell(ttft, last, shares=False),
         number(ttft.points[-1].tail if ttft else None),
         _cell(tps, last, shares=False),
         _cell(errors, last, shares=True),
-        TableCell(text="; ".join(state), look="bad" if drifting else ""),
+        TableCell(text=words, look="bad" if drifting or gone else ""),
     ]
 
 

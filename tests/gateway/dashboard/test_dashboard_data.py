@@ -121,7 +121,7 @@ def test_a_target_is_summed_over_routes_and_clients() -> None:
     assert (b.attempts, b.lost, b.usd, b.lost_usd) == ({"cancelled": 1}, 1, 1.25, 1.25)
     assert [each.priced for each in (a, b, c)] == [True, True, False]
     assert [each.per_hour_usd for each in (a, b, c)] == [None, 2.5, None]
-    assert (c.attempts, c.state, c.ttft_p50_ms, c.tps) == ({}, "up", None, None)
+    assert (c.attempts, c.state, c.ttft_p50_ms, c.tps) == ({}, "untested", None, None)
 
 
 def test_state_of_a_target_and_the_share_of_workers_that_send_to_it() -> None:

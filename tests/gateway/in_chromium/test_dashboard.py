@@ -218,9 +218,8 @@ def test_the_state_of_a_target_is_the_truth(page: Page, address: str) -> None:
     }
     data["targets"] = [
         base | {"name": "fine/x", "attempts": {"ok": 95, "failed": 2}},
-        base | {"name": "failing/x", "attempts": {"ok": 70, "failed": 30}, "faults": {"http_503": 30}},
-        base | {"name": "new/x"},
-        base | {"name": "warm/x", "ttft_p50_ms": 120.0},
+        base | {"name": "failing/x", "state": "degraded", "why": "30% of the last 50 attempts failed"},
+        base | {"name": "new/x", "state": "untested"},
         base | {"name": "unpriced/x", "attempts": {"ok": 3}, "priced": False, "per_hour_usd": None},
         base | {"name": "free/x", "attempts": {"ok": 3}, "free": True},
     ]
@@ -229,9 +228,8 @@ def test_the_state_of_a_target_is_the_truth(page: Page, address: str) -> None:
     given(page, address, data)
     targets = rows(page, "targets")
     assert targets["fine/x"][0] == "up"
-    assert targets["failing/x"][0] == "degraded30% of 100 attempts failed"
+    assert targets["failing/x"][0] == "degraded30% of the last 50 attempts failed"
     assert targets["new/x"][0] == "untested"
-    assert targets["warm/x"][0] == "up"
     assert targets["unpriced/x"][8] == "no price"
     assert targets["free/x"][8] == "free"
     tile = "[...document.querySelectorAll('.tile')].find(each => each.textContent.startsWith('Token cost'))"

@@ -3,7 +3,6 @@ const place = Object.fromEntries([...document.querySelectorAll("[id]")].map(node
 const samples = new Samples();
 const STATES = { up: "good", untested: "", degraded: "warn", returning: "warn", probing: "warn", limited: "warn", down: "bad", locked: "bad" };
 const MOST_FAILED = 0.05;
-const DEGRADED = 0.1, LEAST_ATTEMPTS = 5;
 const COLUMNS = {
   targets: ["Target", "State", "In flight", "TTFT p50", "TTFT p95", "TPS", "Attempts/s", "Failed", "Lost", "Cost/h", "Limits left"],
   clients: ["Client", "Requests/s", "Requests", "Failed", "Left this minute", "Left today", "Cost"],
@@ -83,7 +82,7 @@ function route(data, seen) {
   return el("article", { class: "route" },
     el("div", {}, el("h3", {}, name(seen.name)), el("code", {}, seen.policy), el("p", { class: "now" }, coming(seen.now)),
       escalated.map(([, part]) => small(`${share(part)} of the small model's recent answers were escalated`))),
-    el("div", { class: "shares" }, answers(Object.keys(seen.answers).map(target => [target, growth(r => r.answers[target])]))),
+    el("div", { class: "shares" }, answers(Object.keys(seen.answers).map(target => [target, growth(r => r.answers[target])]), hits(growth, r => r.cache)[0])),
     el("dl", { class: "figures" },
       figure("Requests/s", rate(samples.perSecond(sample => of(sample)?.requests.all))),
       figure("Failed", share(per(growth(r => r.requests.failed), growth(r => r.requests.all)))),
@@ -106,9 +105,9 @@ function coming(now) {
   ])];
 }
 
-function answers(found) {
+function answers(found, cached) {
   const all = sum(found.map(([, n]) => n));
-  if (!all) return small("No answers");
+  if (!all) return small(cached ? "All answers came from the cache" : "No answers");
   const parts = found.filter(([, n]) => n).map(([target, n]) => [target, n / all]).sort(([, a], [, b]) => b - a);
   return [small("Answers"), bar(parts.map(([target, part]) => [colour(target), part])),
     el("ul", { class: "legend" },
@@ -126,7 +125,7 @@ function target(data, seen) {
     : spark(samples.values(sample => of(sample)?.ttft_p50_ms), data.at_s, "TTFT p50, the last minutes");
   return el("tr", {},
     heading(mark(colour(seen.name)), name(seen.name)),
-    el("td", { class: "text" }, state(data, seen, failing, ok + failed)),
+    el("td", { class: "text" }, state(data, seen)),
     td(count(seen.in_flight)), td(ms(seen.ttft_p50_ms), line), td(ms(seen.ttft_p95_ms)), td(rate(seen.tps)),
     td(rate(samples.perSecond(sample => sum(Object.values(of(sample)?.attempts ?? {}))))),
     el("td", { class: failing > MOST_FAILED ? "bad" : null }, share(failing),
@@ -137,15 +136,12 @@ function target(data, seen) {
     td(left(seen)));
 }
 
-// A circuit breaker that lets calls pass does not mean that they succeed, or that there were any.
-function state(data, seen, failing, ended) {
-  const asked = sum(Object.values(seen.attempts)) || seen.ttft_p50_ms !== null;
-  const word = seen.state !== "up" ? seen.state : !asked ? "untested" : ended >= LEAST_ATTEMPTS && failing >= DEGRADED ? "degraded" : "up";
+// The state, which `splitsecond explain` shows too.
+function state(data, seen) {
   const workers = data.workers.length, asking = Math.round(seen.available_share * workers);
-  const differ = asking < workers && (asking > 0 || seen.state === "up");
-  return [el("span", { class: `state ${STATES[word] ?? ""}` }, word),
-    word === "degraded" ? small(`${share(failing)} of ${count(ended)} attempts failed`) : [],
-    seen.state !== "up" && seen.why ? small(outside(seen.why)) : [],
+  const differ = asking < workers && (asking > 0 || ["up", "degraded"].includes(seen.state));
+  return [el("span", { class: `state ${STATES[seen.state] ?? ""}` }, seen.state),
+    seen.why ? small(outside(seen.why)) : [],
     differ ? small(`used by ${asking} of ${workers} workers`) : []];
 }
 

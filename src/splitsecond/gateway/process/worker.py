@@ -30,6 +30,7 @@ from splitsecond.gateway.records.response_owners import ResponseOwners
 from splitsecond.gateway.records.shared_counters import SHARED_COUNTERS, SharedCounters
 from splitsecond.gateway.records.telemetry import Telemetry
 from splitsecond.observation import Observation
+from splitsecond.policies.expression import may_hedge
 from splitsecond.policies.targets.target_states import TargetStates
 from splitsecond.router.router import Router
 from splitsecond.router.warm_start import spent_usd
@@ -87,6 +88,7 @@ class GatewayWorker:
             log=self._log_state,
             cost=lambda attempt: self.router.directory.cost_usd(attempt),
             stops_billing=lambda target: self.router.directory.closing_stops_billing(target),
+            hedges=lambda route: (policy := self._settings.routes.get(route)) is None or may_hedge(policy),
         )
         self._recent = RecentCalls()
         self._telemetry = (

@@ -12,11 +12,12 @@ AT_ONCE_NS = 20 * NS_PER_MS
 """Attempts that begin within this time of the first were sent at once: hedges wait longer."""
 
 
-def extra_attempts(record: CallRecord) -> Iterator[tuple[ExtraKind, bool]]:
+def extra_attempts(record: CallRecord, *, hedges: bool = True) -> Iterator[tuple[ExtraKind, bool]]:
     """Yield the kind of each attempt after the first, and whether it delivered the response.
 
     After a failed attempt, another target is a fallback and the same one a retry; after a complete response it is an
-    escalation. While others are running it is a hedge, or a branch of a race if all were sent at once.
+    escalation. While others are running it is a hedge, or a branch of a race if all were sent at once, or without
+    `hedges`: the route's policy sends none. On a busy machine the branches of a race may begin late.
     """
     if len(record.attempts) < 2:
         return
@@ -31,7 +32,8 @@ def extra_attempts(record: CallRecord) -> Iterator[tuple[ExtraKind, bool]]:
         elif len(ended) == len(earlier):
             kind = "escalation"
         else:
-            kind = "race" if begun_ns(attempt) - begun_ns(first) <= AT_ONCE_NS else "hedge"
+            late = begun_ns(attempt) - begun_ns(first) > AT_ONCE_NS
+            kind = "hedge" if hedges and late else "race"
         yield kind, attempt.role == "winner"
         earlier.append(attempt)
 

@@ -259,8 +259,9 @@ class Metrics:
     """The counters of one process. `folder`: where all workers write theirs; None: there is only one worker.
 
     `available` tells which targets are used; `cascades` returns the share of answers that escalate and whether only the
-    large model is used, by policy; `log` gives the state of the log. `cost` returns the cost of an
-    attempt in US dollars, None if it is not known; `stops_billing` the rule for attempts that are closed early.
+    large model is used, by policy; `log` gives the state of the log. `cost` returns the cost of an attempt in US
+    dollars, None if it is not known; `stops_billing` the rule for attempts that are closed early. `hedges`: whether
+    the policy of a route may send hedges.
     """
 
     def __init__(
@@ -272,6 +273,7 @@ class Metrics:
         log: Callable[[], LogState] = lambda: LogState(),
         cost: Callable[[Observation], float | None] | None = None,
         stops_billing: BillingRule = lambda target: None,
+        hedges: Callable[[str], bool] = lambda route: True,
     ) -> None:
         self.counts = MetricCounts()
         self.in_flight = 0
@@ -281,6 +283,7 @@ class Metrics:
         self._log = log
         self._cost = cost
         self._stops_billing = stops_billing
+        self._hedges = hedges
         self._timer: asyncio.TimerHandle | None = None
         self._targets: dict[str, str] = {}
         self._began_ns = clock.now_ns()
@@ -295,7 +298,7 @@ class Metrics:
             counts.cached[route, record.cache] += 1
         streamed, attempts = True, record.attempts
         if len(attempts) > 1:
-            for kind, won in extra_attempts(record):
+            for kind, won in extra_attempts(record, hedges=self._hedges(record.route)):
                 counts.extra[route, kind, "won" if won else "lost"] += 1
         for attempt in attempts:
             streamed = streamed and attempt.streamed

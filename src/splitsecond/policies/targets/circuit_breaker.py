@@ -32,6 +32,7 @@ a minute goes without one.
 The current time is an argument of each method, so tests are tables.
 """
 
+from collections import deque
 from random import Random
 from typing import Literal
 
@@ -43,6 +44,12 @@ IN_A_ROW = 5
 """Envoy's `consecutive_5xx`."""
 LEAST_REQUESTS = 10
 WORST_SHARE = 0.5
+RECENT = 50
+"""Attempts by which a target with a closed breaker is called degraded, and the least number of them."""
+LEAST_RECENT = 5
+DEGRADED_SHARE = 0.1
+DEGRADED_NS = 300 * NS_PER_S
+"""How long after its latest failure a target can be called degraded."""
 FIRST_OPEN_NS = 5 * NS_PER_S
 LONGEST_OPEN_NS = 300 * NS_PER_S
 QUICK_NS = NS_PER_S
@@ -81,6 +88,7 @@ class CircuitBreaker:
         "_bad",
         "_consecutive_failures",
         "_distrust_until_ns",
+        "_failed_ns",
         "_good",
         "_good_ns",
         "_open_for_ns",
@@ -88,6 +96,7 @@ class CircuitBreaker:
         "_ramp_answers",
         "_ramp_ns",
         "_random",
+        "_recent",
         "_times_cooled",
         "_times_opened",
         "_wait_requested",
@@ -126,6 +135,8 @@ class CircuitBreaker:
         self._ramp_answers = 0
         self._consecutive_failures = 0
         self._good_ns = -JUST_SERVED_NS
+        self._recent: deque[bool] = deque(maxlen=RECENT)  # whether each failed
+        self._failed_ns = -DEGRADED_NS
         self._period = 0
         self._good = [0] * _PERIODS
         self._bad = [0] * _PERIODS
@@ -145,6 +156,7 @@ class CircuitBreaker:
                 self._close()
         self.received = False
         self._count(self._good, now_ns)
+        self._recent.append(False)
         self._consecutive_failures = 0
         self._good_ns = now_ns
         if self.state == "half_open" and began_ns >= self.opened_ns:
@@ -165,6 +177,8 @@ class CircuitBreaker:
         """Record that a request that began at `began_ns` failed as other requests would."""
         self._consecutive_failures += 1
         self._count(self._bad, now_ns)
+        self._recent.append(True)
+        self._failed_ns = now_ns
         if self.state == "closed":
             if self._consecutive_failures >= IN_A_ROW:
                 words = f"{self._consecutive_failures} failures in a row, the last: {reason}"
@@ -238,6 +252,13 @@ class CircuitBreaker:
         self._close()
         return 1.0
 
+    def degradation(self, now_ns: int) -> str:
+        """Return what share of the recent attempts failed, in a few words; "" if it is small or long ago."""
+        failed, known = sum(self._recent), len(self._recent)
+        if known < LEAST_RECENT or failed < DEGRADED_SHARE * known or now_ns - self._failed_ns >= DEGRADED_NS:
+            return ""
+        return f"{failed / known:.0%} of the last {known} attempts failed"
+
     @property
     def is_failing(self) -> bool:
         """Whether it is open because of failures: not for a rate limit, or a model that is not served."""
@@ -292,6 +313,7 @@ class CircuitBreaker:
         self.state, self.reason, self._wait_requested, self.received = "closed", "", False, False
         self._times_opened = self._times_cooled = 0
         self._bad = [0] * _PERIODS  # the failures that opened it must not open it again
+        self._recent.clear()
 
     def bring_forward(self, now_ns: int) -> None:
         """Make the probe due now, because another target at the same host has come back."""

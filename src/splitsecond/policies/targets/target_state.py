@@ -30,7 +30,7 @@ LEAST_PROBE_TIMEOUT_NS = 10 * NS_PER_S
 RATE_LIMITED = "http_429"
 """The kind of fault of a request that exceeded a rate limit."""
 
-StateName = Literal["up", "down", "probing", "returning", "limited", "locked"]
+StateName = Literal["up", "untested", "degraded", "down", "probing", "returning", "limited", "locked"]
 
 
 class AccountKey:
@@ -72,9 +72,10 @@ class Probe(NamedTuple):
 class TargetStatus(Struct, frozen=True, kw_only=True):
     """Summary of a target's state, for people and for metrics. Durations in ns; None: unknown.
 
-    `state`: "up"; "down", until a probe is allowed in `until_ns`; "probing", with one request; "returning", with a part
-    of its traffic; "limited", its rate limit used up; "locked", its key refused (`until_ns` None: for good). `reason`:
-    the cause, in a few words. `samples`: the number of fresh requests that the estimate of its speed is worth.
+    `state`: "up"; "untested", never asked and its speed unknown; "degraded", asked although a tenth or more of its
+    latest attempts failed; "down", until a probe is allowed in `until_ns`; "probing", with one request; "returning",
+    with a part of its traffic; "limited", its rate limit used up; "locked", its key refused (`until_ns` None: forever).
+    `reason`: the cause, in a few words. `samples`: how many fresh requests the estimate of its speed is worth.
     `ttft_p50_is_bound`: the true TTFT is greater, because requests were closed before their first token (lost races).
     """
 
@@ -327,7 +328,7 @@ class TargetState:
             target=self.name,
             state=self._state_name(now_ns, until_ns),
             until_ns=None if until_ns in (0, NEVER_NS) else max(until_ns - now_ns, 0),
-            reason=self.unavailable_reason(now_ns) or self.breaker.reason,
+            reason=self.unavailable_reason(now_ns) or self.breaker.reason or self.breaker.degradation(now_ns),
             in_flight=len(self.in_flight),
             samples=0.0 if estimate is None else estimate.samples,
             ttft_p50_ns=None if estimate is None else estimate.ttft_ns(),
@@ -346,7 +347,11 @@ class TargetState:
             return "probing" if self.breaker.probe_call and now_ns >= self.breaker.open_until_ns else "down"
         if until_ns:
             return "limited"
-        return "returning" if self.breaker.traffic_share(now_ns) < 1 else "up"
+        if self.breaker.traffic_share(now_ns) < 1:
+            return "returning"
+        if not self.sent and not self.estimates:
+            return "untested"
+        return "degraded" if self.breaker.degradation(now_ns) else "up"
 
     def _stop_waiting(self, call: str, stream: bool) -> int | None:
         began_ns = self.waiting[self._mode(stream)].pop(call, None)

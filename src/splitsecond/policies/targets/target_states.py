@@ -135,7 +135,7 @@ class TargetStates:
     def status(self, target: str) -> TargetStatus:
         """Return a summary of the state of `target`."""
         state = self._states.get(target)
-        return TargetStatus(target=target, state="up") if state is None else state.status(clock.now_ns())
+        return TargetStatus(target=target, state="untested") if state is None else state.status(clock.now_ns())
 
     def guard(self, target: str, service: Service, among: frozenset[str], *, needs_stream: bool = True) -> Service:
         """Return `service`, guarded: not asked while `target` is down and another of `among` is available.
