@@ -80,11 +80,6 @@ def _shortest_reading() -> tuple[int, int]:
     return min(reading() for _ in range(3))
 
 
-def cpu_ns() -> int:
-    """Return the CPU time of this process, in nanoseconds. Only checks of cost read it; nothing waits for it."""
-    return time.process_time_ns()
-
-
 def is_real() -> bool:
     """Return whether the clock is the machine's, so that kernel timers agree with it; False inside `using`."""
     return now_ns is time.monotonic_ns

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.worst_case import check_linear, nested, repeated
 
 from splitsecond.errors import CallerFault
 from splitsecond.loadgen import prompt_files
 from splitsecond.loadgen.prompt_files import PromptFile, parse_prompts, read_prompts
-from splitsecond.testing.worst_case import check_linear, nested, repeated
 
 
 def parsed(data: bytes | str) -> PromptFile:
