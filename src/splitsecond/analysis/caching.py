@@ -10,7 +10,6 @@ requests than here, that weighs less. A machine paid by the hour has no price fo
 counts instead.
 """
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
@@ -19,6 +18,7 @@ from splitsecond.analysis.compare import STATED_PERCENTILES, compare_figure, fig
 from splitsecond.analysis.cost import WORTH_SAYING, Prices, bill, usd
 from splitsecond.analysis.figures import ended, successful, ttft_figure
 from splitsecond.analysis.findings import CacheSaving, ConditionFindings, FigureChange
+from splitsecond.analysis.grouping import grouped
 from splitsecond.analysis.sample_comparison import SampleComparison, holm
 from splitsecond.analysis.wording import Statement, change, evidence, listed, number, percent, row
 from splitsecond.observation import LOAD_ROLES, Observation
@@ -31,9 +31,7 @@ Observed = tuple[Row, Sequence[Observation]]
 
 def cache_savings(rows: Sequence[Row], observations: Sequence[Observation], prices: Prices) -> list[CacheSaving]:
     """Return the savings for each row of cache reuse that has a matching row of fresh prompts."""
-    observed: defaultdict[str, list[Observation]] = defaultdict(list)
-    for o in observations:
-        observed[o.condition].append(o)
+    observed = grouped(observations, lambda o: o.condition)
     fresh = {(c.target, c.concurrency, c.rate): c for c in rows if not c.cache_reuse}
     pairs = [
         ((apart, observed[apart.condition]), (alike, observed[alike.condition]))

@@ -23,6 +23,7 @@ from collections.abc import Mapping, Sequence
 from splitsecond.analysis.cost import usd
 from splitsecond.analysis.figures import ttft_figure
 from splitsecond.analysis.findings import Capacity, CapacityStep, ConditionFindings
+from splitsecond.analysis.grouping import grouped
 from splitsecond.analysis.proportion import Batches, decided
 from splitsecond.analysis.search import Verdict, edges
 from splitsecond.analysis.slo import Slo
@@ -58,9 +59,8 @@ def batches_of(observations: Sequence[Observation], slo: Slo, *, open_loop: bool
 
     Fewer rounds are divided into parts of equal size.
     """
-    rounds: dict[int, list[Observation]] = {}
-    for o in sorted(_judged(observations), key=lambda o: (o.round, o.due_ns or o.start_ns)):
-        rounds.setdefault(o.round, []).append(o)
+    ordered = sorted(_judged(observations), key=lambda o: (o.round, o.due_ns or o.start_ns))
+    rounds = grouped(ordered, lambda o: o.round)
     parts = math.ceil(LEAST_ROUNDS / max(len(rounds), 1))
     batches = [
         [slo.met_by(o, open_loop=open_loop) for o in sent[len(sent) * part // parts : len(sent) * (part + 1) // parts]]

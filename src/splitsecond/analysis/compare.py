@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from splitsecond.analysis.cost import price_words
 from splitsecond.analysis.figures import FIGURES, TOTALS, Figure, Total, compared_figures, ended
 from splitsecond.analysis.findings import ConditionFindings, FigureChange, Run
+from splitsecond.analysis.grouping import grouped
 from splitsecond.analysis.sample_comparison import Blocks, SampleComparison, compare_blocks, compare_samples, holm
 from splitsecond.analysis.summary import LEAST_ROUNDS, PERCENTILES, Sample
 from splitsecond.analysis.wording import (
@@ -195,9 +196,7 @@ def _side(runs: Sequence[RunData], match: Match) -> dict[Place, _Side]:
     found: dict[Place, tuple[list[ConditionFindings], list[Sequence[Observation]]]] = {}
     taken = set(match.values())
     for data in runs:
-        observed: defaultdict[str, list[Observation]] = defaultdict(list)
-        for o in ended(data.observations):
-            observed[o.condition].append(o)
+        observed = grouped(ended(data.observations), lambda o: o.condition)
         for (target, *place_load), each in by_place(data.run.conditions).items():
             own = f"{target} (unmatched)" if target in taken else target
             place: Place = (match.get(target, own), *place_load)  # type: ignore[assignment]
@@ -383,14 +382,9 @@ def _statements(changes: Sequence[ConditionChange]) -> list[Statement]:
 
     The latter states the smallest change of TTFT p50 that the comparison could have seen in each row.
     """
-    real: list[Statement] = []
-    same: defaultdict[str, list[ConditionChange]] = defaultdict(list)
-    for changed in changes:
-        found = _real(changed)
-        real += found
-        if not found:
-            same[level(changed)].append(changed)
-    return real + [_unchanged(alike) for alike in same.values()]
+    real = [(changed, _real(changed)) for changed in changes]
+    same = grouped((changed for changed, found in real if not found), level)
+    return [each for _, found in real for each in found] + [_unchanged(alike) for alike in same.values()]
 
 
 def _unchanged(alike: Sequence[ConditionChange]) -> Statement:

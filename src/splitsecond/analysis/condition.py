@@ -16,6 +16,7 @@ from splitsecond.analysis.by_node import node_findings
 from splitsecond.analysis.cost import S_PER_HOUR, Prices, with_cost
 from splitsecond.analysis.figures import FIGURES, TOTALS, ended, successful
 from splitsecond.analysis.findings import AskedCondition, ConditionFindings
+from splitsecond.analysis.grouping import grouped
 from splitsecond.analysis.lateness import instrument_of
 from splitsecond.analysis.slo import Slo
 from splitsecond.analysis.steady import TimeWindows, begin_ns, ended_in, load_of, per_second, tokens_in
@@ -198,12 +199,8 @@ def summarise(
 
     Observations and readings of other conditions are ignored. Targets in `prices` get their cost.
     """
-    observed: defaultdict[str, list[Observation]] = defaultdict(list)
-    for o in observations:
-        observed[o.condition].append(o)
-    read: defaultdict[str, list[InstrumentReading]] = defaultdict(list)
-    for reading in readings:
-        read[reading.condition].append(reading)
+    observed = grouped(observations, lambda o: o.condition)
+    read = grouped(readings, lambda reading: reading.condition)
     rows = [condition_findings(a, observed[a.condition], read[a.condition], slo, prices) for a in asked]
     computed = [total for total in TOTALS.values() if total.of]
     return [

@@ -78,7 +78,7 @@ def unmet(row: ConditionFindings, precision: Precision) -> list[Unmet]:
         value = getattr(summary, percentile)
         if not value:
             continue
-        low, high = summary.ci95.get(percentile, (None, None))
+        low, high = summary.interval(percentile)
         reached = math.inf if low is None or high is None else (high - low) / 2 / value
         if reached > wanted:
             found.append(Unmet(label=f"{figure.label} {percentile}", reached=reached, wanted=wanted))

@@ -14,7 +14,6 @@ names a drift, or a comparison, that is not there.
 """
 
 import math
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
@@ -22,6 +21,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
+from splitsecond.analysis.grouping import grouped
 from splitsecond.analysis.student import t_doubt, t_quantile
 from splitsecond.analysis.summary import Floats, Interval, Summary
 from splitsecond.analysis.wording import Statement, change, evidence, in_a_line, listed, number, ratio, span
@@ -156,7 +156,7 @@ class ProductionSpeed(Struct, kw_only=True):
 
 def graded(speed: ProductionSpeed, least: int) -> ProductionSpeed:
     """Return the speed with its grade, and the grades that the interval of its median allows."""
-    middle, (low, high) = speed.total_tps.p50, speed.total_tps.ci95.get("p50", (None, None))
+    middle, (low, high) = speed.total_tps.p50, speed.total_tps.interval("p50")
     if middle is None or speed.total_tps.n < least:
         return replace(speed, grade=None, grades=(), needs=least)
     possible = () if low is None or high is None else tuple(range(grade(high), grade(low) + 1))
@@ -227,9 +227,7 @@ def comparisons_adjusted(found: Sequence[SpeedComparison]) -> list[SpeedComparis
 
 def same_model(speeds: Iterable[ProductionSpeed]) -> dict[str, list[ProductionSpeed]]:
     """Return targets by the model they serve, for models with several targets, in the given order."""
-    found: defaultdict[str, list[ProductionSpeed]] = defaultdict(list)
-    for speed in speeds:
-        found[identify(speed.name).model].append(speed)
+    found = grouped(speeds, lambda speed: identify(speed.name).model)
     return {model: served for model, served in found.items() if len(served) > 1}
 
 
@@ -306,11 +304,8 @@ def _fastest(speeds: Sequence[ProductionSpeed]) -> list[Statement]:
 
 def _of_models(comparisons: Sequence[SpeedComparison]) -> list[Statement]:
     """Return the comparisons of targets that serve one model: a statement for each, at common lengths."""
-    by_model: defaultdict[tuple[str, str], list[SpeedComparison]] = defaultdict(list)
-    for each in comparisons:
-        by_model[each.model, each.first].append(each)
     said = []
-    for (model, first), found in by_model.items():
+    for (model, first), found in grouped(comparisons, lambda each: (each.model, each.first)).items():
         if tested := [each for each in found if not each.refused]:
             said.append(
                 Statement(

@@ -109,7 +109,7 @@ def _agent(ttft: Summary, tps: Summary) -> Summary:
     def time(first: float | None, speed: float | None) -> float | None:
         return AGENT_STEPS * (first + AGENT_STEP_TOKENS * 1000 / speed) if first is not None and speed else None
 
-    (quick, slow), (low, high) = (figure.ci95.get("p50", (None, None)) for figure in (ttft, tps))
+    (quick, slow), (low, high) = (figure.interval("p50") for figure in (ttft, tps))
     interval = time(quick, high), time(slow, low)
     return Summary(n=min(ttft.n, tps.n), p50=time(ttft.p50, tps.p50), ci95={"p50": interval})
 
@@ -200,7 +200,7 @@ def _limited(found: Evidence, use: Use) -> tuple[float | None, Interval]:
         return None, (None, None)
     summary = found.figures[_figure(use)]
     value: float | None = getattr(summary, use.percentile)
-    return value, summary.ci95.get(use.percentile, (None, None))
+    return value, summary.interval(use.percentile)
 
 
 def _figure(use: Use) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 
 from splitsecond.analysis.figures import FIGURES, successful
 from splitsecond.analysis.findings import ConditionFindings, RouteGain
+from splitsecond.analysis.grouping import grouped
 from splitsecond.analysis.resampling import interval, median_draws, resamples
 from splitsecond.analysis.wording import Statement, level, listed, ratio
 from splitsecond.observation import Observation
@@ -22,10 +23,7 @@ def route_gains(rows: Sequence[ConditionFindings], observations: Sequence[Observ
     """Return the gains of each policy of a run over those of its targets that were measured under the same load."""
     if not any("(" in row.target for row in rows):
         return []
-    answered: defaultdict[str, list[Observation]] = defaultdict(list)
-    for o in successful(observations):
-        if o.total_tps is not None:
-            answered[o.condition].append(o)
+    answered = grouped((o for o in successful(observations) if o.total_tps is not None), lambda o: o.condition)
     random = np.random.default_rng(0)
     valid = [row for row in rows if not row.invalid]
     return [

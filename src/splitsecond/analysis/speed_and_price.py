@@ -35,7 +35,7 @@ def speed_and_price(rows: Sequence[ConditionFindings]) -> SpeedAndPrice | None:
             row=row.condition,
             load=level(row),
             tps=row.tps.p50 or 0.0,
-            tps_ci95=row.tps.ci95.get("p50", (None, None)),
+            tps_ci95=row.tps.interval("p50"),
             usd_per_million=row.usd_per_million or 0.0,
             cost_adjusted_tps=TOTALS["cost_adjusted_tps"].value(row),
             tokens_per_usd=TOTALS["tokens_per_usd"].value(row),
@@ -58,7 +58,7 @@ def logged_speed_and_price(
     points = []
     for speed, price in priced:
         figure = speed.tps if streamed else speed.total_tps
-        tps, interval = figure.p50 or 0.0, figure.ci95.get("p50", (None, None))
+        tps, interval = figure.p50 or 0.0, figure.interval("p50")
         points.append(
             PricedSpeed(
                 target=speed.name,

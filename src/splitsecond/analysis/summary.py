@@ -100,6 +100,10 @@ class Summary(Struct, kw_only=True):
     n_effective: float | None = None
     autocorrelation: float | None = None
 
+    def interval(self, statistic: str) -> Interval:
+        """Return the 95% interval of a statistic; its bounds are None if it has none."""
+        return self.ci95.get(statistic, (None, None))
+
 
 def percentile(ordered: Floats, q: float) -> float:
     """Return the `q` quantile (0 to 1) of values in ascending order, linearly interpolated; at least one.

@@ -50,7 +50,7 @@ class Distribution:
 
     def __init__(self, summary: Summary) -> None:
         def estimate(value: float | None, statistic: str) -> Estimate | None:
-            return None if value is None else Estimate(value, summary.ci95.get(statistic, (None, None)))
+            return None if value is None else Estimate(value, summary.interval(statistic))
 
         self.n = summary.n
         """The number of values, those of failed requests included."""
