@@ -1,4 +1,4 @@
-"""Summaries of samples: percentiles and their 95% confidence intervals, for complete and for censored values.
+"""Summaries of samples: percentiles and their 95% confidence intervals.
 
 Percentiles are exact: linear interpolation between the two nearest values (Hyndman and Fan's type 7, numpy's default),
 so none exceeds the maximum. A failed request counts as slower than all others: its value is infinite, and a percentile
@@ -19,17 +19,11 @@ lies among the times of one state, and differ most between the states.
 
 Without at least `LEAST_ROUNDS` rounds the intervals assume independent values, and describe the seconds of this sample
 only. The gaps between tokens of one answer get no interval.
-
-Where some values are only lower bounds (requests closed before their first token), percentiles come from the
-Kaplan-Meier curve (`timing.survival`). Their intervals are those of Brookmeyer and Crowley (Biometrics 1982): all times
-at which the curve's own 95% interval contains the percentile, with Greenwood's variance on the log-minus-log scale,
-which keeps it between 0 and 1.
 """
 
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -37,7 +31,6 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from splitsecond.analysis.student import t_quantile
-from splitsecond.timing.survival import SurvivalCurve
 
 Floats = npt.NDArray[np.float64]
 RoundNumbers = npt.NDArray[np.int64]
@@ -225,9 +218,9 @@ def summary_of(
     ordered = np.sort(unordered)
     n, rounds = len(ordered), batches.count if batches else 0
     answered = ordered[np.isfinite(ordered)]
-    needs = _needs(n, rounds) if independent else {}
+    needs = still_needed(n, rounds) if independent else {}
     if not len(answered):
-        return Summary(n=0, needs=_needs(0, rounds) if independent else {})
+        return Summary(n=0, needs=still_needed(0, rounds) if independent else {})
     places = {name: 1 - q if higher_is_better else q for name, q in PERCENTILES.items()}
     at = {name: percentile(ordered, q) for name, q in places.items()}
     ci95: dict[str, Interval] = {}
@@ -318,51 +311,6 @@ def mean_interval(values: Floats) -> Interval:
     return mean - half, mean + half
 
 
-def censored_summary(values: Sequence[float] | Floats, censored: Sequence[int] | npt.NDArray[np.bool_]) -> Summary:
-    """Summarise times; those marked in `censored` are lower bounds. If none is marked, this equals `summary_of`.
-
-    A percentile is None if it lies beyond all times that were observed. `mean` and `max` are None if any time is
-    censored, because they are unknown.
-    """
-    times, is_censored = np.asarray(values, dtype=np.float64), np.asarray(censored, dtype=bool)
-    if not is_censored.any():
-        return summary_of(times)
-    order = np.lexsort((is_censored, times))  # the curve sorts too, which is fast for values in order
-    curve = SurvivalCurve(zip(times[order].tolist(), is_censored[order].tolist(), repeat(1.0)))
-    ends, waiting, low, high = _waiting_shares(curve)
-    needs = _needs(len(curve.values))
-
-    def reached(share: Floats, q: float) -> float | None:
-        at = np.flatnonzero(share <= 1 - q + 1e-12)
-        return float(ends[at[0]]) if len(at) else None
-
-    at = {name: reached(waiting, q) for name, q in PERCENTILES.items()}
-    return Summary(
-        n=len(times),
-        p50=at["p50"],
-        p95=at["p95"],
-        p99=at["p99"],
-        min=curve.values[0] if curve.values else None,
-        ci95={name: (reached(low, q), reached(high, q)) for name, q in PERCENTILES.items()},
-        needs=needs,
-    )
-
-
-def _waiting_shares(curve: SurvivalCurve) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return the distinct times at which requests ended, the share still waiting after each, and its 95% bounds."""
-    times, waiting, at_risk = np.array(curve.values), 1 - np.array(curve.ended), np.array(curve.at_risk)
-    distinct = np.append(np.diff(times) != 0, True)[: len(times)]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        variance = np.cumsum(1 / (at_risk * (at_risk - 1)))  # Greenwood: adds up to d / (n (n − d)) for d equal times
-        times, waiting, variance = times[distinct], waiting[distinct], variance[distinct]
-        width = np.exp(Z95 * np.sqrt(variance) / np.abs(np.log(waiting)))
-        low, high = waiting**width, waiting ** (1 / width)
-    last = waiting <= 0  # the end of the curve, where the formula gives nothing
-    low[last] = 0.0
-    high[last] = high[~last][-1] if (~last).any() else 1.0
-    return times, waiting, low, high
-
-
-def _needs(n: int, rounds: int = 0) -> dict[str, int]:
+def still_needed(n: int, rounds: int = 0) -> dict[str, int]:
     """Return the percentiles that `n` values are too few for, with the number they need."""
     return {name: least for name, q in PERCENTILES.items() if n < (least := needed(q, rounds))}
