@@ -19,7 +19,14 @@ from splitsecond.analysis.cost import price_words
 from splitsecond.analysis.figures import FIGURES, TOTALS, Figure, Total, compared_figures, ended
 from splitsecond.analysis.findings import ConditionFindings, FigureChange, Run
 from splitsecond.analysis.grouping import grouped
-from splitsecond.analysis.sample_comparison import Blocks, SampleComparison, compare_blocks, compare_samples, holm
+from splitsecond.analysis.sample_comparison import (
+    Blocks,
+    SampleComparison,
+    compare_blocks,
+    compare_samples,
+    holm,
+    untested,
+)
 from splitsecond.analysis.summary import LEAST_ROUNDS, PERCENTILES, Sample
 from splitsecond.analysis.wording import (
     Place,
@@ -262,7 +269,7 @@ def _condition_change(of: _Changed, compared: Sequence[Compared]) -> ConditionCh
         totals=[
             figure_change(total, "", tested[total.name])
             if total.name in tested
-            else _untested_total(total, of.old.total(total), of.new.total(total))
+            else figure_change(total, "", untested(of.old.total(total), of.new.total(total)))
             for total in TOTALS.values()
             if total.compared
         ],
@@ -282,7 +289,9 @@ def compare_figure(figure: Figure, before: Sample, after: Sample, *, paired: boo
 
 def figure_change(metric: Figure | Total, percentile: str, found: SampleComparison) -> FigureChange:
     """Return a comparison as the change of `metric` from the first sample to the second."""
-    up = found.log_ratio if found.rounds else (found.second or 0.0) - (found.first or 0.0)
+    up = found.log_ratio
+    if not found.rounds:
+        up = 0.0 if found.first is None or found.second is None else found.second - found.first
     better = None if up == 0 or metric.higher_is_better is None else (up > 0) == metric.higher_is_better
     return FigureChange(
         figure=metric.name,
@@ -298,24 +307,6 @@ def figure_change(metric: Figure | Total, percentile: str, found: SampleComparis
         error=found.error,
         freedom=found.freedom,
         needs=found.needs,
-    )
-
-
-def _untested_total(total: Total, before: float | None, after: float | None) -> FigureChange:
-    moved = after / before - 1 if before and after is not None else None
-    better = None
-    if before is not None and after is not None and before != after and total.higher_is_better is not None:
-        better = (after > before) == total.higher_is_better
-    return FigureChange(
-        figure=total.name,
-        percentile="",
-        before=before,
-        after=after,
-        change=moved,
-        ci95=None,
-        p_value=None,
-        real=False,
-        better=better,
     )
 
 

@@ -118,21 +118,30 @@ def needed(q: float, rounds: int = 0) -> int:
     In a few rounds it takes more, even if the rounds do not differ: 105 for p95 in 8 rounds, 145 in 5.
     """
     independent = math.ceil(math.log(TAIL) / math.log(max(q, 1 - q)))
-    return math.ceil(independent / _known_share(rounds))
+    return math.ceil(independent / known_share(rounds))
 
 
-def _known_share(rounds: int) -> float:
-    """Return the share of the effective n that remains because the scatter of so many rounds is only estimated."""
-    return (Z95 / t_quantile(DOUBT, rounds - 1)) ** 2 if rounds else 1.0
+def known_share(rounds: int, z: float = Z95, doubt: float = DOUBT) -> float:
+    """Return the share of the effective n that remains because the scatter of so many rounds is only estimated.
+
+    A normal value exceeds `z` in size with probability `doubt`.
+    """
+    return (z / t_quantile(doubt, rounds - 1)) ** 2 if rounds else 1.0
+
+
+def binomial(n: int, p: float) -> Floats:
+    """Return the probabilities of 0 to `n` successes in `n` independent trials, each with the probability `p`."""
+    k = np.arange(n + 1)
+    log_factorial = np.concatenate(([0.0], np.cumsum(np.log(k[1:]))))
+    log_ways = log_factorial[n] - log_factorial - log_factorial[::-1]
+    probabilities: Floats = np.exp(log_ways + k * math.log(p) + (n - k) * math.log(1 - p))
+    return probabilities
 
 
 @lru_cache(maxsize=4096)
 def rank_interval(n: int, q: float) -> tuple[int | None, int | None]:
     """Return the 1-based ranks of `n` ordered values that bracket the true `q` quantile with 95% confidence."""
-    k = np.arange(n + 1)
-    log_factorial = np.concatenate(([0.0], np.cumsum(np.log(k[1:]))))
-    log_ways = log_factorial[n] - log_factorial - log_factorial[::-1]
-    below = np.cumsum(np.exp(log_ways + k * math.log(q) + (n - k) * math.log(1 - q)))
+    below = np.cumsum(binomial(n, q))
     # below[j]: the probability that at most j values lie below the quantile.
     low = int(np.searchsorted(below, TAIL, side="right"))
     high = int(np.searchsorted(below, 1 - TAIL, side="left")) + 1
@@ -187,7 +196,7 @@ def share_interval(met: Floats, sent: Floats) -> Interval:
         return None, None
     share = float(met.sum()) / n
     if len(sent) >= LEAST_ROUNDS:
-        n = effective_n(met, sent) * _known_share(len(sent))
+        n = effective_n(met, sent) * known_share(len(sent))
     middle, half = share + Z95**2 / (2 * n), Z95 * math.sqrt(share * (1 - share) / n + (Z95 / (2 * n)) ** 2)
     whole = 1 + Z95**2 / n
     return max((middle - half) / whole, 0.0), min((middle + half) / whole, 1.0)
@@ -281,7 +290,7 @@ class _Batches:
         return low, high
 
     def _bounds(self, ordered: Floats, q: float, at: float) -> Interval:
-        return percentile_interval(ordered, q, min(self.worth(at) * _known_share(self.count), len(ordered)))
+        return percentile_interval(ordered, q, min(self.worth(at) * known_share(self.count), len(ordered)))
 
     def mean_interval(self) -> Interval:
         """Return the 95% interval of the mean of the requests that were answered."""
