@@ -27,8 +27,7 @@ from splitsecond.loadgen.block import RequestBlock
 from splitsecond.loadgen.calibration import Calibrated
 from splitsecond.loadgen.coordinator import RunNote, run_plan
 from splitsecond.loadgen.nodes import Node
-from splitsecond.loadgen.plan import Condition, RunPlan
-from splitsecond.loadgen.round_driver import rounds_until
+from splitsecond.loadgen.plan import Condition, RunPlan, rounds_until
 from splitsecond.loadgen.search_driver import LoadSearchDriver
 from splitsecond.loadgen.sweep import plain
 from splitsecond.loadgen.workload import Workload
@@ -371,9 +370,9 @@ class Measurement:
         self.job = job = msgspec.structs.replace(job, plan=plan)
         if not job.open_ended:
             return list(plan.lanes)
-        judge = None if job.precision is None else self._imprecise
+        is_precise = None if job.precision is None else lambda name: not self._imprecise(name)
         duration_ns = None if job.duration_s is None else round(job.duration_s * clock.NS_PER_S)
-        return [self._expected(rounds_until(plan, lane, judge, duration_ns)) for lane in plan.lanes]
+        return [self._expected(rounds_until(plan, lane, is_precise, duration_ns)) for lane in plan.lanes]
 
     def _expected(self, blocks: Iterable[RequestBlock]) -> Iterator[RequestBlock]:
         """Yield the blocks, and tell the progress display about each."""
