@@ -25,7 +25,7 @@ import msgspec
 from msgspec import Struct
 
 from splitsecond.analysis.wording import counted_as
-from splitsecond.errors import CallerFault
+from splitsecond.errors import CallerFault, file_faults
 from splitsecond.loadgen.input_lines import numbered
 
 LENGTH_FIELDS = ("max_tokens", "max_completion_tokens")
@@ -75,11 +75,8 @@ class _Message(Struct):
 
 def read_prompts(path: Path) -> PromptFile:
     """Read the prompts in a file. Raises `CallerFault` with the line for one that is not understood."""
-    try:
-        with path.open("rb") as file:
-            return parse_prompts(file, str(path))
-    except OSError as error:
-        raise CallerFault(f"cannot read the prompts {path}: {error.strerror or error}", kind="bad_prompts") from None
+    with file_faults(f"cannot read the prompts {path}", kind="bad_prompts"), path.open("rb") as file:
+        return parse_prompts(file, str(path))
 
 
 def parse_prompts(file: BinaryIO, name: str) -> PromptFile:
