@@ -16,6 +16,7 @@ import msgspec
 
 from splitsecond import __version__, clock
 from splitsecond.analysis.condition import condition_findings
+from splitsecond.analysis.figures import ended
 from splitsecond.analysis.findings import AskedCondition, ConditionFindings, Run
 from splitsecond.analysis.precision import Precision, Unmet, unmet
 from splitsecond.analysis.precision import in_words as precision_in_words
@@ -443,9 +444,9 @@ def cannot_write(where: Path | str, error: OSError) -> str:
 
 def _cost_limit_notes(plan: RunPlan, observations: Sequence[Observation]) -> list[str]:
     """Return a note for each condition that the cost limit ended early."""
-    ended = Counter(o.condition for o in observations if o.role == "measured" and o.outcome != "cancelled")
+    counts = Counter(o.condition for o in ended(observations))
     return [
-        f"{c.condition}: ended early, after {ended[c.condition]} of {c.requests} requests: the cost limit was reached."
+        f"{c.condition}: ended early, after {counts[c.condition]} of {c.requests} requests: the cost limit was reached."
         for c in plan.conditions
-        if ended[c.condition] < c.requests
+        if counts[c.condition] < c.requests
     ]
