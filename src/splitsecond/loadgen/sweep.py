@@ -4,7 +4,6 @@ Inside `load`, a target under one of several workloads is a target of its own, `
 Its blocks alternate with those of all others, so that a slow minute affects every workload.
 """
 
-import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -44,8 +43,8 @@ def read_workloads(path: Path) -> dict[str, NamedWorkload]:
     with file_faults(f"cannot read the workloads {path}", kind="bad_workload", hint=WORKLOAD_HINT):
         data = path.read_bytes()
     try:
-        found = msgspec.convert(tomllib.loads(data.decode("utf-8")), dict[str, NamedWorkload])
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
+        found = msgspec.toml.decode(data, type=dict[str, NamedWorkload])
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise _bad(f"{path}: {error}") from None
     return {name: msgspec.structs.replace(each, name=name) for name, each in found.items()}
 
