@@ -56,7 +56,7 @@ def _compared(fresh: Observed, reuse: Observed) -> dict[str, SampleComparison]:
 def _saving(fresh: Observed, reuse: Observed, prices: Prices, found: Mapping[str, SampleComparison]) -> CacheSaving:
     alike = successful(reuse[1])
     figure = ttft_figure(open_loop=fresh[0].concurrency is None)
-    said = [o.cached_tokens for o in alike if o.cached_tokens is not None]
+    counts = [o.cached_tokens for o in alike if o.cached_tokens is not None]
     total = sum(o.input_tokens or 0 for o in alike)
     saving = CacheSaving(
         target=fresh[0].target,
@@ -64,8 +64,8 @@ def _saving(fresh: Observed, reuse: Observed, prices: Prices, found: Mapping[str
         reuse=reuse[0].condition,
         ttft=[figure_change(figure, percentile, each) for percentile, each in found.items()],
         requests=len(alike),
-        hits=sum(1 for cached in said if cached),
-        cached_share=sum(said) / total if said and total else None,
+        hits=sum(1 for cached in counts if cached),
+        cached_share=sum(counts) / total if counts and total else None,
         usd_per_request_fresh=_usd_per_request(*fresh, prices),
         usd_per_request_reuse=_usd_per_request(*reuse, prices),
     )
@@ -98,8 +98,8 @@ def _verdict(saving: CacheSaving, fresh: Row, reuse: Row) -> Statement:
             f"{short}: the savings of the prompt cache are unknown.",
         )
     n = min(c.requests - c.errors for c in (fresh, reuse))
-    said = _reported(saving, n) if saving.hits else _unreported(saving, n)
-    return Statement(f"{name}: {said}.", _in_short(short, saving, n))
+    text = _reported(saving, n) if saving.hits else _unreported(saving, n)
+    return Statement(f"{name}: {text}.", _in_short(short, saving, n))
 
 
 def _in_short(name: str, saving: CacheSaving, n: int) -> str:
@@ -121,31 +121,31 @@ def _in_short(name: str, saving: CacheSaving, n: int) -> str:
 def _reported(saving: CacheSaving, n: int) -> str:
     dollars = _moved_usd(saving)
     if _faster(saving.ttft[0]):
-        said = f"the prompt cache saves {_time_saved(saving.ttft[0])}"
+        text = f"the prompt cache saves {_time_saved(saving.ttft[0])}"
         if dollars > 0:
-            said += f" and {_per_thousand(dollars)}"
+            text += f" and {_per_thousand(dollars)}"
         elif dollars < 0:
-            said += f", but costs {_per_thousand(-dollars)} more, because it must be filled"
+            text += f", but costs {_per_thousand(-dollars)} more, because it must be filled"
     else:
-        said = _no_time_saved(saving.ttft[0], n)
+        text = _no_time_saved(saving.ttft[0], n)
         if dollars > 0:
-            said += f", but the prompt cache saves {_per_thousand(dollars)}"
+            text += f", but the prompt cache saves {_per_thousand(dollars)}"
         elif dollars < 0:
-            said += f", and filling the prompt cache costs {_per_thousand(-dollars)} more than it saves"
+            text += f", and filling the prompt cache costs {_per_thousand(-dollars)} more than it saves"
     came = "" if saving.cached_share is None else f"{percent(saving.cached_share)} of the input came from it, "
-    return f"{said}; {came}in {saving.hits:,} of {saving.requests:,} requests"
+    return f"{text}; {came}in {saving.hits:,} of {saving.requests:,} requests"
 
 
 def _unreported(saving: CacheSaving, n: int) -> str:
-    said = "the provider reports no cached tokens, "
+    text = "the provider reports no cached tokens, "
     if _faster(saving.ttft[0]):
-        said += (
+        text += (
             f"but prompts that share a beginning save {_time_saved(saving.ttft[0])}: it may cache without reporting it"
         )
     else:
-        said += f"and there is {_no_time_saved(saving.ttft[0], n)}"
+        text += f"and there is {_no_time_saved(saving.ttft[0], n)}"
     dollars = _moved_usd(saving)
-    return said if dollars >= 0 else f"{said}; filling a cache costs {_per_thousand(-dollars)} more"
+    return text if dollars >= 0 else f"{text}; filling a cache costs {_per_thousand(-dollars)} more"
 
 
 def _faster(median: FigureChange) -> bool:

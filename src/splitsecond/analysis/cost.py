@@ -256,11 +256,11 @@ def _tier_note(answers: Sequence[Observation], prices: Prices) -> list[str]:
 
 
 def _estimated_note(found: Bill) -> list[str]:
-    said = []
+    notes = []
     if found.estimated:
         attempts = counted_as(found.estimated, "attempt", "attempts")
-        said.append(f"the cost of {attempts} that did not end is an estimate, and may be higher.")
+        notes.append(f"the cost of {attempts} that did not end is an estimate, and may be higher.")
     if found.unpriced:
         attempts = counted_as(found.unpriced, "attempt without a known price is", "attempts without a known price are")
-        said.append(f"{attempts} not in the cost.")
-    return said
+        notes.append(f"{attempts} not in the cost.")
+    return notes

@@ -293,19 +293,19 @@ def _fastest(speeds: Sequence[ProductionSpeed]) -> list[Statement]:
 
 def _of_models(comparisons: Sequence[SpeedComparison]) -> list[Statement]:
     """Return the comparisons of targets that serve one model: a statement for each, at common lengths."""
-    said = []
+    sentences = []
     for (model, first), found in grouped(comparisons, lambda each: (each.model, each.first)).items():
         if tested := [each for each in found if not each.refused]:
-            said.append(
+            sentences.append(
                 Statement(
                     f"{model} at {first} is {listed([_times(each) for each in tested])}, at equal lengths.",
                     in_a_line(f"At equal lengths, {first} is ", [_times(each, short=True) for each in tested]),
                 )
             )
-        said += [
+        sentences += [
             Statement(f"{first} and {each.other} are not compared: {each.refused}.") for each in found if each.refused
         ]
-    return said
+    return sentences
 
 
 def _times(found: SpeedComparison, *, short: bool = False) -> str:

@@ -252,16 +252,11 @@ def limit_words(use: str, *, brief: bool = False) -> str:
 
 def _rank(r: TargetRating, use: Use) -> tuple[float, float]:
     """Return the key that sorts targets for a use, the best first."""
-    inf = float("inf")
-    match use.by:
-        case "ttft_ms":
-            return (inf if r.ttft_p95_ms is None else r.ttft_p95_ms), 0.0
-        case "agent_ms":
-            return (inf if r.agent_ms is None else r.agent_ms), 0.0
-        case "tps":
-            return -(r.tps or 0.0), 0.0
-        case "tokens_per_usd":
-            return -(r.tokens_per_usd or 0.0), -(r.tokens_per_s or 0.0)
+    _, of, _ = _RANKED[use.by]
+    value = of(r)
+    if use.by in ("ttft_ms", "agent_ms"):
+        return (float("inf") if value is None else value), 0.0
+    return -(value or 0.0), -(r.tokens_per_s or 0.0) if use.by == "tokens_per_usd" else 0.0
 
 
 def _price(r: TargetRating) -> float:
@@ -279,29 +274,29 @@ _RANKED: dict[str, tuple[str, Callable[[TargetRating], float | None], Callable[[
 
 def _would_change(use: Use, chosen: Sequence[TargetRating], others: Sequence[TargetRating]) -> list[str]:
     """Return what would change the recommendation: the runner-up, uncertain targets, and the nearest miss."""
-    said: list[str] = []
+    sentences: list[str] = []
     label, of, words = _RANKED[use.by]
     if use.by == "tokens_per_usd" and not any(map(of, chosen)):
         label, of, words = "throughput", lambda r: r.tokens_per_s, lambda v: f"{number(v)} tokens/s"
     if len(chosen) > 1 and (best := of(chosen[0])) and (second := of(chosen[1])):
         worse = {"TPS": "falls", "throughput": "falls", "tokens per dollar": "fall"}.get(label, "rises")
-        said.append(
+        sentences.append(
             f"{chosen[1].target} would be first if the {label} of {chosen[0].target} {worse} from {words(best)} to "
             f"{words(second)} ({change(second / best - 1)})."
         )
     unsure = [r for r in (*chosen, *others) if r.keeps == "unsure"]
     if unsure:
-        said.append(f"More requests would decide on {listed([r.target for r in unsure])}.")
+        sentences.append(f"More requests would decide on {listed([r.target for r in unsure])}.")
     if use.limit is not None:
         name, limit = use.limit
         missed = [r for r in others if r.keeps == "no" and r.value is not None and not _within(use, r.value)]
         if missed:
             near = min(missed, key=lambda r: abs((r.value or 0.0) / limit - 1))
-            said.append(
+            sentences.append(
                 f"{near.target} misses the limit of {figure_words(name, limit)} by "
                 f"{percent(abs((near.value or 0.0) / limit - 1))}."
             )
-    return said
+    return sentences
 
 
 def _within(use: Use, value: float) -> bool:

@@ -154,7 +154,9 @@ def _correlation_statement(r: float | None, interval: Interval, targets: int) ->
     over = counted_as(targets, "target", "targets")
     low, high = interval
     if r is None or low is None or high is None:
-        return Statement(f"Whether speed goes with price cannot be said from {over}: it takes {NEEDS}.")
+        if targets < NEEDS:
+            return Statement(f"{over} are too few to tell whether speed goes with price: it takes {NEEDS}.")
+        return Statement(f"Whether speed goes with price is unknown: all {over} have the same speed or the same price.")
     verdict = "Speed and price show no clear correlation"
     if not low <= 0 <= high:
         verdict = f"Targets that cost more are {'faster' if r > 0 else 'slower'}"

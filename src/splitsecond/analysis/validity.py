@@ -330,7 +330,7 @@ def _length(inputs: CheckInputs) -> str:
     lengths = [o.output_tokens for o in inputs.answered if o.output_tokens is not None]
     if not asked or not lengths or abs((got := float(np.median(lengths))) - asked) <= LENGTH_SHARE * asked:
         return ""
-    return f"responses had {number(got)} tokens (median), requested were {asked:,}."
+    return f"responses had {number(got)} tokens (median) instead of the requested {asked:,}."
 
 
 def _merged_first_tokens(inputs: CheckInputs) -> str:

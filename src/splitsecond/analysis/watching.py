@@ -289,7 +289,7 @@ class WatchHistory:
             return [RoundNews(text=why, good=None if found.requests and not one.finished else False)]
         tracks = self._tracks.setdefault(place, [_Track(watched, found) for watched in WATCHED])
         self._past[place].append(found)
-        news = [said for track in tracks if (said := track.add(one.at, found))]
+        news = [each for track in tracks if (each := track.add(one.at, found))]
         known = max(track.rounds for track in tracks) - 1
         if not news and known < LEAST:
             return [RoundNews(text=f"learning what is usual: round {known + 1} of {LEAST}.")]
@@ -346,13 +346,13 @@ def minute(at: str) -> str:
 
 def statements(lines: Iterable[WatchedSeries]) -> list[str]:
     """Return the drifts as sentences: current ones first, then the latest."""
-    said = [(drift.until is not None, drift.since, line, drift) for line in lines for drift in line.drifts]
-    said.sort(key=lambda one: one[1], reverse=True)
-    said.sort(key=lambda one: one[0])
+    drifts = [(drift.until is not None, drift.since, line, drift) for line in lines for drift in line.drifts]
+    drifts.sort(key=lambda one: one[1], reverse=True)
+    drifts.sort(key=lambda one: one[0])
     by_name = {watched.name: watched for watched in WATCHED}
     return [
         f"{line.name}: {drift_words(drift, by_name[line.figure])}, for the {'worse' if drift.worse else 'better'}."
-        for _, _, line, drift in said
+        for _, _, line, drift in drifts
     ]
 
 

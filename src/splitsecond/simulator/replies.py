@@ -44,7 +44,7 @@ class RuleError(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class ReplyRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Which requests get which reply.
+    """Rule that gives some requests a reply.
 
     For requests that fit all of these: `prompt` is in the last message of the user, `pattern` (a regular expression) is
     found there; `model` is the model's name, with ``*`` for any part; `offers`: the request offers this tool, and the

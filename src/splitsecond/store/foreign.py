@@ -113,7 +113,7 @@ _GOOD, _BAD = {"", "success", "ok", "succeeded", "completed", "stop", "length"},
 _LEFT = {"cancelled", "canceled", "aborted"}
 
 NumberedLine = tuple[int, Mapping[str, Any] | str]
-"""Its number, and its values by column, or why it cannot be read."""
+"""A line: its number, and its values by column, or why it cannot be read."""
 
 
 class ForeignFormat(Struct, frozen=True):
