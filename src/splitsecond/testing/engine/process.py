@@ -10,7 +10,6 @@ import sys
 from contextlib import ExitStack
 from importlib import import_module
 from importlib.util import find_spec
-from types import TracebackType
 from typing import Self
 
 from splitsecond.child_process import ServerProcess, server_process
@@ -87,9 +86,7 @@ class EngineProcess:
             self._running = running.pop_all()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def stop(self) -> None:
