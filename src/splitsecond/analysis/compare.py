@@ -13,7 +13,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 from msgspec import Struct
-from msgspec.structs import replace
 
 from splitsecond.analysis.cost import price_words
 from splitsecond.analysis.figures import FIGURES, TOTALS, Figure, Total, compared_figures, ended
@@ -231,11 +230,12 @@ def _changed(old: _Side, new: _Side, more: Collection[str]) -> _Changed:
     figures = compared_figures(open_loop=open_loop)
     figures += [figure for name, figure in FIGURES.items() if name in more and figure not in figures]
     alike = old.rows[-1].token_source == new.rows[-1].token_source
-    compared = [
-        (figure.name, name, found if alike or not figure.counts_tokens else _untested(found))
-        for figure in figures
-        for name, found in compare_figure(figure, old.sample(figure), new.sample(figure), paired=False).items()
-    ]
+    compared: list[Compared] = []
+    for figure in figures:
+        for name, found in compare_figure(figure, old.sample(figure), new.sample(figure), paired=False).items():
+            if figure.counts_tokens and not alike:
+                found = untested(found.first, found.second, found.needs)
+            compared.append((figure.name, name, found))
     throughput = TOTALS["output_tokens_per_s"]
     totals = old.total(throughput), new.total(throughput)
     if not open_loop and alike and None not in totals:
@@ -243,10 +243,6 @@ def _changed(old: _Side, new: _Side, more: Collection[str]) -> _Changed:
             (throughput.name, "", compare_blocks(old.throughput(), new.throughput(), paired=False, percentiles=totals))
         )
     return _Changed(old, new, compared)
-
-
-def _untested(found: SampleComparison) -> SampleComparison:
-    return replace(found, p_value=None, real=False, ci95=None, detectable=None, error=0.0, freedom=0)
 
 
 def _corrected(changed: Sequence[_Changed]) -> list[ConditionChange]:

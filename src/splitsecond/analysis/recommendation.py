@@ -126,7 +126,7 @@ def _for_use(name: str, use: Use, evidence: Sequence[Sequence[Evidence]]) -> Rec
     ordered = sorted(rated, key=lambda r: (_ORDER[r.keeps], r.target in apart, *_rank(r, use)))
     surest = next((r.keeps for r in ordered), "no")
     chosen = [r for r in ordered if r.keeps == surest and surest != "no" and r.target not in apart]
-    cheapest = min((r for r in chosen if r.usd_per_million is not None), key=_price, default=None)
+    priced = [(r.usd_per_million, at, r.target) for at, r in enumerate(chosen) if r.usd_per_million is not None]
     sized = [(r.billions, r.target) for r in chosen if r.billions is not None and r.quality is not None]
     return Recommendation(
         use=name,
@@ -135,9 +135,9 @@ def _for_use(name: str, use: Use, evidence: Sequence[Sequence[Evidence]]) -> Rec
         good_ms=use.good_ms,
         by=use.by,
         fastest=chosen[0].target if chosen else "",
-        cheapest=cheapest.target if cheapest else "",
+        cheapest=min(priced)[2] if priced else "",
         smallest=min(sized)[1] if sized else "",
-        policy=_policy(name, use, [r.target for r in chosen], priced=cheapest is not None),
+        policy=_policy(name, use, [r.target for r in chosen], priced=bool(priced)),
         would_change=_would_change(use, chosen, [r for r in ordered[len(chosen) :] if r.target not in apart]),
         candidates=ordered,
     )
@@ -257,10 +257,6 @@ def _rank(r: TargetRating, use: Use) -> tuple[float, float]:
     if use.by in ("ttft_ms", "agent_ms"):
         return (float("inf") if value is None else value), 0.0
     return -(value or 0.0), -(r.tokens_per_s or 0.0) if use.by == "tokens_per_usd" else 0.0
-
-
-def _price(r: TargetRating) -> float:
-    return float("inf") if r.usd_per_million is None else r.usd_per_million
 
 
 _RANKED: dict[str, tuple[str, Callable[[TargetRating], float | None], Callable[[float], str]]] = {

@@ -22,7 +22,6 @@ from splitsecond.analysis.figures import TOTALS, Figure, Total, ended, main_figu
 from splitsecond.analysis.findings import ConditionFindings
 from splitsecond.analysis.grouping import grouped
 from splitsecond.analysis.sample_comparison import SampleComparison, compare_blocks, compare_samples, holm
-from splitsecond.analysis.slo import GOOD
 from splitsecond.analysis.summary import PERCENTILES, Interval
 from splitsecond.analysis.usable_rows import load_order
 from splitsecond.analysis.wording import (
@@ -45,6 +44,7 @@ from splitsecond.analysis.wording import (
     span,
 )
 from splitsecond.observation import Observation
+from splitsecond.timing.uses import USES
 
 MEDIAN = {"p50": 0.5}
 MISSES = 1 - PERCENTILES["p95"]
@@ -232,11 +232,8 @@ def _could_see(found: SampleComparison, of: Row) -> str:
     if found.detectable <= WORTH_SEEING:
         return seen
     rounds = found.rounds_for(WORTH_SEEING)
-    return f"{seen}, 10% takes about -n {math.ceil(of.requests * rounds / found.rounds):,}{_in_rounds(of, rounds)}"
-
-
-def _in_rounds(of: Row, rounds: int) -> str:
-    return f" in {counted_as(rounds, 'round')}" if of.ttft_ms.rounds else ""
+    in_rounds = f" in {counted_as(rounds, 'round')}" if of.ttft_ms.rounds else ""
+    return f"{seen}, 10% takes about -n {math.ceil(of.requests * rounds / found.rounds):,}{in_rounds}"
 
 
 def _evidence(found: SampleComparison, *, short: bool = False) -> str:
@@ -291,26 +288,23 @@ def _batching(rows: Sequence[Row], way: str) -> list[Statement]:
     highest: dict[str, Row] = {}
     for c in sorted((c for c in rows if c.batching_efficiency and c.target in alone), key=_concurrency):
         highest[c.target] = c
-    loads = grouped(highest.values(), _concurrency)
-    return [
-        Statement(
-            f"From concurrency 1 to {most}{way}, system tokens/s grow "
-            + ", ".join(f"{ratio(times)} times for {target}" for times, target in grown)
-            + ".",
-            in_a_line(f"c=1 to {most}{way}, system tokens/s: ", [f"{target} {ratio(by)}×" for by, target in grown]),
-        )
-        for most, rows_of_load in sorted(loads.items())
-        if most > 1
-        for grown in [[(c.batching_efficiency or 0, c.target) for c in sorted(rows_of_load, key=_batched)]]
-    ]
+    found = []
+    for most, alike in sorted(grouped(highest.values(), _concurrency).items()):
+        grown = sorted(((c.batching_efficiency or 0.0, c.target) for c in alike), key=lambda pair: -pair[0])
+        times = ", ".join(f"{ratio(by)} times for {target}" for by, target in grown)
+        short = [f"{target} {ratio(by)}×" for by, target in grown]
+        if most > 1:
+            found.append(
+                Statement(
+                    f"From concurrency 1 to {most}{way}, system tokens/s grow {times}.",
+                    in_a_line(f"c=1 to {most}{way}, system tokens/s: ", short),
+                )
+            )
+    return found
 
 
 def _concurrency(c: Row) -> int:
     return c.concurrency or 0
-
-
-def _batched(c: Row) -> float:
-    return -(c.batching_efficiency or 0)
 
 
 def _errors(rows: Sequence[Row]) -> list[Statement]:
@@ -381,7 +375,7 @@ def _met_up_to(levels: Sequence[Row], reached: int, *, short: bool = False) -> l
         sentences = [f"{met}.", *([f"{beyond.capitalize()}."] if beyond else [])]
     else:
         sentences = [f"{met}{', ' if beyond else ''}{beyond}."]
-    if good_ms := GOOD.get(use):
+    if good_ms := USES[use].good_ms:
         well = next((i for i, c in enumerate(levels) if not _surely_within(c, good_ms)), len(levels))
         where = "at all of these loads" if well >= reached else _up_to(levels, well, short=short)
         sentences.append(f"It is certain to be good (below {number(good_ms)} ms) {where if well else 'at no load'}.")

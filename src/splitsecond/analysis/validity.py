@@ -115,11 +115,6 @@ def _read_lag_in_ttft(inputs: CheckInputs) -> str:
     )
 
 
-def _first_token_error_ns(o: Observation) -> int:
-    early, late = first_token_range_ns(o)
-    return late - early
-
-
 def _dispatch_late(inputs: CheckInputs) -> str:
     if not inputs.asked.open_loop:
         return ""
@@ -157,7 +152,8 @@ def _judged(n: int) -> list[tuple[str, float]]:
 
 
 def _read_lag_in_tps(inputs: CheckInputs) -> str:
-    errors = [(o, _first_token_error_ns(o) + o.last_merged_ns) for o in inputs.answered]
+    ranges = [(o, *first_token_range_ns(o)) for o in inputs.answered]
+    errors = [(o, late - early + o.last_merged_ns) for o, early, late in ranges]
     timed = [(o.tps, error_ns / _span_ns(o), error_ns) for o, error_ns in errors if o.tps]
     if not any(error_ns > ERROR_MS * NS_PER_MS for _, _, error_ns in timed):
         return ""

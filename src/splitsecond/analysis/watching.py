@@ -172,8 +172,7 @@ class _Track:
         self.watched = watched
         self._first = first
         self._points: list[SeriesPoint] = []
-        self._times: ControlChart[float] = ControlChart(TimesModel())
-        self._errors: ControlChart[ErrorCount] = ControlChart(ErrorShareModel())
+        self._chart: ControlChart[Any] = ControlChart(ErrorShareModel() if watched.share else TimesModel())
 
     def add(self, at: str, found: ConditionFindings) -> RoundNews | None:
         """Add the next round; return its news, or None."""
@@ -181,25 +180,18 @@ class _Track:
         if value is None or (value <= 0 and not self.watched.share):
             return None
         hours = datetime.fromisoformat(at).timestamp() / 3600
-        if self.watched.share:
-            judged = self._errors.add(hours, ErrorCount(found.errors, found.requests))
-        else:
-            judged = self._times.add(hours, value)
+        judged = self._chart.add(hours, ErrorCount(found.errors, found.requests) if self.watched.share else value)
         point = SeriesPoint(at=at, value=value, tail=self.watched.tail(found), state=judged.state)
         if judged.usual:
             point.low, point.high, point.early = judged.usual.low, judged.usual.high, judged.usual.early
         self._points.append(point)
         if judged.began:
-            for point in self._points[self._drifts[-1].since :]:
+            for point in self._points[self._chart.drifts[-1].since :]:
                 point.state = "drifted"
         return self._news(judged, value)
 
-    @property
-    def _drifts(self) -> list[ChartDrift]:
-        return self._errors.drifts if self.watched.share else self._times.drifts
-
     def _news(self, judged: JudgedRound, value: float) -> RoundNews | None:
-        watched, last = self.watched, self._drifts[-1] if self._drifts else None
+        watched, last = self.watched, self._chart.drifts[-1] if self._chart.drifts else None
         if last is not None and last.until is None:
             found = self._found(last)
             return RoundNews(text=f"{drift_words(found, watched)}.", good=not found.worse)
@@ -241,7 +233,7 @@ class _Track:
             label=self.watched.label,
             unit=self.watched.unit,
             points=self._points,
-            drifts=[self._found(drift) for drift in self._drifts],
+            drifts=[self._found(drift) for drift in self._chart.drifts],
         )
 
     @property
