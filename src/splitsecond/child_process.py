@@ -110,7 +110,7 @@ class ChildProcess:
 class ServerProcess(NamedTuple):
     """A server that was started. `lines`: those that it printed when it was ready.
 
-    They are fewer than expected if it ended (with the exit `code`) or was not ready in time (`code` None); then
+    They are fewer than expected if it ended (with the exit `code`) or was not ready in time (`code` None). Then
     `errors` is the text of its standard error.
     """
 
@@ -139,9 +139,13 @@ def server_process(
             if len(found) == lines:
                 yield ServerProcess(process.pid, found)
             else:
-                code = process.wait(stop_s) if ended else None
+                if ended:
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        process.wait(stop_s)
                 errors.seek(0)
-                yield ServerProcess(process.pid, found, code, errors.read().decode("utf-8", "replace").strip())
+                yield ServerProcess(
+                    process.pid, found, process.poll(), errors.read().decode("utf-8", "replace").strip()
+                )
         finally:
             process.terminate()
             try:

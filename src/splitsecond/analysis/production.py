@@ -169,10 +169,10 @@ def drift_of(medians: Medians, period: str) -> SpeedDrift | None:
     halves = [np.log([value for at, value in medians.items() if (at >= middle) is later]) for later in (False, True)]
     if min(map(len, halves)) < HALF_NEEDS:
         return None
-    earlier, later_half = (np.asarray(half.var(ddof=1) / len(half)) for half in halves)
-    freedom = int(welch((earlier, later_half), (len(halves[0]) - 1, len(halves[1]) - 1)))
+    first, second = (np.asarray(half.var(ddof=1) / len(half)) for half in halves)
+    freedom = int(welch((first, second), (len(halves[0]) - 1, len(halves[1]) - 1)))
     before, after = (float(np.exp(half.mean())) for half in halves)
-    moved, ci95, p_value = _tested(math.log(after / before), math.sqrt(earlier + later_half), freedom)
+    moved, ci95, p_value = _tested(math.log(after / before), math.sqrt(first + second), freedom)
     return SpeedDrift(
         before=before, after=after, ratio=moved, ci95=ci95, p_value=p_value, real=False,
         periods=(len(halves[0]), len(halves[1])), period=period,
