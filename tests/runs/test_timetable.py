@@ -7,7 +7,8 @@ import pytest
 
 from splitsecond import clock
 from splitsecond.clock import NS_PER_S
-from splitsecond.runs.watching import due_rounds
+from splitsecond.runs.watching import due_rounds, sleep_until
+from splitsecond.testing.virtual_time import START_NS, run_virtual
 
 HOUR_NS = 3600 * NS_PER_S
 
@@ -88,3 +89,11 @@ def test_without_a_number_of_times_it_goes_on(at: Clock) -> None:
         return [await anext(found) for _ in range(50)]
 
     assert asyncio.run(measure()) == [0] * 50
+
+
+def test_sleeping_ends_when_it_is_due() -> None:
+    async def sleeping() -> int:
+        await sleep_until(START_NS + 30 * 24 * HOUR_NS)
+        return clock.now_ns() - START_NS
+
+    assert run_virtual(sleeping()) == 30 * 24 * HOUR_NS

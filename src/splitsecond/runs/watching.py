@@ -168,8 +168,7 @@ class Watch:
     async def _wait(self, due_ns: int) -> None:
         if due_ns > clock.now_ns():
             self._listener.waiting(due_ns)
-        with Pacer(asyncio.get_running_loop()) as pacer:
-            await pacer.sleep_until(due_ns)
+        await sleep_until(due_ns)
 
     async def _round(self, job: Job, meter: CostMeter) -> MeasuredRound:
         """Measure one round, store it, judge it. Raises what ends the watch, after that."""
@@ -237,6 +236,12 @@ async def due_rounds(every_ns: int, times: int | None, wait: Callable[[int], Awa
         begun += 1
         passed = -(-(clock.now_ns() - start_ns) // every_ns)
         slot, skipped = max(slot + 1, passed), max(0, passed - slot - 1)
+
+
+async def sleep_until(due_ns: int) -> None:
+    """Return at `due_ns` on the monotonic clock, or at once if that has passed."""
+    with Pacer(asyncio.get_running_loop()) as pacer:
+        await pacer.sleep_until(due_ns)
 
 
 def _unused(path: Path) -> Path:
