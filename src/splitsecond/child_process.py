@@ -9,9 +9,14 @@ import asyncio
 import contextlib
 import errno
 import os
+import select
 import signal
-from collections.abc import Sequence
-from typing import Self
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, Self
+
+from splitsecond import clock
 
 
 class ChildProcess:
@@ -100,6 +105,72 @@ class ChildProcess:
         finally:
             self.kill()
         return await self._process.wait()
+
+
+class ServerProcess(NamedTuple):
+    """A server that was started. `lines`: those that it printed when it was ready.
+
+    They are fewer than expected if it ended (with the exit `code`) or was not ready in time (`code` None). Then
+    `errors` is the text of its standard error.
+    """
+
+    pid: int
+    lines: list[str]
+    code: int | None = None
+    errors: str = ""
+
+
+@contextlib.contextmanager
+def server_process(
+    command: Sequence[str], *, lines: int = 1, ready_s: float, stop_s: float = 5.0
+) -> Iterator[ServerProcess]:
+    """Run a server, for callers without an event loop, while the context is open.
+
+    It is ready when it has printed `lines` lines, at most `ready_s` after its start. At the end it gets SIGTERM, and is
+    killed if it has not ended after `stop_s`.
+    """
+    pipe = subprocess.PIPE
+    with (
+        tempfile.TemporaryFile() as errors,
+        subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=errors, start_new_session=True) as process,
+    ):
+        try:
+            found, ended = _first_lines(process, lines, ready_s)
+            if len(found) == lines:
+                yield ServerProcess(process.pid, found)
+            else:
+                if ended:
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        process.wait(stop_s)
+                errors.seek(0)
+                yield ServerProcess(
+                    process.pid, found, process.poll(), errors.read().decode("utf-8", "replace").strip()
+                )
+        finally:
+            process.terminate()
+            try:
+                process.wait(stop_s)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+
+def _first_lines(process: "subprocess.Popen[bytes]", count: int, within_s: float) -> tuple[list[str], bool]:
+    """Return the first `count` lines that the process prints in this time, and whether it has closed its output."""
+    assert process.stdout is not None  # it is a pipe
+    pipe, output = process.stdout.fileno(), b""
+    deadline_ns = clock.now_ns() + round(within_s * clock.NS_PER_S)
+    while output.count(b"\n") < count:
+        left_s = max(deadline_ns - clock.now_ns(), 0) / clock.NS_PER_S
+        if not select.select([pipe], [], [], left_s)[0]:
+            break
+        if not (data := os.read(pipe, 65536)):
+            return _lines(output), True
+        output += data
+    return _lines(output)[:count], False
+
+
+def _lines(output: bytes) -> list[str]:
+    return [line.decode() for line in output.split(b"\n")[:-1]]
 
 
 def passes(error: OSError) -> bool:

@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 NS_PER_US = 1_000
 NS_PER_MS = 1_000_000
 NS_PER_S = 1_000_000_000
+US_PER_DAY = 86_400_000_000
 
 now_ns: Callable[[], int] = time.monotonic_ns
 """The monotonic clock, in nanoseconds: the system's own function, because a request calls it a dozen times. Call it as
@@ -78,11 +79,6 @@ def _shortest_reading() -> tuple[int, int]:
         return after - before, wall - after
 
     return min(reading() for _ in range(3))
-
-
-def cpu_ns() -> int:
-    """Return the CPU time of this process, in nanoseconds. Only checks of cost read it; nothing waits for it."""
-    return time.process_time_ns()
 
 
 def is_real() -> bool:

@@ -6,7 +6,8 @@ parts: what happened, with numbers (got, expected); where; and, in `hint`, what 
 key: what looks like a key is redacted, and bytes of a provider are only quoted as a short, printable `excerpt`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Literal, Self
 
 from splitsecond.redaction import redacted
@@ -108,6 +109,15 @@ class CallerFault(Fault):
         self.excerpt = excerpt
         self.code = code
         self.param = param
+
+
+@contextmanager
+def file_faults(words: str, *, kind: str, hint: str = "") -> Iterator[None]:
+    """Raise errors of the system as `CallerFault` with a message that begins with `words`, such as "cannot read X"."""
+    try:
+        yield
+    except OSError as error:
+        raise CallerFault(f"{words}: {error.strerror or error}", kind=kind, hint=hint) from None
 
 
 class ProviderFault(Fault):

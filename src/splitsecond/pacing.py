@@ -17,7 +17,6 @@ import heapq
 import os
 import sys
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any, Protocol, Self
 
 from splitsecond import clock
@@ -93,9 +92,7 @@ class Pacer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:

@@ -9,7 +9,6 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from functools import cache, wraps
-from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
 
 from splitsecond.api import batch as batches
@@ -119,10 +118,8 @@ class SyncConnection:
         _run(self._connection.__aenter__())
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        _run(self._connection.__aexit__(kind, error, trace))
+    def __exit__(self, *_: object) -> None:
+        _run(self._connection.__aexit__())
 
     def chat(self, messages: Messages, *, timeout: float | None = None, **body: Any) -> ChatReply:
         """Send a chat request and return the complete response; see `Connection.chat`."""

@@ -9,9 +9,11 @@ from msgspec.structs import replace
 from tests.analysis.made import MS, asked, failure, in_both_forms, request, row
 from tests.golden import Golden
 
-from splitsecond.analysis.compare import Comparison, RunData, compare, parse_match
+from splitsecond.analysis.compare import Comparison, RunData, compare, figure_change, parse_match
 from splitsecond.analysis.condition import summarise
+from splitsecond.analysis.figures import FIGURES
 from splitsecond.analysis.findings import AskedCondition, Run
+from splitsecond.analysis.sample_comparison import untested
 from splitsecond.analysis.wording import paired
 from splitsecond.errors import CallerFault
 from splitsecond.observation import Observation
@@ -229,6 +231,12 @@ def test_token_counts_of_different_sources_are_not_compared() -> None:
     (tps,) = [f for f in comparison.conditions[0].figures if (f.figure, f.percentile) == ("tps", "p50")]
     assert (tps.change or 0) > 1
     assert (tps.real, tps.p_value) == (False, None)
+
+
+def test_a_percentile_among_failed_requests_is_not_better() -> None:
+    change = figure_change(FIGURES["ttft_ms"], "p95", untested(100.0, None))
+    assert (change.after, change.change, change.better) == (None, None, None)
+    assert figure_change(FIGURES["ttft_ms"], "p95", untested(100.0, 90.0)).better is True
 
 
 def test_times_of_zero_have_no_test() -> None:

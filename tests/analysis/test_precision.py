@@ -48,6 +48,7 @@ def test_twice_the_precision_takes_four_times_the_rounds() -> None:
     half = Unmet(label="TTFT p50", reached=0.1, wanted=0.05)
     assert half.rounds_needed(10) == 40
     assert in_words(half, 10, 100) == (
-        "TTFT p50 is known to ±10% after 10 rounds, wanted was ±5%: that takes about 40 rounds, 400 measured requests."
+        "TTFT p50 is known to ±10% after 10 rounds, the goal was ±5%: "
+        "that takes about 40 rounds, 400 measured requests."
     )
     assert "without an interval" in in_words(replace(half, reached=math.inf), 5, 50)

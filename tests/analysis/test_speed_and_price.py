@@ -75,7 +75,7 @@ def test_one_target_is_no_comparison(rows: list[ConditionFindings]) -> None:
 
 def test_too_few_targets_for_a_correlation() -> None:
     said = full(speed_and_price_statements(speed_and_price([GROQ, TOGETHER, OPUS])))
-    assert said[-1] == "Whether speed goes with price cannot be said from 3 targets: it takes 5."
+    assert said[-1] == "3 targets are too few to tell whether speed goes with price: it takes 5."
 
 
 @pytest.mark.parametrize(

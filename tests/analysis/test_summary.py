@@ -7,11 +7,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy import stats
+from tests.analysis.censored import censored_summary
 
 from splitsecond.analysis.summary import (
     Floats,
     Sample,
-    censored_summary,
     lag_one,
     mean_interval,
     needed,

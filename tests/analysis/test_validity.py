@@ -293,7 +293,7 @@ def test_cached_prompts_are_noted_unless_wanted() -> None:
 @pytest.mark.parametrize(("wanted", "noted"), [(11, False), (None, False), (12, True)])
 def test_answers_of_another_length_are_noted(wanted: int | None, noted: bool) -> None:
     made = judged(turns(), condition=asked(output_tokens=wanted))
-    assert made.notes == (["responses had 11 tokens (median), requested were 12."] if noted else [])
+    assert made.notes == (["responses had 11 tokens (median) instead of the requested 12."] if noted else [])
 
 
 def test_unknown_lengths_are_not_held_against_what_was_asked() -> None:

@@ -4,9 +4,10 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from tests.analysis.censored import censored_summary
 
 from splitsecond.analysis import value_counts
-from splitsecond.analysis.summary import censored_summary, summary_of
+from splitsecond.analysis.summary import summary_of
 from splitsecond.analysis.value_counts import Counted, ValueCounts, period_medians, summarise
 
 

@@ -111,7 +111,7 @@ def test_speed_against_price_as_sentences_a_page_and_a_picture(split: Split, tmp
     first, second, third = json.loads((tmp_path / "cost.json").read_text())["statements"]
     assert first.startswith("No other target is both faster and cheaper than quick/m (")
     assert second.startswith("quick/m has the highest cost-adjusted TPS: ")
-    assert third == "Whether speed goes with price cannot be said from 2 targets: it takes 5."
+    assert third == "2 targets are too few to tell whether speed goes with price: it takes 5."
     assert "Frontier, TPS at $/M tokens: quick/m " in ended.words
     assert third in ended.words
     page = Page(html.read_text())

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from msgspec import Raw
 from tests.gateway.visitor import OneRoute, Visitor, visits
+from tests.worst_case import JSON_KINDS, Make, check_cheap, check_linear, deepest_json, repeated
 
 from splitsecond.errors import CallerFault
 from splitsecond.gateway.app import Gateway
@@ -19,7 +20,6 @@ from splitsecond.router.redaction import LONGEST_SEARCHED, without_quotes
 from splitsecond.service import Call, Service
 from splitsecond.testing.fake_service import FakeService, Script
 from splitsecond.testing.virtual_time import run_virtual
-from splitsecond.testing.worst_case import JSON_KINDS, Make, check_cheap, check_linear, deepest_json, repeated
 from splitsecond.upstream.target import Target
 
 DOORS = (

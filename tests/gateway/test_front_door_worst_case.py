@@ -8,11 +8,11 @@ import pytest
 from tests.gateway.test_app import fake
 from tests.gateway.visitor import visitor
 from tests.serving.fake_client import Transport, connected
+from tests.worst_case import Make, check_bounded, check_linear, in_pieces, numbered, repeated
 
 from splitsecond.gateway.app import Gateway
 from splitsecond.router.settings import ClientKey
 from splitsecond.testing.virtual_time import run_virtual
-from splitsecond.testing.worst_case import Make, check_bounded, check_linear, in_pieces, numbered, repeated
 
 KEY = "a-key-of-a-client-of-ours"
 READ_BYTES = 256 * 1024

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.worst_case import check_linear, nested, repeated
 
+from splitsecond import json_array
 from splitsecond.errors import CallerFault
 from splitsecond.loadgen import prompt_files
 from splitsecond.loadgen.prompt_files import PromptFile, parse_prompts, read_prompts
-from splitsecond.testing.worst_case import check_linear, nested, repeated
 
 
 def parsed(data: bytes | str) -> PromptFile:
@@ -121,7 +122,8 @@ def test_only_the_first_prompts_of_a_large_file_are_read(monkeypatch: pytest.Mon
 
 def test_a_piece_that_is_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prompt_files, "LONGEST", 50)
-    monkeypatch.setattr(prompt_files, "CHUNK", 8)
+    for module in (prompt_files, json_array):
+        monkeypatch.setattr(module, "CHUNK", 8)
     for text in ("a\n" + "b" * 60, '[\n{"prompt": "' + "b" * 200 + '"}]'):
         with pytest.raises(CallerFault, match=r"f:2: .* is longer than 50"):
             parsed(text)
@@ -135,7 +137,8 @@ def test_the_size_of_pieces_does_not_matter(texts: list[str], chunk: int, indent
     """And a file that is cut anywhere is refused, or gives the beginning."""
     data = json.dumps([{"prompt": text} for text in texts], indent=indent, ensure_ascii=False).encode()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(prompt_files, "CHUNK", chunk)
+        for module in (prompt_files, json_array):
+            patch.setattr(module, "CHUNK", chunk)
         assert parsed(data).prompts == [user(text) for text in texts]
         with pytest.raises(CallerFault, match="f"):
             parsed(data[: len(data) * chunk // 41])

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.worst_case import check_linear, repeated
 
 from splitsecond.clock import NS_PER_S
 from splitsecond.errors import CallerFault
 from splitsecond.loadgen import traces
 from splitsecond.loadgen.traces import Trace, TracedRequest, read_trace
-from splitsecond.testing.worst_case import check_linear, repeated
 
 EXCERPTS = Path(__file__).parents[2] / "docs/traces"
 AZURE = "TIMESTAMP,ContextTokens,GeneratedTokens\n"

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 from msgspec import Raw
+from tests.worst_case import JSON_KINDS, check_cheap, check_linear, deepest_json, repeated
 
 from splitsecond.policies.by_complexity import complexity
 from splitsecond.policies.cache import _key
@@ -12,7 +13,6 @@ from splitsecond.policies.choosing.prompt_size import PICTURE_TOKENS, input_toke
 from splitsecond.policies.prompt import must_call, wanted_effort, wanted_form, with_instruction
 from splitsecond.policies.sticky import conversation
 from splitsecond.service import Call, Spoken
-from splitsecond.testing.worst_case import JSON_KINDS, check_cheap, check_linear, deepest_json, repeated
 
 READERS: dict[str, Callable[[Call], object]] = {
     "prompt size": input_tokens,

@@ -241,7 +241,7 @@ def test_a_simulator_that_cannot_start_says_why() -> None:
 
 @pytest.mark.system
 def test_a_simulator_that_says_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process, "START_NS", 0)
+    monkeypatch.setattr(process, "START_S", 0)
     with pytest.raises(NetworkFault, match="0 of 1 ready"), run_simulator("groq"):
         pass
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import duckdb
 import pytest
+from tests.worst_case import check_linear
 
 from splitsecond.errors import CallerFault
 from splitsecond.observation import Observation
 from splitsecond.store.foreign import FIELDS, KNOWN, format_of, lines_of, parse_map, record_of
 from splitsecond.store.importing import import_log
 from splitsecond.store.log import Past
-from splitsecond.testing.worst_case import check_linear
 
 FOREIGN = Path(__file__).parent / "foreign"
 """Files of other programs. README.md says where they come from."""

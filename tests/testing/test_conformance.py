@@ -8,9 +8,9 @@ import pytest
 from tests.waiting import WITHIN_S
 
 from splitsecond.errors import Fault
-from splitsecond.service import Call, Reply, Service
+from splitsecond.service import Call, ForwardingReply, Reply, Service
 from splitsecond.testing.conformance import Subject, check_service
-from splitsecond.testing.fake_service import FakeReply, FakeService, Script
+from splitsecond.testing.fake_service import FakeService, Script
 
 
 def naive_race(fake: FakeService) -> Service:
@@ -30,12 +30,12 @@ def naive_race(fake: FakeService) -> Service:
 
 
 def never_closes(fake: FakeService) -> Service:
-    class Open(FakeReply):
+    class Open(ForwardingReply):
         async def aclose(self) -> None:
             return None
 
     async def service(call: Call) -> Reply:
-        return Open((await fake(call))._fake)
+        return Open(await fake(call))
 
     return service
 

@@ -5,9 +5,7 @@ from contextlib import suppress
 
 import msgspec
 import pytest
-
-from splitsecond.errors import ProviderFault
-from splitsecond.testing.worst_case import (
+from tests.worst_case import (
     JSON_KINDS,
     LINE_KINDS,
     ORDERS,
@@ -18,6 +16,8 @@ from splitsecond.testing.worst_case import (
     numbered,
     repeated,
 )
+
+from splitsecond.errors import ProviderFault
 from splitsecond.wire.anthropic.client_side import MessageAssembly
 from splitsecond.wire.assembly import MAX_INDEXES, Assembly
 from splitsecond.wire.openai.client_side import ChunkAssembly, chunks

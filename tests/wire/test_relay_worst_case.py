@@ -1,9 +1,9 @@
 """Passing a hostile stream on takes linear time, however it is cut."""
 
 import pytest
+from tests.worst_case import LINE_KINDS, check_linear, in_pieces, repeated
 
 from splitsecond.service import Call
-from splitsecond.testing.worst_case import LINE_KINDS, check_linear, in_pieces, repeated
 from splitsecond.wire.anthropic.client_side import MessageRelay
 from splitsecond.wire.openai.client_side import ChunkRelay
 

@@ -5,11 +5,7 @@ from types import ModuleType
 
 import pytest
 from msgspec import Raw
-
-from splitsecond.errors import LONGEST_MESSAGE, CallerFault
-from splitsecond.gateway import parsed_request
-from splitsecond.service import Call, Spoken
-from splitsecond.testing.worst_case import (
+from tests.worst_case import (
     JSON_KINDS,
     Make,
     check_cheap,
@@ -19,6 +15,10 @@ from splitsecond.testing.worst_case import (
     numbered,
     repeated,
 )
+
+from splitsecond.errors import LONGEST_MESSAGE, CallerFault
+from splitsecond.gateway import parsed_request
+from splitsecond.service import Call, Spoken
 from splitsecond.upstream import transcoding
 from splitsecond.upstream.target import DIALECTS
 from splitsecond.wire import anthropic, cohere, gemini, ollama, openai, replicate, responses

@@ -4,12 +4,7 @@ import json
 from collections.abc import Callable
 
 import pytest
-
-from splitsecond.errors import EXCERPT_BYTES, ProviderFault
-from splitsecond.events import Broken, Done, Token
-from splitsecond.policies.replies.delivered import DeliveredText, ReplayDiff
-from splitsecond.service import Call
-from splitsecond.testing.worst_case import (
+from tests.worst_case import (
     JSON_KINDS,
     LINE_KINDS,
     ORDERS,
@@ -20,6 +15,11 @@ from splitsecond.testing.worst_case import (
     numbered,
     repeated,
 )
+
+from splitsecond.errors import EXCERPT_BYTES, ProviderFault
+from splitsecond.events import Broken, Done, Token
+from splitsecond.policies.replies.delivered import DeliveredText, ReplayDiff
+from splitsecond.service import Call
 from splitsecond.wire import anthropic, cohere, gemini, ollama, openai, replicate, responses
 from splitsecond.wire.dialect import Decoder
 from splitsecond.wire.openai.client_side import ChunkEncoder, without_logprobs

@@ -15,6 +15,7 @@ from math import ceil
 
 from splitsecond.analysis.cost import S_PER_HOUR, usd
 from splitsecond.analysis.findings import BreakEven, ConditionFindings
+from splitsecond.analysis.grouping import grouped
 from splitsecond.analysis.usable_rows import lightest_rows
 from splitsecond.analysis.wording import Statement, in_a_line, listed, number, percent
 from splitsecond.catalog.ownership import HOURS_PER_YEAR
@@ -84,9 +85,7 @@ def tokens_words(tokens: float) -> str:
 
 def break_even_statements(found: Sequence[BreakEven]) -> list[Statement]:
     """Return a statement for each machine: from which volume on it is cheaper than which target."""
-    by_machine: dict[str, list[BreakEven]] = {}
-    for each in sorted(found, key=lambda each: each.utilisation):
-        by_machine.setdefault(each.machine, []).append(each)
+    by_machine = grouped(sorted(found, key=lambda each: each.utilisation), lambda each: each.machine)
     return [sentence for each in by_machine.values() for sentence in _sentences(each)]
 
 

@@ -10,7 +10,6 @@ requests than here, that weighs less. A machine paid by the hour has no price fo
 counts instead.
 """
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
@@ -19,6 +18,7 @@ from splitsecond.analysis.compare import STATED_PERCENTILES, compare_figure, fig
 from splitsecond.analysis.cost import WORTH_SAYING, Prices, bill, usd
 from splitsecond.analysis.figures import ended, successful, ttft_figure
 from splitsecond.analysis.findings import CacheSaving, ConditionFindings, FigureChange
+from splitsecond.analysis.grouping import grouped
 from splitsecond.analysis.sample_comparison import SampleComparison, holm
 from splitsecond.analysis.wording import Statement, change, evidence, listed, number, percent, row
 from splitsecond.observation import LOAD_ROLES, Observation
@@ -31,9 +31,7 @@ Observed = tuple[Row, Sequence[Observation]]
 
 def cache_savings(rows: Sequence[Row], observations: Sequence[Observation], prices: Prices) -> list[CacheSaving]:
     """Return the savings for each row of cache reuse that has a matching row of fresh prompts."""
-    observed: defaultdict[str, list[Observation]] = defaultdict(list)
-    for o in observations:
-        observed[o.condition].append(o)
+    observed = grouped(observations, lambda o: o.condition)
     fresh = {(c.target, c.concurrency, c.rate): c for c in rows if not c.cache_reuse}
     pairs = [
         ((apart, observed[apart.condition]), (alike, observed[alike.condition]))
@@ -58,7 +56,7 @@ def _compared(fresh: Observed, reuse: Observed) -> dict[str, SampleComparison]:
 def _saving(fresh: Observed, reuse: Observed, prices: Prices, found: Mapping[str, SampleComparison]) -> CacheSaving:
     alike = successful(reuse[1])
     figure = ttft_figure(open_loop=fresh[0].concurrency is None)
-    said = [o.cached_tokens for o in alike if o.cached_tokens is not None]
+    counts = [o.cached_tokens for o in alike if o.cached_tokens is not None]
     total = sum(o.input_tokens or 0 for o in alike)
     saving = CacheSaving(
         target=fresh[0].target,
@@ -66,8 +64,8 @@ def _saving(fresh: Observed, reuse: Observed, prices: Prices, found: Mapping[str
         reuse=reuse[0].condition,
         ttft=[figure_change(figure, percentile, each) for percentile, each in found.items()],
         requests=len(alike),
-        hits=sum(1 for cached in said if cached),
-        cached_share=sum(said) / total if said and total else None,
+        hits=sum(1 for cached in counts if cached),
+        cached_share=sum(counts) / total if counts and total else None,
         usd_per_request_fresh=_usd_per_request(*fresh, prices),
         usd_per_request_reuse=_usd_per_request(*reuse, prices),
     )
@@ -100,8 +98,8 @@ def _verdict(saving: CacheSaving, fresh: Row, reuse: Row) -> Statement:
             f"{short}: the savings of the prompt cache are unknown.",
         )
     n = min(c.requests - c.errors for c in (fresh, reuse))
-    said = _reported(saving, n) if saving.hits else _unreported(saving, n)
-    return Statement(f"{name}: {said}.", _in_short(short, saving, n))
+    text = _reported(saving, n) if saving.hits else _unreported(saving, n)
+    return Statement(f"{name}: {text}.", _in_short(short, saving, n))
 
 
 def _in_short(name: str, saving: CacheSaving, n: int) -> str:
@@ -123,31 +121,31 @@ def _in_short(name: str, saving: CacheSaving, n: int) -> str:
 def _reported(saving: CacheSaving, n: int) -> str:
     dollars = _moved_usd(saving)
     if _faster(saving.ttft[0]):
-        said = f"the prompt cache saves {_time_saved(saving.ttft[0])}"
+        text = f"the prompt cache saves {_time_saved(saving.ttft[0])}"
         if dollars > 0:
-            said += f" and {_per_thousand(dollars)}"
+            text += f" and {_per_thousand(dollars)}"
         elif dollars < 0:
-            said += f", but costs {_per_thousand(-dollars)} more, because it must be filled"
+            text += f", but costs {_per_thousand(-dollars)} more, because it must be filled"
     else:
-        said = _no_time_saved(saving.ttft[0], n)
+        text = _no_time_saved(saving.ttft[0], n)
         if dollars > 0:
-            said += f", but the prompt cache saves {_per_thousand(dollars)}"
+            text += f", but the prompt cache saves {_per_thousand(dollars)}"
         elif dollars < 0:
-            said += f", and filling the prompt cache costs {_per_thousand(-dollars)} more than it saves"
+            text += f", and filling the prompt cache costs {_per_thousand(-dollars)} more than it saves"
     came = "" if saving.cached_share is None else f"{percent(saving.cached_share)} of the input came from it, "
-    return f"{said}; {came}in {saving.hits:,} of {saving.requests:,} requests"
+    return f"{text}; {came}in {saving.hits:,} of {saving.requests:,} requests"
 
 
 def _unreported(saving: CacheSaving, n: int) -> str:
-    said = "the provider reports no cached tokens, "
+    text = "the provider reports no cached tokens, "
     if _faster(saving.ttft[0]):
-        said += (
+        text += (
             f"but prompts that share a beginning save {_time_saved(saving.ttft[0])}: it may cache without reporting it"
         )
     else:
-        said += f"and there is {_no_time_saved(saving.ttft[0], n)}"
+        text += f"and there is {_no_time_saved(saving.ttft[0], n)}"
     dollars = _moved_usd(saving)
-    return said if dollars >= 0 else f"{said}; filling a cache costs {_per_thousand(-dollars)} more"
+    return text if dollars >= 0 else f"{text}; filling a cache costs {_per_thousand(-dollars)} more"
 
 
 def _faster(median: FigureChange) -> bool:

@@ -21,8 +21,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from splitsecond.analysis.cost import usd
-from splitsecond.analysis.figures import ttft_figure
+from splitsecond.analysis.figures import ended, ttft_figure
 from splitsecond.analysis.findings import Capacity, CapacityStep, ConditionFindings
+from splitsecond.analysis.grouping import grouped
 from splitsecond.analysis.proportion import Batches, decided
 from splitsecond.analysis.search import Verdict, edges
 from splitsecond.analysis.slo import Slo
@@ -58,9 +59,8 @@ def batches_of(observations: Sequence[Observation], slo: Slo, *, open_loop: bool
 
     Fewer rounds are divided into parts of equal size.
     """
-    rounds: dict[int, list[Observation]] = {}
-    for o in sorted(_judged(observations), key=lambda o: (o.round, o.due_ns or o.start_ns)):
-        rounds.setdefault(o.round, []).append(o)
+    ordered = sorted(ended(observations), key=lambda o: (o.round, o.due_ns or o.start_ns))
+    rounds = grouped(ordered, lambda o: o.round)
     parts = math.ceil(LEAST_ROUNDS / max(len(rounds), 1))
     batches = [
         [slo.met_by(o, open_loop=open_loop) for o in sent[len(sent) * part // parts : len(sent) * (part + 1) // parts]]
@@ -69,10 +69,6 @@ def batches_of(observations: Sequence[Observation], slo: Slo, *, open_loop: bool
     ]
     batches = [batch for batch in batches if batch]
     return Batches([sum(batch) for batch in batches], [len(batch) for batch in batches], parts == 1)
-
-
-def _judged(observations: Sequence[Observation]) -> list[Observation]:
-    return [o for o in observations if o.role == "measured" and o.outcome != "cancelled"]
 
 
 def judge(row: Row, batches: Batches, share: float) -> Verdict:
@@ -120,7 +116,7 @@ def capacity_of(rows: Sequence[Row], observations: Sequence[Observation], slo: S
 
 def _step(row: Row, observations: Sequence[Observation], slo: Slo, share: float) -> tuple[CapacityStep, Verdict]:
     missed: Counter[str] = Counter()
-    for o in _judged(observations):
+    for o in ended(observations):
         missed.update(slo.missed_by(o, open_loop=row.concurrency is None) if o.ok else ("errors",))
     met, sent = (row.goodput.met, row.goodput.sent) if row.goodput else (0, 0)
     batches = batches_of(observations, slo, open_loop=row.concurrency is None)

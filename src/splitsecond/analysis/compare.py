@@ -13,12 +13,19 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 from msgspec import Struct
-from msgspec.structs import replace
 
 from splitsecond.analysis.cost import price_words
 from splitsecond.analysis.figures import FIGURES, TOTALS, Figure, Total, compared_figures, ended
 from splitsecond.analysis.findings import ConditionFindings, FigureChange, Run
-from splitsecond.analysis.sample_comparison import Blocks, SampleComparison, compare_blocks, compare_samples, holm
+from splitsecond.analysis.grouping import grouped
+from splitsecond.analysis.sample_comparison import (
+    Blocks,
+    SampleComparison,
+    compare_blocks,
+    compare_samples,
+    holm,
+    untested,
+)
 from splitsecond.analysis.summary import LEAST_ROUNDS, PERCENTILES, Sample
 from splitsecond.analysis.wording import (
     Place,
@@ -195,9 +202,7 @@ def _side(runs: Sequence[RunData], match: Match) -> dict[Place, _Side]:
     found: dict[Place, tuple[list[ConditionFindings], list[Sequence[Observation]]]] = {}
     taken = set(match.values())
     for data in runs:
-        observed: defaultdict[str, list[Observation]] = defaultdict(list)
-        for o in ended(data.observations):
-            observed[o.condition].append(o)
+        observed = grouped(ended(data.observations), lambda o: o.condition)
         for (target, *place_load), each in by_place(data.run.conditions).items():
             own = f"{target} (unmatched)" if target in taken else target
             place: Place = (match.get(target, own), *place_load)  # type: ignore[assignment]
@@ -225,11 +230,12 @@ def _changed(old: _Side, new: _Side, more: Collection[str]) -> _Changed:
     figures = compared_figures(open_loop=open_loop)
     figures += [figure for name, figure in FIGURES.items() if name in more and figure not in figures]
     alike = old.rows[-1].token_source == new.rows[-1].token_source
-    compared = [
-        (figure.name, name, found if alike or not figure.counts_tokens else _untested(found))
-        for figure in figures
-        for name, found in compare_figure(figure, old.sample(figure), new.sample(figure), paired=False).items()
-    ]
+    compared: list[Compared] = []
+    for figure in figures:
+        for name, found in compare_figure(figure, old.sample(figure), new.sample(figure), paired=False).items():
+            if figure.counts_tokens and not alike:
+                found = untested(found.first, found.second, found.needs)
+            compared.append((figure.name, name, found))
     throughput = TOTALS["output_tokens_per_s"]
     totals = old.total(throughput), new.total(throughput)
     if not open_loop and alike and None not in totals:
@@ -237,10 +243,6 @@ def _changed(old: _Side, new: _Side, more: Collection[str]) -> _Changed:
             (throughput.name, "", compare_blocks(old.throughput(), new.throughput(), paired=False, percentiles=totals))
         )
     return _Changed(old, new, compared)
-
-
-def _untested(found: SampleComparison) -> SampleComparison:
-    return replace(found, p_value=None, real=False, ci95=None, detectable=None, error=0.0, freedom=0)
 
 
 def _corrected(changed: Sequence[_Changed]) -> list[ConditionChange]:
@@ -263,7 +265,7 @@ def _condition_change(of: _Changed, compared: Sequence[Compared]) -> ConditionCh
         totals=[
             figure_change(total, "", tested[total.name])
             if total.name in tested
-            else _untested_total(total, of.old.total(total), of.new.total(total))
+            else figure_change(total, "", untested(of.old.total(total), of.new.total(total)))
             for total in TOTALS.values()
             if total.compared
         ],
@@ -283,7 +285,9 @@ def compare_figure(figure: Figure, before: Sample, after: Sample, *, paired: boo
 
 def figure_change(metric: Figure | Total, percentile: str, found: SampleComparison) -> FigureChange:
     """Return a comparison as the change of `metric` from the first sample to the second."""
-    up = found.log_ratio if found.rounds else (found.second or 0.0) - (found.first or 0.0)
+    up = found.log_ratio
+    if not found.rounds:
+        up = 0.0 if found.first is None or found.second is None else found.second - found.first
     better = None if up == 0 or metric.higher_is_better is None else (up > 0) == metric.higher_is_better
     return FigureChange(
         figure=metric.name,
@@ -299,24 +303,6 @@ def figure_change(metric: Figure | Total, percentile: str, found: SampleComparis
         error=found.error,
         freedom=found.freedom,
         needs=found.needs,
-    )
-
-
-def _untested_total(total: Total, before: float | None, after: float | None) -> FigureChange:
-    moved = after / before - 1 if before and after is not None else None
-    better = None
-    if before is not None and after is not None and before != after and total.higher_is_better is not None:
-        better = (after > before) == total.higher_is_better
-    return FigureChange(
-        figure=total.name,
-        percentile="",
-        before=before,
-        after=after,
-        change=moved,
-        ci95=None,
-        p_value=None,
-        real=False,
-        better=better,
     )
 
 
@@ -383,14 +369,9 @@ def _statements(changes: Sequence[ConditionChange]) -> list[Statement]:
 
     The latter states the smallest change of TTFT p50 that the comparison could have seen in each row.
     """
-    real: list[Statement] = []
-    same: defaultdict[str, list[ConditionChange]] = defaultdict(list)
-    for changed in changes:
-        found = _real(changed)
-        real += found
-        if not found:
-            same[level(changed)].append(changed)
-    return real + [_unchanged(alike) for alike in same.values()]
+    real = [(changed, _real(changed)) for changed in changes]
+    same = grouped((changed for changed, found in real if not found), level)
+    return [each for _, found in real for each in found] + [_unchanged(alike) for alike in same.values()]
 
 
 def _unchanged(alike: Sequence[ConditionChange]) -> Statement:

@@ -3,6 +3,9 @@
 Figures are taken from measured requests; one that failed counts as slower than all others. A request that the user
 cancelled is neither an error nor a success: it counts as load while it was in flight, and nowhere else. A row whose
 requests all failed has empty figures.
+
+The percentiles of a row that several nodes sent are those of all requests together, never averages. The part of each
+node has its number of requests and the quality of its measurements.
 """
 
 from collections import Counter, defaultdict
@@ -12,15 +15,15 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from splitsecond.analysis.by_node import node_findings
 from splitsecond.analysis.cost import S_PER_HOUR, Prices, with_cost
 from splitsecond.analysis.figures import FIGURES, TOTALS, ended, successful
-from splitsecond.analysis.findings import AskedCondition, ConditionFindings
-from splitsecond.analysis.lateness import instrument_of
+from splitsecond.analysis.findings import AskedCondition, ConditionFindings, NodeFindings
+from splitsecond.analysis.grouping import grouped
+from splitsecond.analysis.lateness import instrument_of, ordered_ms
 from splitsecond.analysis.slo import Slo
-from splitsecond.analysis.steady import TimeWindows, begin_ns, ended_in, load_of, per_second, tokens_in
-from splitsecond.analysis.summary import Floats, ratio_interval
-from splitsecond.analysis.validity import CheckInputs, invalid_reasons, notes
+from splitsecond.analysis.steady import TimeWindows, begin_ns, ended_in, in_flight, load_of, per_second, tokens_in
+from splitsecond.analysis.summary import Floats, percentile, ratio_interval
+from splitsecond.analysis.validity import CheckInputs, invalid_of_node, invalid_reasons, notes
 from splitsecond.clock import NS_PER_MS, NS_PER_S
 from splitsecond.observation import LOAD_ROLES, Observation
 from splitsecond.timing.instrument import InstrumentReading
@@ -96,6 +99,36 @@ def condition_findings(
         findings, nodes=nodes, invalid=invalid_reasons(inputs), notes=[*notes(inputs), *of_nodes]
     )
     return with_cost(findings, observations, prices or {}, hours=load.whole.length_ns / NS_PER_S / S_PER_HOUR)
+
+
+def node_findings(inputs: CheckInputs, sent: Sequence[Observation]) -> list[NodeFindings]:
+    """Return the part of each node, by its name; nothing for a row of one machine. `sent`: the load of the row."""
+    names = {o.node for o in sent} | {reading.node for reading in inputs.readings}
+    return [_part(name, inputs, [o for o in sent if o.node == name]) for name in sorted(names - {""})]
+
+
+def _part(name: str, inputs: CheckInputs, sent: Sequence[Observation]) -> NodeFindings:
+    load = inputs.load
+    if sent:
+        load = msgspec.structs.replace(load, curve=in_flight(sent, open_loop=inputs.asked.open_loop))
+    own = msgspec.structs.replace(
+        inputs,
+        measured=[o for o in inputs.measured if o.node == name],
+        answered=[o for o in inputs.answered if o.node == name],
+        readings=[reading for reading in inputs.readings if reading.node == name],
+        load=load,
+    )
+    ttft_ms = ordered_ms([o.ttft_ns for o in own.answered if o.ttft_ns is not None])
+    return NodeFindings(
+        node=name,
+        requests=len(own.measured),
+        errors=len(own.measured) - len(own.answered),
+        ttft_p50_ms=percentile(ttft_ms, 0.5) if len(ttft_ms) else None,
+        clock_offset_ms=own.readings[0].clock_offset_ns / NS_PER_MS if own.readings else None,
+        clock_error_ms=max((reading.clock_error_ns / NS_PER_MS for reading in own.readings), default=None),
+        instrument=instrument_of(own.measured, own.readings, load, tokens_in(sent, load.whole)),
+        invalid=invalid_of_node(own),
+    )
 
 
 def throughput_by_round(
@@ -198,12 +231,8 @@ def summarise(
 
     Observations and readings of other conditions are ignored. Targets in `prices` get their cost.
     """
-    observed: defaultdict[str, list[Observation]] = defaultdict(list)
-    for o in observations:
-        observed[o.condition].append(o)
-    read: defaultdict[str, list[InstrumentReading]] = defaultdict(list)
-    for reading in readings:
-        read[reading.condition].append(reading)
+    observed = grouped(observations, lambda o: o.condition)
+    read = grouped(readings, lambda reading: reading.condition)
     rows = [condition_findings(a, observed[a.condition], read[a.condition], slo, prices) for a in asked]
     computed = [total for total in TOTALS.values() if total.of]
     return [

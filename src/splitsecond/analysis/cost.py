@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
+from splitsecond.analysis.grouping import grouped
 from splitsecond.analysis.wording import Statement, counted_as, in_a_line, level, listed, load, percent
 from splitsecond.catalog.price import MILLION, Price
 from splitsecond.clock import NS_PER_S
@@ -109,10 +110,8 @@ def run_cost_usd(observations: Iterable[Observation], prices: Prices) -> float |
     """
     sent = billed(observations)
     found = bill(sent, prices)
-    rented: dict[str, list[Observation]] = {}
-    for o in sent:
-        if (price := prices.get(o.target)) is not None and price.per_hour_usd is not None:
-            rented.setdefault(o.target, []).append(o)
+    by_hour = {target for target, price in prices.items() if price.per_hour_usd is not None}
+    rented = grouped((o for o in sent if o.target in by_hour), lambda o: o.target)
     if found.unpriced == found.attempts and not rented:
         return None
     return found.usd + sum(
@@ -177,10 +176,7 @@ def with_cost(
 
 def cost_statements(rows: "Sequence[ConditionFindings]") -> list[Statement]:
     """Return a statement for each load with the target whose tokens cost least, if two or more have a cost."""
-    loads: dict[str, list[ConditionFindings]] = {}
-    for row in rows:
-        if row.usd_per_million is not None:
-            loads.setdefault(level(row), []).append(row)
+    loads = grouped((row for row in rows if row.usd_per_million is not None), level)
     places: dict[tuple[str, ...], list[ConditionFindings]] = {}
     for priced in loads.values():
         if len(priced) > 1:
@@ -260,11 +256,11 @@ def _tier_note(answers: Sequence[Observation], prices: Prices) -> list[str]:
 
 
 def _estimated_note(found: Bill) -> list[str]:
-    said = []
+    notes = []
     if found.estimated:
         attempts = counted_as(found.estimated, "attempt", "attempts")
-        said.append(f"the cost of {attempts} that did not end is an estimate, and may be higher.")
+        notes.append(f"the cost of {attempts} that did not end is an estimate, and may be higher.")
     if found.unpriced:
         attempts = counted_as(found.unpriced, "attempt without a known price is", "attempts without a known price are")
-        said.append(f"{attempts} not in the cost.")
-    return said
+        notes.append(f"{attempts} not in the cost.")
+    return notes

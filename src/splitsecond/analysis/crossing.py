@@ -8,7 +8,6 @@ Over all targets of a load, the soonest at each length form the lower envelope o
 compared.
 """
 
-from collections import defaultdict
 from collections.abc import Sequence
 
 import numpy as np
@@ -16,6 +15,7 @@ from msgspec import Struct
 
 from splitsecond.analysis.figures import FIGURES, successful
 from splitsecond.analysis.findings import ConditionFindings, Crossing
+from splitsecond.analysis.grouping import grouped
 from splitsecond.analysis.resampling import interval, median_draws, resamples
 from splitsecond.analysis.summary import Floats
 from splitsecond.analysis.usable_rows import lightest_rows
@@ -44,14 +44,11 @@ def crossings(rows: Sequence[ConditionFindings], observations: Sequence[Observat
     Only targets whose tokens are counted in the same way are compared.
     """
     usable = {row.condition: row for row in lightest_rows(rows)}
-    answered: defaultdict[str, list[Observation]] = defaultdict(list)
-    for o in successful(observations):
-        if o.condition in usable and o.ttft_ns is not None and o.tpot_ns is not None:
-            answered[o.condition].append(o)
+    timed = [o for o in successful(observations) if o.ttft_ns is not None and o.tpot_ns is not None]
+    answered = grouped((o for o in timed if o.condition in usable), lambda o: o.condition)
     random = np.random.default_rng(0)
-    alike: defaultdict[str, list[_Line]] = defaultdict(list)
-    for name, found in answered.items():
-        alike[usable[name].token_source].append(_line(usable[name], found, random))
+    lines = [_line(usable[name], found, random) for name, found in answered.items()]
+    alike = grouped(lines, lambda line: line.row.token_source)
     return [crossing for lines in alike.values() for crossing in _envelope(lines)]
 
 

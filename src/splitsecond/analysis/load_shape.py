@@ -66,7 +66,7 @@ def _change(first: Summary, then: Summary, percentile: str) -> ShareOfChange | N
     before, after = getattr(first, percentile), getattr(then, percentile)
     if not before or after is None:
         return None
-    (low_before, high_before), (low, high) = (each.ci95.get(percentile, (None, None)) for each in (first, then))
+    (low_before, high_before), (low, high) = (each.interval(percentile) for each in (first, then))
     return ShareOfChange(
         change=after / before - 1,
         low=low / high_before - 1 if low is not None and high_before else None,

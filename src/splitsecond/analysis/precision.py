@@ -78,7 +78,7 @@ def unmet(row: ConditionFindings, precision: Precision) -> list[Unmet]:
         value = getattr(summary, percentile)
         if not value:
             continue
-        low, high = summary.ci95.get(percentile, (None, None))
+        low, high = summary.interval(percentile)
         reached = math.inf if low is None or high is None else (high - low) / 2 / value
         if reached > wanted:
             found.append(Unmet(label=f"{figure.label} {percentile}", reached=reached, wanted=wanted))
@@ -88,7 +88,7 @@ def unmet(row: ConditionFindings, precision: Precision) -> list[Unmet]:
 def in_words(each: Unmet, rounds: int, requests: int) -> str:
     """Return what was reached in `rounds` rounds with `requests` measured requests, and what would have been needed."""
     reached = "without an interval" if math.isinf(each.reached) else f"known to ±{percent(each.reached)}"
-    words = f"{each.label} is {reached} after {counted_as(rounds, 'round')}, wanted was ±{percent(each.wanted)}"
+    words = f"{each.label} is {reached} after {counted_as(rounds, 'round')}, the goal was ±{percent(each.wanted)}"
     needed = each.rounds_needed(rounds)
     if needed is None:
         return f"{words}."

@@ -14,7 +14,6 @@ names a drift, or a comparison, that is not there.
 """
 
 import math
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
@@ -22,8 +21,9 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from splitsecond.analysis.student import t_doubt, t_quantile
-from splitsecond.analysis.summary import Floats, Interval, Summary
+from splitsecond.analysis.grouping import grouped
+from splitsecond.analysis.sample_comparison import SampleComparison, holm_levels, welch
+from splitsecond.analysis.summary import DOUBT, Floats, Interval, Summary
 from splitsecond.analysis.wording import Statement, change, evidence, in_a_line, listed, number, ratio, span
 from splitsecond.catalog.model_names import identify
 
@@ -34,8 +34,6 @@ LEAST = 500
 """Least number of successful requests for a grade."""
 HALF_NEEDS = 4
 """Least number of days in each half. With fewer, the scatter of the days is not known."""
-DOUBT = 0.05
-"""Share of reports of unchanged targets that may name a drift."""
 PERIODS_NEEDED = 5
 """Least number of periods in which two targets are compared."""
 PERIODS = {1: "hour", 6: "six hours", 24: "day", 168: "week"}
@@ -156,7 +154,7 @@ class ProductionSpeed(Struct, kw_only=True):
 
 def graded(speed: ProductionSpeed, least: int) -> ProductionSpeed:
     """Return the speed with its grade, and the grades that the interval of its median allows."""
-    middle, (low, high) = speed.total_tps.p50, speed.total_tps.ci95.get("p50", (None, None))
+    middle, (low, high) = speed.total_tps.p50, speed.total_tps.interval("p50")
     if middle is None or speed.total_tps.n < least:
         return replace(speed, grade=None, grades=(), needs=least)
     possible = () if low is None or high is None else tuple(range(grade(high), grade(low) + 1))
@@ -171,11 +169,10 @@ def drift_of(medians: Medians, period: str) -> SpeedDrift | None:
     halves = [np.log([value for at, value in medians.items() if (at >= middle) is later]) for later in (False, True)]
     if min(map(len, halves)) < HALF_NEEDS:
         return None
-    variances = [float(half.var(ddof=1)) / len(half) for half in halves]
-    squares = sum(v**2 / (len(half) - 1) for v, half in zip(variances, halves, strict=True))
-    freedom = max(int(sum(variances) ** 2 / squares), 1) if squares else 1  # Welch and Satterthwaite
+    first, second = (np.asarray(half.var(ddof=1) / len(half)) for half in halves)
+    freedom = int(welch((first, second), (len(halves[0]) - 1, len(halves[1]) - 1)))
     before, after = (float(np.exp(half.mean())) for half in halves)
-    moved, ci95, p_value = _tested(math.log(after / before), math.sqrt(sum(variances)), freedom)
+    moved, ci95, p_value = _tested(math.log(after / before), math.sqrt(first + second), freedom)
     return SpeedDrift(
         before=before, after=after, ratio=moved, ci95=ci95, p_value=p_value, real=False,
         periods=(len(halves[0]), len(halves[1])), period=period,
@@ -195,41 +192,31 @@ def compared(found: SpeedComparison, first: Medians, other: Medians) -> SpeedCom
 
 def _tested(log_ratio: float, error: float, freedom: int) -> tuple[float, tuple[float, float], float]:
     """Return a ratio, its 95% interval, and the p-value of no difference, by Student's t."""
-    half = t_quantile(DOUBT, freedom) * error
-    p_value = t_doubt(abs(log_ratio) / error, freedom) if error else float(log_ratio == 0)
-    return math.exp(log_ratio), (math.exp(log_ratio - half), math.exp(log_ratio + half)), p_value
-
-
-def adjusted(p_values: Sequence[float]) -> list[float]:
-    """Return p-values adjusted for their number, by Holm's procedure, in the given order."""
-    found, running = [1.0] * len(p_values), 0.0
-    for rank, at in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
-        running = max(running, min((len(p_values) - rank) * p_values[at], 1.0))
-        found[at] = running
-    return found
+    found = SampleComparison(first=None, second=None, log_ratio=log_ratio, error=error, freedom=freedom)
+    return math.exp(log_ratio), found.interval(DOUBT), found.doubt_of(0.0)
 
 
 def drifts_adjusted(speeds: Sequence[ProductionSpeed]) -> list[ProductionSpeed]:
     """Return the speeds with the tests of their drifts adjusted for the number of drifts."""
-    tested = [(speed, speed.drift) for speed in speeds if speed.drift is not None]
-    for (speed, drift), p_value in zip(tested, adjusted([drift.p_value for _, drift in tested]), strict=True):
-        speed.drift = replace(drift, p_value=p_value, real=p_value < DOUBT)
+    levels = holm_levels({at: speed.drift.p_value for at, speed in enumerate(speeds) if speed.drift is not None})
+    for at, (p_value, _) in levels.items():
+        if (drift := speeds[at].drift) is not None:
+            speeds[at].drift = replace(drift, p_value=p_value, real=p_value < DOUBT)
     return list(speeds)
 
 
 def comparisons_adjusted(found: Sequence[SpeedComparison]) -> list[SpeedComparison]:
     """Return the comparisons with their tests adjusted for the number of comparisons."""
-    p_values = iter(adjusted([each.p_value for each in found if each.p_value is not None]))
+    levels = holm_levels({at: each.p_value for at, each in enumerate(found) if each.p_value is not None})
     return [
-        each if each.p_value is None else replace(each, p_value=(p := next(p_values)), real=p < DOUBT) for each in found
+        replace(each, p_value=levels[at][0], real=levels[at][0] < DOUBT) if at in levels else each
+        for at, each in enumerate(found)
     ]
 
 
 def same_model(speeds: Iterable[ProductionSpeed]) -> dict[str, list[ProductionSpeed]]:
     """Return targets by the model they serve, for models with several targets, in the given order."""
-    found: defaultdict[str, list[ProductionSpeed]] = defaultdict(list)
-    for speed in speeds:
-        found[identify(speed.name).model].append(speed)
+    found = grouped(speeds, lambda speed: identify(speed.name).model)
     return {model: served for model, served in found.items() if len(served) > 1}
 
 
@@ -306,22 +293,19 @@ def _fastest(speeds: Sequence[ProductionSpeed]) -> list[Statement]:
 
 def _of_models(comparisons: Sequence[SpeedComparison]) -> list[Statement]:
     """Return the comparisons of targets that serve one model: a statement for each, at common lengths."""
-    by_model: defaultdict[tuple[str, str], list[SpeedComparison]] = defaultdict(list)
-    for each in comparisons:
-        by_model[each.model, each.first].append(each)
-    said = []
-    for (model, first), found in by_model.items():
+    sentences = []
+    for (model, first), found in grouped(comparisons, lambda each: (each.model, each.first)).items():
         if tested := [each for each in found if not each.refused]:
-            said.append(
+            sentences.append(
                 Statement(
                     f"{model} at {first} is {listed([_times(each) for each in tested])}, at equal lengths.",
                     in_a_line(f"At equal lengths, {first} is ", [_times(each, short=True) for each in tested]),
                 )
             )
-        said += [
+        sentences += [
             Statement(f"{first} and {each.other} are not compared: {each.refused}.") for each in found if each.refused
         ]
-    return said
+    return sentences
 
 
 def _times(found: SpeedComparison, *, short: bool = False) -> str:

@@ -12,20 +12,19 @@ these give the bounds: the method of Korn and Graubard (Survey Methodology, 1998
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
 from msgspec import Struct
 
-from splitsecond.analysis.student import t_quantile
-from splitsecond.analysis.summary import LEAST_ROUNDS, effective_n
+from splitsecond.analysis.student import boundary
+from splitsecond.analysis.summary import LEAST_ROUNDS, binomial, effective_n, known_share
 
 DOUBT = 0.01
 """Probability that one decision is wrong. A step is checked several times, and each check is a decision."""
 Z_DOUBT = 2.3263478740408408
 """Point of the normal distribution that is exceeded with probability `DOUBT`."""
-_HALVINGS = 40
 
 Decision = Literal["above", "below", "undecided"]
 
@@ -61,7 +60,7 @@ class Batches(Struct, frozen=True):
         if len(self.sent) < LEAST_ROUNDS:
             return 0.0, 0
         worth = effective_n(np.array(self.met, dtype=np.float64), np.array(self.sent, dtype=np.float64))
-        n = math.floor(worth * _known_share(len(self.sent)))
+        n = math.floor(worth * known_share(len(self.sent), Z_DOUBT, 2 * DOUBT))
         return sum(self.met) / total * n, n
 
 
@@ -76,19 +75,14 @@ def decided(met: int, sent: int, share: float) -> Decision:
 
 def bounds(met: int, sent: int) -> tuple[float, float]:
     """Return the bounds of the true share; each is wrong with probability `DOUBT` at most."""
-    low = 0.0 if met == 0 else _boundary(lambda p: _at_least(met, sent, p) > DOUBT)
-    high = 1.0 if met == sent else _boundary(lambda p: _at_most(met, sent, p) <= DOUBT)
+    low = 0.0 if met == 0 else boundary(lambda p: _at_least(met, sent, p) > DOUBT, 1.0)
+    high = 1.0 if met == sent else boundary(lambda p: _at_most(met, sent, p) <= DOUBT, 1.0)
     return low, high
 
 
 def fewest(share: float, batches: int) -> int:
     """Return how many requests in so many batches prove `share` if all meet the limits: for 95% in 12 batches 123."""
-    return math.ceil(math.ceil(math.log(DOUBT) / math.log(share)) / _known_share(batches))
-
-
-def _known_share(batches: int) -> float:
-    """Return the share of the effective n that remains because the scatter of so many batches is only estimated."""
-    return (Z_DOUBT / t_quantile(2 * DOUBT, batches - 1)) ** 2
+    return math.ceil(math.ceil(math.log(DOUBT) / math.log(share)) / known_share(batches, Z_DOUBT, 2 * DOUBT))
 
 
 def fatal(sent: int, share: float) -> int:
@@ -98,21 +92,9 @@ def fatal(sent: int, share: float) -> int:
 
 def _at_most(met: int, sent: int, share: float) -> float:
     """Return the probability that at most `met` of `sent` meet the limits, if each does with probability `share`."""
-    k = np.arange(met + 1)
-    logs = np.concatenate(([0.0], np.cumsum(np.log(np.arange(1, sent + 1)))))
-    ways = logs[sent] - logs[k] - logs[sent - k]
-    return min(float(np.exp(ways + k * math.log(share) + (sent - k) * math.log(1 - share)).sum()), 1.0)
+    return min(float(binomial(sent, share)[: met + 1].sum()), 1.0)
 
 
 def _at_least(met: int, sent: int, share: float) -> float:
     """Return the probability that at least `met` do: that at most the others miss."""
     return _at_most(sent - met, sent, 1 - share)
-
-
-def _boundary(beyond: Callable[[float], bool]) -> float:
-    """Return the probability from which on `beyond` is true."""
-    low, high = 0.0, 1.0
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        low, high = (low, middle) if beyond(middle) else (middle, high)
-    return (low + high) / 2

@@ -11,7 +11,6 @@ Neither is measured here. A file of the user gives a score for a model, on any s
 """
 
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -53,8 +52,8 @@ def _known(figures: Mapping[str, float], target: str) -> float | None:
 def parse_quality(text: str, name: str) -> Quality:
     """Parse the file `name` (see the module). Raises `CallerFault` for one that cannot be read."""
     try:
-        return msgspec.convert(tomllib.loads(text), Quality)
-    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+        return msgspec.toml.decode(text, type=Quality)
+    except msgspec.DecodeError as error:
         hint = 'Scores stand in a table: [scores], then "gpt-oss-120b" = 61.'
         raise CallerFault(f"{name}: {error}", kind="bad_quality", hint=hint) from None
 

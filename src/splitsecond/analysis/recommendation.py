@@ -109,7 +109,7 @@ def _agent(ttft: Summary, tps: Summary) -> Summary:
     def time(first: float | None, speed: float | None) -> float | None:
         return AGENT_STEPS * (first + AGENT_STEP_TOKENS * 1000 / speed) if first is not None and speed else None
 
-    (quick, slow), (low, high) = (figure.ci95.get("p50", (None, None)) for figure in (ttft, tps))
+    (quick, slow), (low, high) = (figure.interval("p50") for figure in (ttft, tps))
     interval = time(quick, high), time(slow, low)
     return Summary(n=min(ttft.n, tps.n), p50=time(ttft.p50, tps.p50), ci95={"p50": interval})
 
@@ -126,7 +126,7 @@ def _for_use(name: str, use: Use, evidence: Sequence[Sequence[Evidence]]) -> Rec
     ordered = sorted(rated, key=lambda r: (_ORDER[r.keeps], r.target in apart, *_rank(r, use)))
     surest = next((r.keeps for r in ordered), "no")
     chosen = [r for r in ordered if r.keeps == surest and surest != "no" and r.target not in apart]
-    cheapest = min((r for r in chosen if r.usd_per_million is not None), key=_price, default=None)
+    priced = [(r.usd_per_million, at, r.target) for at, r in enumerate(chosen) if r.usd_per_million is not None]
     sized = [(r.billions, r.target) for r in chosen if r.billions is not None and r.quality is not None]
     return Recommendation(
         use=name,
@@ -135,9 +135,9 @@ def _for_use(name: str, use: Use, evidence: Sequence[Sequence[Evidence]]) -> Rec
         good_ms=use.good_ms,
         by=use.by,
         fastest=chosen[0].target if chosen else "",
-        cheapest=cheapest.target if cheapest else "",
+        cheapest=min(priced)[2] if priced else "",
         smallest=min(sized)[1] if sized else "",
-        policy=_policy(name, use, [r.target for r in chosen], priced=cheapest is not None),
+        policy=_policy(name, use, [r.target for r in chosen], priced=bool(priced)),
         would_change=_would_change(use, chosen, [r for r in ordered[len(chosen) :] if r.target not in apart]),
         candidates=ordered,
     )
@@ -200,7 +200,7 @@ def _limited(found: Evidence, use: Use) -> tuple[float | None, Interval]:
         return None, (None, None)
     summary = found.figures[_figure(use)]
     value: float | None = getattr(summary, use.percentile)
-    return value, summary.ci95.get(use.percentile, (None, None))
+    return value, summary.interval(use.percentile)
 
 
 def _figure(use: Use) -> str:
@@ -252,20 +252,11 @@ def limit_words(use: str, *, brief: bool = False) -> str:
 
 def _rank(r: TargetRating, use: Use) -> tuple[float, float]:
     """Return the key that sorts targets for a use, the best first."""
-    inf = float("inf")
-    match use.by:
-        case "ttft_ms":
-            return (inf if r.ttft_p95_ms is None else r.ttft_p95_ms), 0.0
-        case "agent_ms":
-            return (inf if r.agent_ms is None else r.agent_ms), 0.0
-        case "tps":
-            return -(r.tps or 0.0), 0.0
-        case "tokens_per_usd":
-            return -(r.tokens_per_usd or 0.0), -(r.tokens_per_s or 0.0)
-
-
-def _price(r: TargetRating) -> float:
-    return float("inf") if r.usd_per_million is None else r.usd_per_million
+    _, of, _ = _RANKED[use.by]
+    value = of(r)
+    if use.by in ("ttft_ms", "agent_ms"):
+        return (float("inf") if value is None else value), 0.0
+    return -(value or 0.0), -(r.tokens_per_s or 0.0) if use.by == "tokens_per_usd" else 0.0
 
 
 _RANKED: dict[str, tuple[str, Callable[[TargetRating], float | None], Callable[[float], str]]] = {
@@ -279,29 +270,29 @@ _RANKED: dict[str, tuple[str, Callable[[TargetRating], float | None], Callable[[
 
 def _would_change(use: Use, chosen: Sequence[TargetRating], others: Sequence[TargetRating]) -> list[str]:
     """Return what would change the recommendation: the runner-up, uncertain targets, and the nearest miss."""
-    said: list[str] = []
+    sentences: list[str] = []
     label, of, words = _RANKED[use.by]
     if use.by == "tokens_per_usd" and not any(map(of, chosen)):
         label, of, words = "throughput", lambda r: r.tokens_per_s, lambda v: f"{number(v)} tokens/s"
     if len(chosen) > 1 and (best := of(chosen[0])) and (second := of(chosen[1])):
         worse = {"TPS": "falls", "throughput": "falls", "tokens per dollar": "fall"}.get(label, "rises")
-        said.append(
+        sentences.append(
             f"{chosen[1].target} would be first if the {label} of {chosen[0].target} {worse} from {words(best)} to "
             f"{words(second)} ({change(second / best - 1)})."
         )
     unsure = [r for r in (*chosen, *others) if r.keeps == "unsure"]
     if unsure:
-        said.append(f"More requests would decide on {listed([r.target for r in unsure])}.")
+        sentences.append(f"More requests would decide on {listed([r.target for r in unsure])}.")
     if use.limit is not None:
         name, limit = use.limit
         missed = [r for r in others if r.keeps == "no" and r.value is not None and not _within(use, r.value)]
         if missed:
             near = min(missed, key=lambda r: abs((r.value or 0.0) / limit - 1))
-            said.append(
+            sentences.append(
                 f"{near.target} misses the limit of {figure_words(name, limit)} by "
                 f"{percent(abs((near.value or 0.0) / limit - 1))}."
             )
-    return said
+    return sentences
 
 
 def _within(use: Use, value: float) -> bool:

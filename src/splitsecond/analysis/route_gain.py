@@ -6,13 +6,13 @@ policy to the target: 1.5 is half as fast again, or half as expensive again. A t
 ask is compared, too: leaving it out may be the gain.
 """
 
-from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from splitsecond.analysis.figures import FIGURES, successful
 from splitsecond.analysis.findings import ConditionFindings, RouteGain
+from splitsecond.analysis.grouping import grouped
 from splitsecond.analysis.resampling import interval, median_draws, resamples
 from splitsecond.analysis.wording import Statement, level, listed, ratio
 from splitsecond.observation import Observation
@@ -22,10 +22,7 @@ def route_gains(rows: Sequence[ConditionFindings], observations: Sequence[Observ
     """Return the gains of each policy of a run over those of its targets that were measured under the same load."""
     if not any("(" in row.target for row in rows):
         return []
-    answered: defaultdict[str, list[Observation]] = defaultdict(list)
-    for o in successful(observations):
-        if o.total_tps is not None:
-            answered[o.condition].append(o)
+    answered = grouped((o for o in successful(observations) if o.total_tps is not None), lambda o: o.condition)
     random = np.random.default_rng(0)
     valid = [row for row in rows if not row.invalid]
     return [
@@ -43,7 +40,7 @@ def route_gains(rows: Sequence[ConditionFindings], observations: Sequence[Observ
 def _gain(
     row: ConditionFindings,
     other: ConditionFindings,
-    answered: defaultdict[str, list[Observation]],
+    answered: Mapping[str, Sequence[Observation]],
     random: np.random.Generator,
 ) -> RouteGain:
     both = [answered[each.condition] for each in (row, other)]
@@ -67,22 +64,24 @@ def _gain(
 
 def route_gain_statements(found: Sequence[RouteGain]) -> list[Statement]:
     """Return a statement for each policy and load, its short form with a line for each target."""
-    by_policy: dict[tuple[str, str], list[str]] = {}
-    lines: dict[tuple[str, str], list[str]] = {}
-    for each in found:
-        low, high = each.speed_ci95
-        sure = f" (95% interval {ratio(low)} to {ratio(high)})" if low is not None and high is not None else ""
-        money = f" at {ratio(each.cost)} times its cost of a request" if each.cost is not None else ""
-        said = f"{ratio(each.speed)} times as fast as {each.target}{sure}{money}"
-        by_policy.setdefault((each.load, each.policy), []).append(said)
-        between = f", 95% {ratio(low)}–{ratio(high)}" if low is not None and high is not None else ""
-        cost = f", {ratio(each.cost)}× the cost" if each.cost is not None else ""
-        line = f"against {each.target}: {ratio(each.speed)}× the total TPS{between}{cost}."
-        lines.setdefault((each.load, each.policy), []).append(line)
     return [
         Statement(
-            f"{load.capitalize()}, by total TPS, {policy} is {listed(said)}.",
-            "\n".join([f"{load.capitalize()}, {policy}", *lines[load, policy]]),
+            f"{load.capitalize()}, by total TPS, {policy} is {listed([_in_full(each) for each in gains])}.",
+            "\n".join([f"{load.capitalize()}, {policy}", *map(_in_short, gains)]),
         )
-        for (load, policy), said in by_policy.items()
+        for (load, policy), gains in grouped(found, lambda each: (each.load, each.policy)).items()
     ]
+
+
+def _in_full(gain: RouteGain) -> str:
+    low, high = gain.speed_ci95
+    sure = "" if low is None or high is None else f" (95% interval {ratio(low)} to {ratio(high)})"
+    cost = "" if gain.cost is None else f" at {ratio(gain.cost)} times its cost of a request"
+    return f"{ratio(gain.speed)} times as fast as {gain.target}{sure}{cost}"
+
+
+def _in_short(gain: RouteGain) -> str:
+    low, high = gain.speed_ci95
+    sure = "" if low is None or high is None else f", 95% {ratio(low)}–{ratio(high)}"
+    cost = "" if gain.cost is None else f", {ratio(gain.cost)}× the cost"
+    return f"against {gain.target}: {ratio(gain.speed)}× the total TPS{sure}{cost}."

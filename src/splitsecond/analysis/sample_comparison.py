@@ -110,6 +110,11 @@ class SampleComparison(Struct, frozen=True, kw_only=True):
         return rounds
 
 
+def untested(first: float | None, second: float | None, needs: int = 0) -> SampleComparison:
+    """Return the comparison of two values that cannot be tested."""
+    return SampleComparison(first=first, second=second, ratio=_ratio(first, second), needs=needs)
+
+
 def compare_samples(
     first: Sample, second: Sample, quantiles: Mapping[str, float], *, paired: bool
 ) -> dict[str, SampleComparison]:
@@ -124,12 +129,10 @@ def compare_samples(
     for name, q in quantiles.items():
         percentiles = finite(percentile(a_order, q)), finite(percentile(b_order, q))
         if min(len(a_order), len(b_order)) < needed(q):
-            found[name] = SampleComparison(
-                first=percentiles[0], second=percentiles[1], ratio=_ratio(*percentiles), needs=needed(q)
-            )
+            found[name] = untested(*percentiles, needed(q))
             continue
         if not (first.spread and second.spread):
-            found[name] = SampleComparison(first=percentiles[0], second=percentiles[1], ratio=_ratio(*percentiles))
+            found[name] = untested(*percentiles)
             continue
         blocks = log_percentiles(a, first.rounds, q), log_percentiles(b, second.rounds, q)
         found[name] = compare_blocks(*blocks, paired=paired, percentiles=percentiles)
@@ -143,7 +146,7 @@ def compare_blocks(
 
     `percentiles` are those of the whole samples; where one is None, the ratio is unknown, and only tested.
     """
-    plain = SampleComparison(first=percentiles[0], second=percentiles[1], ratio=_ratio(*percentiles))
+    plain = untested(*percentiles)
     sides = None
     if paired:
         common = first.keys() & second.keys()
@@ -159,7 +162,7 @@ def compare_blocks(
             return plain
         own = _variance(a), _variance(b)
         middle, variance = float(b.mean() - a.mean()), float(own[0] + own[1])
-        freedom = int(_welch(own, (len(a) - 1, len(b) - 1)))
+        freedom = int(welch(own, (len(a) - 1, len(b) - 1)))
         sides = (a, b) if rounds >= LEAST_ROUNDS and len(a) + len(b) <= MOST_REGROUPED else None
     found = replace(plain, log_ratio=middle, error=math.sqrt(variance), freedom=freedom, rounds=rounds, sides=sides)
     return judged(found, found.doubt_of(0.0), DOUBT)
@@ -236,7 +239,7 @@ def _regrouped(first: Floats, second: Floats, times: int, random: np.random.Gene
     own = _variance(a), _variance(b)
     away, error = np.abs(b.mean(axis=1) - a.mean(axis=1)), np.sqrt(own[0] + own[1])
     t = np.divide(away, error, out=np.where(away > 1e-12, np.inf, 0.0), where=error > 0)
-    return t_doubts(t, _welch(own, (size - 1, len(second) - 1)))
+    return t_doubts(t, welch(own, (size - 1, len(second) - 1)))
 
 
 def holm_levels(p_values: Mapping[Key, float]) -> dict[Key, tuple[float, float]]:
@@ -288,7 +291,7 @@ def _variance(values: Floats) -> Floats:
     return np.asarray(LEFT_OVER * values.var(axis=-1, ddof=1) / values.shape[-1])
 
 
-def _welch(variances: tuple[Floats, Floats], freedoms: tuple[int, int]) -> npt.NDArray[np.int64]:
+def welch(variances: tuple[Floats, Floats], freedoms: tuple[int, int]) -> npt.NDArray[np.int64]:
     """Return the degrees of freedom of a difference, by Welch and Satterthwaite, rounded down."""
     one, other = variances
     total, parts = one + other, one**2 / freedoms[0] + other**2 / freedoms[1]

@@ -18,9 +18,6 @@ from splitsecond.errors import CallerFault
 from splitsecond.observation import Observation
 from splitsecond.timing.uses import USES
 
-GOOD = {name: use.good_ms for name, use in USES.items() if use.good_ms is not None}
-"""Uses that are good only below a stricter limit, in ms, than the one they accept."""
-
 _UNITS_IN_MS = {"us": 0.001, "ms": 1.0, "s": 1000.0}
 _LIMIT = re.compile(r"(?P<name>[a-z0-9_]+)\s*=\s*(?P<value>\d+(?:\.\d+)?|\.\d+)\s*(?P<unit>[a-z]*)")
 _LIMITED: dict[str, Callable[[bool], Figure]] = {

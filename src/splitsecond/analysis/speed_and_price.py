@@ -35,7 +35,7 @@ def speed_and_price(rows: Sequence[ConditionFindings]) -> SpeedAndPrice | None:
             row=row.condition,
             load=level(row),
             tps=row.tps.p50 or 0.0,
-            tps_ci95=row.tps.ci95.get("p50", (None, None)),
+            tps_ci95=row.tps.interval("p50"),
             usd_per_million=row.usd_per_million or 0.0,
             cost_adjusted_tps=TOTALS["cost_adjusted_tps"].value(row),
             tokens_per_usd=TOTALS["tokens_per_usd"].value(row),
@@ -58,7 +58,7 @@ def logged_speed_and_price(
     points = []
     for speed, price in priced:
         figure = speed.tps if streamed else speed.total_tps
-        tps, interval = figure.p50 or 0.0, figure.ci95.get("p50", (None, None))
+        tps, interval = figure.p50 or 0.0, figure.interval("p50")
         points.append(
             PricedSpeed(
                 target=speed.name,
@@ -154,7 +154,9 @@ def _correlation_statement(r: float | None, interval: Interval, targets: int) ->
     over = counted_as(targets, "target", "targets")
     low, high = interval
     if r is None or low is None or high is None:
-        return Statement(f"Whether speed goes with price cannot be said from {over}: it takes {NEEDS}.")
+        if targets < NEEDS:
+            return Statement(f"{over} are too few to tell whether speed goes with price: it takes {NEEDS}.")
+        return Statement(f"Whether speed goes with price is unknown: all {over} have the same speed or the same price.")
     verdict = "Speed and price show no clear correlation"
     if not low <= 0 <= high:
         verdict = f"Targets that cost more are {'faster' if r > 0 else 'slower'}"

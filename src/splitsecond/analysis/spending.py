@@ -24,6 +24,7 @@ from splitsecond.analysis.price_table import PriceTable, tier_factors
 from splitsecond.analysis.value_counts import ValueCounts, distinct, median
 from splitsecond.catalog.model_names import identify
 from splitsecond.catalog.price import MILLION, Price
+from splitsecond.clock import US_PER_DAY
 from splitsecond.timing.columns import UNKNOWN, AttemptColumns, AttemptLabel, Floats, Integers, Mask
 
 SCHEMA = "splitsecond.cost/1"
@@ -34,7 +35,6 @@ Pricing = Callable[[str], Price | None]
 
 MOST_WAITING = 200_000
 """Attempts that wait for others of their call. Attempts of one call are written together, so few wait."""
-US_PER_DAY = 86_400_000_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _STOPS, _BILLS_ON = 1, 2
 """A provider's rule on requests that we close; 0: not known."""

@@ -12,7 +12,6 @@ misses the limit.
 """
 
 import math
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
@@ -21,9 +20,10 @@ from msgspec.structs import replace
 from splitsecond.analysis.cost import cost_statements
 from splitsecond.analysis.figures import TOTALS, Figure, Total, ended, main_figures, ttft_figure
 from splitsecond.analysis.findings import ConditionFindings
+from splitsecond.analysis.grouping import grouped
 from splitsecond.analysis.sample_comparison import SampleComparison, compare_blocks, compare_samples, holm
-from splitsecond.analysis.slo import GOOD
 from splitsecond.analysis.summary import PERCENTILES, Interval
+from splitsecond.analysis.usable_rows import load_order
 from splitsecond.analysis.wording import (
     ENGINE,
     Statement,
@@ -44,6 +44,7 @@ from splitsecond.analysis.wording import (
     span,
 )
 from splitsecond.observation import Observation
+from splitsecond.timing.uses import USES
 
 MEDIAN = {"p50": 0.5}
 MISSES = 1 - PERCENTILES["p95"]
@@ -87,9 +88,7 @@ def statements(conditions: Sequence[Row], observations: Sequence[Observation]) -
 
 def contests(conditions: Sequence[Row], observations: Sequence[Observation]) -> list[Contest]:
     """Return the comparison of the first two rows on each metric under each load, all corrected together."""
-    observed: defaultdict[str, list[Observation]] = defaultdict(list)
-    for o in ended(observations):
-        observed[o.condition].append(o)
+    observed = grouped(ended(observations), lambda o: o.condition)
     valid = [c for c in conditions if not c.invalid]
     found = [each for rows in _comparable(valid) for each in _contests(rows, observed)]
     judged = holm({number: each.found for number, each in enumerate(found)})
@@ -97,10 +96,7 @@ def contests(conditions: Sequence[Row], observations: Sequence[Observation]) -> 
 
 
 def _by_load(rows: Sequence[Row]) -> list[list[Row]]:
-    loads: defaultdict[tuple[int | None, float | None, bool, str], list[Row]] = defaultdict(list)
-    for c in rows:
-        loads[c.concurrency, c.rate, c.cache_reuse, c.workload].append(c)
-    return list(loads.values())
+    return list(grouped(rows, lambda c: (c.concurrency, c.rate, c.cache_reuse, c.workload)).values())
 
 
 def _comparable(rows: Sequence[Row]) -> list[list[Row]]:
@@ -126,11 +122,7 @@ def _contests(rows: Sequence[Row], observed: Observed) -> Iterator[Contest]:
 
 def _counted_alike(rows: Sequence[Row]) -> list[list[Row]]:
     """Return the rows by the source of their token counts."""
-    sources: defaultdict[str, list[Row]] = defaultdict(list)
-    for c in rows:
-        if c.token_source:
-            sources[c.token_source].append(c)
-    return list(sources.values())
+    return list(grouped((c for c in rows if c.token_source), lambda c: c.token_source).values())
 
 
 def _counted_differently(rows: Sequence[Row]) -> list[Statement]:
@@ -240,11 +232,8 @@ def _could_see(found: SampleComparison, of: Row) -> str:
     if found.detectable <= WORTH_SEEING:
         return seen
     rounds = found.rounds_for(WORTH_SEEING)
-    return f"{seen}, 10% takes about -n {math.ceil(of.requests * rounds / found.rounds):,}{_in_rounds(of, rounds)}"
-
-
-def _in_rounds(of: Row, rounds: int) -> str:
-    return f" in {counted_as(rounds, 'round')}" if of.ttft_ms.rounds else ""
+    in_rounds = f" in {counted_as(rounds, 'round')}" if of.ttft_ms.rounds else ""
+    return f"{seen}, 10% takes about -n {math.ceil(of.requests * rounds / found.rounds):,}{in_rounds}"
 
 
 def _evidence(found: SampleComparison, *, short: bool = False) -> str:
@@ -299,28 +288,23 @@ def _batching(rows: Sequence[Row], way: str) -> list[Statement]:
     highest: dict[str, Row] = {}
     for c in sorted((c for c in rows if c.batching_efficiency and c.target in alone), key=_concurrency):
         highest[c.target] = c
-    loads: defaultdict[int, list[Row]] = defaultdict(list)
-    for c in highest.values():
-        loads[_concurrency(c)].append(c)
-    return [
-        Statement(
-            f"From concurrency 1 to {most}{way}, system tokens/s grow "
-            + ", ".join(f"{ratio(times)} times for {target}" for times, target in grown)
-            + ".",
-            in_a_line(f"c=1 to {most}{way}, system tokens/s: ", [f"{target} {ratio(by)}×" for by, target in grown]),
-        )
-        for most, rows_of_load in sorted(loads.items())
-        if most > 1
-        for grown in [[(c.batching_efficiency or 0, c.target) for c in sorted(rows_of_load, key=_batched)]]
-    ]
+    found = []
+    for most, alike in sorted(grouped(highest.values(), _concurrency).items()):
+        grown = sorted(((c.batching_efficiency or 0.0, c.target) for c in alike), key=lambda pair: -pair[0])
+        times = ", ".join(f"{ratio(by)} times for {target}" for by, target in grown)
+        short = [f"{target} {ratio(by)}×" for by, target in grown]
+        if most > 1:
+            found.append(
+                Statement(
+                    f"From concurrency 1 to {most}{way}, system tokens/s grow {times}.",
+                    in_a_line(f"c=1 to {most}{way}, system tokens/s: ", short),
+                )
+            )
+    return found
 
 
 def _concurrency(c: Row) -> int:
     return c.concurrency or 0
-
-
-def _batched(c: Row) -> float:
-    return -(c.batching_efficiency or 0)
 
 
 def _errors(rows: Sequence[Row]) -> list[Statement]:
@@ -358,9 +342,9 @@ def verdicts(rows: Sequence[Row]) -> list[Statement]:
     Without a named use there are no verdicts.
     """
     judged = [c for c in rows if c.goodput and c.goodput.use and "ttft" in c.goodput.limits and c.requests]
-    by_target: defaultdict[tuple[str, bool, bool, str], list[Row]] = defaultdict(list)
-    for c in sorted(judged, key=lambda c: c.concurrency or c.rate or 0):
-        by_target[c.target, c.concurrency is None, c.cache_reuse, c.workload].append(c)
+    by_target = grouped(
+        sorted(judged, key=load_order), lambda c: (c.target, c.concurrency is None, c.cache_reuse, c.workload)
+    )
     met = [statement for levels in by_target.values() for statement in _meets(levels)]
     lightest = [levels[0] for levels in by_target.values()]
     missed = _not_met("These miss", "misses", [c for c in lightest if _misses(c)])
@@ -391,7 +375,7 @@ def _met_up_to(levels: Sequence[Row], reached: int, *, short: bool = False) -> l
         sentences = [f"{met}.", *([f"{beyond.capitalize()}."] if beyond else [])]
     else:
         sentences = [f"{met}{', ' if beyond else ''}{beyond}."]
-    if good_ms := GOOD.get(use):
+    if good_ms := USES[use].good_ms:
         well = next((i for i, c in enumerate(levels) if not _surely_within(c, good_ms)), len(levels))
         where = "at all of these loads" if well >= reached else _up_to(levels, well, short=short)
         sentences.append(f"It is certain to be good (below {number(good_ms)} ms) {where if well else 'at no load'}.")
@@ -424,7 +408,7 @@ def _open(c: Row) -> bool:
 
 def _surely_within(c: Row, limit_ms: float) -> bool:
     """Return whether the whole interval of the p95 of TTFT lies within `limit_ms`."""
-    high = ttft_figure(open_loop=c.concurrency is None).summary(c).ci95.get("p95", (None, None))[1]
+    high = ttft_figure(open_loop=c.concurrency is None).summary(c).interval("p95")[1]
     return high is not None and high <= limit_ms
 
 

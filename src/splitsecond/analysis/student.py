@@ -4,6 +4,7 @@ Formulas: Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.3 and 
 """
 
 import math
+from collections.abc import Callable
 from functools import lru_cache
 from typing import TypeVar
 
@@ -19,14 +20,19 @@ _HALVINGS = 60
 _LARGEST_T = 1e6
 
 
+def boundary(beyond: Callable[[float], bool], most: float) -> float:
+    """Return the number from 0 to `most` from which on `beyond` is true, by halving the range."""
+    low, high = 0.0, most
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        low, high = (low, middle) if beyond(middle) else (middle, high)
+    return (low + high) / 2
+
+
 @lru_cache(maxsize=4096)
 def t_quantile(doubt: float, freedom: int) -> float:
     """Return the t that a value exceeds in size with probability `doubt` (two-sided): 2.571 for 0.05 and 5."""
-    low, high = 0.0, _LARGEST_T
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        low, high = (middle, high) if t_doubt(middle, freedom) > doubt else (low, middle)
-    return (low + high) / 2
+    return boundary(lambda t: t_doubt(t, freedom) <= doubt, _LARGEST_T)
 
 
 def t_doubt(t: float, freedom: int) -> float:

@@ -1,4 +1,4 @@
-"""Summaries of samples: percentiles and their 95% confidence intervals, for complete and for censored values.
+"""Summaries of samples: percentiles and their 95% confidence intervals.
 
 Percentiles are exact: linear interpolation between the two nearest values (Hyndman and Fan's type 7, numpy's default),
 so none exceeds the maximum. A failed request counts as slower than all others: its value is infinite, and a percentile
@@ -19,17 +19,11 @@ lies among the times of one state, and differ most between the states.
 
 Without at least `LEAST_ROUNDS` rounds the intervals assume independent values, and describe the seconds of this sample
 only. The gaps between tokens of one answer get no interval.
-
-Where some values are only lower bounds (requests closed before their first token), percentiles come from the
-Kaplan-Meier curve (`timing.survival`). Their intervals are those of Brookmeyer and Crowley (Biometrics 1982): all times
-at which the curve's own 95% interval contains the percentile, with Greenwood's variance on the log-minus-log scale,
-which keeps it between 0 and 1.
 """
 
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -37,7 +31,6 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from splitsecond.analysis.student import t_quantile
-from splitsecond.timing.survival import SurvivalCurve
 
 Floats = npt.NDArray[np.float64]
 RoundNumbers = npt.NDArray[np.int64]
@@ -100,6 +93,10 @@ class Summary(Struct, kw_only=True):
     n_effective: float | None = None
     autocorrelation: float | None = None
 
+    def interval(self, statistic: str) -> Interval:
+        """Return the 95% interval of a statistic; its bounds are None if it has none."""
+        return self.ci95.get(statistic, (None, None))
+
 
 def percentile(ordered: Floats, q: float) -> float:
     """Return the `q` quantile (0 to 1) of values in ascending order, linearly interpolated; at least one.
@@ -121,21 +118,30 @@ def needed(q: float, rounds: int = 0) -> int:
     In a few rounds it takes more, even if the rounds do not differ: 105 for p95 in 8 rounds, 145 in 5.
     """
     independent = math.ceil(math.log(TAIL) / math.log(max(q, 1 - q)))
-    return math.ceil(independent / _known_share(rounds))
+    return math.ceil(independent / known_share(rounds))
 
 
-def _known_share(rounds: int) -> float:
-    """Return the share of the effective n that remains because the scatter of so many rounds is only estimated."""
-    return (Z95 / t_quantile(DOUBT, rounds - 1)) ** 2 if rounds else 1.0
+def known_share(rounds: int, z: float = Z95, doubt: float = DOUBT) -> float:
+    """Return the share of the effective n that remains because the scatter of so many rounds is only estimated.
+
+    A normal value exceeds `z` in size with probability `doubt`.
+    """
+    return (z / t_quantile(doubt, rounds - 1)) ** 2 if rounds else 1.0
+
+
+def binomial(n: int, p: float) -> Floats:
+    """Return the probabilities of 0 to `n` successes in `n` independent trials, each with the probability `p`."""
+    k = np.arange(n + 1)
+    log_factorial = np.concatenate(([0.0], np.cumsum(np.log(k[1:]))))
+    log_ways = log_factorial[n] - log_factorial - log_factorial[::-1]
+    probabilities: Floats = np.exp(log_ways + k * math.log(p) + (n - k) * math.log(1 - p))
+    return probabilities
 
 
 @lru_cache(maxsize=4096)
 def rank_interval(n: int, q: float) -> tuple[int | None, int | None]:
     """Return the 1-based ranks of `n` ordered values that bracket the true `q` quantile with 95% confidence."""
-    k = np.arange(n + 1)
-    log_factorial = np.concatenate(([0.0], np.cumsum(np.log(k[1:]))))
-    log_ways = log_factorial[n] - log_factorial - log_factorial[::-1]
-    below = np.cumsum(np.exp(log_ways + k * math.log(q) + (n - k) * math.log(1 - q)))
+    below = np.cumsum(binomial(n, q))
     # below[j]: the probability that at most j values lie below the quantile.
     low = int(np.searchsorted(below, TAIL, side="right"))
     high = int(np.searchsorted(below, 1 - TAIL, side="left")) + 1
@@ -190,7 +196,7 @@ def share_interval(met: Floats, sent: Floats) -> Interval:
         return None, None
     share = float(met.sum()) / n
     if len(sent) >= LEAST_ROUNDS:
-        n = effective_n(met, sent) * _known_share(len(sent))
+        n = effective_n(met, sent) * known_share(len(sent))
     middle, half = share + Z95**2 / (2 * n), Z95 * math.sqrt(share * (1 - share) / n + (Z95 / (2 * n)) ** 2)
     whole = 1 + Z95**2 / n
     return max((middle - half) / whole, 0.0), min((middle + half) / whole, 1.0)
@@ -221,9 +227,9 @@ def summary_of(
     ordered = np.sort(unordered)
     n, rounds = len(ordered), batches.count if batches else 0
     answered = ordered[np.isfinite(ordered)]
-    needs = _needs(n, rounds) if independent else {}
+    needs = still_needed(n, rounds) if independent else {}
     if not len(answered):
-        return Summary(n=0, needs=_needs(0, rounds) if independent else {})
+        return Summary(n=0, needs=still_needed(0, rounds) if independent else {})
     places = {name: 1 - q if higher_is_better else q for name, q in PERCENTILES.items()}
     at = {name: percentile(ordered, q) for name, q in places.items()}
     ci95: dict[str, Interval] = {}
@@ -284,7 +290,7 @@ class _Batches:
         return low, high
 
     def _bounds(self, ordered: Floats, q: float, at: float) -> Interval:
-        return percentile_interval(ordered, q, min(self.worth(at) * _known_share(self.count), len(ordered)))
+        return percentile_interval(ordered, q, min(self.worth(at) * known_share(self.count), len(ordered)))
 
     def mean_interval(self) -> Interval:
         """Return the 95% interval of the mean of the requests that were answered."""
@@ -314,51 +320,6 @@ def mean_interval(values: Floats) -> Interval:
     return mean - half, mean + half
 
 
-def censored_summary(values: Sequence[float] | Floats, censored: Sequence[int] | npt.NDArray[np.bool_]) -> Summary:
-    """Summarise times; those marked in `censored` are lower bounds. If none is marked, this equals `summary_of`.
-
-    A percentile is None if it lies beyond all times that were observed. `mean` and `max` are None if any time is
-    censored, because they are unknown.
-    """
-    times, is_censored = np.asarray(values, dtype=np.float64), np.asarray(censored, dtype=bool)
-    if not is_censored.any():
-        return summary_of(times)
-    order = np.lexsort((is_censored, times))  # the curve sorts too, which is fast for values in order
-    curve = SurvivalCurve(zip(times[order].tolist(), is_censored[order].tolist(), repeat(1.0)))
-    ends, waiting, low, high = _waiting_shares(curve)
-    needs = _needs(len(curve.values))
-
-    def reached(share: Floats, q: float) -> float | None:
-        at = np.flatnonzero(share <= 1 - q + 1e-12)
-        return float(ends[at[0]]) if len(at) else None
-
-    at = {name: reached(waiting, q) for name, q in PERCENTILES.items()}
-    return Summary(
-        n=len(times),
-        p50=at["p50"],
-        p95=at["p95"],
-        p99=at["p99"],
-        min=curve.values[0] if curve.values else None,
-        ci95={name: (reached(low, q), reached(high, q)) for name, q in PERCENTILES.items()},
-        needs=needs,
-    )
-
-
-def _waiting_shares(curve: SurvivalCurve) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return the distinct times at which requests ended, the share still waiting after each, and its 95% bounds."""
-    times, waiting, at_risk = np.array(curve.values), 1 - np.array(curve.ended), np.array(curve.at_risk)
-    distinct = np.append(np.diff(times) != 0, True)[: len(times)]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        variance = np.cumsum(1 / (at_risk * (at_risk - 1)))  # Greenwood: adds up to d / (n (n − d)) for d equal times
-        times, waiting, variance = times[distinct], waiting[distinct], variance[distinct]
-        width = np.exp(Z95 * np.sqrt(variance) / np.abs(np.log(waiting)))
-        low, high = waiting**width, waiting ** (1 / width)
-    last = waiting <= 0  # the end of the curve, where the formula gives nothing
-    low[last] = 0.0
-    high[last] = high[~last][-1] if (~last).any() else 1.0
-    return times, waiting, low, high
-
-
-def _needs(n: int, rounds: int = 0) -> dict[str, int]:
+def still_needed(n: int, rounds: int = 0) -> dict[str, int]:
     """Return the percentiles that `n` values are too few for, with the number they need."""
     return {name: least for name, q in PERCENTILES.items() if n < (least := needed(q, rounds))}

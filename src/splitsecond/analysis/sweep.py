@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from splitsecond.analysis.findings import ConditionFindings, WorkloadChange
 from splitsecond.analysis.summary import Interval, Summary
+from splitsecond.analysis.usable_rows import load_order
 from splitsecond.analysis.wording import Statement, change, number
 
 Row = ConditionFindings
@@ -22,7 +23,7 @@ def workload_changes(rows: Sequence[Row]) -> list[WorkloadChange]:
     for target in dict.fromkeys(row.target for row in rows):
         own = sorted(
             (row for row in rows if row.target == target and not row.invalid and not row.cache_reuse),
-            key=lambda row: (row.concurrency is None, row.concurrency or row.rate or 0.0),
+            key=load_order,
         )
         lightest = {name: [row for row in own if row.workload == name] for name in names}
         for name in names[1:]:
@@ -60,7 +61,7 @@ def _difference(first: Summary, other: Summary) -> tuple[float | None, Interval]
     """Return other minus first at p50, with its interval."""
     if first.p50 is None or other.p50 is None:
         return None, (None, None)
-    (low, high), (other_low, other_high) = (each.ci95.get("p50", (None, None)) for each in (first, other))
+    (low, high), (other_low, other_high) = (each.interval("p50") for each in (first, other))
     return other.p50 - first.p50, (
         other_low - high if other_low is not None and high is not None else None,
         other_high - low if other_high is not None and low is not None else None,

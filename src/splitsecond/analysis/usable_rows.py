@@ -6,6 +6,11 @@ from splitsecond.analysis.findings import ConditionFindings
 from splitsecond.analysis.wording import ENGINE
 
 
+def load_order(row: ConditionFindings) -> tuple[bool, float]:
+    """Return the key that sorts rows by their load, the lightest first; rates come after concurrencies."""
+    return row.concurrency is None, row.concurrency or row.rate or 0.0
+
+
 def rows_by_target(rows: Sequence[ConditionFindings]) -> list[list[ConditionFindings]]:
     """Return the usable rows of each target, its lightest load first.
 
@@ -18,7 +23,7 @@ def rows_by_target(rows: Sequence[ConditionFindings]) -> list[list[ConditionFind
     ]
     real = [row for row in usable if not row.target.startswith(ENGINE)]
     found: dict[str, list[ConditionFindings]] = {}
-    for row in sorted(real or usable, key=lambda row: (row.concurrency is None, row.concurrency or row.rate or 0.0)):
+    for row in sorted(real or usable, key=load_order):
         known = found.setdefault(row.target, [])
         if not known or (known[0].concurrency is None) == (row.concurrency is None):
             known.append(row)
@@ -30,5 +35,5 @@ def lightest_rows(rows: Sequence[ConditionFindings]) -> list[ConditionFindings]:
     lightest = [loads[0] for loads in rows_by_target(rows)]
     if not lightest:
         return []
-    least = min((row.concurrency is None, row.concurrency or row.rate or 0.0) for row in lightest)
-    return [row for row in lightest if (row.concurrency is None, row.concurrency or row.rate or 0.0) == least]
+    least = min(map(load_order, lightest))
+    return [row for row in lightest if load_order(row) == least]

@@ -23,7 +23,7 @@ from splitsecond.analysis.steady import (
     in_flight,
     mean_in_flight,
 )
-from splitsecond.analysis.summary import LEAST_ROUNDS, PERCENTILES, needed, percentile
+from splitsecond.analysis.summary import LEAST_ROUNDS, PERCENTILES, Floats, needed, percentile
 from splitsecond.analysis.wording import change as signed
 from splitsecond.analysis.wording import counted_as, listed, number, percent
 from splitsecond.clock import NS_PER_MS, NS_PER_S
@@ -104,48 +104,46 @@ def _read_lag_in_ttft(inputs: CheckInputs) -> str:
     if not any(early or late for early, late in ranges):
         return ""
     values = np.array([figure.value(o) for o in timed], dtype=np.float64)
-    early, late = (np.sort(values + bound) for bound in np.array(ranges, dtype=np.float64).T / NS_PER_MS)
-    values = np.sort(values)
-    for name, q in _judged(len(timed)):
-        value = percentile(values, q)
-        if (error := percentile(late, q) - percentile(early, q)) > max(ERROR_SHARE * value, ERROR_MS):
-            return (
-                f"client overloaded: first tokens were read late, so {figure.label} of {number(value)} ms at {name} "
-                f"may be wrong by {number(error)} ms (allowed: {percent(ERROR_SHARE)}, at least {ERROR_MS:g} ms). "
-                "Use more workers or a less busy machine."
-            )
-    return ""
-
-
-def _first_token_error_ns(o: Observation) -> int:
-    early, late = first_token_range_ns(o)
-    return late - early
+    early, late = (values + bound for bound in np.array(ranges, dtype=np.float64).T / NS_PER_MS)
+    if (found := _first_error(values, early, late)) is None:
+        return ""
+    name, value, error = found
+    return (
+        f"client overloaded: first tokens were read late, so {figure.label} of {number(value)} ms at {name} "
+        f"may be wrong by {number(error)} ms (allowed: {percent(ERROR_SHARE)}, at least {ERROR_MS:g} ms). "
+        "Use more workers or a less busy machine."
+    )
 
 
 def _dispatch_late(inputs: CheckInputs) -> str:
     if not inputs.asked.open_loop:
         return ""
-    late = [dispatch_late_ns(o) or 0 for o in inputs.answered]
-    return _too_large("requests were sent later than they were due", late, inputs)
-
-
-def _too_large(what: str, late_ns: Sequence[int], inputs: CheckInputs) -> str:
-    """Return the first percentile of TTFT that the client's delays, one for each request, have changed too much."""
-    figure = ttft_figure(open_loop=inputs.asked.open_loop)
-    known = [(value, late) for o, late in zip(inputs.answered, late_ns, strict=True) if (value := figure.value(o))]
+    figure = ttft_figure(open_loop=True)
+    known = [(value, dispatch_late_ns(o) or 0) for o in inputs.answered if (value := figure.value(o))]
     if not any(late for _, late in known):
         return ""
     values, late_ms = np.array([v for v, _ in known]), np.array([late for _, late in known]) / NS_PER_MS
-    with_delays, without = np.sort(values), np.sort(np.maximum(values - late_ms, 0.0))
-    for name, q in _judged(len(known)):
-        value = percentile(with_delays, q)
-        error = value - percentile(without, q)
+    if (found := _first_error(values, np.maximum(values - late_ms, 0.0), values)) is None:
+        return ""
+    name, value, error = found
+    return (
+        "client overloaded: requests were sent later than they were due, which makes "
+        f"{name} of {figure.label} up to {number(error)} ms too high: {number(value)} ms (allowed: "
+        f"{percent(ERROR_SHARE)}). Use more workers or a less busy machine."
+    )
+
+
+def _first_error(values: Floats, low: Floats, high: Floats) -> tuple[str, float, float] | None:
+    """Return the first percentile of `values`, in ms, that may be wrong by too much, with its value and this error.
+
+    `low` and `high` are the least and the largest that each value may be. None if no percentile is wrong.
+    """
+    values, low, high = (np.sort(each) for each in (values, low, high))
+    for name, q in _judged(len(values)):
+        value, error = percentile(values, q), percentile(high, q) - percentile(low, q)
         if error > max(ERROR_SHARE * value, ERROR_MS):
-            return (
-                f"client overloaded: {what}, which makes {name} of {figure.label} up to {number(error)} ms too high: "
-                f"{number(value)} ms (allowed: {percent(ERROR_SHARE)}). Use more workers or a less busy machine."
-            )
-    return ""
+            return name, value, error
+    return None
 
 
 def _judged(n: int) -> list[tuple[str, float]]:
@@ -154,7 +152,8 @@ def _judged(n: int) -> list[tuple[str, float]]:
 
 
 def _read_lag_in_tps(inputs: CheckInputs) -> str:
-    errors = [(o, _first_token_error_ns(o) + o.last_merged_ns) for o in inputs.answered]
+    ranges = [(o, *first_token_range_ns(o)) for o in inputs.answered]
+    errors = [(o, late - early + o.last_merged_ns) for o, early, late in ranges]
     timed = [(o.tps, error_ns / _span_ns(o), error_ns) for o, error_ns in errors if o.tps]
     if not any(error_ns > ERROR_MS * NS_PER_MS for _, _, error_ns in timed):
         return ""
@@ -327,7 +326,7 @@ def _length(inputs: CheckInputs) -> str:
     lengths = [o.output_tokens for o in inputs.answered if o.output_tokens is not None]
     if not asked or not lengths or abs((got := float(np.median(lengths))) - asked) <= LENGTH_SHARE * asked:
         return ""
-    return f"responses had {number(got)} tokens (median), requested were {asked:,}."
+    return f"responses had {number(got)} tokens (median) instead of the requested {asked:,}."
 
 
 def _merged_first_tokens(inputs: CheckInputs) -> str:

@@ -12,8 +12,13 @@ p_k that of batch k with n_k of the n values. Then p varies with
 
 never less than with the variance of independent requests. The interval p ± t s, by Student's t with R - 1 degrees of
 freedom, is read off the distribution (Asmussen and Glynn, Stochastic Simulation, 2007, IV.5; for R batches of unequal
-size this is the ratio estimator of cluster sampling). Where some values are only lower bounds, all shares come from the
-Kaplan-Meier curve, and the least variance from Greenwood's formula.
+size this is the ratio estimator of cluster sampling).
+
+Where some values are only lower bounds (requests closed before their first token), all shares come from the
+Kaplan-Meier curve, and the least variance from Greenwood's formula. A few such values without batches have the
+intervals of Brookmeyer and Crowley (Biometrics 1982): all times at which the curve's own 95% interval contains the
+percentile, with Greenwood's variance on the log-minus-log scale, which keeps it between 0 and 1. The gateway, which
+must not load numpy, has this curve in `timing/survival`.
 """
 
 from collections.abc import Iterable
@@ -29,8 +34,7 @@ from splitsecond.analysis.summary import (
     Z95,
     Interval,
     Summary,
-    censored_summary,
-    needed,
+    still_needed,
     summary_of,
 )
 from splitsecond.timing.columns import Floats, Integers, Mask
@@ -180,22 +184,13 @@ class _Curve:
             weights, ended = (np.add.reduceat(each[order], starts) for each in (weights, ended))
             values = values[starts]
         self.values, self.weights = values, ended
-        self._gone = np.cumsum(weights)
+        gone = np.cumsum(weights)
+        self._at_risk: Floats = np.subtract(gone[-1:], gone - weights)
+        self._alive: Floats = np.maximum(self._at_risk - ended, 0.0)
+        self._alive[self._alive < 1e-9 * self._at_risk] = 0.0
+        self.ended: Floats = gone / gone[-1:]
         if closed.any():
-            self.ended = 1 - np.cumprod(self._alive() / self._at_risk)
-        else:
-            self.ended = self._gone / self._gone[-1]
-
-    @property
-    def _at_risk(self) -> Floats:
-        found: Floats = self._gone[-1] - np.concatenate(([0.0], self._gone[:-1]))
-        return found
-
-    def _alive(self) -> Floats:
-        at_risk = self._at_risk
-        alive: Floats = np.maximum(at_risk - self.weights, 0.0)
-        alive[alive < 1e-9 * at_risk] = 0.0
-        return alive
+            self.ended = np.subtract(1, np.cumprod(self._alive / self._at_risk))
 
     @classmethod
     def of(cls, counted: "Counted") -> "_Curve":
@@ -214,13 +209,15 @@ class _Curve:
         place = int(np.searchsorted(self.ended, share - 1e-12))
         return float(self.values[place]) if place < len(self.values) else None
 
+    def greenwood(self) -> Floats:
+        """Return Greenwood's sum at each value: the variance of the share still waiting, divided by its square."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.cumsum(np.where(self._alive > 0, self.weights / (self._at_risk * self._alive), 0.0))
+
     def variance(self, value: float) -> float:
         """Return Greenwood's variance of `share(value)` for independent requests."""
         place = int(np.searchsorted(self.values, value, side="right"))
-        alive, ended, at_risk = self._alive()[:place], self.weights[:place], self._at_risk[:place]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            hazard = np.where(alive > 0, ended / (at_risk * alive), 0.0).sum()
-        return float((1 - self.ended[place - 1]) ** 2 * hazard) if place else 0.0
+        return float((1 - self.ended[place - 1]) ** 2 * self.greenwood()[place - 1]) if place else 0.0
 
 
 def summarise(counted: Counted, batches: Integers, *, higher_is_better: bool = False) -> Summary:
@@ -232,9 +229,10 @@ def summarise(counted: Counted, batches: Integers, *, higher_is_better: bool = F
     n, censored = int(counted.counts.sum()), bool(counted.closed.any())
     parts = _parts(counted, batches) if _enough(counted, batches) else []
     if not parts and n <= FEW:
-        times = counted.counts.astype(np.int64)
-        values, closed = np.repeat(counted.values, times), np.repeat(counted.closed, times)
-        return censored_summary(values, closed) if censored else summary_of(values, higher_is_better=higher_is_better)
+        if censored:
+            return _censored_summary(_Curve.of(counted), n)
+        values = np.repeat(counted.values, counted.counts.astype(np.int64))
+        return summary_of(values, higher_is_better=higher_is_better)
     curve, curves = _Curve.of(counted), [_Curve.of(part) for part in parts]
     sizes = np.array([part.counts.sum() for part in parts], np.float64)
     at: dict[str, float | None] = {}
@@ -264,7 +262,37 @@ def summarise(counted: Counted, batches: Integers, *, higher_is_better: bool = F
         min=float(curve.values[0]),
         max=None if censored else float(curve.values[-1]),
         ci95=ci95,
-        needs={name: needed(q) for name, q in PERCENTILES.items() if n < needed(q)},
+        needs=still_needed(n),
+    )
+
+
+def _censored_summary(curve: _Curve, n: int) -> Summary:
+    """Summarise `n` independent times of which some are only lower bounds.
+
+    A percentile is None if it lies beyond all times at which a request ended. `mean` and `max` are unknown.
+    """
+    some = curve.weights > 0
+    ends, waiting = curve.values[some], 1 - curve.ended[some]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        width = np.exp(Z95 * np.sqrt(curve.greenwood()[some]) / np.abs(np.log(waiting)))
+        low, high = waiting**width, waiting ** (1 / width)
+    last = waiting <= 0  # the end of the curve, where the formula gives nothing
+    low[last] = 0.0
+    high[last] = high[~last][-1] if (~last).any() else 1.0
+
+    def reached(share: Floats, q: float) -> float | None:
+        at = np.flatnonzero(share <= 1 - q + 1e-12)
+        return float(ends[at[0]]) if len(at) else None
+
+    at = {name: reached(waiting, q) for name, q in PERCENTILES.items()}
+    return Summary(
+        n=n,
+        p50=at["p50"],
+        p95=at["p95"],
+        p99=at["p99"],
+        min=float(ends[0]) if len(ends) else None,
+        ci95={name: (reached(low, q), reached(high, q)) for name, q in PERCENTILES.items()},
+        needs=still_needed(round(float(curve.weights.sum()))),
     )
 
 

@@ -172,8 +172,7 @@ class _Track:
         self.watched = watched
         self._first = first
         self._points: list[SeriesPoint] = []
-        self._times: ControlChart[float] = ControlChart(TimesModel())
-        self._errors: ControlChart[ErrorCount] = ControlChart(ErrorShareModel())
+        self._chart: ControlChart[Any] = ControlChart(ErrorShareModel() if watched.share else TimesModel())
 
     def add(self, at: str, found: ConditionFindings) -> RoundNews | None:
         """Add the next round; return its news, or None."""
@@ -181,25 +180,18 @@ class _Track:
         if value is None or (value <= 0 and not self.watched.share):
             return None
         hours = datetime.fromisoformat(at).timestamp() / 3600
-        if self.watched.share:
-            judged = self._errors.add(hours, ErrorCount(found.errors, found.requests))
-        else:
-            judged = self._times.add(hours, value)
+        judged = self._chart.add(hours, ErrorCount(found.errors, found.requests) if self.watched.share else value)
         point = SeriesPoint(at=at, value=value, tail=self.watched.tail(found), state=judged.state)
         if judged.usual:
             point.low, point.high, point.early = judged.usual.low, judged.usual.high, judged.usual.early
         self._points.append(point)
         if judged.began:
-            for point in self._points[self._drifts[-1].since :]:
+            for point in self._points[self._chart.drifts[-1].since :]:
                 point.state = "drifted"
         return self._news(judged, value)
 
-    @property
-    def _drifts(self) -> list[ChartDrift]:
-        return self._errors.drifts if self.watched.share else self._times.drifts
-
     def _news(self, judged: JudgedRound, value: float) -> RoundNews | None:
-        watched, last = self.watched, self._drifts[-1] if self._drifts else None
+        watched, last = self.watched, self._chart.drifts[-1] if self._chart.drifts else None
         if last is not None and last.until is None:
             found = self._found(last)
             return RoundNews(text=f"{drift_words(found, watched)}.", good=not found.worse)
@@ -241,7 +233,7 @@ class _Track:
             label=self.watched.label,
             unit=self.watched.unit,
             points=self._points,
-            drifts=[self._found(drift) for drift in self._drifts],
+            drifts=[self._found(drift) for drift in self._chart.drifts],
         )
 
     @property
@@ -289,7 +281,7 @@ class WatchHistory:
             return [RoundNews(text=why, good=None if found.requests and not one.finished else False)]
         tracks = self._tracks.setdefault(place, [_Track(watched, found) for watched in WATCHED])
         self._past[place].append(found)
-        news = [said for track in tracks if (said := track.add(one.at, found))]
+        news = [each for track in tracks if (each := track.add(one.at, found))]
         known = max(track.rounds for track in tracks) - 1
         if not news and known < LEAST:
             return [RoundNews(text=f"learning what is usual: round {known + 1} of {LEAST}.")]
@@ -346,13 +338,13 @@ def minute(at: str) -> str:
 
 def statements(lines: Iterable[WatchedSeries]) -> list[str]:
     """Return the drifts as sentences: current ones first, then the latest."""
-    said = [(drift.until is not None, drift.since, line, drift) for line in lines for drift in line.drifts]
-    said.sort(key=lambda one: one[1], reverse=True)
-    said.sort(key=lambda one: one[0])
+    drifts = [(drift.until is not None, drift.since, line, drift) for line in lines for drift in line.drifts]
+    drifts.sort(key=lambda one: one[1], reverse=True)
+    drifts.sort(key=lambda one: one[0])
     by_name = {watched.name: watched for watched in WATCHED}
     return [
         f"{line.name}: {drift_words(drift, by_name[line.figure])}, for the {'worse' if drift.worse else 'better'}."
-        for _, _, line, drift in said
+        for _, _, line, drift in drifts
     ]
 
 

@@ -15,7 +15,7 @@ from splitsecond.analysis.findings import Capacity, ConditionFindings, Run
 from splitsecond.analysis.summary import Interval, Summary
 from splitsecond.analysis.wording import counted_as
 from splitsecond.clock import NS_PER_S
-from splitsecond.errors import CallerFault
+from splitsecond.errors import CallerFault, file_faults
 from splitsecond.observation import Observation, Role
 from splitsecond.runs.concluding import recompute, run_folder
 
@@ -50,7 +50,7 @@ class Distribution:
 
     def __init__(self, summary: Summary) -> None:
         def estimate(value: float | None, statistic: str) -> Estimate | None:
-            return None if value is None else Estimate(value, summary.ci95.get(statistic, (None, None)))
+            return None if value is None else Estimate(value, summary.interval(statistic))
 
         self.n = summary.n
         """The number of values, those of failed requests included."""
@@ -218,10 +218,8 @@ class BenchRun(Mapping[str, Row]):
         from splitsecond.report.run_page import render_run
 
         target = Path(path)
-        try:
+        with file_faults(f"cannot write {target}", kind="unwritable_file"):
             target.write_text(render_run(self.findings, self.observations), encoding="utf-8")
-        except OSError as error:
-            raise CallerFault(f"cannot write {target}: {error.strerror or error}", kind="unwritable_file") from None
         return target
 
 

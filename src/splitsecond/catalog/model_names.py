@@ -7,11 +7,10 @@ differ; a name without a date is a snapshot's alias only if the maker published 
 """
 
 import re
-import tomllib
 from functools import cache, lru_cache
 from importlib import resources
 
-from msgspec import Struct, convert
+from msgspec import Struct, toml
 
 from splitsecond.catalog.provider import is_foreign, names, provider
 from splitsecond.catalog.speed_tier import SEPARATOR
@@ -119,8 +118,7 @@ def _without_tier(provider_name: str, model: str) -> str:
 
 @cache
 def _names() -> _Names:
-    text = (resources.files(__package__) / "model_names.toml").read_text("utf-8")
-    return convert(tomllib.loads(text), _Names)
+    return toml.decode((resources.files(__package__) / "model_names.toml").read_bytes(), type=_Names)
 
 
 @cache

@@ -4,7 +4,6 @@
 kilowatt-hour are the user's.
 """
 
-import tomllib
 from importlib import resources
 
 import msgspec
@@ -48,5 +47,4 @@ class Machine(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 def machines() -> dict[str, Machine]:
     """Return the machines of the catalogue by name."""
-    text = (resources.files(__package__) / "hardware.toml").read_text("utf-8")
-    return msgspec.convert(tomllib.loads(text), dict[str, Machine])
+    return msgspec.toml.decode((resources.files(__package__) / "hardware.toml").read_bytes(), type=dict[str, Machine])

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from splitsecond.errors import CallerFault
+from splitsecond.errors import CallerFault, file_faults
 
 
 def numbered_lines(path: Path, longest: int, kind: str, hint: str) -> Iterator[tuple[int, str]]:
@@ -12,11 +12,8 @@ def numbered_lines(path: Path, longest: int, kind: str, hint: str) -> Iterator[t
     Raises `CallerFault` of `kind` with the line, and `hint`, for text that is not UTF-8 and for a line of more than
     `longest` bytes.
     """
-    try:
-        with path.open("rb") as file:
-            yield from numbered(iter(lambda: file.readline(longest + 1), b""), str(path), longest, kind, hint)
-    except OSError as error:
-        raise CallerFault(f"cannot read {path}: {error.strerror or error}", kind=kind) from None
+    with file_faults(f"cannot read {path}", kind=kind), path.open("rb") as file:
+        yield from numbered(iter(lambda: file.readline(longest + 1), b""), str(path), longest, kind, hint)
 
 
 def numbered(lines: Iterable[bytes], name: str, longest: int, kind: str, hint: str) -> Iterator[tuple[int, str]]:

@@ -16,12 +16,13 @@ long; the duration of a response comes from a pilot request.
 """
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from random import Random
 from urllib.parse import urlsplit
 
 import msgspec
 
+from splitsecond import clock
 from splitsecond.clock import NS_PER_S
 from splitsecond.errors import CallerFault
 from splitsecond.loadgen.arrivals import Pattern, schedule
@@ -36,6 +37,8 @@ LEAST_BLOCK = 5
 WARMUP_RESPONSES, WINDOW_RESPONSES, COOLDOWN_RESPONSES = 5, 20, 5
 """Durations of an open loop, in response times: the warm-up of a block, the measured time of all blocks together, and
 the longest cool-down of a block."""
+LIMIT_ROUNDS = 1000
+"""Most rounds of a run whose number of rounds is not fixed."""
 COOLDOWNS_PER_SLOT = 4
 """Most cool-down requests of a closed loop, per slot. About one is sent, unless a measured response takes long."""
 STREAMS_PER_PROCESS = 256
@@ -179,6 +182,32 @@ def make_plan(
         for reuse in reuses
     ]
     return RunPlan(conditions=conditions, lanes=lanes, seed=seed)
+
+
+def rounds_until(
+    plan: RunPlan, lane: list[RequestBlock], is_precise: Callable[[str], bool] | None, duration_ns: int | None
+) -> Iterator[RequestBlock]:
+    """Yield the blocks of `lane`, and of further rounds like its last one, until a goal is reached.
+
+    From round `ROUNDS` on, `is_precise` tells whether the figures of a condition are precise enough (None: that is no
+    goal); such a condition takes no part in further rounds. `duration_ns` counts from now. A round begins only if it is
+    likely to end in time, as long as the longest one before.
+    """
+    begun_ns = clock.now_ns()
+    longest_ns, precise = 0, set[str]()
+    blocks: list[RequestBlock] = []
+    for number in range(1, LIMIT_ROUNDS + 1):
+        planned = [block for block in lane if block.round == number]
+        blocks = [b for b in planned or plan.next_round(blocks, number) if b.condition not in precise]
+        round_ns = clock.now_ns()
+        if duration_ns is not None and round_ns + longest_ns > begun_ns + duration_ns:
+            return
+        yield from blocks
+        longest_ns = max(longest_ns, clock.now_ns() - round_ns)
+        if is_precise is not None and number >= ROUNDS:
+            precise |= {block.condition for block in blocks if is_precise(block.condition)}
+        if precise >= {block.condition for block in blocks}:
+            return
 
 
 def _shuffled(blocks: Sequence[RequestBlock], seed: int, number: int) -> list[RequestBlock]:

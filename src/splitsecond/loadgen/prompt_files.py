@@ -15,7 +15,6 @@ A file may be larger than memory: it is read piece by piece, up to `MOST_PROMPTS
 """
 
 import io
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -25,7 +24,8 @@ import msgspec
 from msgspec import Struct
 
 from splitsecond.analysis.wording import counted_as
-from splitsecond.errors import CallerFault
+from splitsecond.errors import CallerFault, file_faults
+from splitsecond.json_array import CHUNK, ArrayElements, ArrayError
 from splitsecond.loadgen.input_lines import numbered
 
 LENGTH_FIELDS = ("max_tokens", "max_completion_tokens")
@@ -36,7 +36,6 @@ MOST_BYTES = 1 << 25
 """Most bytes of all prompts together, because every worker process holds them."""
 LONGEST = 1 << 24
 """Most bytes of one line or one element of an array."""
-CHUNK = 1 << 18
 
 FORMATS = (
     'Known are JSON lines ({"prompt": "..."} or {"messages": [...]}), the JSON files of ShareGPT, and plain text with '
@@ -75,11 +74,8 @@ class _Message(Struct):
 
 def read_prompts(path: Path) -> PromptFile:
     """Read the prompts in a file. Raises `CallerFault` with the line for one that is not understood."""
-    try:
-        with path.open("rb") as file:
-            return parse_prompts(file, str(path))
-    except OSError as error:
-        raise CallerFault(f"cannot read the prompts {path}: {error.strerror or error}", kind="bad_prompts") from None
+    with file_faults(f"cannot read the prompts {path}", kind="bad_prompts"), path.open("rb") as file:
+        return parse_prompts(file, str(path))
 
 
 def parse_prompts(file: BinaryIO, name: str) -> PromptFile:
@@ -87,7 +83,7 @@ def parse_prompts(file: BinaryIO, name: str) -> PromptFile:
     beginning = file.read(CHUNK).removeprefix(b"\xef\xbb\xbf").lstrip()
     file.seek(0)
     if beginning.startswith(b"[") and not _MESSAGES.match(beginning):
-        return _collected(name, "JSON", _Elements(file, name), _request)
+        return _collected(name, "JSON", _elements(file, name), _request)
     lines = numbered(iter(lambda: file.readline(LONGEST + 1), b""), name, LONGEST, "bad_prompts", FORMATS)
     if beginning.startswith((b"{", b"[")):
         return _collected(name, "JSON lines", lines, lambda line: _request(msgspec.json.decode(line)))
@@ -157,79 +153,12 @@ def _opening(turns: list[_Turn]) -> dict[str, Any] | None:
     return {"messages": [{"role": "system", "content": text} for text in system] + _question(question)["messages"]}
 
 
-class _Elements:
-    """Iterates over the elements of a JSON array in a file, each with the number of its line. Raises `CallerFault`."""
-
-    def __init__(self, file: BinaryIO, name: str) -> None:
-        self._text = io.TextIOWrapper(file, "utf-8-sig")
-        self._name = name
-        self._buffer = ""
-        self._at = 0
-        self._line = 1
-
-    def __iter__(self) -> Iterator[tuple[int, Any]]:
-        try:
-            yield from self._elements()
-        finally:
-            self._text.detach()  # the file stays open
-
-    def _elements(self) -> Iterator[tuple[int, Any]]:
-        mark = self._next()  # the bracket that opens the array
-        while mark != "]":
-            self._at += 1
-            if self._next() == "]" and mark == "[":
-                break
-            yield self._line, self._element()
-            mark = self._next()
-            if mark not in (",", "]"):
-                self._refuse(f"expected a comma or the end of the array, got {mark or 'the end of the file'}")
-        self._at += 1
-        if self._next():
-            self._refuse("expected the end of the file after the array")
-
-    def _next(self) -> str:
-        """Skip white space and return the next character; "" at the end of the file."""
-        while True:
-            match = _SPACE.match(self._buffer, self._at)
-            self._skip(match.end() if match else self._at)
-            if self._at < len(self._buffer):
-                return self._buffer[self._at]
-            if not self._more():
-                return ""
-
-    def _element(self) -> Any:
-        if self._buffer[self._at : self._at + 1] not in ("{", "["):
-            self._refuse("expected an object")
-        while True:
-            try:
-                found, end = _DECODER.raw_decode(self._buffer, self._at)
-            except (ValueError, RecursionError) as error:  # perhaps it is only incomplete
-                if isinstance(error, RecursionError) or not self._more():
-                    self._refuse(getattr(error, "msg", str(error)))
-            else:
-                self._skip(end)
-                return found
-
-    def _skip(self, end: int) -> None:
-        self._line += self._buffer.count("\n", self._at, end)
-        self._at = end
-
-    def _more(self) -> bool:
-        """Read as much again as is pending, at least `CHUNK`: all reading together takes linear time."""
-        pending = len(self._buffer) - self._at
-        if pending > LONGEST:
-            self._refuse(f"an element of the array is longer than {LONGEST:,} characters")
-        try:
-            piece = self._text.read(max(CHUNK, pending))
-        except UnicodeDecodeError as error:
-            self._refuse(f"the file is not UTF-8 text: {error.reason}")
-        self._buffer = self._buffer[self._at :] + piece
-        self._at = 0
-        return bool(piece)
-
-    def _refuse(self, why: str) -> NoReturn:
-        _refuse(self._name, self._line, why)
-
-
-_DECODER = json.JSONDecoder()
-_SPACE = re.compile(r"[ \t\r\n]*")
+def _elements(file: BinaryIO, name: str) -> Iterator[tuple[int, Any]]:
+    """Yield the elements of a JSON array in a file, each with the number of its line. Raises `CallerFault`."""
+    try:
+        for line, element in ArrayElements(io.TextIOWrapper(file, "utf-8-sig"), LONGEST):
+            if not isinstance(element, dict | list):
+                _refuse(name, line, "expected an object")
+            yield line, element
+    except ArrayError as error:
+        _refuse(name, error.line, str(error))

@@ -13,7 +13,6 @@ import gc
 import os
 import resource
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from splitsecond import clock
@@ -49,9 +48,7 @@ class SelfMonitor:
         self._wait_before_ns = _runqueue_wait_ns()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._timer.cancel()
         gc.callbacks.remove(self._collected)
         gc.unfreeze()

@@ -4,13 +4,12 @@ Inside `load`, a target under one of several workloads is a target of its own, `
 Its blocks alternate with those of all others, so that a slow minute affects every workload.
 """
 
-import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
-from splitsecond.errors import CallerFault
+from splitsecond.errors import CallerFault, file_faults
 from splitsecond.loadgen.plan import RunPlan
 from splitsecond.loadgen.workload import SEPARATOR, Workload
 
@@ -36,15 +35,16 @@ BUILT_IN: dict[str, NamedWorkload] = {
 }
 """Workloads by name. Prompt lengths and rates of `autocomplete` and `summary` are those of "Fastest LLM Inference" (50
 tokens at 500 requests per minute, 1,000 tokens at 10); the rest is our choice."""
+WORKLOAD_HINT = "A workload is a table such as [autocomplete] with input_tokens = 50, output_tokens = 32, rate = 8.3."
 
 
 def read_workloads(path: Path) -> dict[str, NamedWorkload]:
     """Return the workloads of a TOML file, one table each, by name. Raises `CallerFault` for an invalid file."""
+    with file_faults(f"cannot read the workloads {path}", kind="bad_workload", hint=WORKLOAD_HINT):
+        data = path.read_bytes()
     try:
-        found = msgspec.convert(tomllib.loads(path.read_text("utf-8")), dict[str, NamedWorkload])
-    except OSError as error:
-        raise _bad(f"cannot read the workloads {path}: {error.strerror or error}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
+        found = msgspec.toml.decode(data, type=dict[str, NamedWorkload])
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise _bad(f"{path}: {error}") from None
     return {name: msgspec.structs.replace(each, name=name) for name, each in found.items()}
 
@@ -62,8 +62,7 @@ def check_workloads(workloads: Sequence[NamedWorkload]) -> None:
 
 
 def _bad(message: str) -> CallerFault:
-    hint = "A workload is a table such as [autocomplete] with input_tokens = 50, output_tokens = 32, rate = 8.3."
-    return CallerFault(message, kind="bad_workload", hint=hint)
+    return CallerFault(message, kind="bad_workload", hint=WORKLOAD_HINT)
 
 
 def swept(target: str, workload: str) -> str:

@@ -20,7 +20,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import closing
 from functools import partial
 from itertools import count
-from types import TracebackType
 from typing import Protocol, Self
 
 import msgspec
@@ -90,9 +89,7 @@ class ReportWriter:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._queue.put(None)
         self._thread.join()
 

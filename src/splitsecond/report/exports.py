@@ -36,7 +36,7 @@ def _row(condition: ConditionFindings) -> dict[str, Any]:
         summary = figure.summary(condition)
         for percentile in PERCENTILES:
             key = f"{figure.name}.{percentile}"
-            low, high = summary.ci95.get(percentile, (None, None))
+            low, high = summary.interval(percentile)
             record |= {key: getattr(summary, percentile), f"{key}.low": low, f"{key}.high": high}
     return record | {total.name: total.value(condition) for total in TOTALS.values()}
 

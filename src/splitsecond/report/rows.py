@@ -63,7 +63,7 @@ def cell(spread: Summary, percentile: str) -> FigureCell:
     if value is None:
         return FigureCell(figure=MISSING)
     needs = spread.needs.get(percentile, 0)
-    interval = (None, None) if needs else spread.ci95.get(percentile, (None, None))
+    interval = (None, None) if needs else spread.interval(percentile)
     return FigureCell(figure=number(value), interval=_between(interval, number), needs=needs)
 
 

@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from splitsecond.analysis.cost import cost_usd
+from splitsecond.analysis.figures import ended
 from splitsecond.analysis.findings import ConditionFindings, Forecast, Run
 from splitsecond.analysis.forecast import Outcomes, fallback, hedge, quantile, race
+from splitsecond.analysis.grouping import grouped
 from splitsecond.analysis.resampling import resamples
-from splitsecond.analysis.summary import Floats, Interval, needed
+from splitsecond.analysis.summary import Floats, Interval, finite, needed
 from splitsecond.analysis.wording import Statement, evidence, level, number, ratio
 from splitsecond.catalog.price import Price
 from splitsecond.clock import NS_PER_MS
@@ -60,10 +62,7 @@ def _forecasts(policy: Expression, run: Run, observations: Sequence[Observation]
             f"cannot forecast {policy!r}: the run has no load with a valid row for each of {', '.join(names)}",
             kind="bad_forecast",
         )
-    sent: defaultdict[str, list[Observation]] = defaultdict(list)
-    for o in observations:
-        if o.role == "measured" and o.outcome != "cancelled":
-            sent[o.condition].append(o)
+    sent = grouped(ended(observations), lambda o: o.condition)
     return [found for place in places if (found := _forecast(policy, names, place, sent)) is not None]
 
 
@@ -107,13 +106,13 @@ def _forecast(
         load=level(rows[names[0]]),
         rows=[rows[name].condition for name in names],
         pairs=len(rounds),
-        ttft_p50_ms=_finite(quantile(found.ttft_ms, 0.5)),
+        ttft_p50_ms=finite(quantile(found.ttft_ms, 0.5)),
         ttft_p50_ci95=between[0.5],
-        ttft_p95_ms=_finite(quantile(found.ttft_ms, 0.95)),
+        ttft_p95_ms=finite(quantile(found.ttft_ms, 0.95)),
         ttft_p95_ci95=between[0.95],
-        e2e_p50_ms=_finite(quantile(found.e2e_ms, 0.5)),
+        e2e_p50_ms=finite(quantile(found.e2e_ms, 0.5)),
         failed_share=float(np.isinf(found.ttft_ms).mean()),
-        usd_per_request=_finite(cost),
+        usd_per_request=finite(cost),
         measured_ttft_p50_ms=measured.ttft_ms.p50 if measured else None,
         measured_ttft_p95_ms=measured.ttft_ms.p95 if measured else None,
         measured_usd_per_request=measured.usd_per_request if measured else None,
@@ -122,12 +121,7 @@ def _forecast(
 
 def _paired(each: Sequence[Sequence[Observation]]) -> tuple[list[list[Observation]], list[int]]:
     """Return the requests of each target in pairs of the same round, in the order of sending, and their rounds."""
-    by_round = []
-    for sent in each:
-        found: defaultdict[int, list[Observation]] = defaultdict(list)
-        for o in sorted(sent, key=lambda o: o.start_ns):
-            found[o.round].append(o)
-        by_round.append(found)
+    by_round = [grouped(sorted(sent, key=lambda o: o.start_ns), lambda o: o.round) for sent in each]
     pairs: list[list[Observation]] = [[] for _ in each]
     rounds: list[int] = []
     for name in sorted(set.intersection(*(set(found) for found in by_round))):
@@ -176,11 +170,7 @@ def _interval(draws: Sequence[float]) -> Interval:
     """Return the 95% interval of draws that may be infinite; None for an infinite bound, and without draws."""
     if not draws:
         return None, None
-    return _finite(quantile(np.array(draws), 0.025)), _finite(quantile(np.array(draws), 0.975))
-
-
-def _finite(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None
+    return finite(quantile(np.array(draws), 0.025)), finite(quantile(np.array(draws), 0.975))
 
 
 def _statement(found: Forecast) -> Statement:

@@ -16,6 +16,7 @@ import msgspec
 
 from splitsecond import __version__, clock
 from splitsecond.analysis.condition import condition_findings
+from splitsecond.analysis.figures import ended
 from splitsecond.analysis.findings import AskedCondition, ConditionFindings, Run
 from splitsecond.analysis.precision import Precision, Unmet, unmet
 from splitsecond.analysis.precision import in_words as precision_in_words
@@ -27,8 +28,7 @@ from splitsecond.loadgen.block import RequestBlock
 from splitsecond.loadgen.calibration import Calibrated
 from splitsecond.loadgen.coordinator import RunNote, run_plan
 from splitsecond.loadgen.nodes import Node
-from splitsecond.loadgen.plan import Condition, RunPlan
-from splitsecond.loadgen.round_driver import rounds_until
+from splitsecond.loadgen.plan import Condition, RunPlan, rounds_until
 from splitsecond.loadgen.search_driver import LoadSearchDriver
 from splitsecond.loadgen.sweep import plain
 from splitsecond.loadgen.workload import Workload
@@ -371,9 +371,9 @@ class Measurement:
         self.job = job = msgspec.structs.replace(job, plan=plan)
         if not job.open_ended:
             return list(plan.lanes)
-        judge = None if job.precision is None else self._imprecise
+        is_precise = None if job.precision is None else lambda name: not self._imprecise(name)
         duration_ns = None if job.duration_s is None else round(job.duration_s * clock.NS_PER_S)
-        return [self._expected(rounds_until(plan, lane, judge, duration_ns)) for lane in plan.lanes]
+        return [self._expected(rounds_until(plan, lane, is_precise, duration_ns)) for lane in plan.lanes]
 
     def _expected(self, blocks: Iterable[RequestBlock]) -> Iterator[RequestBlock]:
         """Yield the blocks, and tell the progress display about each."""
@@ -444,9 +444,9 @@ def cannot_write(where: Path | str, error: OSError) -> str:
 
 def _cost_limit_notes(plan: RunPlan, observations: Sequence[Observation]) -> list[str]:
     """Return a note for each condition that the cost limit ended early."""
-    ended = Counter(o.condition for o in observations if o.role == "measured" and o.outcome != "cancelled")
+    counts = Counter(o.condition for o in ended(observations))
     return [
-        f"{c.condition}: ended early, after {ended[c.condition]} of {c.requests} requests: the cost limit was reached."
+        f"{c.condition}: ended early, after {counts[c.condition]} of {c.requests} requests: the cost limit was reached."
         for c in plan.conditions
-        if ended[c.condition] < c.requests
+        if counts[c.condition] < c.requests
     ]

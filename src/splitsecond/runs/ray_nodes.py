@@ -312,7 +312,7 @@ def _start_relays(ray: Any, most: int | None, placed: _Placed) -> None:
         ray.get(group.ready(), timeout=PLACED_S)
         strategies = [PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=i) for i in range(count)]
         relays = [actor.options(num_cpus=1, scheduling_strategy=strategy).remote() for strategy in strategies]
-        said = ray.get([relay.describe.remote() for relay in relays], timeout=PLACED_S)
+        described = ray.get([relay.describe.remote() for relay in relays], timeout=PLACED_S)
         places = ray.util.placement_group_table(group)["bundles_to_node_id"]
     except GetTimeoutError:
         raise CallerFault(
@@ -330,7 +330,7 @@ def _start_relays(ray: Any, most: int | None, placed: _Placed) -> None:
         ) from None
     placed.nodes = [
         RayNode(places[place][:8], relay, msgspec.json.decode(its, type=NodeDescription))
-        for place, (relay, its) in enumerate(zip(relays, said, strict=True))
+        for place, (relay, its) in enumerate(zip(relays, described, strict=True))
     ]
 
 

@@ -24,11 +24,11 @@ NAMES = {"vllm": "vLLM", "llamacpp": "llama.cpp", "ollama": "Ollama", "sglang": 
 Answer = Mapping[str, Any]
 _NOTHING: tuple[str, Any, Any] = ("", None, None)
 PATHS: Mapping[str, Callable[[Answer], tuple[str, Any, Any]]] = {
-    "/props": lambda said: ("llama.cpp", said.get("build_info"), None),
-    "/api/version": lambda said: ("Ollama", said.get("version"), None),
-    "/get_server_info": lambda said: ("SGLang", said.get("version"), said.get("device")),
-    "/info": lambda said: ("TGI", said.get("version"), said.get("model_device_type")) if "router" in said else _NOTHING,
-    "/version": lambda said: ("", said.get("version"), None),
+    "/props": lambda its: ("llama.cpp", its.get("build_info"), None),
+    "/api/version": lambda its: ("Ollama", its.get("version"), None),
+    "/get_server_info": lambda its: ("SGLang", its.get("version"), its.get("device")),
+    "/info": lambda its: ("TGI", its.get("version"), its.get("model_device_type")) if "router" in its else _NOTHING,
+    "/version": lambda its: ("", its.get("version"), None),
 }
 """Where servers tell what they are, the surest first: the name of the software, its version, and its device."""
 
@@ -48,8 +48,8 @@ def server_software(specs: Mapping[str, TargetSpec]) -> dict[str, str]:
 def _software(spec: TargetSpec, pool: ThreadPoolExecutor) -> str:
     root = spec.base_url.rstrip("/").removesuffix("/v1")
     answers = pool.map(lambda path: _answer(root + path), PATHS)
-    for tells, said in zip(PATHS.values(), answers, strict=True):
-        name, version, device = tells(said)
+    for describe, answer in zip(PATHS.values(), answers, strict=True):
+        name, version, device = describe(answer)
         if isinstance(version, str) and version:
             known = "" if "unknown" in version else version
             words = [name or _owner(spec), known, f"on {device}" if isinstance(device, str) and device else ""]

@@ -1,11 +1,14 @@
 """A watch: rounds at fixed intervals, each one a run of its own that is judged by the rounds before it.
 
+Rounds begin at the start and then at whole multiples of one interval. These times are absolute, so a long round does
+not delay the following ones. If a round is still running when the next one is due, the next one is skipped.
+
 A round that fails as a whole (no network, a withdrawn key) is kept as such, and the watch continues; if only some
 targets cannot be measured, the others are. A folder that cannot be written and a reached cost limit end the watch.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -20,7 +23,7 @@ from splitsecond.analysis.wording import counted_as, listed, row
 from splitsecond.errors import CallerFault, Fault
 from splitsecond.loadgen.calibration import in_words
 from splitsecond.loadgen.plan import without
-from splitsecond.loadgen.timetable import rounds, sleep_until
+from splitsecond.pacing import Pacer
 from splitsecond.runs.cost_limit import CostLimit, CostMeter, CostReached, announce_rounds
 from splitsecond.runs.measuring import FolderFailed, Job, Measurement, NoProgress, Progress, cannot_write
 from splitsecond.runs.targets import advised
@@ -108,7 +111,7 @@ class Watch:
         """
         meter = self._opened()
         number = 0
-        async for skipped in rounds(self._every_ns, times, self._wait):
+        async for skipped in due_rounds(self._every_ns, times, self._wait):
             if skipped:
                 missed = counted_as(skipped, "round was", "rounds were")
                 self._listener.note(f"{missed} skipped, as the one before took longer than the interval.", warning=True)
@@ -219,6 +222,26 @@ class Watch:
                 if gate.relative and unknown:
                     unchecked.append(f"{gate.text!r} cannot be checked yet for {listed(unknown)}: too few rounds.")
         return MeasuredRound(run=run, folder=folder, judged=judged, news=news, breaches=breaches, unchecked=unchecked)
+
+
+async def due_rounds(every_ns: int, times: int | None, wait: Callable[[int], Awaitable[None]]) -> AsyncIterator[int]:
+    """Yield each time a round is due, `times` times (None: for ever): the number of rounds skipped before it.
+
+    `wait` returns at the given time.
+    """
+    start_ns, slot, begun, skipped = clock.now_ns(), 0, 0, 0
+    while times is None or begun < times:
+        await wait(start_ns + slot * every_ns)
+        yield skipped
+        begun += 1
+        passed = -(-(clock.now_ns() - start_ns) // every_ns)
+        slot, skipped = max(slot + 1, passed), max(0, passed - slot - 1)
+
+
+async def sleep_until(due_ns: int) -> None:
+    """Return at `due_ns` on the monotonic clock, or at once if that has passed."""
+    with Pacer(asyncio.get_running_loop()) as pacer:
+        await pacer.sleep_until(due_ns)
 
 
 def _unused(path: Path) -> Path:

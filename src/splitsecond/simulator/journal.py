@@ -17,7 +17,7 @@ from splitsecond.simulator.script import Script
 
 MAX_ENTRIES = 1_000
 MAX_BYTES = 32 << 20
-"""Of all bodies together."""
+"""Most bytes of all bodies together."""
 KEY_HEADERS = (b"authorization", b"api-key", b"x-api-key", b"x-goog-api-key", b"proxy-authorization", b"cookie")
 _validate = msgspec.json.Decoder(Raw).decode
 

@@ -5,12 +5,8 @@ outlive the program, however that ends: it exits when its standard input closes,
 It runs in its own session, so Ctrl-C at the terminal reaches only the program, which decides when to stop it.
 """
 
-import os
-import select
-import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -18,13 +14,12 @@ from typing import Any
 
 import msgspec
 
-from splitsecond import clock
+from splitsecond.child_process import server_process
 from splitsecond.errors import CallerFault, NetworkFault
 
 CONTROL_S = 60.0
 """How long a request to the simulator itself may take, on a machine that is busy with other tests."""
-START_NS = 120 * clock.NS_PER_S
-STOP_S = 5.0
+START_S = 120.0
 
 
 class ReceivedRequest(msgspec.Struct, frozen=True):
@@ -114,47 +109,15 @@ def run_simulator(*profiles: str, seed: int = 0, log: Path | None = None) -> Ite
     command.append("--until-eof")
     if log is not None:
         command += ["--log", str(log)]
-    with (
-        tempfile.TemporaryFile() as errors,
-        subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, start_new_session=True
-        ) as process,
-    ):
-        try:
-            lines = _first_lines(process, len(profiles))
-            if len(lines) < len(profiles):
-                errors.seek(0)
-                output = errors.read().decode("utf-8", "replace").strip()
-                raise NetworkFault(
-                    f"the simulator did not start ({len(lines)} of {len(profiles)} ready): {output or 'no output'}",
-                    kind="simulator_failed",
-                    phase="connect",
-                )
-            yield [_read_ready(line) for line in lines]
-        finally:
-            process.terminate()
-            try:
-                process.wait(STOP_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-
-
-def _first_lines(process: "subprocess.Popen[bytes]", count: int) -> Sequence[str]:
-    """Return the first `count` lines that the process prints; fewer if it ends or takes too long."""
-    if process.stdout is None:
-        raise ValueError("the process has no pipe")
-    pipe = process.stdout.fileno()
-    deadline_ns = clock.now_ns() + START_NS
-    output = b""
-    while output.count(b"\n") < count:
-        left_ns = deadline_ns - clock.now_ns()
-        if left_ns <= 0 or not select.select([pipe], [], [], left_ns / clock.NS_PER_S)[0]:
-            break
-        data = os.read(pipe, 65536)
-        if not data:
-            break
-        output += data
-    return [line.decode() for line in output.split(b"\n")[:-1]][:count]
+    with server_process(command, lines=len(profiles), ready_s=START_S) as started:
+        if len(started.lines) < len(profiles):
+            ready = f"{len(started.lines)} of {len(profiles)} ready"
+            raise NetworkFault(
+                f"the simulator did not start ({ready}): {started.errors or 'no output'}",
+                kind="simulator_failed",
+                phase="connect",
+            )
+        yield [_read_ready(line) for line in started.lines]
 
 
 def _read_ready(line: str) -> RunningProvider:

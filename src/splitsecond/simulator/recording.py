@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from splitsecond import clock
-from splitsecond.errors import CallerFault, Fault
+from splitsecond.errors import CallerFault, Fault, file_faults
 from splitsecond.observation import ArrivalClock
 from splitsecond.serving.connection import ServerConnection
 from splitsecond.serving.request_cycle import ClientLeft, RequestCycle
@@ -76,12 +76,8 @@ class RecordedExchange(Struct, frozen=True, kw_only=True):
 
 def load_recordings(path: Path) -> list[RecordedExchange]:
     """Load a file of recordings. Raises `CallerFault`."""
-    try:
+    with file_faults(f"cannot read the recording {path}", kind="bad_recording"):
         lines = path.read_bytes().splitlines()
-    except OSError as error:
-        raise CallerFault(
-            f"cannot read the recording {path}: {error.strerror or error}", kind="bad_recording"
-        ) from error
     found: list[RecordedExchange] = []
     for number, line in enumerate(lines, 1):
         try:
@@ -159,10 +155,8 @@ class RecordingProxy:
         self._origin, prefix = Origin.parse(url)
         self._prefix = prefix.rstrip("/")
         self._client = Client()
-        try:
+        with file_faults(f"cannot write {out}", kind="unwritable_recording"):
             self._file: IO[bytes] = out.open("ab", buffering=0)
-        except OSError as error:
-            raise CallerFault(f"cannot write {out}: {error.strerror or error}", kind="unwritable_recording") from error
 
     def on_connect(self, connection: ServerConnection) -> None:
         """Accept every connection."""

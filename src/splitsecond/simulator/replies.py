@@ -14,7 +14,7 @@ import msgspec
 import regex
 from msgspec import Meta, Struct
 
-from splitsecond.errors import CallerFault
+from splitsecond.errors import CallerFault, file_faults
 from splitsecond.simulator import faults
 from splitsecond.simulator.wants import Conversation, Wants
 from splitsecond.validation import converted
@@ -44,7 +44,7 @@ class RuleError(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class ReplyRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Which requests get which reply.
+    """Rule that gives some requests a reply.
 
     For requests that fit all of these: `prompt` is in the last message of the user, `pattern` (a regular expression) is
     found there; `model` is the model's name, with ``*`` for any part; `offers`: the request offers this tool, and the
@@ -162,10 +162,8 @@ def parse_rules(data: bytes, where: str) -> list[ReplyRule]:
 
 def load_rules(path: Path) -> list[ReplyRule]:
     """Load the rules in a JSONL file, one JSON object in each line. Raises `CallerFault`."""
-    try:
+    with file_faults(f"cannot read the replies {path}", kind="bad_reply"):
         lines = path.read_bytes().splitlines()
-    except OSError as error:
-        raise CallerFault(f"cannot read the replies {path}: {error.strerror or error}", kind="bad_reply") from error
     return [
         rule for number, line in enumerate(lines, 1) if line.strip() for rule in parse_rules(line, f"{path}:{number}")
     ]

@@ -22,7 +22,7 @@ from splitsecond.wire.dialect import ServerAnswer, ServerRequest
 from splitsecond.wire.rate_limits import Headers
 
 MAX_OUTPUT_TOKENS = 32_768
-"""Of all choices together."""
+"""Most output tokens of a response, of all choices together."""
 MAX_ID_CHARACTERS = 200
 DEFAULT_USAGE_FACTOR = 2.0
 

@@ -159,9 +159,10 @@ class _Filler:
 
     def _plain_value(self, schema: Schema, name: str, refs: tuple[str, ...]) -> Any:
         if "const" in schema:
-            if "enum" in schema and schema["const"] not in schema["enum"]:
+            value = schema["const"]
+            if value not in schema.get("enum", (value,)) or not _has_type(value, schema):
                 raise _NoValue
-            return self._checked(schema["const"], schema)
+            return value
         if "enum" in schema:
             for value in sorted(schema["enum"], key=lambda value: value is None):
                 if _has_type(value, schema):
@@ -173,11 +174,6 @@ class _Filler:
             except _NoValue:
                 continue
         raise _NoValue
-
-    def _checked(self, value: Any, schema: Schema) -> Any:
-        if not _has_type(value, schema):
-            raise _NoValue
-        return value
 
     def _typed(self, kind: str, schema: Schema, name: str, refs: tuple[str, ...]) -> Any:
         match kind:

@@ -15,8 +15,8 @@ class StampedSocket(socket.socket):
     """A socket whose accepted connections record when the bytes of their last read were received."""
 
     received_ns: ClassVar[dict[int, int]] = {}
-    """Those times of the whole process, in monotonic nanoseconds by file descriptor. One without a timestamp has no
-    entry."""
+    """The times of all sockets of the process, in monotonic nanoseconds by file descriptor. A read without a timestamp
+    leaves none."""
 
     @staticmethod
     def of(sock: socket.socket) -> "StampedSocket":

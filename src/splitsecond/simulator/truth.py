@@ -12,7 +12,7 @@ from typing import IO, Any
 
 import msgspec
 
-from splitsecond.errors import CallerFault
+from splitsecond.errors import file_faults
 
 MAX_STAMPS = 4_000_000
 """8 bytes each, so 32 MB: about 4,000 responses of 512 tokens."""
@@ -60,12 +60,8 @@ class TruthLog:
         self._file: IO[bytes] | None = None
         self._encoder = msgspec.json.Encoder(enc_hook=_stamps_as_list)
         if log is not None:
-            try:
+            with file_faults(f"cannot write the log {log}", kind="unwritable_log"):
                 self._file = log.open("ab", buffering=0)
-            except OSError as error:
-                raise CallerFault(
-                    f"cannot write the log {log}: {error.strerror or error}", kind="unwritable_log"
-                ) from error
 
     def add(self, record: TruthRecord) -> None:
         """Add a record. If the log file cannot be written any more, that is printed once and the file is closed."""

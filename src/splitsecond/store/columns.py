@@ -10,14 +10,14 @@ with the log; several threads read them, because drivers release the interpreter
 
 import os
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from itertools import pairwise
-from typing import Any, Protocol
+from itertools import islice, pairwise
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
-from sqlalchemy import ColumnElement, Connection, LargeBinary, Text, and_, cast, func, select
+from sqlalchemy import ColumnElement, Connection, LargeBinary, Row, Text, and_, cast, func, select
 
 from splitsecond.store.tables import ATTEMPTS, CALLS
 from splitsecond.timing.columns import LAYOUT, AttemptColumns, AttemptLabel
@@ -34,14 +34,18 @@ _NUMBERS = [name for name in FIELDS if name not in ("came_us", "label")]
 _A = ATTEMPTS.c
 _HASH = func.substr(_A.packed, LABEL_AT + 1, 8, type_=LargeBinary)
 WITH_CALL = ATTEMPTS.outerjoin(CALLS, and_(CALLS.c.came_us == _A.came_us, CALLS.c.call == _A.call))
-_NAMES = (_A.target, _A.client, func.coalesce(CALLS.c.route, ""), func.coalesce(_A.tier, ""), _A.fault)
+ROUTE, OF_CALL = func.coalesce(CALLS.c.route, ""), func.coalesce(CALLS.c.attempts, 1)
+"""The route of an attempt's call, and the number of its attempts."""
+_NAMES = (_A.target, _A.client, ROUTE, func.coalesce(_A.tier, ""), _A.fault)
 """The columns of an `AttemptLabel`."""
-_ROW = (
-    *_NAMES, _A.came_us, _A.call, func.coalesce(CALLS.c.attempts, 1),
-    _A.outcome, _A.role, _A.streamed, _A.fault_type, _A.status, _A.unstreamed_tokens,
-    _A.sent_ns, _A.head_ns, _A.first_token_ns, _A.first_answer_ns, _A.last_token_ns, _A.end_ns, _A.first_event_tokens,
-    _A.input_tokens, _A.cached_tokens, _A.cache_write_tokens, _A.output_tokens, _A.reasoning_tokens, _A.token_source,
+_TIMES = (
+    "sent_ns", "head_ns", "first_token_ns", "first_answer_ns", "last_token_ns", "end_ns", "first_event_tokens",
 )  # fmt: skip
+_TOKENS = (
+    "input_tokens", "cached_tokens", "cache_write_tokens", "output_tokens", "reasoning_tokens", "token_source",
+)  # fmt: skip
+_OTHERS = ("came_us", "call", "outcome", "role", "streamed", "fault_type", "status", "unstreamed_tokens")
+Part = TypeVar("Part")
 
 
 class Connecting(Protocol):
@@ -73,14 +77,23 @@ def attempt_columns(
             found = found.taken(np.array([each.target in wanted for each in found.labels], bool)[found.label])
         return found if len(found.label) else None
 
-    blocks = list(pairwise(edges))
-    with ThreadPoolExecutor(THREADS, "splitsecond-log") as threads:
-        ahead: deque[Future[AttemptColumns | None]] = deque()
-        for done, each in enumerate([*blocks, *[None] * AHEAD]):
-            if each is not None:
-                ahead.append(threads.submit(read, *each))
-            if done >= AHEAD and ahead and (block := ahead.popleft().result()) is not None:
-                yield block, (done - AHEAD + 1) / len(blocks)
+    yield from read_ahead(list(pairwise(edges)), lambda edge: read(*edge), threads=THREADS, ahead=AHEAD)
+
+
+def read_ahead(
+    parts: Sequence[Part], read: Callable[[Part], AttemptColumns | None], *, threads: int, ahead: int
+) -> Iterator[tuple[AttemptColumns, float]]:
+    """Yield what `read` returns for each part, but not None, with the share of the parts that has been read.
+
+    Threads read up to `ahead` parts before they are used.
+    """
+    with ThreadPoolExecutor(threads, "splitsecond-log") as pool:
+        following = iter(parts)
+        reading: deque[Future[AttemptColumns | None]] = deque()
+        for number in range(1, len(parts) + 1):
+            reading.extend(pool.submit(read, part) for part in islice(following, ahead + 1 - len(reading)))
+            if (block := reading.popleft().result()) is not None:
+                yield block, number / len(parts)
 
 
 def _edges(connection: Connection, since_us: int, until_us: int) -> list[int]:
@@ -136,24 +149,25 @@ def _labels(connection: Connection, rows: ColumnElement[bool], hashes: Sequence[
     return {int.from_bytes(hashed, "little"): AttemptLabel(*names) for hashed, *names in connection.execute(query)}
 
 
-def _in_order(*numbers: int) -> tuple[int, ...]:
-    return numbers
+def numbers_of(row: Row[Any], label: int, attempts: int) -> tuple[int, ...]:
+    """Return the numbers of `FIELDS` for a row of `ATTEMPTS`. `attempts`: those of its call."""
+    call = call_hash(row.call) if attempts > 1 else 0
+    times, tokens = (tuple(getattr(row, name) for name in names) for names in (_TIMES, _TOKENS))
+    return attempt_numbers(
+        lambda *numbers: numbers, row.came_us, label, call, attempts,
+        row.outcome, row.role, row.streamed, row.fault_type, row.status, row.unstreamed_tokens, times, tokens,
+    )  # fmt: skip
 
 
 def _by_row(connection: Connection, rows: ColumnElement[bool]) -> AttemptColumns:
     """Return the attempts in these rows by their other columns."""
     places: dict[tuple[str, ...], int] = {}
     numbers: list[tuple[Any, ...]] = []
-    for row in connection.execute(select(*_ROW).select_from(WITH_CALL).where(rows)):
-        *names, came_us, call, attempts, outcome, role, streamed, fault_type, status, unstreamed = row[:14]
+    others = (_A[name] for name in (*_OTHERS, *_TIMES, *_TOKENS))
+    for row in connection.execute(select(OF_CALL, *_NAMES, *others).select_from(WITH_CALL).where(rows)):
+        attempts, *names = row[: len(_NAMES) + 1]
         place = places.setdefault(tuple(names), len(places))
-        hashed = call_hash(call) if attempts > 1 else 0
-        numbers.append(
-            attempt_numbers(
-                _in_order, came_us, place, hashed, attempts,
-                outcome, role, streamed, fault_type, status, unstreamed, row[14:21], row[21:],
-            )
-        )  # fmt: skip
+        numbers.append(numbers_of(row, place, attempts))
     columns = np.array(numbers, np.int64).reshape(len(numbers), len(FIELDS)).T
     return AttemptColumns(
         labels=[AttemptLabel(*names) for names in places],

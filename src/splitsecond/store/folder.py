@@ -17,7 +17,7 @@ from typing import Annotated, TypeVar
 import msgspec
 
 from splitsecond import clock
-from splitsecond.errors import CallerFault
+from splitsecond.errors import CallerFault, file_faults
 from splitsecond.observation import Observation
 from splitsecond.timing.instrument import InstrumentReading
 
@@ -55,28 +55,21 @@ class RunFolder:
     @classmethod
     def create(cls, path: Path) -> "RunFolder":
         """Create a new folder. Raises `CallerFault` if it cannot be written, or already contains a run."""
-        try:
+        hint = "Use another folder."
+        with file_faults(f"cannot write the run to {path}", kind="unwritable_folder", hint=hint):
             created = not path.exists()
             path.mkdir(parents=True, exist_ok=True)
             if (path / RUN).exists() or (path / OBSERVATIONS).exists():
-                raise CallerFault(f"{path} already contains a run", kind="folder_taken", hint="Use another folder.")
+                raise CallerFault(f"{path} already contains a run", kind="folder_taken", hint=hint)
             folder = cls(path)
-        except OSError as error:
-            raise CallerFault(
-                f"cannot write the run to {path}: {error.strerror or error}",
-                kind="unwritable_folder",
-                hint="Use another folder.",
-            ) from None
         folder._created = created
         return folder
 
     @classmethod
     def open(cls, path: Path) -> "RunFolder":
         """Open the folder of an existing run, to report on it again. Raises `CallerFault` if it cannot be written."""
-        try:
+        with file_faults(f"cannot write to {path}", kind="unwritable_folder"):
             return cls(path)
-        except OSError as error:
-            raise CallerFault(f"cannot write to {path}: {error.strerror or error}", kind="unwritable_folder") from None
 
     def __enter__(self) -> "RunFolder":
         return self
@@ -137,12 +130,10 @@ def _append(descriptor: int, line: bytes) -> None:
 def read_run(path: Path, kind: type[T]) -> T:
     """Read `run.json`, given the folder of a run or the file itself. Raises `CallerFault` if it is not one."""
     file = path / RUN if path.is_dir() else path
+    with file_faults(f"no run at {path}", kind="no_run", hint="A run is a folder with run.json in it."):
+        data = file.read_bytes()
     try:
-        return msgspec.json.decode(file.read_bytes(), type=kind)
-    except OSError as error:
-        raise CallerFault(
-            f"no run at {path}: {error.strerror}", kind="no_run", hint="A run is a folder with run.json in it."
-        ) from None
+        return msgspec.json.decode(data, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise CallerFault(f"{file} is not a run of this version: {error}", kind="bad_run") from None
 
@@ -170,10 +161,8 @@ def seeds(path: Path) -> list[tuple[Observation, float]]:
 
 
 def _read_lines(file: Path, kind: type[T], kept: Callable[[T], T]) -> list[T]:
-    try:
+    with file_faults(f"cannot read {file}", kind="no_run"):
         data = file.read_bytes()
-    except OSError as error:
-        raise CallerFault(f"cannot read {file}: {error.strerror}", kind="no_run") from None
     whole, _, _cut = data.rpartition(b"\n")
     decoder = msgspec.json.Decoder(kind)
     found = []

@@ -25,6 +25,7 @@ from msgspec import Struct
 
 from splitsecond.clock import NS_PER_S
 from splitsecond.errors import CallerFault
+from splitsecond.json_array import ArrayElements, ArrayError
 from splitsecond.observation import FaultRecord, Observation, Outcome
 from splitsecond.store.call_record import CallRecord
 from splitsecond.validation import nearest
@@ -103,7 +104,6 @@ PROVIDERS = {
 MOST_CHARACTERS = 16 << 20
 """Longest line, or field of a CSV file."""
 _BLOCK = 1 << 16
-_BETWEEN = re.compile(r"[\s,]*")
 _MOST = 1 << 62
 _YEARS = (datetime(2015, 1, 1, tzinfo=UTC).timestamp(), datetime(2100, 1, 1, tzinfo=UTC).timestamp())
 _LONGEST_S = 7 * 86_400
@@ -113,7 +113,7 @@ _GOOD, _BAD = {"", "success", "ok", "succeeded", "completed", "stop", "length"},
 _LEFT = {"cancelled", "canceled", "aborted"}
 
 NumberedLine = tuple[int, Mapping[str, Any] | str]
-"""Its number, and its values by column, or why it cannot be read."""
+"""A line: its number, and its values by column, or why it cannot be read."""
 
 
 class ForeignFormat(Struct, frozen=True):
@@ -234,24 +234,12 @@ def _json_lines(file: TextIO) -> Iterator[NumberedLine]:
 
 def _json_list(file: TextIO) -> Iterator[NumberedLine]:
     """Yield the objects of a list without reading all of it. The number is that of the object, from 1."""
-    decoder, text, number, at = json.JSONDecoder(), file.read(_BLOCK), 0, 0
-    at = text.index("[") + 1
-    while True:
-        at = _BETWEEN.match(text, at).end()  # type: ignore[union-attr] # it matches nothing, too
-        if text.startswith("]", at):
-            return
-        try:
-            found, at = decoder.raw_decode(text, at)
-        except (ValueError, RecursionError):
-            left = len(text) - at
-            more = file.read(max(_BLOCK, left)) if left <= MOST_CHARACTERS else ""  # doubles, so the time is linear
-            if not more:
-                yield number + 1, "the list ends in the middle, or is no JSON from here on"
-                return
-            text, at = text[at:] + more, 0
-            continue
-        number += 1
-        yield number, found if isinstance(found, dict) else "it is no object"
+    number = 0
+    try:
+        for number, (_, found) in enumerate(ArrayElements(file, MOST_CHARACTERS), 1):
+            yield number, found if isinstance(found, dict) else "it is no object"
+    except ArrayError:
+        yield number + 1, "the list ends in the middle, or is no JSON from here on"
 
 
 @lru_cache(maxsize=4)

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct
 from sqlalchemy import Connection, Table, insert, select
 
-from splitsecond.errors import CallerFault
+from splitsecond.errors import CallerFault, file_faults
 from splitsecond.store.call_record import CallRecord
 from splitsecond.store.database import Database
 from splitsecond.store.foreign import ForeignFormat, format_of, lines_of, record_of
@@ -45,14 +45,11 @@ def import_log(
     were read. Lines that cannot be a call are refused and counted. Raises `CallerFault` if the file or the log cannot
     be opened, or if the file's columns are not understood.
     """
-    try:
-        lines = lines_of(path)
-        first = next(((number, values) for number, values in lines if not isinstance(values, str)), None)
-    except OSError as error:
-        raise CallerFault(f"cannot read {path}: {error.strerror or error}", kind="unreadable_file") from None
+    with file_faults(f"cannot read {path}", kind="unreadable_file"):
+        first = next((values for _, values in lines_of(path) if not isinstance(values, str)), None)
     if first is None:
         raise CallerFault(f"{path} has no line with values", kind="bad_import", hint="Give CSV, JSON lines or a list.")
-    form = format_of([str(column) for column in first[1]], mapped)
+    form = format_of([str(column) for column in first], mapped)
     database, found = Database.open(url), Imported(title=form.title, ignored=form.ignored)
     try:
         with database.connect() as connection:

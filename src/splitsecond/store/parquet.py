@@ -10,9 +10,7 @@ are read differently: file by file, several at a time.
 """
 
 import importlib.util
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from datetime import date, timedelta
 from pathlib import Path
@@ -27,7 +25,9 @@ from sqlalchemy.dialects.postgresql.base import PGDialect
 from sqlalchemy.engine import Engine
 from sqlalchemy.pool import NullPool
 
+from splitsecond.clock import US_PER_DAY
 from splitsecond.errors import CallerFault, excerpt
+from splitsecond.store.columns import read_ahead
 from splitsecond.timing.columns import AttemptColumns, AttemptLabel, Integers
 
 if TYPE_CHECKING:
@@ -51,7 +51,6 @@ NUMBERS = {
 NAMES = ("target", "client", "route", "tier", "fault")
 """The columns of an `AttemptLabel`."""
 _EPOCH = date(1970, 1, 1)
-_US_PER_DAY = 86_400_000_000
 _COLUMNS = (
     "label, came_us, call_hash AS call, call_attempts AS attempts, flags, wait_ns, end_ns AS took_ns, decode_ns, "
     "decoded, coalesce(input_tokens, -1) AS input_tokens, coalesce(output_tokens, -1) AS output_tokens, "
@@ -194,7 +193,7 @@ class ParquetDatabase:
         check_path(folder)
         check_folder(folder)
         found = cls(folder)
-        if not found.files(0, _US_PER_DAY * 1_000_000):
+        if not found.files(0, US_PER_DAY * 1_000_000):
             raise CallerFault(f"the log {folder} has no calls", kind="nothing_logged")
         return found
 
@@ -210,9 +209,9 @@ class ParquetDatabase:
         """Return the files with attempts of that time in order; and for each whether all of its rows are of it."""
         found = []
         for each in sorted(self._folder.glob("attempts/day=[0-9][0-9][0-9][0-9]-[0-1][0-9]-[0-3][0-9]")):
-            day_us = (date.fromisoformat(each.name.removeprefix("day=")) - _EPOCH).days * _US_PER_DAY
-            if day_us < until_us and since_us < day_us + _US_PER_DAY:
-                whole = since_us <= day_us and day_us + _US_PER_DAY <= until_us
+            day_us = (date.fromisoformat(each.name.removeprefix("day=")) - _EPOCH).days * US_PER_DAY
+            if day_us < until_us and since_us < day_us + US_PER_DAY:
+                whole = since_us <= day_us and day_us + US_PER_DAY <= until_us
                 found += [(file, whole) for file in sorted(each.glob("*.parquet"))]
         return found
 
@@ -234,15 +233,9 @@ class ParquetDatabase:
                 f"FROM read_parquet(?, hive_partitioning = false) WHERE {' AND '.join(where) or 'true'}", values, known
             )
 
-        with ThreadPoolExecutor(THREADS, "splitsecond-log") as threads:
-            ahead: deque[Future[AttemptColumns | None]] = deque()
-            for done, each in enumerate([*files, *[None] * AHEAD]):
-                if each is not None:
-                    ahead.append(threads.submit(read, *each))
-                if done >= AHEAD and ahead and (block := ahead.popleft().result()) is not None:
-                    share = (done - AHEAD + 1) / len(files)
-                    for start in range(0, len(block.label), ROWS):
-                        yield block.taken(slice(start, start + ROWS)), share
+        for block, share in read_ahead(files, lambda file: read(*file), threads=THREADS, ahead=AHEAD):
+            for start in range(0, len(block.label), ROWS):
+                yield block.taken(slice(start, start + ROWS)), share
 
     def _block(self, source: str, values: list[Any], known: dict[int, AttemptLabel]) -> AttemptColumns | None:
         """Return the attempts of a query. Adds to the `known` labels."""

@@ -15,8 +15,9 @@ import numpy as np
 from msgspec import Struct
 from sqlalchemy import BigInteger, Boolean, Column, Row, Table, and_, func, select
 
+from splitsecond.clock import US_PER_DAY
 from splitsecond.errors import CallerFault
-from splitsecond.store.columns import WITH_CALL, Connecting
+from splitsecond.store.columns import OF_CALL, ROUTE, WITH_CALL, Connecting, numbers_of
 from splitsecond.store.parquet import (
     DESCRIPTION,
     NUMBERS,
@@ -29,7 +30,7 @@ from splitsecond.store.parquet import (
 )
 from splitsecond.store.tables import ATTEMPTS, CALLS, VERSION
 from splitsecond.timing.columns import LAYOUT
-from splitsecond.timing.packed_attempt import FIELDS, PACKED, attempt_numbers, call_hash, label_hash
+from splitsecond.timing.packed_attempt import FIELDS, PACKED, label_hash
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -40,15 +41,8 @@ FORMAT = "FORMAT parquet, COMPRESSION zstd, PARQUET_VERSION v2"
 """Options of DuckDB. The encodings of the second version are read in 31 ns a row instead of 53, and take 8% less."""
 BATCH = 10_000
 """Rows that are on their way at a time."""
-_US_PER_DAY = 86_400_000_000
 _CALLS = list(CALLS.c)
 _ATTEMPTS = [each for each in ATTEMPTS.c if each.name != "packed"]
-_TIMES = (
-    "sent_ns", "head_ns", "first_token_ns", "first_answer_ns", "last_token_ns", "end_ns", "first_event_tokens",
-)  # fmt: skip
-_TOKENS = (
-    "input_tokens", "cached_tokens", "cache_write_tokens", "output_tokens", "reasoning_tokens", "token_source",
-)  # fmt: skip
 
 
 class ExportedLog(Struct):
@@ -71,7 +65,7 @@ def export_log(
     `CallerFault` if the folder cannot be written, or contains something else.
     """
     check_path(folder.absolute())
-    found, first = ExportedLog(), first - first % _US_PER_DAY
+    found, first = ExportedLog(), first - first % US_PER_DAY
     inside = and_(CALLS.c.came_us >= first, CALLS.c.came_us < last)
     with connect_log() as connection:
         first, last = connection.execute(
@@ -83,8 +77,8 @@ def export_log(
             duckdb_faults(f"cannot write {folder}"),
             tempfile.TemporaryDirectory(prefix=".export-", dir=folder) as scratch,
         ):
-            for day in range(first // _US_PER_DAY, (last - 1) // _US_PER_DAY + 1) if first is not None else ():
-                begin, end = max(first, day * _US_PER_DAY), min(last, (day + 1) * _US_PER_DAY)
+            for day in range(first // US_PER_DAY, (last - 1) // US_PER_DAY + 1) if first is not None else ():
+                begin, end = max(first, day * US_PER_DAY), min(last, (day + 1) * US_PER_DAY)
                 _export_day(connect_log, folder, Path(scratch), day, begin, end, found)
                 done((end - first) / (last - first))
     except OSError as error:
@@ -162,8 +156,7 @@ def _rows(connect_log: Connecting, table: Table, begin: int, end: int) -> Iterat
     """Yield the rows of a time in batches. Those of attempts end with route, number of attempts, and packed numbers."""
     query = select(*_CALLS)
     if table is ATTEMPTS:
-        of_call = func.coalesce(CALLS.c.route, ""), func.coalesce(CALLS.c.attempts, 1)
-        query = select(*_ATTEMPTS, *of_call, ATTEMPTS.c.packed).select_from(WITH_CALL)
+        query = select(*_ATTEMPTS, ROUTE, OF_CALL, ATTEMPTS.c.packed).select_from(WITH_CALL)
     query = query.where(table.c.came_us >= begin, table.c.came_us < end)
     with connect_log() as connection:
         if connection.dialect.name == "postgresql":  # a cursor on the server needs a transaction
@@ -183,10 +176,6 @@ def _columns(columns: Sequence["Column[Any]"], rows: Sequence[Row[Any]]) -> dict
     return found
 
 
-def _in_order(*numbers: int) -> tuple[int, ...]:
-    return numbers
-
-
 def _numbers(rows: Sequence[Row[Any]]) -> dict[str, Any]:
     """Return the route and the numbers of `NUMBERS` for rows of attempts."""
     ends = [tuple(row)[-3:] for row in rows]
@@ -198,12 +187,7 @@ def _numbers(rows: Sequence[Row[Any]]) -> dict[str, Any]:
     for at, (row, (route, attempts, known)) in enumerate(zip(rows, ends, strict=True)):
         if known is None:  # of an older version, or with a number that is too large
             label = label_hash(row.target, row.client, route, row.tier or "", row.fault)
-            made = attempt_numbers(
-                _in_order, row.came_us, label, call_hash(row.call) if attempts > 1 else 0, attempts,
-                row.outcome, row.role, row.streamed, row.fault_type, row.status, row.unstreamed_tokens,
-                tuple(getattr(row, name) for name in _TIMES), tuple(getattr(row, name) for name in _TOKENS),
-            )  # fmt: skip
-            of_row = dict(zip(FIELDS, made, strict=True))
+            of_row = dict(zip(FIELDS, numbers_of(row, label, attempts), strict=True))
             for name, field in NUMBERS.items():
                 numbers[name][at] = of_row[field[0]]
     return {"route": np.array([route for route, *_ in ends], object), **numbers}

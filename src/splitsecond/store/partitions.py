@@ -11,9 +11,10 @@ the next look, some minutes later.
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import SQLAlchemyError
 
+from splitsecond.clock import US_PER_DAY
+
 AHEAD_DAYS = 3
 LOCK_MS = 1000
-US_PER_DAY = 86_400_000_000
 TABLES = ("calls", "attempts")
 _LOCK = 0x5EC0_0DB6
 """The advisory lock of the process that creates and drops partitions."""

@@ -54,15 +54,15 @@ class Script(Struct, frozen=True, kw_only=True):
     finish: str = "stop"
 
 
-class FakeCall:
-    """One call of a fake service, with the methods to answer it."""
+class FakeCall(ReplyBase):
+    """One call of a fake service, with the methods to answer it, and the reply that its caller holds."""
 
     def __init__(self, call: Call, target: str, observer: Observer | None) -> None:
         self.call = call
-        self.target = target
         self.closed_at: int | None = None
         self.replied = False
         self.observation: Observation | None = None
+        self._target = target
         self._observer = observer
         self._events: deque[Event] = deque()
         self._unread: deque[Event] = deque()  # of a watched call, which is read both as events and as bytes
@@ -135,14 +135,19 @@ class FakeCall:
             self.closed_at = clock.now_ns()
             self._settle(self.closed_at, cancelled=True)
 
+    async def aclose(self) -> None:
+        self.close()
+
+    @property
+    def target(self) -> str:
+        return self._target
+
     @property
     def empty(self) -> bool:
-        """The stream ended well without a token."""
         return self._timeline.ended_well and not self._timeline.has_token
 
     @property
     def token_ns(self) -> int:
-        """The time of the latest token, 0 before the first."""
         return self._timeline.last_activity_ns
 
     async def answered(self) -> None:
@@ -152,12 +157,10 @@ class FakeCall:
         if self._timeline.broken is not None and not self._timeline.has_token:
             raise self._timeline.broken
 
-    async def next_event(self) -> Event:
-        """Return the next event of the stream. Raises `StopAsyncIteration` after the last."""
+    async def __anext__(self) -> Event:
         return await self._next(self._events)
 
-    async def next_bytes(self) -> bytes:
-        """Return the bytes since the last call; b"" after the end. Raises the `Fault` that broke the stream."""
+    async def read(self) -> bytes:
         unread = self._unread if self.call.watched else self._events
         while True:
             try:
@@ -167,11 +170,10 @@ class FakeCall:
             if isinstance(event, Broken):
                 unread.appendleft(event)  # the next read raises it again
                 raise event.fault
-            if data := self.encoded(event):
+            if data := self._encoded(event):
                 return data
 
     def arrived(self) -> list[Event]:
-        """Return the events that were not read yet."""
         events = list(self._events)
         self._events.clear()
         return events
@@ -183,14 +185,13 @@ class FakeCall:
             await self._wait()
         return events.popleft()
 
-    def encoded(self, event: Event) -> bytes:
+    def _encoded(self, event: Event) -> bytes:
         """Encode `event` for a stream in the client's API format; b"" if the format has nothing for it."""
         if self._transcoder is not None:
             return self._transcoder.encode([event])
         return self._writer.event(event)
 
-    async def ended(self) -> None:
-        """Return when the stream has ended, well or not."""
+    async def finished(self) -> None:
         while self.observation is None:
             await self._wait()
 
@@ -278,45 +279,6 @@ class FakeCall:
         self._changed.set()
 
 
-class FakeReply(ReplyBase):
-    """The reply of a `FakeCall`, which the caller holds."""
-
-    def __init__(self, fake: FakeCall) -> None:
-        self._fake = fake
-
-    @property
-    def observation(self) -> Observation | None:
-        """The observation of the attempt, once it has ended."""
-        return self._fake.observation
-
-    @property
-    def target(self) -> str:
-        return self._fake.target
-
-    @property
-    def empty(self) -> bool:
-        return self._fake.empty
-
-    @property
-    def token_ns(self) -> int:
-        return self._fake.token_ns
-
-    async def __anext__(self) -> Event:
-        return await self._fake.next_event()
-
-    async def finished(self) -> None:
-        await self._fake.ended()
-
-    async def read(self) -> bytes:
-        return await self._fake.next_bytes()
-
-    def arrived(self) -> list[Event]:
-        return self._fake.arrived()
-
-    async def aclose(self) -> None:
-        self._fake.close()
-
-
 class FakeService:
     """A `Service` for tests. `calls` holds all of its calls, in order."""
 
@@ -347,7 +309,7 @@ class FakeService:
         """Wait for the next call and return it. Only without a script."""
         return await self._arrived.get()
 
-    async def __call__(self, call: Call) -> FakeReply:
+    async def __call__(self, call: Call) -> FakeCall:
         call.notes.attempts += 1
         fake = FakeCall(call, self._target, self._observer)
         self.calls.append(fake)
@@ -361,7 +323,7 @@ class FakeService:
             fake.close()
             raise
         fake.replied = True
-        return FakeReply(fake)
+        return fake
 
     def __repr__(self) -> str:
         return f'"{self._target}"'

@@ -9,8 +9,9 @@ from tests.store.records import answered
 from tests.store.server import Server
 
 from splitsecond import clock
+from splitsecond.clock import US_PER_DAY
 from splitsecond.store.database import Database
-from splitsecond.store.partitions import AHEAD_DAYS, US_PER_DAY, maintain
+from splitsecond.store.partitions import AHEAD_DAYS, maintain
 
 
 def partitions(server: Server, url: str, table: str = "calls") -> list[str]:

@@ -6,15 +6,13 @@ which decides when to stop the engine.
 """
 
 import re
-import select
-import subprocess
 import sys
-import tempfile
+from contextlib import ExitStack
 from importlib import import_module
 from importlib.util import find_spec
-from types import TracebackType
-from typing import IO, Self
+from typing import Self
 
+from splitsecond.child_process import ServerProcess, server_process
 from splitsecond.clock import NS_PER_S
 from splitsecond.errors import CallerFault, ProviderFault, TimedOut, excerpt
 
@@ -24,9 +22,8 @@ INSTALL = "pip install 'splitsecond[engine]'"
 MODELS = ("tiny", "small")
 """One for tests, and one for demonstrations, at a pace closer to that of a real endpoint."""
 
-_READY = re.compile(r"READY (http://\S+)/v1 model=(\S+)\n")
+_READY = re.compile(r"READY (http://\S+)/v1 model=(\S+)")
 _START_S = 120
-_STOP_S = 5
 
 
 def available() -> bool:
@@ -67,7 +64,9 @@ class EngineProcess:
         self._command += [f"--slots={slots}", f"--context={context}"]
         self._command += ["--prompt-cache"] if prompt_cache else []
         self._command += [f"--api-key={api_key}"] if api_key else []
-        self._process: subprocess.Popen[str] | None = None
+        self.pid: int | None = None
+        """The engine's process id; None if it does not run."""
+        self._running = ExitStack()
 
     def __repr__(self) -> str:
         return f"<EngineProcess {self.base_url if self.address else 'stopped'}>"
@@ -77,62 +76,34 @@ class EngineProcess:
         """The base URL for OpenAI clients."""
         return f"{self.address}/v1"
 
-    @property
-    def pid(self) -> int | None:
-        """The engine's process id, or None if it does not run."""
-        return self._process.pid if self._process else None
-
     def __enter__(self) -> Self:
         if not available():
             raise CallerFault(NOT_INSTALLED.removesuffix(":"), kind="engine_missing", hint=f"Try: {INSTALL}")
-        with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as errors:
-            self._process = subprocess.Popen(
-                self._command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                text=True,
-                start_new_session=True,
-            )
-            try:
-                self.address, self.model = self._ready(self._process, errors)
-            except BaseException:
-                self.stop()
-                raise
+        with ExitStack() as running:
+            started = running.enter_context(server_process(self._command, ready_s=_START_S))
+            self.address, self.model = self._ready(started)
+            self.pid = started.pid
+            self._running = running.pop_all()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def stop(self) -> None:
         """Stop the engine, with all open requests, and wait until it has exited. Stopping again does nothing."""
-        process, self._process, self.address = self._process, None, ""
-        if process is None:
-            return
-        process.terminate()
-        try:
-            process.communicate(timeout=_STOP_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.communicate()
+        self.pid, self.address = None, ""
+        self._running.close()
 
-    def _ready(self, process: subprocess.Popen[str], errors: IO[str]) -> tuple[str, str]:
+    def _ready(self, started: ServerProcess) -> tuple[str, str]:
         """Return the engine's address and model, from the line that it prints."""
-        assert process.stdout
-        readable, _, _ = select.select([process.stdout], [], [], _START_S)
-        if not readable:
+        if not started.lines and started.code is None:
             raise TimedOut(
                 f"the engine was not ready after {_START_S} s", phase="connect", after_ns=_START_S * NS_PER_S
             )
-        line = process.stdout.readline()  # the line is written at once, so it is complete; "" if the engine ended
-        if ready := _READY.fullmatch(line):
+        if ready := _READY.fullmatch("".join(started.lines)):
             return ready[1], ready[2]
-        process.wait(_STOP_S)
-        errors.seek(0)
         raise ProviderFault(
-            f"the engine ended with exit code {process.returncode} before it was ready: {excerpt(errors.read())}",
+            f"the engine ended with exit code {started.code} before it was ready: {excerpt(started.errors)}",
             kind="engine_failed",
             phase="connect",
         )

@@ -7,7 +7,7 @@ import pytest
 
 from splitsecond import clock
 from splitsecond.clock import NS_PER_S
-from splitsecond.loadgen.timetable import rounds, sleep_until
+from splitsecond.runs.watching import due_rounds, sleep_until
 from splitsecond.testing.virtual_time import START_NS, run_virtual
 
 HOUR_NS = 3600 * NS_PER_S
@@ -48,7 +48,7 @@ def test_rounds_begin_at_whole_multiples_and_those_that_were_missed_are_left_out
 
     async def measure() -> None:
         hours = iter(took_hours)
-        async for lost in rounds(HOUR_NS, 3, at.wait):
+        async for lost in due_rounds(HOUR_NS, 3, at.wait):
             began.append((at.now_ns - start_ns) / HOUR_NS)
             missed.append(lost)
             at.now_ns += round(next(hours) * HOUR_NS)
@@ -63,7 +63,7 @@ def test_the_schedule_does_not_drift(at: Clock) -> None:
     async def measure() -> None:
         nonlocal took_ns
         number = 0
-        async for _ in rounds(HOUR_NS, 1000, at.wait):
+        async for _ in due_rounds(HOUR_NS, 1000, at.wait):
             assert at.now_ns == start_ns + number * HOUR_NS
             took_ns = (took_ns + 7 * NS_PER_S) % HOUR_NS
             at.now_ns += took_ns
@@ -77,7 +77,7 @@ def test_nobody_waits_after_the_last_round(at: Clock) -> None:
     start_ns = at.now_ns
 
     async def measure() -> list[int]:
-        return [skipped async for skipped in rounds(HOUR_NS, 1, at.wait)]
+        return [skipped async for skipped in due_rounds(HOUR_NS, 1, at.wait)]
 
     assert asyncio.run(measure()) == [0]
     assert at.now_ns == start_ns
@@ -85,7 +85,7 @@ def test_nobody_waits_after_the_last_round(at: Clock) -> None:
 
 def test_without_a_number_of_times_it_goes_on(at: Clock) -> None:
     async def measure() -> list[int]:
-        found = rounds(HOUR_NS, None, at.wait)
+        found = due_rounds(HOUR_NS, None, at.wait)
         return [await anext(found) for _ in range(50)]
 
     assert asyncio.run(measure()) == [0] * 50

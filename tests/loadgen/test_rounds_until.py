@@ -1,28 +1,27 @@
 """Rounds that follow until a goal is reached, in virtual time."""
 
 import asyncio
+from collections.abc import Callable
 
-from splitsecond.analysis.precision import Unmet
 from splitsecond.clock import NS_PER_S
 from splitsecond.loadgen.block import RequestBlock
-from splitsecond.loadgen.plan import ROUNDS, LoadLevel, RunPlan, make_plan
-from splitsecond.loadgen.round_driver import Judge, rounds_until
+from splitsecond.loadgen.plan import ROUNDS, LoadLevel, RunPlan, make_plan, rounds_until
 from splitsecond.testing.virtual_time import run_virtual
-
-IMPRECISE = Unmet(label="TTFT p50", reached=0.1, wanted=0.05)
 
 
 def plan(*levels: int, requests: int = 50) -> RunPlan:
     return make_plan({"t": "http://t"}, [LoadLevel(concurrency=level) for level in levels], requests=requests, blocks=5)
 
 
-def sent(made: RunPlan, judge: Judge | None, duration_s: float | None, *, block_s: float = 2.0) -> list[RequestBlock]:
+def sent(
+    made: RunPlan, is_precise: Callable[[str], bool] | None, duration_s: float | None, *, block_s: float = 2.0
+) -> list[RequestBlock]:
     """Return the blocks of the first lane, each of which takes `block_s`."""
 
     async def main() -> list[RequestBlock]:
         blocks = []
         duration_ns = None if duration_s is None else round(duration_s * NS_PER_S)
-        for block in rounds_until(made, made.lanes[0], judge, duration_ns):
+        for block in rounds_until(made, made.lanes[0], is_precise, duration_ns):
             blocks.append(block)
             await asyncio.sleep(block_s)
         return blocks
@@ -39,11 +38,11 @@ def test_a_duration_ends_before_a_round_that_would_be_too_long() -> None:
 def test_rounds_follow_until_each_condition_is_precise() -> None:
     asked: list[str] = []
 
-    def judge(condition: str) -> list[Unmet]:
+    def is_precise(condition: str) -> bool:
         asked.append(condition)
-        return [IMPRECISE] if condition == "t@c8" and len(asked) < 8 else []
+        return condition != "t@c8" or len(asked) >= 8
 
-    blocks = sent(plan(1, 8), judge, None)
+    blocks = sent(plan(1, 8), is_precise, None)
     assert [block.round for block in blocks if block.condition == "t@c1"] == list(range(1, ROUNDS + 1))
     rounds = [block.round for block in blocks if block.condition == "t@c8"]
     assert rounds == list(range(1, rounds[-1] + 1))
@@ -54,4 +53,4 @@ def test_rounds_follow_until_each_condition_is_precise() -> None:
 
 
 def test_a_precision_that_is_not_reached_ends_with_the_duration() -> None:
-    assert [block.round for block in sent(plan(1), lambda condition: [IMPRECISE], 20.0)][-1] == 10
+    assert [block.round for block in sent(plan(1), lambda condition: False, 20.0)][-1] == 10

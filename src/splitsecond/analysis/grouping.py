@@ -1,0 +1,16 @@
+"""Grouping of observations, rows and findings by a property of theirs."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+T = TypeVar("T")
+Key = TypeVar("Key")
+
+
+def grouped(items: Iterable[T], key: Callable[[T], Key]) -> defaultdict[Key, list[T]]:
+    """Return the items by their key; the groups, and the items of each, are in the given order."""
+    found: defaultdict[Key, list[T]] = defaultdict(list)
+    for item in items:
+        found[key(item)].append(item)
+    return found
