@@ -55,8 +55,11 @@ def test_help_fits_the_terminal(split: Split, command: str, columns: int, monkey
     assert re.findall(r"<(?:bool|str|int|float|path|list)\b|\{|\[\[", text.replace('{"', "")) == []
     shown = " ".join(re.sub(r" \\\s+", " ", text).split())
     listed = {each.__name__.removesuffix("_"): each for each in chain(*COMMANDS_BY_HEADING.values())}
-    examples = re.findall(r"(?m)^    (splitsecond .*)$", listed[command].__doc__ or "")
+    written = listed[command].__doc__ or ""
+    examples = re.findall(r"(?m)^    (splitsecond .*)$", written)
     assert [each for each in examples if each not in shown] == []
+    words = set(written.split()) - {"\b", "\\"}
+    assert [word for word in words if word not in shown] == []  # Rich drops what looks like [markup]
 
 
 def test_every_option_names_its_value() -> None:
