@@ -200,9 +200,9 @@ def test_a_check_lists_every_policy_that_cannot_be_built(split: Split, tmp_path:
     file = tmp_path / "splitsecond.yaml"
     file.write_text(
         "routes:\n"
-        "  one: {policy: 'weighted(\"sim/groq\", \"sim/together\", weights=\"3\")'}\n"
-        "  two: {policy: 'hedge(\"sim/groq\", \"sim/groq\")'}\n"
-        "  three: {policy: 'weighted(\"sim/groq\", \"nobody/x\", weights=\"3\")'}\n"
+        '  one: {policy: \'weighted("sim/groq", "sim/together", weights="3")\'}\n'
+        '  two: {policy: \'hedge("sim/groq", "sim/groq")\'}\n'
+        '  three: {policy: \'weighted("sim/groq", "nobody/x", weights="3")\'}\n'
     )
     ended = split("serve", str(file), "--check")
     assert ended.code == 2
