@@ -82,6 +82,15 @@ def test_the_version(split: Split) -> None:
     assert split("--version").out == f"splitsecond {__version__}\n"
 
 
+def test_the_completion_of_another_shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    for shell, beginning in (("fish", "complete --command splitsecond"), ("zsh", "#compdef splitsecond")):
+        monkeypatch.setenv("_SPLITSECOND_COMPLETE", "")
+        monkeypatch.setattr(sys, "argv", ["splitsecond", "--show-completion", shell])
+        with pytest.raises(SystemExit):
+            main()
+        assert capsys.readouterr().out.startswith(beginning)
+
+
 @pytest.mark.system
 def test_help_needs_nothing_that_is_slow_to_import() -> None:
     look = f"import splitsecond.cli.app, sys; print([name for name in {HEAVY} if name in sys.modules])"
