@@ -37,12 +37,12 @@ ELSEWHERE = {
 }
 """Which other test reads the blocks of a page and a kind."""
 
+INSTALLING = {
+    "make demo": "installs into .venv; tests/test_installed.py runs `splitsecond demo` of the wheel",
+    ". .venv/bin/activate": "the tests run in that environment",
+}
 NOT_RUN = {
-    "README": {
-        "make test": "runs this suite",
-        "make demo": "installs into .venv; tests/test_installed.py runs `splitsecond demo` of the wheel",
-        "$ splitsecond doctor": "takes half a minute; tests/cli/test_doctor.py runs it shorter",
-    },
+    "README": INSTALLING,
     "CONTRIBUTING": {"make ": "the targets run this suite, and build what CI builds"},
     "docs/add-a-provider": {"pytest ": "is a part of this suite"},
     "docs/commands": {
@@ -59,6 +59,7 @@ NOT_RUN = {
         "$ ANTHROPIC_BASE_URL": "Claude Code is not installed; tests/clients runs the libraries of its API",
         "splitsecond: groq rejects": "needs a provider that rejects a key; tests/gateway/test_advice.py has the words",
     },
+    "docs/index": INSTALLING,
     "docs/many-machines": {
         "splitsecond ": "needs a Ray cluster of other machines; tests/runs/test_ray_nodes.py has one of this machine",
     },

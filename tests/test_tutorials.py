@@ -75,7 +75,6 @@ SHORTER = {
         "-tokens 128": "-tokens 16",
         "-tokens 64": "-tokens 16",
         "--to 64": "--to 2 --output-tokens 16",
-        "doctor ": "doctor --help ",
     },
     "docs/add-a-provider": {
         **FEW,

@@ -26,8 +26,8 @@ DATA = SHOTS / "data"
 """The folder in which commands run. It stays, so that single pictures can be made again."""
 MOST_BYTES = 300_000
 """Largest size of a picture in the repository."""
-SHOWN_LINES, SHOWN_HEIGHT = 36, 1240
-"""Lines of the terminal and pixels of a page in README and documents: the beginning."""
+SHOWN_LINES = 36
+"""Lines of the terminal in README and documents: the beginning."""
 WATCHED_S = 80
 """How long the dashboard is open before its first picture: its small charts show what it has seen."""
 TRIES = 3
@@ -85,12 +85,12 @@ PAGES = {
 }
 LOOKS = {"light": (1280, "light"), "dark": (1280, "dark"), "phone": (390, "light"), "phone-dark": (390, "dark")}
 DOCUMENTS = {
-    "bench-light": "report-light",
-    "bench-dark": "report-dark",
-    "dashboard-light": "dashboard-light",
-    "dashboard-dark": "dashboard-dark",
+    "bench-light": ("report-light", 580),
+    "bench-dark": ("report-dark", 580),
+    "dashboard-light": ("dashboard-light", 1240),
+    "dashboard-dark": ("dashboard-dark", 1240),
 }
-"""Pictures whose upper part README and documents show."""
+"""Pictures whose upper part README and documents show, with its height in pixels. Of a report it is the summary."""
 ANIMATED = "bench"
 """The screen that is an animation there."""
 SHOWN = (ANIMATED, "bench-loads")
@@ -166,7 +166,8 @@ def make_page(page: devtools.Page, name: str, url: str, watched_s: float = 0) ->
         page.value("new Promise(done => setTimeout(done, 3000))")
         save(SHOTS / f"{name}-{look}.png", pictured(page))
         if kept := DOCUMENTS.get(f"{name}-{look}"):
-            save(PICTURES / f"{kept}.png", pictured(page, SHOWN_HEIGHT))
+            file, height = kept
+            save(PICTURES / f"{file}.png", pictured(page, height))
     page.looks(1280, "light")
     printed = page.says("Page.printToPDF", paperWidth=8.27, paperHeight=11.69, printBackground=False)["data"]
     for number, sheet in enumerate(pypdfium2.PdfDocument(b64decode(printed)), 1):

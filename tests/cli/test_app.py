@@ -55,8 +55,11 @@ def test_help_fits_the_terminal(split: Split, command: str, columns: int, monkey
     assert re.findall(r"<(?:bool|str|int|float|path|list)\b|\{|\[\[", text.replace('{"', "")) == []
     shown = " ".join(re.sub(r" \\\s+", " ", text).split())
     listed = {each.__name__.removesuffix("_"): each for each in chain(*COMMANDS_BY_HEADING.values())}
-    examples = re.findall(r"(?m)^    (splitsecond .*)$", listed[command].__doc__ or "")
+    written = listed[command].__doc__ or ""
+    examples = re.findall(r"(?m)^    (splitsecond .*)$", written)
     assert [each for each in examples if each not in shown] == []
+    words = set(written.split()) - {"\b", "\\"}
+    assert [word for word in words if word not in shown] == []  # Rich drops what looks like [markup]
 
 
 def test_every_option_names_its_value() -> None:
@@ -77,6 +80,15 @@ def test_the_help_lists_every_command(split: Split) -> None:
 
 def test_the_version(split: Split) -> None:
     assert split("--version").out == f"splitsecond {__version__}\n"
+
+
+def test_the_completion_of_another_shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    for shell, beginning in (("fish", "complete --command splitsecond"), ("zsh", "#compdef splitsecond")):
+        monkeypatch.setenv("_SPLITSECOND_COMPLETE", "")
+        monkeypatch.setattr(sys, "argv", ["splitsecond", "--show-completion", shell])
+        with pytest.raises(SystemExit):
+            main()
+        assert capsys.readouterr().out.lstrip().startswith(beginning)
 
 
 @pytest.mark.system

@@ -175,6 +175,15 @@ def test_openrouters_list(split: Split, tmp_path: Path) -> None:
     assert "max_price" in ended.out
 
 
+@pytest.mark.parametrize("text", ["openai/gpt-4o\nmeta/llama\n", '["openai/gpt-4o", "meta/llama"]'])
+def test_a_mere_list_of_openrouters_models(split: Split, tmp_path: Path, text: str) -> None:
+    (tmp_path / "models.txt").write_text(text)
+    ended = split("init", "--from", "models.txt")
+    assert ended.code == 0, ended.err
+    settings = load(tmp_path / "splitsecond.yaml", dict.fromkeys(KEYS, "k-0123456789"))
+    assert repr(settings.routes["default"]) == 'fallback("openrouter/openai/gpt-4o", "openrouter/meta/llama")'
+
+
 @pytest.mark.parametrize(
     "text",
     ["", "a: [", "- 1", "other: 1", "model_list: 1", "model_list: []", "model_list: [{model_name: 1}]", "models: [1]"],

@@ -196,6 +196,20 @@ def test_a_check_lists_mistakes_of_every_kind(split: Split, tmp_path: Path) -> N
     ]
 
 
+def test_a_check_lists_every_policy_that_cannot_be_built(split: Split, tmp_path: Path) -> None:
+    file = tmp_path / "splitsecond.yaml"
+    file.write_text(
+        "routes:\n"
+        '  one: {policy: \'weighted("sim/groq", "sim/together", weights="3")\'}\n'
+        '  two: {policy: \'hedge("sim/groq", "sim/groq")\'}\n'
+        '  three: {policy: \'weighted("sim/groq", "nobody/x", weights="3")\'}\n'
+    )
+    ended = split("serve", str(file), "--check")
+    assert ended.code == 2
+    places = [line.removeprefix(f"splitsecond: {file}: ").partition(": ")[0] for line in ended.err.splitlines()]
+    assert places == ["routes.three.policy", "routes.one.policy", "routes.two.policy", "3 mistakes"]
+
+
 def test_a_check_lists_all_mistakes(split: Split, tmp_path: Path) -> None:
     file = tmp_path / "splitsecond.yaml"
     file.write_text("lgo: off\nroutes: {one: {policy: 'rase(\"groq/m\")'}}\n")

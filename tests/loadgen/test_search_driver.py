@@ -15,6 +15,7 @@ from splitsecond.analysis.search import PRECISION, Search, Verdict
 from splitsecond.analysis.slo import parse_slo
 from splitsecond.clock import NS_PER_S
 from splitsecond.errors import CallerFault
+from splitsecond.loadgen import search_driver
 from splitsecond.loadgen.block import RequestBlock, run_block
 from splitsecond.loadgen.plan import Condition
 from splitsecond.loadgen.search_driver import FIRST_ROUNDS, ROUNDS, LoadSearchDriver
@@ -183,6 +184,18 @@ def test_the_time_left_follows_from_the_rounds_so_far(monkeypatch: pytest.Monkey
     list(blocks)
     assert search.seconds_left == 10 * ROUNDS
     assert search.status.endswith(", about 2:00 left")
+
+
+def test_the_time_left_of_a_confirmation_shrinks_with_each_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    search = Search(4, 4, whole=True)
+    search.record(4, "promising")
+    driver = LoadSearchDriver("t", "http://t", search, parse_slo("voice"), 0.95)
+    seconds = count(step=10)
+    monkeypatch.setattr(clock, "now_ns", lambda: next(seconds) * NS_PER_S)
+    monkeypatch.setattr(search_driver, "judge", lambda *_, **__: "undecided")
+    left = [driver.seconds_left for _ in driver.blocks(asked, [], [], lambda row, verdict: None)]
+    assert left == [0, *(10 * (ROUNDS - rounds) for rounds in range(1, ROUNDS))]
+    assert "left" not in driver.status
 
 
 def test_the_range_that_remains_shrinks_with_each_verdict() -> None:

@@ -35,6 +35,14 @@ def test_csv_of_a_comparison_has_a_record_for_each_change() -> None:
     assert all(row["change"] in ("0.0", "") for row in found)
 
 
+def test_nested_values_of_csv_are_plain_numbers() -> None:
+    record = {"tps": {"p50": 1.5, "ci95": {"p50": (1, None)}}, "ci95": (2.0, 3.0), "models": ("a", "b"), "needs": ()}
+    assert csv_text([record]).splitlines() == [
+        "tps.p50,tps.p50.low,tps.p50.high,ci95.low,ci95.high,models,needs",
+        "1.5,1,,2.0,3.0,a; b,",
+    ]
+
+
 def test_markdown_has_the_tables_and_sentences_of_the_terminal(golden: Golden) -> None:
     run, observations = invented_run(("groq/llama-3.1-70b-versatile", "replicate/meta-llama-3-70b"), concurrencies=(1,))
     run.conditions[1].target = "replicate/a|b"

@@ -5,6 +5,7 @@ Exit codes: 0 success; 1 a measured target or a gate failed; 2 wrong usage; 130 
 `--help` is fast.
 """
 
+import os
 import re
 import sys
 from collections.abc import Callable
@@ -142,6 +143,8 @@ def main() -> None:
             typer.echo(f"splitsecond: got {argument!a}, expected UTF-8 text", err=True)
             sys.exit(2)
     _complete_at_first_tab()
+    if len(sys.argv) == 3 and sys.argv[1] == "--show-completion":  # Typer ignores the name, and asks which shell runs
+        os.environ["_SPLITSECOND_COMPLETE"] = f"source_{sys.argv[2]}"
     _without_failure_of_pipes()
 
 

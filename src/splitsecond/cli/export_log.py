@@ -28,7 +28,7 @@ def export(
 
     For more calls than a database should keep. Other commands read the folder like a log, and so does any program that
     reads Parquet. An export of the same days replaces them, except for a day of which the log has deleted calls. Needs
-    DuckDB: pip install 'splitsecond[parquet]'.
+    DuckDB: pip install duckdb.
     """
     from msgspec import to_builtins
     from rich.console import Console

@@ -15,6 +15,8 @@ SIMULATED_TARGETS = ("sim/groq", "sim/together")
 QUESTION = "Hello"
 MAX_TOKENS = 1_000
 """Limit of the printed requests: Anthropic's API requires one. Models that reason use some of it before they answer."""
+MAX_SIMULATED = 50
+"""The same for simulated targets, which always write until the limit."""
 MOST_PORT = 65_535
 
 
@@ -164,17 +166,15 @@ def _check(file: Path) -> None:
     """Check the configuration as `serve` would. Missing keys and addresses are reported: they can be set later."""
     from splitsecond.cli.serve import check_profiles
     from splitsecond.errors import CallerFault
+    from splitsecond.gateway.configuration.checkup import check_policies
     from splitsecond.gateway.configuration.error_messages import SeveralMistakes
     from splitsecond.gateway.configuration.reading import load
     from splitsecond.gateway.configuration.warnings import problems
     from splitsecond.gateway.process.reload import summary
-    from splitsecond.router.router import check_settings
 
     load(file, os.environ, serving=False)
     try:
-        settings = load(file, os.environ)
-        check_settings(settings)
-        check_profiles(settings)
+        settings = load(file, os.environ, checks=(check_profiles, check_policies))
     except CallerFault as fault:
         mistakes = fault.mistakes if isinstance(fault, SeveralMistakes) else [fault]
         first: dict[str, CallerFault] = {}
@@ -197,7 +197,8 @@ def _next_steps(file: Path, key_file: Path | None, config: "InitialConfig") -> s
     variable = config.key.removeprefix("env:")
     shell_key = f"$(cat {shlex.quote(str(key_file))})" if key_file else f"${variable}"
     python_key = f"open({str(key_file)!r}).read().strip()" if key_file else f'os.environ["{variable}"]'
-    body = json.dumps({"model": route, "max_tokens": MAX_TOKENS, "messages": [{"role": "user", "content": QUESTION}]})
+    most = MAX_SIMULATED if any(target in config.routes[route] for target in SIMULATED_TARGETS) else MAX_TOKENS
+    body = json.dumps({"model": route, "max_tokens": most, "messages": [{"role": "user", "content": QUESTION}]})
     body = body.replace(' "messages"', '\n           "messages"')  # in one line it is longer than a terminal
     serve = "splitsecond serve" if file == CONFIG else f"splitsecond serve {shlex.quote(str(file))}"
     return f"""
@@ -216,5 +217,5 @@ Or in Python (pip install openai):
     {"from openai import OpenAI" if key_file else "import os; from openai import OpenAI"}
     client = OpenAI(base_url="{url}", api_key={python_key})
     messages = [{{"role": "user", "content": "{QUESTION}"}}]
-    reply = client.chat.completions.create(model="{route}", max_tokens={MAX_TOKENS}, messages=messages)
+    reply = client.chat.completions.create(model="{route}", max_tokens={most}, messages=messages)
     print(reply.choices[0].message.content)"""

@@ -76,15 +76,12 @@ def serve(
 def _check(source: "ConfigSource") -> None:
     """Print the summary of the configuration, or all of its mistakes. Raises `CallerFault` if there is one mistake."""
     from splitsecond.analysis.wording import counted_as
-    from splitsecond.gateway.configuration.checkup import check_log, checkup
+    from splitsecond.gateway.configuration.checkup import check_log, check_policies, checkup
     from splitsecond.gateway.configuration.error_messages import SeveralMistakes
-    from splitsecond.router.router import check_settings
 
     lines: list[str] = []
     try:
-        settings = source.load((check_log, check_profiles))
-        check_settings(settings)
-        lines = checkup(settings)
+        lines = checkup(source.load((check_log, check_profiles, check_policies)))
     except SeveralMistakes as several:
         for fault in several.mistakes:
             typer.echo(f"splitsecond: {fault}", err=True)

@@ -85,6 +85,9 @@ class LoadSearchDriver:
         self._rounds: dict[tuple[float, str], int] = {}
         self._done: dict[str, Condition] = {}
         self._took_ns = 0
+        self._round_ns = 0
+        self._confirmed = 0
+        """Rounds of the last load that is tried again."""
 
     @property
     def conditions(self) -> list[Condition]:
@@ -104,8 +107,10 @@ class LoadSearchDriver:
     def seconds_left(self) -> int:
         """About how long the search will still take: the loads left at the pace so far, then the confirmation.
 
-        0 before the first verdict.
+        0 before the first verdict. During the confirmation, its rounds left at the pace of its last one.
         """
+        if self._confirmed:
+            return round(self._round_ns * (ROUNDS - self._confirmed) / NS_PER_S)
         rounds = sum(self._rounds.values())
         if not self._done or not rounds:
             return 0
@@ -136,10 +141,13 @@ class LoadSearchDriver:
             confirms = self._search.confirms(load)
             again = "-again" if self._search.verdicts.get(load) == "invalid" else ""
             response_s = self._response_s(load, observations)
-            for _ in range(ROUNDS if confirms else FIRST_ROUNDS):
+            self._confirmed = 0
+            for number in range(1, (ROUNDS if confirms else FIRST_ROUNDS) + 1):
                 step, block = self._next(load, again, response_s)
                 yield block
-                self._took_ns = clock.now_ns() - began_ns
+                now_ns = clock.now_ns() - began_ns
+                self._took_ns, self._round_ns = now_ns, now_ns - self._took_ns
+                self._confirmed = number if confirms else 0
                 own = [o for o in observations if o.condition == step.condition]
                 row = condition_findings(
                     asked(step),

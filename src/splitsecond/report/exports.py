@@ -2,7 +2,9 @@
 
 import csv
 import io
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import NoneType
 from typing import Any
 
 import msgspec
@@ -17,6 +19,9 @@ from splitsecond.report.rows import load_words
 
 WIDER_THAN_ANY_TABLE = 10_000
 PERCENTILES = ("p50", "p95", "p99")
+_LISTS = (list, tuple)
+_NUMBERS = (int, float, NoneType)
+_WITH_INTERVAL = re.compile(r"^(\S+) (\S+–\S+)$")
 
 
 def run_records(run: Run) -> list[dict[str, Any]]:
@@ -53,7 +58,8 @@ def change_records(comparison: Comparison) -> list[dict[str, Any]]:
 def csv_text(records: Iterable[object]) -> str:
     """Return structs or mappings as CSV with a heading.
 
-    Nested values have keys with dots. A pair of numbers (an interval) becomes two columns, `.low` and `.high`.
+    Nested values have keys with dots. A pair of numbers (an interval) becomes two columns, `.low` and `.high`, and the
+    interval of a percentile stands beside it: `tps.p50.low`.
     """
     flat = [dict(_flat(msgspec.to_builtins(record))) for record in records]
     text = io.StringIO()
@@ -68,10 +74,11 @@ def _flat(value: Any, key: str = "") -> Iterable[tuple[str, Any]]:
     if isinstance(value, Mapping):
         for name, part in value.items():
             yield from _flat(part, f"{key}.{name}" if key else str(name))
-    elif isinstance(value, list) and len(value) == 2 and not any(isinstance(part, str | dict | list) for part in value):
-        yield from zip((f"{key}.low", f"{key}.high"), value, strict=True)
+    elif isinstance(value, _LISTS) and len(value) == 2 and all(isinstance(part, _NUMBERS) for part in value):
+        beside = key.replace(".ci95.", ".")
+        yield from zip((f"{beside}.low", f"{beside}.high"), value, strict=True)
     else:
-        yield key, "; ".join(map(str, value)) if isinstance(value, list) else value
+        yield key, "; ".join(map(str, value)) if isinstance(value, _LISTS) else value
 
 
 def markdown_text(show: Callable[[Console], None]) -> str:
@@ -110,8 +117,13 @@ def _table_lines(table: Table) -> list[str]:
 
 
 def _row_line(cells: Sequence[Any]) -> str:
-    texts = (cell.plain if isinstance(cell, Text) else str(cell) for cell in cells)
-    return f"| {' | '.join(_escaped(' '.join(text.split())) for text in texts)} |"
+    return f"| {' | '.join(map(_cell, cells))} |"
+
+
+def _cell(cell: Any) -> str:
+    """Return the text of a cell on one line. An interval, below its figure in a terminal, is in brackets."""
+    text = " ".join((cell.plain if isinstance(cell, Text) else str(cell)).split())
+    return _escaped(_WITH_INTERVAL.sub(r"\1 (\2)", text))
 
 
 def _escaped(text: str) -> str:

@@ -6,15 +6,20 @@ It shows no key, only the names of the variables that are set; what looks like a
 import glob
 from urllib.parse import urlsplit
 
+from msgspec.structs import replace
+
 from splitsecond.analysis.wording import counted_as
 from splitsecond.catalog.prices import listing
 from splitsecond.catalog.provider import names
+from splitsecond.errors import CallerFault
+from splitsecond.gateway.configuration.error_messages import Mistakes
 from splitsecond.gateway.configuration.settings import FleetSettings, GatewaySettings
 from splitsecond.gateway.configuration.warnings import misspelt, problems
 from splitsecond.gateway.process.reload import summary
 from splitsecond.policies.expression import Expression, TargetName, targets
 from splitsecond.policies.settings import setting_text
 from splitsecond.redaction import redacted
+from splitsecond.router.router import check_settings
 from splitsecond.router.settings import NO_SIMULATOR, ClientKey, PriceConfig, provider
 from splitsecond.store.database import check_url
 from splitsecond.upstream.spec import TargetSpec
@@ -48,6 +53,19 @@ def check_log(settings: GatewaySettings) -> None:
         check_url(settings.log.url)
 
 
+def check_policies(settings: GatewaySettings) -> None:
+    """Raise `CallerFault` for routes that no router can build: one fault, or several.
+
+    Routes with a target that cannot be used are left out: `reading` names these.
+    """
+    mistakes = Mistakes()
+    for name, policy in settings.routes.items():
+        if all(_usable(target, settings) for target in targets(policy)):
+            with mistakes:
+                check_settings(replace(settings, routes={name: policy}))
+    mistakes.check()
+
+
 def keys_of_providers(settings: GatewaySettings) -> list[str]:
     """Return the variables of the catalogue that are set."""
     known = dict.fromkeys(variable for name in names() for variable in provider(name).api_key_env)
@@ -74,6 +92,14 @@ def _resume(name: str, settings: GatewaySettings) -> list[str]:
         return []
     stall = "" if resume.stall_ns is None else f", also after {resume.stall_ns / 1e9:g} s without a token"
     return [f"  a broken answer is continued at another target ({resume.how}){stall}"]
+
+
+def _usable(target: str, settings: GatewaySettings) -> bool:
+    try:
+        settings.spec(target)
+    except CallerFault:
+        return False
+    return True
 
 
 def _target(spec: TargetSpec, settings: GatewaySettings) -> str:

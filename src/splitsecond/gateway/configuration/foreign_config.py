@@ -49,18 +49,26 @@ def read_foreign(path: Path) -> InitialConfig:
             f"{path}: this is neither YAML nor JSON: {' '.join(str(error).split())}", kind="bad_config"
         ) from None
     try:
-        document = shaped("", found, dict[str, Any])
+        document = shaped("", _listed(found), dict[str, Any])
         if "model_list" in document:
             return _LiteLLM(document).config()
         if "models" in document or "provider" in document:
             return _openrouter(document)
         raise bad(
             "the file",
-            "this is neither LiteLLM's configuration (model_list) nor an OpenRouter request (models, provider)",
+            "this is neither LiteLLM's configuration (model_list), nor an OpenRouter request (models, provider), "
+            "nor a list of models (MAKER/MODEL)",
         )
     except CallerFault as fault:
         fault.message = f"{path}: {fault.message}"
         raise
+
+
+def _listed(found: Any) -> Any:
+    """Return a mere list of OpenRouter's models, in JSON, YAML or one on each line, as the `models` of a request."""
+    if isinstance(found, str) and all("/" in word for word in found.split()):
+        found = found.split()
+    return {"models": found} if isinstance(found, list) else found
 
 
 class _LiteLLM:
