@@ -123,6 +123,42 @@ def test_pipelined_requests_are_answered_in_order(size: int) -> None:
     run_virtual(main())
 
 
+async def refuses(cycle: RequestCycle) -> None:
+    await cycle.answer(401, b"")
+
+
+@pytest.mark.parametrize("size", [1, 20, 1000])
+def test_a_connection_that_a_client_ends_is_closed_when_the_body_of_a_refused_request_has_arrived(size: int) -> None:
+    async def main() -> None:
+        connection, transport = await opened(refuses)
+        request = post("/a", b"b" * 100, "connection: close")
+        connection.data_received(request[:-80])
+        await asyncio.sleep(1)
+        assert transport.written.startswith(b"HTTP/1.1 401 ")
+        assert not transport.closed  # a socket with unread bytes would be reset, and the client lose the response
+        rest = request[-80:] + post("/b", b"")
+        for at in range(0, len(rest), size):
+            if not transport.closed:
+                connection.data_received(rest[at : at + size])
+        assert transport.closed
+        await asyncio.sleep(1)
+        assert transport.written.count(b"HTTP/1.1 ") == 1
+        connection.connection_lost(None)
+
+    run_virtual(main())
+
+
+def test_a_body_that_does_not_arrive_after_the_response_is_not_awaited_for_ever() -> None:
+    async def main() -> None:
+        connection, transport = await opened(refuses)
+        connection.data_received(post("/a", b"b" * 100, "connection: close")[:-1])
+        await asyncio.sleep(KEEP_ALIVE_S + 1)
+        assert transport.closed
+        connection.connection_lost(None)
+
+    run_virtual(main())
+
+
 def test_expect_100_continue_is_answered_before_the_body_arrives() -> None:
     async def main() -> None:
         connection, transport = await opened(echoes)

@@ -286,8 +286,11 @@ class ServerConnection(asyncio.Protocol):
             self._refuse(_TOO_LARGE)
             raise ValueError(f"{len(self._headers)} headers and trailers")
         self._in_head = True
-        if self._last is not None:
-            self._last.request_received()
+        last = self._last
+        if last is not None:
+            last.request_received()
+            if last.complete and not last.keep_alive:
+                raise ValueError("the connection is closed: no request follows")
 
     def _start(self, cycle: RequestCycle) -> None:
         self._current = cycle

@@ -215,10 +215,12 @@ class RequestCycle:
         self._received = False
 
     def request_received(self) -> None:
-        """Note that the whole request has arrived."""
+        """Note that the whole request has arrived. Close the connection if it only waited for that."""
         self._received = True
         if self._waiter is not None:
             self._wake(self._waiter)
+        elif self.complete and not self.keep_alive:
+            self._connection.close()
 
     def connection_lost(self) -> None:
         """End the work for this request, because the client has disconnected."""
@@ -409,8 +411,8 @@ class RequestCycle:
         if last:
             self.complete = True
             self._body = b""  # the connection keeps its last request
-            if not self.keep_alive:
-                self._connection.close()
+            if not self.keep_alive and (self._received or not self.http_1_1):
+                self._connection.close()  # else when the request's body has arrived: closing now would reset it
             self._connection.on_response_complete()
 
 
