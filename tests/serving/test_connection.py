@@ -174,6 +174,21 @@ def test_expect_100_continue_is_answered_before_the_body_arrives() -> None:
     run_virtual(main())
 
 
+def test_a_client_of_http_1_0_gets_no_interim_response() -> None:
+    async def main() -> None:
+        connection, transport = await opened(echoes)
+        request = post("/a", b"one", "expect: 100-continue").replace(b"HTTP/1.1", b"HTTP/1.0")
+        connection.data_received(request[:-3])
+        await asyncio.sleep(2)
+        assert transport.written == b""
+        connection.data_received(request[-3:])
+        await asyncio.sleep(2)
+        assert transport.written.startswith(b"HTTP/1.1 200 ")
+        connection.connection_lost(None)
+
+    run_virtual(main())
+
+
 UPGRADE = ["connection: upgrade, http2-settings", "upgrade: h2c", "http2-settings: AAMAAABkAAQAoAAAAAIAAAAA"]
 CHUNKED = "\r\n".join(["POST /c HTTP/1.1", "host: x", "transfer-encoding: chunked", *UPGRADE, "", ""]).encode()
 WEBSOCKET = b"GET /w HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n"

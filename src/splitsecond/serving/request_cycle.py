@@ -296,7 +296,8 @@ class RequestCycle:
         declared = self.header(b"content-length")
         if declared.isdigit() and int(declared) > limit:
             raise _too_long(limit)
-        if self.header(b"expect").lower() == b"100-continue" and not connection.transport.is_closing():
+        expects = self.http_1_1 and self.header(b"expect").lower() == b"100-continue"
+        if expects and not connection.transport.is_closing():
             connection.transport.write(_CONTINUE)
         connection.resume_reading()
         self._limit = limit
