@@ -241,7 +241,7 @@ class RequestCycle:
         self.status = CLIENT_LEFT
 
     async def _serve(self, application: Application) -> None:
-        """Call the application. If it fails, answer with status 500, or close the connection if that is too late.
+        """Call the application. If it fails, answer with status 500, or close the connection in the middle of a response.
 
         A request that is cancelled because the process ends gets status 503: another server can answer it.
         """
@@ -266,7 +266,9 @@ class RequestCycle:
     def _fail(self, error: BaseException) -> None:
         ending = isinstance(error, asyncio.CancelledError) and self._task.cancelling() > 0
         if not ending:
-            _log.error("A request was not answered\n", exc_info=error)
+            _log.error("The application has failed\n", exc_info=error)
+        if self.complete:
+            return  # the connection may carry the next request already
         if self.status:
             self._connection.close()
             return
