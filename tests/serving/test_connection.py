@@ -231,6 +231,25 @@ def test_an_invalid_body_after_an_offered_upgrade_is_refused(body: bytes) -> Non
     run_virtual(main())
 
 
+def test_only_the_request_that_offers_a_websocket_can_switch_to_it() -> None:
+    able: dict[str, bool] = {}
+
+    async def app(cycle: RequestCycle) -> None:
+        await asyncio.sleep(1)
+        able[cycle.path] = cycle.connection.can_switch
+        await cycle.answer(404, b"")
+
+    async def main() -> None:
+        connection, _ = await opened(app)
+        with_body = WEBSOCKET.replace(b"/w", b"/with-body").replace(b"\r\n\r\n", b"\r\ncontent-length: 3\r\n\r\none")
+        connection.data_received(with_body + WEBSOCKET)
+        await asyncio.sleep(3)
+        assert able == {"/with-body": False, "/w": True}
+        connection.connection_lost(None)
+
+    run_virtual(main())
+
+
 def test_a_connection_stays_open_while_it_is_used_and_closes_when_it_is_idle() -> None:
     async def main() -> None:
         connection, transport = await opened(echoes)
@@ -405,6 +424,21 @@ def test_the_number_of_pipelined_requests_is_limited() -> None:
         assert transport.written.count(b"HTTP/1.1 200 ") == MAX_PIPELINED + 1
         assert transport.written.count(b"HTTP/1.1 ") == MAX_PIPELINED + 1
         assert transport.closed
+        connection.connection_lost(None)
+
+    run_virtual(main())
+
+
+def test_what_follows_too_many_pipelined_requests_does_not_end_the_last_response() -> None:
+    async def main() -> None:
+        connection, transport = await opened(echoes)
+        rest = post("/a", b"a" * 300) * (30 * MAX_PIPELINED)
+        while not transport.closed:
+            if not transport.reading_paused:
+                connection.data_received(rest[:MAX_HEAD_BYTES])
+                rest = rest[MAX_HEAD_BYTES:]
+            await asyncio.sleep(0.1)
+        assert transport.written.count(b"HTTP/1.1 200 ") == MAX_PIPELINED + 1
         connection.connection_lost(None)
 
     run_virtual(main())
