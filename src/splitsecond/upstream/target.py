@@ -162,8 +162,8 @@ class Target:
             fresh += tuple(each for each in encoded.fresh if each[0] not in self._headers)
         request = Request("POST", path, headers, encoded.body, fresh)
         connect_deadline_ns = clock.now_ns() + self._connect_ns
-        if call.deadline_ns is not None:
-            connect_deadline_ns = min(connect_deadline_ns, call.deadline_ns)
+        if attempt.deadline_ns is not None:
+            connect_deadline_ns = min(connect_deadline_ns, attempt.deadline_ns)
         origin = self._origin
         try:
             if self._token is not None:
