@@ -151,16 +151,13 @@ class Target:
         if headers is None:
             headers = tuple({**self._headers, **dict(encoded.headers)}.items())
             self._headers_with[encoded.headers] = headers
-        path = self._path + encoded.path
-        if self._query:
-            path += ("&" if "?" in encoded.path else "?") + self._query
         fresh: tuple[tuple[str, str], ...] = ((_REQUEST_ID, identity),)
         if spec.trusted:
             parent = call.hints.get("traceparent", "")
             fresh += (("traceparent", attempt_traceparent(call.id, identity, parent)),)
         if encoded.fresh:
             fresh += tuple(each for each in encoded.fresh if each[0] not in self._headers)
-        request = Request("POST", path, headers, encoded.body, fresh)
+        request = Request("POST", self._full_path(encoded.path), headers, encoded.body, fresh)
         connect_deadline_ns = clock.now_ns() + self._connect_ns
         if attempt.deadline_ns is not None:
             connect_deadline_ns = min(connect_deadline_ns, attempt.deadline_ns)
@@ -193,7 +190,7 @@ class Target:
         encoded = transcoding.count(call, self._spec.model)
         headers = tuple({**self._headers, **dict(encoded.headers)}.items())
         fresh = tuple(each for each in encoded.fresh if each[0] not in self._headers)
-        request = Request("POST", self._path + encoded.path, headers, encoded.body, fresh)
+        request = Request("POST", self._full_path(encoded.path), headers, encoded.body, fresh)
         poll = PollRequest()
         exchange = await self._client.send(self._origin, request, poll, connect_deadline_ns=due_ns)
         await poll.wait(exchange, due_ns, None)
@@ -201,6 +198,12 @@ class Target:
             fault = self._dialect.fault_from_response(poll.status, poll.headers, bytes(poll.body))
             raise redact_fault(fault, self._spec.name, self._secrets)
         return bytes(poll.body)
+
+    def _full_path(self, path: str) -> str:
+        """Return `path` below the target's address, with the query that the address brings."""
+        if self._query:
+            path += ("&" if "?" in path else "?") + self._query
+        return self._path + path
 
     def _add_secret(self, token: str) -> None:
         """Redact a new token of Google's. The one before stays, because responses in flight may repeat it."""
