@@ -15,7 +15,7 @@ import msgspec
 
 from splitsecond import __version__, clock
 from splitsecond.catalog.provider import Auth
-from splitsecond.errors import CallerFault, Fault
+from splitsecond.errors import CallerFault, Fault, TimedOut
 from splitsecond.service import Call, Operation
 from splitsecond.timers import TimerWheel
 from splitsecond.timing.timeline import Timeline
@@ -164,9 +164,7 @@ class Target:
         origin = self._origin
         try:
             if self._token is not None:
-                token = await self._token.value()
-                if token not in self._secrets:
-                    self._add_secret(token)
+                token = await self._access_token(self._token, call.start_ns, attempt.deadline_ns)
                 bearer = ("authorization", f"Bearer {token}")
                 request = msgspec.structs.replace(request, fresh=(*request.fresh, bearer))
             if encoded.follow is not None:
@@ -204,6 +202,19 @@ class Target:
         if self._query:
             path += ("&" if "?" in path else "?") + self._query
         return self._path + path
+
+    async def _access_token(self, source: GoogleToken, start_ns: int, deadline_ns: int | None) -> str:
+        """Return an access token from `source`. Raises its faults, and `TimedOut` at `deadline_ns`, the attempt's."""
+        try:
+            async with asyncio.timeout_at(None if deadline_ns is None else deadline_ns / clock.NS_PER_S):
+                token = await source.value()
+        except TimeoutError:
+            waited_ns = (deadline_ns or 0) - start_ns
+            words = f"no access token when the deadline of {waited_ns // clock.NS_PER_MS:,} ms for the whole call passed"
+            raise TimedOut(words, phase="total", after_ns=waited_ns) from None
+        if token not in self._secrets:
+            self._add_secret(token)
+        return token
 
     def _add_secret(self, token: str) -> None:
         """Redact a new token of Google's. The one before stays, because responses in flight may repeat it."""
