@@ -13,7 +13,7 @@ are continued by the target that has stored them.
 import asyncio
 import re
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -33,6 +33,9 @@ from splitsecond.wire.sse import SseDecoder
 LONGEST_S = 3600.0
 """How long a WebSocket may be open, as at OpenAI."""
 CONTINUES = "previous_response_id"
+MAX_ITEMS = 20_000
+"""Items of a conversation. Each takes `ITEM_BYTES` beside its own, so many short ones would take much memory."""
+ITEM_BYTES = 48
 _CREATE = "response.create"
 _ACKNOWLEDGEMENT = "response.processed"
 """What Codex may send after a response; nothing follows from it."""
@@ -52,8 +55,8 @@ class Conversation(Struct, frozen=True):
 
     @property
     def size(self) -> int:
-        """Return its length in bytes."""
-        return sum(map(len, self.items))
+        """Return the bytes that it takes in memory."""
+        return sum(map(len, self.items)) + ITEM_BYTES * len(self.items)
 
 
 class Conversations:
@@ -175,7 +178,10 @@ class Turn(MessageCycle):
         new = _input_items(bytes(body.get("input", b"[]")))
         if new is None:
             return
-        self._items = [*before, *new]
+        if len(before) + len(new) > MAX_ITEMS:
+            message = f"the conversation has {len(before) + len(new):,} items; the maximum is {MAX_ITEMS:,}"
+            raise CallerFault(message, kind="request_too_large", status=413)
+        self._items = [*before, *map(bytes, new)]
         if before:
             whole = b"[" + b",".join(self._items) + b"]"
             body["input"] = Raw(whole)
@@ -248,12 +254,12 @@ def _names(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     return {name.decode("latin-1"): value.decode("latin-1") for name, value in headers}
 
 
-def _input_items(given: bytes) -> list[bytes] | None:
+def _input_items(given: bytes) -> Sequence[bytes | Raw] | None:
     """Return the items of a request's ``input``; None if it is neither a text nor a list."""
     if given.startswith(b'"'):
         return [b'{"type":"message","role":"user","content":' + given + b"}"]
     try:
-        return [bytes(item) for item in _items(given)]
+        return _items(given)
     except (ValueError, RecursionError):
         return None
 
