@@ -277,6 +277,7 @@ def test_a_client_that_leaves_cancels_its_call() -> None:
             client.flush()
             assert client.close_code == 1000
             assert client.transport.closed
+            await asyncio.sleep(5)  # the loss of the connection is reported when everything written has been read
         await client.leaves()
         assert len(fake.calls) == 1
         assert fake.calls[0].closed_at is not None

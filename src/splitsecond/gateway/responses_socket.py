@@ -211,11 +211,11 @@ class Turn(MessageCycle):
     async def refuse(self, error: ErrorReply, headers: Headers = ()) -> None:
         """Send an error event, with the headers of the error."""
         self.begin(error.status, ())
-        self.complete = True
         given = _names((*error.headers, *headers, *self.extra))
         details = msgspec.json.decode(error.body)["error"] | {"headers": given}  # there for OpenAI's library
         event = {"type": "error", "status": error.status, "error": details, "headers": given}
-        await self._socket.send(self._first_field + msgspec.json.encode(event)[1:])
+        await self._put([self._first_field + msgspec.json.encode(event)[1:]])
+        self.complete = True
 
     async def send(self, data: bytes, *, last: bool = False) -> None:
         """Send the events in `data`, each as one message."""
@@ -223,11 +223,19 @@ class Turn(MessageCycle):
             raise ClientLeft
         given = (event.data for event in self._events.feed(data) if event.data is not None)
         texts = [self._text(each) for each in given if each[:1] == b"{"]
+        await self._put(texts)
         self.complete = last
-        if texts:
-            await self._socket.send(*texts)
         if last and self._id and self._items is not None:
             self._conversations.keep(self._socket, Conversation(self._id, self._items))
+
+    async def _put(self, texts: Sequence[bytes]) -> None:
+        """Send messages. Raises `ClientLeft` if the client has closed the WebSocket."""
+        try:
+            if texts:
+                await self._socket.send(*texts)
+        except ClientLeft:
+            self.lost()
+            raise
 
     def _text(self, event: bytes) -> bytes:
         if _KEPT.search(event) is not None:
