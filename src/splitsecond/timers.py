@@ -16,6 +16,8 @@ from msgspec import Struct
 
 from splitsecond import clock
 
+EARLY_NS = clock.NS_PER_MS
+"""A timer fires at most that much before its time: uvloop rounds to the nearest millisecond."""
 _SLOT_BITS = 28
 """A slot is 2^28 ns long, about a quarter of a second."""
 

@@ -4,6 +4,7 @@ import asyncio
 import gc
 import hashlib
 import json
+import sys
 import weakref
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -21,7 +22,7 @@ from splitsecond.errors import ProviderFault
 from splitsecond.gateway.app import Gateway
 from splitsecond.gateway.records.access_log import AccessLog
 from splitsecond.gateway.records.key_limits import KeyLimits
-from splitsecond.gateway.responses_socket import LONGEST_S, Conversation, Conversations
+from splitsecond.gateway.responses_socket import ITEM_BYTES, LONGEST_S, MAX_ITEMS, Conversation, Conversations
 from splitsecond.policies.expression import Expression, parse
 from splitsecond.router.call_tracker import CallTracker
 from splitsecond.router.settings import ClientKey
@@ -276,6 +277,7 @@ def test_a_client_that_leaves_cancels_its_call() -> None:
             client.flush()
             assert client.close_code == 1000
             assert client.transport.closed
+            await asyncio.sleep(5)  # the loss of the connection is reported when everything written has been read
         await client.leaves()
         assert len(fake.calls) == 1
         assert fake.calls[0].closed_at is not None
@@ -570,18 +572,43 @@ def test_a_refused_message_is_in_the_access_log(tmp_path: Any) -> None:
 
 
 def test_conversations_have_a_limit_together() -> None:
+    def item(counted: int) -> bytes:
+        return b"x" * (counted - ITEM_BYTES)
+
     sockets: list[Any] = ["a", "b", "c"]
-    conversations = Conversations(max_bytes=100)
+    conversations = Conversations(max_bytes=1000)
     for socket in sockets:
-        conversations.keep(socket, Conversation("resp_1", [b"x" * 30]))
-    conversations.keep("a", Conversation("resp_2", [b"x" * 20, b"x" * 20]))  # type: ignore[arg-type]
-    assert conversations.size == 100
-    conversations.keep("c", Conversation("resp_3", [b"x" * 31]))  # type: ignore[arg-type]
+        conversations.keep(socket, Conversation("resp_1", [item(300)]))
+    conversations.keep("a", Conversation("resp_2", [item(200), item(200)]))  # type: ignore[arg-type]
+    assert conversations.size == 1000
+    conversations.keep("c", Conversation("resp_3", [item(301)]))  # type: ignore[arg-type]
     assert [conversations.find(socket, "resp_1") for socket in sockets] == [None, None, None]
-    assert conversations.size == 71
+    assert conversations.size == 701
     conversations.drop("c")  # type: ignore[arg-type]
-    conversations.keep("c", Conversation("resp_4", [b"x" * 101]))  # type: ignore[arg-type]
+    conversations.keep("c", Conversation("resp_4", [item(1001)]))  # type: ignore[arg-type]
     assert conversations.size == 0
+
+
+def test_a_conversation_counts_at_least_the_memory_of_its_items() -> None:
+    items = [b"{%d}" % number for number in range(1000)]
+    taken = sys.getsizeof(items) + sum(map(sys.getsizeof, items))
+    assert Conversation("resp_1", items).size >= taken
+
+
+def test_a_conversation_of_too_many_items_is_refused() -> None:
+    async def main() -> None:
+        fake = service()
+        client = await SocketClient(gateway(fake)).opened()
+        first = await client.asks(input=[1] * MAX_ITEMS, generate=False)
+        (event,) = await client.asks(input=[1], previous_response_id=identity(first), generate=False)
+        assert (event["status"], event["error"]["code"]) == (413, "request_too_large")
+        assert "20,001 items; the maximum is 20,000" in event["error"]["message"]
+        (event,) = await client.asks(input=[1] * (MAX_ITEMS + 1))
+        assert event["status"] == 413
+        assert not fake.calls
+        await client.leaves()
+
+    run(main)
 
 
 def test_a_conversation_that_is_too_long_is_refused() -> None:

@@ -48,6 +48,22 @@ def test_a_request_that_never_became_an_attempt_is_not_in_flight() -> None:
     play(main)
 
 
+@pytest.mark.parametrize(("early_ns", "counts"), [(NS_PER_MS // 2, True), (2 * NS_PER_MS, False)])
+def test_a_deadline_counts_as_a_failure_although_its_timer_fires_early(early_ns: int, counts: bool) -> None:
+    async def main() -> None:
+        states = TargetStates()
+        service = states.guard("a/x", scripted(SILENT, target="a/x"), frozenset({"a/x"}))
+        for number in range(5):
+            due_ns = clock.now_ns() + NS_PER_S
+            task = asyncio.create_task(ask(service, msgspec.structs.replace(a_call(number), token_due_ns=due_ns)))
+            await asyncio.sleep((due_ns - early_ns - clock.now_ns()) / NS_PER_S)
+            task.cancel()  # as the timer of a deadline does
+            await asyncio.wait([task])
+        assert states.available("a/x") is not counts
+
+    play(main)
+
+
 def test_the_call_knows_who_was_asked_and_who_was_not() -> None:
     async def main() -> None:
         world = World('fallback("a/x", "b/x")', a=DOWN, b=GOOD)

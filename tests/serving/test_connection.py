@@ -123,6 +123,42 @@ def test_pipelined_requests_are_answered_in_order(size: int) -> None:
     run_virtual(main())
 
 
+async def refuses(cycle: RequestCycle) -> None:
+    await cycle.answer(401, b"")
+
+
+@pytest.mark.parametrize("size", [1, 20, 1000])
+def test_a_connection_that_a_client_ends_is_closed_when_the_body_of_a_refused_request_has_arrived(size: int) -> None:
+    async def main() -> None:
+        connection, transport = await opened(refuses)
+        request = post("/a", b"b" * 100, "connection: close")
+        connection.data_received(request[:-80])
+        await asyncio.sleep(1)
+        assert transport.written.startswith(b"HTTP/1.1 401 ")
+        assert not transport.closed  # a socket with unread bytes would be reset, and the client lose the response
+        rest = request[-80:] + post("/b", b"")
+        for at in range(0, len(rest), size):
+            if not transport.closed:
+                connection.data_received(rest[at : at + size])
+        assert transport.closed
+        await asyncio.sleep(1)
+        assert transport.written.count(b"HTTP/1.1 ") == 1
+        connection.connection_lost(None)
+
+    run_virtual(main())
+
+
+def test_a_body_that_does_not_arrive_after_the_response_is_not_awaited_for_ever() -> None:
+    async def main() -> None:
+        connection, transport = await opened(refuses)
+        connection.data_received(post("/a", b"b" * 100, "connection: close")[:-1])
+        await asyncio.sleep(KEEP_ALIVE_S + 1)
+        assert transport.closed
+        connection.connection_lost(None)
+
+    run_virtual(main())
+
+
 def test_expect_100_continue_is_answered_before_the_body_arrives() -> None:
     async def main() -> None:
         connection, transport = await opened(echoes)
@@ -133,6 +169,21 @@ def test_expect_100_continue_is_answered_before_the_body_arrives() -> None:
         connection.data_received(request[-3:])
         await asyncio.sleep(2)
         assert transport.written.endswith(b"/a? one")
+        connection.connection_lost(None)
+
+    run_virtual(main())
+
+
+def test_a_client_of_http_1_0_gets_no_interim_response() -> None:
+    async def main() -> None:
+        connection, transport = await opened(echoes)
+        request = post("/a", b"one", "expect: 100-continue").replace(b"HTTP/1.1", b"HTTP/1.0")
+        connection.data_received(request[:-3])
+        await asyncio.sleep(2)
+        assert transport.written == b""
+        connection.data_received(request[-3:])
+        await asyncio.sleep(2)
+        assert transport.written.startswith(b"HTTP/1.1 200 ")
         connection.connection_lost(None)
 
     run_virtual(main())
@@ -176,6 +227,25 @@ def test_an_invalid_body_after_an_offered_upgrade_is_refused(body: bytes) -> Non
         assert transport.closed
         connection.connection_lost(None)
         await asyncio.sleep(2)
+
+    run_virtual(main())
+
+
+def test_only_the_request_that_offers_a_websocket_can_switch_to_it() -> None:
+    able: dict[str, bool] = {}
+
+    async def app(cycle: RequestCycle) -> None:
+        await asyncio.sleep(1)
+        able[cycle.path] = cycle.connection.can_switch
+        await cycle.answer(404, b"")
+
+    async def main() -> None:
+        connection, _ = await opened(app)
+        with_body = WEBSOCKET.replace(b"/w", b"/with-body").replace(b"\r\n\r\n", b"\r\ncontent-length: 3\r\n\r\none")
+        connection.data_received(with_body + WEBSOCKET)
+        await asyncio.sleep(3)
+        assert able == {"/with-body": False, "/w": True}
+        connection.connection_lost(None)
 
     run_virtual(main())
 
@@ -354,6 +424,21 @@ def test_the_number_of_pipelined_requests_is_limited() -> None:
         assert transport.written.count(b"HTTP/1.1 200 ") == MAX_PIPELINED + 1
         assert transport.written.count(b"HTTP/1.1 ") == MAX_PIPELINED + 1
         assert transport.closed
+        connection.connection_lost(None)
+
+    run_virtual(main())
+
+
+def test_what_follows_too_many_pipelined_requests_does_not_end_the_last_response() -> None:
+    async def main() -> None:
+        connection, transport = await opened(echoes)
+        rest = post("/a", b"a" * 300) * (30 * MAX_PIPELINED)
+        while not transport.closed:
+            if not transport.reading_paused:
+                connection.data_received(rest[:MAX_HEAD_BYTES])
+                rest = rest[MAX_HEAD_BYTES:]
+            await asyncio.sleep(0.1)
+        assert transport.written.count(b"HTTP/1.1 200 ") == MAX_PIPELINED + 1
         connection.connection_lost(None)
 
     run_virtual(main())

@@ -168,6 +168,28 @@ def test_an_exception_is_status_500_or_closes_the_connection(
     run_virtual(main())
 
 
+def test_an_exception_after_a_complete_response_does_not_end_the_next_one() -> None:
+    async def app(cycle: RequestCycle) -> None:
+        if cycle.path == "/fails-late":
+            await cycle.answer(200, b"first")
+            await asyncio.sleep(1)
+            raise ZeroDivisionError
+        await asyncio.sleep(2)
+        await cycle.answer(200, b"second")
+
+    async def main() -> None:
+        transport = Transport()
+        connection = connected(app, transport)
+        for path in ("/fails-late", "/next"):
+            connection.data_received(f"GET {path} HTTP/1.1\r\nhost: x\r\n\r\n".encode())
+        await asyncio.sleep(3)
+        assert transport.written.endswith(b"second")
+        assert not transport.closed
+        connection.connection_lost(None)
+
+    run_virtual(main())
+
+
 async def is_cancelled(cycle: RequestCycle) -> None:
     cycle._task.cancel()
     await asyncio.sleep(1)

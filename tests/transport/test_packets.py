@@ -6,6 +6,7 @@ Nothing here needs a privilege. Only the last test opens a ring of the kernel, w
 import asyncio
 import fcntl
 import mmap
+import select
 import socket
 import struct
 import termios
@@ -22,7 +23,7 @@ from tests.transport.test_connection import HandLoop, RecordingOwner
 from tests.transport.test_tls import server_side, trust
 
 from splitsecond import clock
-from splitsecond.errors import CallerFault
+from splitsecond.errors import CallerFault, NetworkFault
 from splitsecond.observation import ArrivalClock, PacketCounts
 from splitsecond.runs.settings import RunSettings
 from splitsecond.transport import Client
@@ -450,6 +451,33 @@ class KnownRing:
         return self.times
 
     def drain(self) -> None: ...
+
+
+def test_a_connection_that_its_peer_has_reset_already_fails_as_without_a_ring() -> None:
+    receiver = Recorder()
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        near = socket.create_connection(listening.getsockname())
+        far, _ = listening.accept()
+        far.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        far.close()
+        select.select([near], [], [])  # the reset has arrived
+    loop = cast(asyncio.AbstractEventLoop, HandLoop())
+    connection = Connection(
+        near,
+        None,
+        origin=Origin("http", "test", 80),
+        info=Connected(1, False, 0, 0, 0, "here"),
+        owner=RecordingOwner(),
+        buffer=ReadBuffer(),
+        loop=loop,
+        poller=LoopPoller(loop),
+        ring=cast(PacketRing, KnownRing(StreamTimes(0))),
+    )
+    exchange = Exchange(receiver, connection.info, lambda _: pytest.fail("nothing to send again"))
+    connection.start(exchange, b"request", "POST", reused=False)
+    connection._readable()
+    assert near.fileno() == -1
+    assert isinstance(receiver.fault, NetworkFault)
 
 
 HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"

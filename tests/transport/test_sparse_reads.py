@@ -276,6 +276,25 @@ def test_a_resting_socket_is_called_once_after_its_time_and_then_gathers_again(r
     run(story())
 
 
+def test_a_rest_that_ends_before_all_others_ends_in_time(run: Run) -> None:
+    async def story() -> None:
+        poller = BatchedPoller(asyncio.get_running_loop())
+        pairs = [socket.socketpair() for _ in range(2)]
+        called = asyncio.Event()
+        for near, _ in pairs:
+            poller.watch(near.fileno(), called.set)
+            poller.gather(near.fileno())
+        poller.rest(pairs[0][0].fileno(), 3600 * NS_PER_S)
+        poller.rest(pairs[1][0].fileno(), TICK_NS)
+        await called.wait()
+        poller.close()
+        for near, far in pairs:
+            near.close()
+            far.close()
+
+    run(story())
+
+
 def test_a_rest_can_be_ended(run: Run) -> None:
     async def story() -> None:
         poller = BatchedPoller(asyncio.get_running_loop())

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 from tests.upstream.scripted_client import ScriptedClient
 
+from splitsecond.clock import NS_PER_S
 from splitsecond.service import Call
 from splitsecond.testing.virtual_time import run_virtual
 from splitsecond.upstream.spec import TargetSpec, from_catalog
@@ -67,3 +68,17 @@ def test_the_catalogue_s_addresses(target: str, environment: dict[str, str], url
 def test_a_query_goes_beside_the_dialect_s_own() -> None:
     spec = TargetSpec(name="x/m", base_url="http://x.test/v1beta/?tenant=7", model="m", dialect="gemini")
     assert asked(spec, {}) == "http://x.test/v1beta/models/m:streamGenerateContent?alt=sse&tenant=7"
+
+
+def test_the_query_of_an_address_is_part_of_a_count_of_tokens_too() -> None:
+    async def main() -> None:
+        client = ScriptedClient()
+        spec = TargetSpec(name="a/m", base_url="http://a.test/v1?api-version=1", model="m", dialect="anthropic")
+        target = connect(spec, lambda _: None, environment={}, client=client.as_client())
+        call = Call(id="c", body={"messages": [{"role": "user", "content": "x"}]}, dialect="anthropic")
+        counting = asyncio.get_running_loop().create_task(target.count_tokens(call, NS_PER_S))
+        await client.exchange()
+        counting.cancel()
+        assert client.sent[0][1].path == "/v1/messages/count_tokens?api-version=1"
+
+    run_virtual(main())

@@ -15,7 +15,7 @@ from splitsecond.testing.conformance import Subject, check_service
 from splitsecond.testing.fake_service import Script
 from splitsecond.testing.virtual_time import run_virtual
 from splitsecond.transport.exchange import Exchange, Origin, Receiver, Request
-from splitsecond.upstream.spec import TargetSpec
+from splitsecond.upstream.spec import TargetSpec, Timeouts
 from splitsecond.upstream.target import connect
 
 SPEC = TargetSpec(name="x/m", base_url="http://x.test/v1/", model="m")
@@ -99,6 +99,19 @@ def test_connecting_keeps_the_calls_deadline(within_ms: int | None, connects_wit
         target = connect(SPEC, lambda observation: None, environment={}, client=client.as_client())
         async with await target(Call(id="c", body={}, start_ns=now_ns, deadline_ns=deadline_ns)):
             assert client.connect_deadline_ns == now_ns + connects_within_ms * clock.NS_PER_MS
+
+    run_virtual(main())
+
+
+def test_connecting_keeps_the_total_time_of_the_target() -> None:
+    client = PlayingClient(Script())
+    spec = msgspec.structs.replace(SPEC, timeouts=Timeouts(total_ms=700))
+
+    async def main() -> None:
+        now_ns = clock.now_ns()
+        target = connect(spec, lambda observation: None, environment={}, client=client.as_client())
+        async with await target(Call(id="c", body={}, start_ns=now_ns, deadline_ns=now_ns + clock.NS_PER_S)):
+            assert client.connect_deadline_ns == now_ns + 700 * clock.NS_PER_MS
 
     run_virtual(main())
 

@@ -15,7 +15,8 @@ from tests.http_server import Received, Response, http_server
 from tests.upstream.scripted_client import ScriptedClient
 
 from splitsecond import clock
-from splitsecond.errors import CallerFault, NetworkFault, ProviderFault
+from splitsecond.errors import CallerFault, NetworkFault, ProviderFault, TimedOut
+from splitsecond.observation import Observation
 from splitsecond.service import Call
 from splitsecond.testing.virtual_time import run_virtual
 from splitsecond.upstream.google_token import GoogleToken
@@ -102,6 +103,50 @@ def test_many_calls_share_one_request(credentials: str, service: TokenService) -
 
     assert asyncio.run(main()) == ["token-1"] * 20
     assert len(service.asked) == 1
+
+
+def test_many_calls_share_one_refusal(credentials: str, service: TokenService) -> None:
+    service.refuses = True
+
+    async def main() -> list[str | BaseException]:
+        token = GoogleToken(credentials)
+        return await asyncio.gather(*(token.value() for _ in range(20)), return_exceptions=True)
+
+    assert all(isinstance(each, CallerFault) for each in asyncio.run(main()))
+    assert len(service.asked) == 1
+
+
+def test_a_call_whose_caller_leaves_lets_another_ask(credentials: str, service: TokenService) -> None:
+    async def main() -> str:
+        token = GoogleToken(credentials)
+        first, second = (asyncio.get_running_loop().create_task(token.value()) for _ in range(2))
+        await asyncio.sleep(0)
+        first.cancel()
+        return await second
+
+    assert asyncio.run(main()).startswith("token-")
+
+
+def test_the_deadline_of_a_call_holds_while_it_waits_for_a_token() -> None:
+    async def never() -> str:
+        await asyncio.sleep(1000)
+        return ""
+
+    async def main() -> None:
+        seen: list[Observation] = []
+        spec = TargetSpec(name="v/m", base_url="http://x.test", model="m", auth="google", api_key_env=("TOKEN",))
+        client = ScriptedClient().as_client()
+        target = connect(spec, seen.append, environment={"TOKEN": "ya29.given"}, client=client)
+        assert target._token is not None
+        target._token.value = never  # type: ignore[method-assign]
+        now_ns = clock.now_ns()
+        call = Call(id="c", body={"messages": []}, start_ns=now_ns, deadline_ns=now_ns + 2 * clock.NS_PER_S)
+        with pytest.raises(TimedOut, match="no access token when the deadline of 2,000 ms for the whole call passed"):
+            await target(call)
+        assert clock.now_ns() == now_ns + 2 * clock.NS_PER_S
+        assert [each.outcome for each in seen] == ["failed"]
+
+    run_virtual(main())
 
 
 def test_credentials_that_google_refuses_are_the_caller_s(credentials: str, service: TokenService) -> None:

@@ -22,6 +22,8 @@ MetricsFor = Literal["loopback", "key", "off"]
 
 _FORWARDED = frozenset({b"forwarded", b"via", b"x-forwarded-for", b"x-real-ip"})
 """Headers of proxies that forward the request of another client."""
+LONGEST_NUMBER = 100
+"""Digits of a number in a query."""
 
 
 class OperatorPages:
@@ -83,7 +85,8 @@ class OperatorPages:
     async def _past(self, cycle: RequestCycle) -> None:
         self._check(cycle)
         hours = dict(parse_qsl(cycle.query.decode("latin-1"))).get("hours", "")
-        found = None if self._history is None else await self._history(int(hours) if hours.isdecimal() else 0)
+        number = int(hours) if hours.isdecimal() and len(hours) <= LONGEST_NUMBER else 0  # Python limits the digits
+        found = None if self._history is None else await self._history(number)
         if found is None:
             raise not_found(cycle)
         await cycle.answer(200, found, GUARDED)

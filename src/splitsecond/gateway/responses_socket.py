@@ -13,7 +13,7 @@ are continued by the target that has stored them.
 import asyncio
 import re
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -33,6 +33,9 @@ from splitsecond.wire.sse import SseDecoder
 LONGEST_S = 3600.0
 """How long a WebSocket may be open, as at OpenAI."""
 CONTINUES = "previous_response_id"
+MAX_ITEMS = 20_000
+"""Items of a conversation. Each takes `ITEM_BYTES` beside its own, so many short ones would take much memory."""
+ITEM_BYTES = 48
 _CREATE = "response.create"
 _ACKNOWLEDGEMENT = "response.processed"
 """What Codex may send after a response; nothing follows from it."""
@@ -52,8 +55,8 @@ class Conversation(Struct, frozen=True):
 
     @property
     def size(self) -> int:
-        """Return its length in bytes."""
-        return sum(map(len, self.items))
+        """Return the bytes that it takes in memory."""
+        return sum(map(len, self.items)) + ITEM_BYTES * len(self.items)
 
 
 class Conversations:
@@ -175,7 +178,10 @@ class Turn(MessageCycle):
         new = _input_items(bytes(body.get("input", b"[]")))
         if new is None:
             return
-        self._items = [*before, *new]
+        if len(before) + len(new) > MAX_ITEMS:
+            message = f"the conversation has {len(before) + len(new):,} items; the maximum is {MAX_ITEMS:,}"
+            raise CallerFault(message, kind="request_too_large", status=413)
+        self._items = [*before, *map(bytes, new)]
         if before:
             whole = b"[" + b",".join(self._items) + b"]"
             body["input"] = Raw(whole)
@@ -205,11 +211,11 @@ class Turn(MessageCycle):
     async def refuse(self, error: ErrorReply, headers: Headers = ()) -> None:
         """Send an error event, with the headers of the error."""
         self.begin(error.status, ())
-        self.complete = True
         given = _names((*error.headers, *headers, *self.extra))
         details = msgspec.json.decode(error.body)["error"] | {"headers": given}  # there for OpenAI's library
         event = {"type": "error", "status": error.status, "error": details, "headers": given}
-        await self._socket.send(self._first_field + msgspec.json.encode(event)[1:])
+        await self._put([self._first_field + msgspec.json.encode(event)[1:]])
+        self.complete = True
 
     async def send(self, data: bytes, *, last: bool = False) -> None:
         """Send the events in `data`, each as one message."""
@@ -217,11 +223,19 @@ class Turn(MessageCycle):
             raise ClientLeft
         given = (event.data for event in self._events.feed(data) if event.data is not None)
         texts = [self._text(each) for each in given if each[:1] == b"{"]
+        await self._put(texts)
         self.complete = last
-        if texts:
-            await self._socket.send(*texts)
         if last and self._id and self._items is not None:
             self._conversations.keep(self._socket, Conversation(self._id, self._items))
+
+    async def _put(self, texts: Sequence[bytes]) -> None:
+        """Send messages. Raises `ClientLeft` if the client has closed the WebSocket."""
+        try:
+            if texts:
+                await self._socket.send(*texts)
+        except ClientLeft:
+            self.lost()
+            raise
 
     def _text(self, event: bytes) -> bytes:
         if _KEPT.search(event) is not None:
@@ -248,12 +262,12 @@ def _names(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     return {name.decode("latin-1"): value.decode("latin-1") for name, value in headers}
 
 
-def _input_items(given: bytes) -> list[bytes] | None:
+def _input_items(given: bytes) -> Sequence[bytes | Raw] | None:
     """Return the items of a request's ``input``; None if it is neither a text nor a list."""
     if given.startswith(b'"'):
         return [b'{"type":"message","role":"user","content":' + given + b"}"]
     try:
-        return [bytes(item) for item in _items(given)]
+        return _items(given)
     except (ValueError, RecursionError):
         return None
 

@@ -202,8 +202,8 @@ class ServerConnection(asyncio.Protocol):
 
     @property
     def can_switch(self) -> bool:
-        """Whether another protocol can take over: the request offers a WebSocket, and nothing else was read."""
-        return self._held is not None
+        """Whether another protocol can take over: the current request, the last one read, offers a WebSocket."""
+        return self._held is not None and self._current is self._last
 
     def switch(self, upgraded: Upgraded) -> None:
         """Give the connection to another protocol from now on."""
@@ -286,8 +286,11 @@ class ServerConnection(asyncio.Protocol):
             self._refuse(_TOO_LARGE)
             raise ValueError(f"{len(self._headers)} headers and trailers")
         self._in_head = True
-        if self._last is not None:
-            self._last.request_received()
+        last = self._last
+        if last is not None:
+            last.request_received()
+            if last.complete and not last.keep_alive:
+                raise ValueError("the connection is closed: no request follows")
 
     def _start(self, cycle: RequestCycle) -> None:
         self._current = cycle
@@ -378,8 +381,8 @@ class ServerConnection(asyncio.Protocol):
         if self.transport.is_closing():
             return
         following = self.pipeline.popleft() if self.pipeline else None
-        if self._read_paused and not self.pipeline and self._held is None:  # read more only when no request waits
-            self.resume_reading()
+        if self._read_paused and not self.pipeline and self._held is None and not self._full:
+            self.resume_reading()  # no request waits
         if following is not None:
             self._start(following)
             return

@@ -215,10 +215,12 @@ class RequestCycle:
         self._received = False
 
     def request_received(self) -> None:
-        """Note that the whole request has arrived."""
+        """Note that the whole request has arrived. Close the connection if it only waited for that."""
         self._received = True
         if self._waiter is not None:
             self._wake(self._waiter)
+        elif self.complete and not self.keep_alive:
+            self._connection.close()
 
     def connection_lost(self) -> None:
         """End the work for this request, because the client has disconnected."""
@@ -239,7 +241,7 @@ class RequestCycle:
         self.status = CLIENT_LEFT
 
     async def _serve(self, application: Application) -> None:
-        """Call the application. If it fails, answer with status 500, or close the connection if that is too late.
+        """Call the application. If it fails, answer with status 500, or close the connection in the middle of a response.
 
         A request that is cancelled because the process ends gets status 503: another server can answer it.
         """
@@ -264,7 +266,9 @@ class RequestCycle:
     def _fail(self, error: BaseException) -> None:
         ending = isinstance(error, asyncio.CancelledError) and self._task.cancelling() > 0
         if not ending:
-            _log.error("A request was not answered\n", exc_info=error)
+            _log.error("The application has failed\n", exc_info=error)
+        if self.complete:
+            return  # the connection may carry the next request already
         if self.status:
             self._connection.close()
             return
@@ -294,7 +298,8 @@ class RequestCycle:
         declared = self.header(b"content-length")
         if declared.isdigit() and int(declared) > limit:
             raise _too_long(limit)
-        if self.header(b"expect").lower() == b"100-continue" and not connection.transport.is_closing():
+        expects = self.http_1_1 and self.header(b"expect").lower() == b"100-continue"
+        if expects and not connection.transport.is_closing():
             connection.transport.write(_CONTINUE)
         connection.resume_reading()
         self._limit = limit
@@ -409,8 +414,8 @@ class RequestCycle:
         if last:
             self.complete = True
             self._body = b""  # the connection keeps its last request
-            if not self.keep_alive:
-                self._connection.close()
+            if not self.keep_alive and (self._received or not self.http_1_1):
+                self._connection.close()  # else when the request's body has arrived: closing now would reset it
             self._connection.on_response_complete()
 
 

@@ -13,6 +13,7 @@ could be lost on it.
 """
 
 import asyncio
+import contextlib
 import re
 import select
 import socket
@@ -144,7 +145,8 @@ class Connection:
         self._ring, self._key = ring, b""
         self._times: StreamTimes | None = None
         if ring is not None:
-            self._key, self._times = key_of(sock), ring.claim(sock)
+            with contextlib.suppress(OSError):  # the peer has reset it already, which the first read reports
+                self._key, self._times = key_of(sock), ring.claim(sock)
         poller.watch(sock.fileno(), self._readable)
 
     def __repr__(self) -> str:

@@ -102,6 +102,8 @@ class BatchedPoller:
         self._ends: dict[int, list[int]] = {}
         """The sockets whose rest ends at a tick. One that was unwatched meanwhile is still here."""
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_end = 0
+        """The tick for which the timer is set; 0 while it fires, so that no tick is earlier."""
         self._polled_ns = self.looked_ns = 0
         self._prompt_epoll, self._epoll = select.epoll(), select.epoll()
         loop.add_reader(self._prompt_epoll.fileno(), self._read_prompt)
@@ -137,7 +139,7 @@ class BatchedPoller:
             self._epoll.unregister(descriptor)
         end = self._resting[descriptor] = -(-(clock.now_ns() + length_ns) // TICK_NS)
         self._ends.setdefault(end, []).append(descriptor)
-        if self._timer is None:
+        if self._timer is None or end < self._timer_end:
             self._set_timer()
 
     def unwatch(self, descriptor: int) -> None:
@@ -181,13 +183,16 @@ class BatchedPoller:
         time would ring before it, and set anew with less than half a millisecond left, in each turn of the loop until
         then. So it is set for the next whole millisecond after it.
         """
-        left_ns = max(min(self._ends) * TICK_NS - clock.now_ns(), 0)
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_end = min(self._ends)
+        left_ns = max(self._timer_end * TICK_NS - clock.now_ns(), 0)
         self._timer = self._loop.call_later((-(-left_ns // clock.NS_PER_MS) + 1) / MS_PER_S, self._end_rests)
 
     def _end_rests(self) -> None:
         """Call the sockets whose rest has ended."""
         now = clock.now_ns() // TICK_NS
-        number = 0
+        number = self._timer_end = 0
         for end in sorted(tick for tick in self._ends if tick <= now):
             for descriptor in self._ends.pop(end):
                 if self._resting.get(descriptor) != end:

@@ -29,8 +29,8 @@ class GoogleToken:
         self._value = "" if self._path else key
         self._ends_ns = 0
         self._credentials: Any = None
-        self._renewing = False
-        self._ready = asyncio.Event()
+        self._renewal: asyncio.Future[Fault | None] | None = None
+        """The renewal in progress; its result is the fault that ended it, or None."""
 
     async def value(self) -> str:
         """Return a token that is valid for some minutes.
@@ -40,27 +40,30 @@ class GoogleToken:
         """
         while self._path and clock.now_ns() > self._ends_ns - RENEW_BEFORE_NS:
             valid = clock.now_ns() < self._ends_ns
-            if self._renewing:
-                if valid:
-                    break
-                await self._ready.wait()
-                continue
-            try:
-                await self._renew()
-            except Fault:
+            if self._renewal is None:
+                fault = await self._renew()
+            elif valid:
+                break
+            else:
+                fault = await asyncio.shield(self._renewal)
+            if fault is not None:
                 if not valid:
-                    raise
+                    raise fault
                 break
         return self._value
 
-    async def _renew(self) -> None:
-        self._renewing = True
-        self._ready.clear()
+    async def _renew(self) -> Fault | None:
+        """Renew the token. Return the fault if that fails: it is raised in all calls that wait for the token."""
+        fault: Fault | None = None
+        self._renewal = renewal = asyncio.get_running_loop().create_future()
         try:
             self._value, self._ends_ns = await asyncio.to_thread(self._fetch)
+        except Fault as error:
+            fault = error.without_traceback()
         finally:
-            self._renewing = False
-            self._ready.set()
+            self._renewal = None
+            renewal.set_result(fault)
+        return fault
 
     def _fetch(self) -> tuple[str, int]:
         """Return a new token and its end on the monotonic clock. Blocks, so it runs in a thread."""

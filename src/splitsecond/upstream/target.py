@@ -15,7 +15,7 @@ import msgspec
 
 from splitsecond import __version__, clock
 from splitsecond.catalog.provider import Auth
-from splitsecond.errors import CallerFault, Fault
+from splitsecond.errors import CallerFault, Fault, TimedOut
 from splitsecond.service import Call, Operation
 from splitsecond.timers import TimerWheel
 from splitsecond.timing.timeline import Timeline
@@ -151,25 +151,20 @@ class Target:
         if headers is None:
             headers = tuple({**self._headers, **dict(encoded.headers)}.items())
             self._headers_with[encoded.headers] = headers
-        path = self._path + encoded.path
-        if self._query:
-            path += ("&" if "?" in encoded.path else "?") + self._query
         fresh: tuple[tuple[str, str], ...] = ((_REQUEST_ID, identity),)
         if spec.trusted:
             parent = call.hints.get("traceparent", "")
             fresh += (("traceparent", attempt_traceparent(call.id, identity, parent)),)
         if encoded.fresh:
             fresh += tuple(each for each in encoded.fresh if each[0] not in self._headers)
-        request = Request("POST", path, headers, encoded.body, fresh)
+        request = Request("POST", self._full_path(encoded.path), headers, encoded.body, fresh)
         connect_deadline_ns = clock.now_ns() + self._connect_ns
-        if call.deadline_ns is not None:
-            connect_deadline_ns = min(connect_deadline_ns, call.deadline_ns)
+        if attempt.deadline_ns is not None:
+            connect_deadline_ns = min(connect_deadline_ns, attempt.deadline_ns)
         origin = self._origin
         try:
             if self._token is not None:
-                token = await self._token.value()
-                if token not in self._secrets:
-                    self._add_secret(token)
+                token = await self._access_token(self._token, call.start_ns, attempt.deadline_ns)
                 bearer = ("authorization", f"Bearer {token}")
                 request = msgspec.structs.replace(request, fresh=(*request.fresh, bearer))
             if encoded.follow is not None:
@@ -193,7 +188,7 @@ class Target:
         encoded = transcoding.count(call, self._spec.model)
         headers = tuple({**self._headers, **dict(encoded.headers)}.items())
         fresh = tuple(each for each in encoded.fresh if each[0] not in self._headers)
-        request = Request("POST", self._path + encoded.path, headers, encoded.body, fresh)
+        request = Request("POST", self._full_path(encoded.path), headers, encoded.body, fresh)
         poll = PollRequest()
         exchange = await self._client.send(self._origin, request, poll, connect_deadline_ns=due_ns)
         await poll.wait(exchange, due_ns, None)
@@ -201,6 +196,25 @@ class Target:
             fault = self._dialect.fault_from_response(poll.status, poll.headers, bytes(poll.body))
             raise redact_fault(fault, self._spec.name, self._secrets)
         return bytes(poll.body)
+
+    def _full_path(self, path: str) -> str:
+        """Return `path` below the target's address, with the query that the address brings."""
+        if self._query:
+            path += ("&" if "?" in path else "?") + self._query
+        return self._path + path
+
+    async def _access_token(self, source: GoogleToken, start_ns: int, deadline_ns: int | None) -> str:
+        """Return an access token from `source`. Raises its faults, and `TimedOut` at `deadline_ns`, the attempt's."""
+        try:
+            async with asyncio.timeout_at(None if deadline_ns is None else deadline_ns / clock.NS_PER_S):
+                token = await source.value()
+        except TimeoutError:
+            waited_ns = (deadline_ns or 0) - start_ns
+            words = f"no access token when the deadline of {waited_ns // clock.NS_PER_MS:,} ms for the whole call passed"
+            raise TimedOut(words, phase="total", after_ns=waited_ns) from None
+        if token not in self._secrets:
+            self._add_secret(token)
+        return token
 
     def _add_secret(self, token: str) -> None:
         """Redact a new token of Google's. The one before stays, because responses in flight may repeat it."""

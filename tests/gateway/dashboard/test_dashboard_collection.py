@@ -115,7 +115,7 @@ def test_longer_periods_come_from_the_log(configured: Configured) -> None:  # no
         assert (await seen(worker)).calls[0].attempts[0].target == "sim/quick"
         assert worker.router.log is not None
         await eventually(lambda: worker.router.log is not None and worker.router.log.written == 3)
-        for query in ("", "?hours=3", "?hours=x"):
+        for query in ("", "?hours=3", "?hours=x", f"?hours={'9' * 5000}"):
             assert (await history(query)).status == 400
         found = await history("?hours=1")
         assert (found.status, found.json["period_s"]) == (200, 60)

@@ -34,6 +34,7 @@ from splitsecond.policies.targets.estimate import SpeedEstimate
 from splitsecond.policies.targets.target_info import TargetInfo
 from splitsecond.policies.targets.target_state import NEVER_NS, AccountKey, TargetState, TargetStatus
 from splitsecond.service import Call, Notes, Reply, Service
+from splitsecond.timers import EARLY_NS
 
 MAX_STATES = 2048
 """Clients may name targets themselves, so the number of states is bounded."""
@@ -335,4 +336,4 @@ def _may_serve(call: Call, other: TargetState) -> bool:
 
 def _is_late(call: Call) -> bool:
     """Return whether the time that a policy gave to the first token is over."""
-    return call.token_due_ns is not None and clock.now_ns() >= call.token_due_ns
+    return call.token_due_ns is not None and clock.now_ns() + EARLY_NS >= call.token_due_ns
