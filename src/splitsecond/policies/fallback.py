@@ -138,7 +138,7 @@ class _InTurn(PolicyService):
             call.notes.chosen += f"{'; ' if call.notes.chosen else ''}asked again at {reply.target}"
             return reply
 
-        return RestartableReply(reply, restart, watched=call.watched)
+        return RestartableReply(reply, restart).reader(watched=call.watched)
 
     async def _next(self, call: Call, steps: Iterator[tuple[Branch, Service]], causes: list[Fault]) -> Reply:
         """Return the first reply of the remaining `steps`. Raises all `causes` if there is none."""

@@ -22,7 +22,7 @@ from splitsecond.policies.choosing.branch import Branch
 from splitsecond.policies.fault_handling import TOO_LONG_ANSWER, answered, check_time
 from splitsecond.policies.prompt import field_value
 from splitsecond.policies.replies.delivered import DeliveredText, PrefillTail, ReplayDiff, appended
-from splitsecond.policies.replies.shared_reply import MOST_BYTES, RecordedChunk, SharedReply
+from splitsecond.policies.replies.shared_reply import MOST_BYTES, RecordedChunk, SharedReply, joined
 from splitsecond.policies.settings import Duration
 from splitsecond.policies.targets.target_states import TargetStates
 from splitsecond.policies.token_deadline import TokenDeadline
@@ -176,12 +176,12 @@ class ResumableReply(ForwardingReply):
         if not over and self._held_size <= MOST_BYTES:
             return RecordedChunk(b"", ())
         self._held = None
-        data, events = b"".join(each.data for each in held), [event for each in held for event in each.events]
-        if events:
-            self._delivered.add(events)
+        whole = joined(held)
+        if whole.events:
+            self._delivered.add(whole.events)
         else:
-            self._unparsed.append(data)
-        return RecordedChunk(data, tuple(events))
+            self._unparsed.append(whole.data)
+        return whole
 
     async def _resume(self, fault: Fault) -> bool:
         """Continue the answer at another target. Return whether one does; then `reply` is its reply."""
