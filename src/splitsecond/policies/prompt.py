@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from splitsecond.service import Call
+from splitsecond.validation import plain_value
 from splitsecond.wire.client_format import client_format
 
 LONGEST_BYTES = 64 * 1024
@@ -75,13 +76,7 @@ def last_user_text(turns: list[PromptMessage]) -> str:
 
 def field_value(call: Call, name: str) -> Any:
     """Return the value of a field; None if it is missing, null, or invalid JSON."""
-    value = call.body.get(name)
-    if not isinstance(value, Raw):
-        return value
-    try:
-        return msgspec.json.decode(value)
-    except (ValueError, RecursionError):
-        return None
+    return plain_value(call.body.get(name))
 
 
 def wanted_form(call: Call) -> Any:

@@ -10,6 +10,7 @@ import msgspec
 
 from splitsecond.events import TokenKind
 from splitsecond.service import Call
+from splitsecond.validation import read_json
 from splitsecond.wire.anthropic.answers import StreamWriter
 from splitsecond.wire.anthropic.decode import AnthropicDecoder
 from splitsecond.wire.assembly import MAX_INDEXES, Assembly
@@ -107,12 +108,12 @@ def _text_names(delta: dict[str, Any]) -> list[str]:
     return [name for name, value in delta.items() if name != "type" and isinstance(value, str)]
 
 
+_decode_input = msgspec.json.Decoder(dict[str, Any]).decode
+
+
 def _tool_input(text: str) -> Any:
     """Return the input of a tool call; empty, as in Anthropic's libraries, if a token limit cut its JSON."""
-    try:
-        return msgspec.json.decode(text, type=dict[str, Any])
-    except (ValueError, RecursionError):
-        return {}
+    return read_json(text, _decode_input) or {}
 
 
 _KINDS: dict[str, TokenKind] = {"text": "text", "thinking": "reasoning", "tool_use": "tool"}
@@ -154,12 +155,10 @@ class MessageEncoder(PartsEncoder):
         """Follow the position in the message with one more of its events."""
         if _BOUNDS not in data:
             return
-        try:
-            bound = _decode_bound(data)
-        except (ValueError, RecursionError):
+        bound = read_json(data, _decode_bound)
+        if bound is None:
             self._position_known = False
-            return
-        if bound.type == "content_block_stop":
+        elif bound.type == "content_block_stop":
             self._ends(_KINDS.get(self._open))
             self._open = ""
         elif bound.type == "content_block_start" and bound.content_block is not None:

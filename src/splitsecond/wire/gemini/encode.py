@@ -19,10 +19,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
-import msgspec
-
 from splitsecond.errors import CallerFault
 from splitsecond.service import Call
+from splitsecond.validation import read_json
 from splitsecond.wire import chat_form
 from splitsecond.wire.dialect import Encoded, Quirks, chat_request
 from splitsecond.wire.reasoning import ReasoningRequest, requested
@@ -275,10 +274,8 @@ def _result(message: chat_form.Message, where: str, names: Mapping[str, str]) ->
     if any(part.keys() != {"text"} or not isinstance(part["text"], str) for part in parts):
         raise not_translatable(f"{where}.content with anything but text", "Gemini")
     text = "".join(part["text"] for part in parts)
-    try:
-        response = msgspec.json.decode(text, type=dict[str, Any])
-    except (ValueError, RecursionError):
-        response = {"output": text}
+    given: Any = read_json(text)
+    response = given if isinstance(given, dict) else {"output": text}
     if message.is_error:
         response = {"error": text}
     return {"functionResponse": {"id": message.tool_call_id, "name": name, "response": response}}

@@ -16,6 +16,7 @@ from msgspec import Raw, Struct
 
 from splitsecond.events import Event, Finish, Quiet, Token, TokenKind, TokenRun, ToolPart, Usage, WholeText
 from splitsecond.service import WHOLE_OPERATIONS, Operation
+from splitsecond.validation import read_json
 from splitsecond.wire.dialect import Decoder
 from splitsecond.wire.openai.embeddings import EmbeddingsDecoder, ResultsDecoder
 from splitsecond.wire.openai.shapes import NOTHING, Choice, Chunk, Delta, Function, PlainAnswer, PlainChunk, ToolCall
@@ -303,10 +304,8 @@ def _end_of_event(data: bytes, number: int) -> int:
 
 def _text_of_piece(data: bytes) -> str | None:
     """Return the text of a chunk that holds only that; otherwise None."""
-    try:
-        return _decode_piece(data).choices[0].delta.content
-    except (ValueError, RecursionError):
-        return None
+    chunk = read_json(data, _decode_piece)
+    return None if chunk is None else chunk.choices[0].delta.content
 
 
 def _pieces(choice: Choice, fresh: bool, calls: ToolCalls) -> list[_Piece]:
@@ -378,9 +377,6 @@ def _token_logprobs(value: Raw) -> tuple[float, ...] | None:
     """
     if value in NOTHING:
         return None
-    try:
-        decoded = _decode_logprobs(value)
-    except (ValueError, RecursionError):
-        return None
+    decoded = read_json(value, _decode_logprobs) or _Logprobs()
     found = decoded.token_logprobs or [token.logprob for token in decoded.content or ()]
     return tuple(each for each in found if each is not None) or None
