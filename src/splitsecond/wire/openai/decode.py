@@ -18,7 +18,7 @@ from splitsecond.events import Event, Finish, Quiet, Token, TokenKind, TokenRun,
 from splitsecond.service import WHOLE_OPERATIONS, Operation
 from splitsecond.validation import read_json
 from splitsecond.wire.dialect import Decoder
-from splitsecond.wire.openai.embeddings import EmbeddingsDecoder, ResultsDecoder
+from splitsecond.wire.openai.embeddings import ItemsDecoder
 from splitsecond.wire.openai.shapes import NOTHING, Choice, Chunk, Delta, Function, PlainAnswer, PlainChunk, ToolCall
 from splitsecond.wire.openai.usage_sum import UsageTally, timings_of, usage_of, usage_times
 from splitsecond.wire.provider_errors import ProviderError, error_of, parse_error
@@ -59,9 +59,7 @@ _HEARTBEATS = frozenset({"ping", "keepalive", "keep-alive", "heartbeat"})
 
 def decoder(operation: Operation) -> Decoder:
     """Return a decoder for one answer. The body shows whether it is streamed, and whether it is a chat."""
-    if operation in WHOLE_OPERATIONS:
-        return EmbeddingsDecoder() if operation == "embeddings" else ResultsDecoder(operation)
-    return OpenAIDecoder(operation)
+    return ItemsDecoder(operation) if operation in WHOLE_OPERATIONS else OpenAIDecoder(operation)
 
 
 class OpenAIDecoder(StreamDecoder):
