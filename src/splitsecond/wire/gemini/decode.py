@@ -288,9 +288,7 @@ def fault_from_response(status: int, headers: Mapping[str, str], body: bytes, *,
     """
     fault = provider_errors.fault_from_response(status, headers, body, phase=phase)
     if isinstance(fault, CallerFault) and "FAILED_PRECONDITION" in parse_error(body).codes:
-        return ProviderFault(
-            fault.message, kind=fault.kind, phase=phase, status=status, excerpt=fault.excerpt, hint=_HINTS[400]
-        )
+        return provider_errors.not_the_callers(fault, _HINTS[400])
     if isinstance(fault, ProviderFault) and status == 429 and _is_daily(body):
         fault.hint, fault.retry_after_ns = _DAY_HINT, _DAY_NS
     elif status == 404:
