@@ -88,17 +88,6 @@ class Branch:
         return sum(map(states.in_flight, self.names))
 
 
-def branches(
-    services: Sequence[Service], names: Sequence[Sequence[str]], *, best: tuple[type, ...] = ()
-) -> list[Branch]:
-    """Return a branch for each service. `best`: the types of policies that are judged by the best of their targets."""
-    given = list(names) or [()] * len(services)
-    return [
-        Branch(service, inside, by_best=isinstance(service, best))
-        for service, inside in zip(services, given, strict=True)
-    ]
-
-
 Choice = tuple[Branch, str]
 """A branch, and why it was chosen."""
 

@@ -15,6 +15,7 @@ to two, until it has shown that it handles them. Failures count too: a branch th
 
 from collections.abc import Sequence
 from math import inf
+from operator import attrgetter
 
 from splitsecond import clock
 from splitsecond.policies.choosing.branch import Branch
@@ -101,7 +102,7 @@ class SpeedRanking:
         ranked = self._cache.get(key, now_ns)
         if ranked is None:
             ranked = self._prospects(among, tokens_in, tokens_out, now_ns, stream=call.stream)
-            ranked.sort(key=_score)
+            ranked.sort(key=attrgetter("score"))
             self._cache.put(key, ranked)
         return ranked
 
@@ -149,7 +150,3 @@ class SpeedRanking:
         second += second >= first
         in_flight = [ranked[place].branch.in_flight(self._states) for place in (first, second)]
         return first if in_flight[0] <= in_flight[1] else second
-
-
-def _score(prospect: Prospect) -> float:
-    return prospect.score
