@@ -23,8 +23,7 @@ from splitsecond import clock
 from splitsecond.child_process import ChildProcess, how_it_ended, passes
 from splitsecond.errors import CallerFault, Fault
 from splitsecond.gateway.configuration.settings import GatewaySettings, encode
-from splitsecond.gateway.process.fleet_keeper import fleet_process
-from splitsecond.gateway.process.kept_process import log_process, log_socket
+from splitsecond.gateway.process.kept_process import fleet_process, log_process, log_socket
 from splitsecond.gateway.process.reload import ConfigSource, ConfigWatcher, on_hangup, say
 from splitsecond.gateway.process.service_manager import ServiceManager
 from splitsecond.gateway.process.simulation import simulator
