@@ -19,9 +19,9 @@ from splitsecond.policies.targets.target_states import TargetStates
 from splitsecond.service import Call, Reply, Service
 
 ANY_NAME = None
-"""Stands for "every name that is not a setting" among the names of branches."""
+"""In place of the names of branches: every name that is not a setting."""
 ALWAYS = None
-"""Stands for "with any settings"."""
+"""In place of the names of settings: with any settings."""
 
 
 class PolicyContext(Struct, frozen=True, kw_only=True):

@@ -70,7 +70,7 @@ class ToolCall(Struct):
     extra_content: dict[str, Any] | None = None
 
     def arguments(self, place: str) -> dict[str, Any]:
-        """Return the arguments as an object. Raises `CallerFault` if they are none; `place`: of the call."""
+        """Return the arguments as an object. Raises `CallerFault` if they are no object; `place`: of the call."""
         try:
             return msgspec.json.decode(self.function.arguments or "{}", type=dict[str, Any])
         except (ValueError, RecursionError):

@@ -265,7 +265,7 @@ def _is_missing(status: int, payload: Any, error: ProviderError) -> bool:
 
 
 def finite_number(text: str | None) -> float | None:
-    """Return the number in the text of a header; None if it is none."""
+    """Return the number in the text of a header; None if it is not a number."""
     try:
         number = float(text or "")
     except ValueError:

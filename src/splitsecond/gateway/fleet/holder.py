@@ -47,7 +47,7 @@ class Holder:
         return self.ceiling - use.used < (self.ceiling - self._reported.used) // 2
 
     def report(self, use: Use, now_ns: int) -> Report:
-        """Return the report of this use, at the begin of an exchange."""
+        """Return the report of this use, when an exchange begins."""
         before = self._reported or use
         elapsed_s = max((now_ns - self._reported_ns) / NS_PER_S, 0.05)
         new = max(use.used - before.used, 0) + use.refused - before.refused

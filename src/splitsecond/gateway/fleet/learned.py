@@ -113,7 +113,7 @@ _DECODER = msgspec.json.Decoder(Targets)
 
 
 class InvalidReport(ValueError):
-    """A report of a gateway that has not the form given here. Nothing of it is used."""
+    """A report of a gateway that does not have the form given here. Nothing of it is used."""
 
 
 def decode_targets(text: str) -> dict[str, TargetReport]:

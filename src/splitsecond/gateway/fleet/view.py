@@ -22,8 +22,8 @@ class WorkerReport(Struct, frozen=True):
 
 
 class GatewayStatus(Struct, frozen=True, kw_only=True):
-    """A gateway of the fleet. `silent_s`: time since its last report. `sees`: the gateways that reported lately, as far
-    as it knows. `down`: targets whose circuit breakers are open there because of failures."""
+    """A gateway of the fleet. `silent_s`: time since its last report. `sees`: the gateways that reported recently, as
+    far as it knows. `down`: targets whose circuit breakers are open there because of failures."""
 
     name: str
     version: str

@@ -52,7 +52,7 @@ _ANSWERS = ("READY", "REFUSED")
 
 
 class WorkersFailed(Fault):
-    """Workers that die again and again. The cause is this machine or this program, not a request."""
+    """Workers that die repeatedly. The cause is this machine or this program, not a request."""
 
 
 def serve(source: ConfigSource, settings: GatewaySettings, simulated: socket.socket | None = None) -> None:

@@ -335,8 +335,8 @@ def _pieces(choice: Choice, fresh: bool, calls: ToolCalls) -> list[_Piece]:
         pieces.append(("refusal", delta.refusal, None))
     if delta.tool_calls or delta.function_call:
         pieces.extend(_tool_pieces(delta, choice.index, calls))
-    if delta.audio and (heard := delta.audio.data or delta.audio.transcript):
-        pieces.append(("audio", heard, None))
+    if delta.audio and (sound := delta.audio.data or delta.audio.transcript):
+        pieces.append(("audio", sound, None))
     if delta.images:
         links = [image.image_url for image in delta.images if image.image_url is not None]
         pieces.extend(("image", link.url, None) for link in links if link.url)
