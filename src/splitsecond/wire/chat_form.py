@@ -115,6 +115,16 @@ def assistant_message(
     return message
 
 
+def plain_content(parts: list[dict[str, Any]]) -> str | list[dict[str, Any]]:
+    """Return the content of a user's message with these parts; a single text is not put into a list."""
+    return parts[0]["text"] if len(parts) == 1 and parts[0]["type"] == "text" else parts
+
+
+def schema_format(schema: dict[str, Any], name: str = "answer", **others: Any) -> dict[str, Any]:
+    """Return ``response_format`` for answers by a JSON schema, with a name, which OpenAI requires, and `others`."""
+    return {"type": "json_schema", "json_schema": {"name": name, "schema": schema, **others}}
+
+
 def tool_message(call_id: str, parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Return the message with a tool's result, in the common chat form; `parts` that are all text become one text."""
     only_text = all(part["type"] == "text" for part in parts)
