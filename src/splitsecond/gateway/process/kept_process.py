@@ -28,10 +28,19 @@ FLEET_STOP_S = 40.0
 FLEET_START_S = 8.0
 """How long the workers wait for the first answer of the fleet's database."""
 STEADY_S = 30.0
-"""A process that lived for longer than this is replaced at once."""
-LONGEST_PAUSE_S = 5.0
+"""A process that lived for longer than this is replaced after the first pause."""
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
 LONGEST_PATH = 107
 """Longest path of a Unix socket in bytes (Linux, unix(7))."""
+
+
+def pause_after_death_s(start_ns: int, before_s: float) -> float:
+    """Return the pause before the replacement of a process that started at `start_ns` and has died.
+
+    `before_s`: the last such pause. It doubles with each death in a row, from `FIRST_PAUSE_S` to `LONGEST_PAUSE_S`.
+    """
+    steady = clock.now_ns() - start_ns > STEADY_S * clock.NS_PER_S
+    return FIRST_PAUSE_S if steady else min(max(FIRST_PAUSE_S, 2 * before_s), LONGEST_PAUSE_S)
 
 
 def log_socket(folder: Path) -> Path:
@@ -100,8 +109,7 @@ class KeptProcess:
                 if code:
                     say(f"The {self._name} {how_it_ended(code)}; its last records may be lost.")
                 return
-            lived_s = (clock.now_ns() - start_ns) / clock.NS_PER_S
-            pause_s = 0.0 if lived_s > STEADY_S else min(max(0.1, 2 * pause_s), LONGEST_PAUSE_S)
+            pause_s = pause_after_death_s(start_ns, pause_s)
             say(f"The {self._name} {what}; {self._consequence}.")
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._ending.wait(), pause_s)
