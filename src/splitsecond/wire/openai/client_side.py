@@ -352,7 +352,7 @@ def continuation_encoder(call: Call) -> "ChunkEncoder | None":
     return ChunkEncoder(call.operation) if call.operation in _STREAMED else None
 
 
-class _Head(msgspec.Struct):
+class AnswerHead(msgspec.Struct):
     """The fields that all chunks of an answer share."""
 
     id: str | None = None
@@ -360,7 +360,7 @@ class _Head(msgspec.Struct):
     created: float | None = None
 
 
-_decode_head = msgspec.json.Decoder(_Head).decode
+decode_head = msgspec.json.Decoder(AnswerHead).decode
 
 
 class ChunkEncoder(ContinuationEncoder):
@@ -388,9 +388,9 @@ class ChunkEncoder(ContinuationEncoder):
             )
         return self._writer.event(event)
 
-    def _read_head(self) -> _Head:
+    def _read_head(self) -> AnswerHead:
         for event in SseDecoder().feed(self._first):
-            found = read_json(event.data or b"", _decode_head)
+            found = read_json(event.data or b"", decode_head)
             if found is not None and found.id:
                 return found
-        return _Head()
+        return AnswerHead()
