@@ -88,6 +88,12 @@ class Branch:
         return sum(map(states.in_flight, self.names))
 
 
+def usual_output_tokens(call: Call, among: Iterable[Branch], states: TargetStates) -> list[float]:
+    """Return the typical length of answers at the targets of each branch, as far as it is known."""
+    found = [each for branch in among for each in branch.estimates(states, stream=call.stream)]
+    return [tokens for each in found if (tokens := each.output_tokens()) is not None]
+
+
 Choice = tuple[Branch, str]
 """A branch, and why it was chosen."""
 

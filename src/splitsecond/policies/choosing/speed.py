@@ -18,7 +18,7 @@ from math import inf
 from operator import attrgetter
 
 from splitsecond import clock
-from splitsecond.policies.choosing.branch import Branch
+from splitsecond.policies.choosing.branch import Branch, usual_output_tokens
 from splitsecond.policies.choosing.exploration import Exploration
 from splitsecond.policies.choosing.prompt_size import input_tokens, output_tokens
 from splitsecond.policies.choosing.ttl_cache import TtlCache, about
@@ -89,8 +89,7 @@ class SpeedRanking:
     def typical_output_tokens(self, call: Call, among: Sequence[Branch], now_ns: int) -> list[float]:
         """Return the typical length of answers at the targets of each branch, as far as it is known."""
         if now_ns - self._output_refreshed_ns >= OUTPUT_REFRESH_NS:
-            found = [each for branch in among for each in branch.estimates(self._states, stream=call.stream)]
-            self._output_tokens = [tokens for estimate in found if (tokens := estimate.output_tokens()) is not None]
+            self._output_tokens = usual_output_tokens(call, among, self._states)
             self._output_refreshed_ns = now_ns
         return self._output_tokens
 

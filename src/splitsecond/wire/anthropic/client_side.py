@@ -19,6 +19,7 @@ from splitsecond.wire.relay import StreamRelay
 from splitsecond.wire.sse import malformed
 from splitsecond.wire.transcoder import new_transcoder
 
+_decode_input = msgspec.json.Decoder(dict[str, Any]).decode
 transcoder = partial(new_transcoder, StreamWriter, "msg_")
 """Returns the transcoder that writes the answer of a model to a call as Messages."""
 
@@ -74,7 +75,8 @@ class MessageAssembly(Assembly):
         for (index, name), texts in self._texts.items():
             block = self._blocks[index]
             if name == "partial_json":
-                block["input"] = _tool_input("".join(texts))
+                # empty, as in Anthropic's libraries, if a token limit cut its JSON
+                block["input"] = read_json("".join(texts), _decode_input) or {}
             else:
                 start = block.get(name)
                 block[name] = (start if isinstance(start, str) else "") + "".join(texts)
@@ -106,14 +108,6 @@ class MessageAssembly(Assembly):
 def _text_names(delta: dict[str, Any]) -> list[str]:
     """Return the names of the fields of `delta` that hold a text."""
     return [name for name, value in delta.items() if name != "type" and isinstance(value, str)]
-
-
-_decode_input = msgspec.json.Decoder(dict[str, Any]).decode
-
-
-def _tool_input(text: str) -> Any:
-    """Return the input of a tool call; empty, as in Anthropic's libraries, if a token limit cut its JSON."""
-    return read_json(text, _decode_input) or {}
 
 
 _KINDS: dict[str, TokenKind] = {"text": "text", "thinking": "reasoning", "tool_use": "tool"}
