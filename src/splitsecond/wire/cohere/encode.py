@@ -42,8 +42,8 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
     hint = "Possible here: auto, none, required, and the name of one of the tools."
     if (choice := chat_form.mapped_field(fields, "tool_choice", _TOOL_CHOICES, "Cohere", hint)) is not None:
         body["tool_choice"] = choice
-    if (wanted := fields.pop("response_format", None)) is not None:
-        body["response_format"] = _response_format(wanted)
+    if (form := fields.pop("response_format", None)) is not None:
+        body["response_format"] = _response_format(form)
     wanted = requested(call, fields, model, quirks.thinking, own="thinking")
     if wanted is not None and wanted.is_set:
         body["thinking"] = _thinking(wanted)
