@@ -19,6 +19,7 @@ A socket can also rest: it is in neither poll until its time has come, and is th
 import asyncio
 import select
 from collections.abc import Callable
+from typing import Protocol
 
 from splitsecond import clock
 
@@ -35,12 +36,32 @@ TICK_NS = 10 * clock.NS_PER_MS
 MS_PER_S = 1000
 
 
-class LoopPoller:
-    """Poller that registers each socket with the event loop.
+class SocketPoller(Protocol):
+    """Calls a function whenever a socket is readable.
 
     `gathers`: it batches reads, so packets can be merged. `looked_ns`: when the last look at sockets that do not gather
     began; what is read from one now arrived after that. 0: unknown. `gathered`: the number of sockets that gather.
     """
+
+    gathers: bool
+    looked_ns: int
+
+    @property
+    def gathered(self) -> int: ...
+
+    def watch(self, descriptor: int, readable: Callable[[], None]) -> None: ...
+
+    def gather(self, descriptor: int) -> None: ...
+
+    def rest(self, descriptor: int, length_ns: int) -> None: ...
+
+    def unwatch(self, descriptor: int) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class LoopPoller:
+    """Poller that registers each socket with the event loop."""
 
     gathers = False
     looked_ns = 0
@@ -68,10 +89,7 @@ class LoopPoller:
 
 
 class BatchedPoller:
-    """Two epolls for all sockets, themselves registered with the loop. Linux only. See the module's docstring.
-
-    Its attributes are those of `LoopPoller`.
-    """
+    """Two epolls for all sockets, themselves registered with the loop. Linux only. See the module's docstring."""
 
     gathers = True
 
@@ -195,10 +213,6 @@ class BatchedPoller:
         readable = self._callbacks.get(descriptor)
         if readable is not None:  # else an earlier callback of this batch closed it
             readable()
-
-
-SocketPoller = LoopPoller | BatchedPoller
-"""A poller of either kind."""
 
 
 def make_poller(loop: asyncio.AbstractEventLoop, *, gather: bool) -> SocketPoller:
