@@ -34,7 +34,8 @@ from splitsecond import clock
 from splitsecond.gateway.fleet.learned import Opening, Speed, TargetReport, histogram
 from splitsecond.gateway.fleet.process import FleetProcess
 from splitsecond.gateway.fleet.settings import FleetProcessSettings, LimitedKey
-from splitsecond.gateway.fleet.view import WorkerReport, report_path, write
+from splitsecond.gateway.fleet.view import WorkerReport, report_path
+from splitsecond.gateway.records.exchanged_file import write
 
 GATEWAYS, WORKERS = 3, 2
 PORT = 8850

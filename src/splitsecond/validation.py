@@ -1,4 +1,4 @@
-"""Conversion of untrusted data into msgspec structs, with errors that name the place and suggest a correction."""
+"""Conversion of untrusted data: with errors that name the place and suggest a correction, or without any error."""
 
 import difflib
 import re
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar, get_args
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from splitsecond.errors import CallerFault
 
@@ -14,6 +14,19 @@ T = TypeVar("T")
 MakeFault = Callable[[str, str, str], CallerFault]
 """Makes a fault from a place ("routes.fast.policy"), a message and a hint."""
 _UNKNOWN_FIELD = re.compile(r"unknown field `([^`]*)`")
+
+
+def read_json(data: bytes | str | memoryview | Raw, decode: Callable[[Any], T] = msgspec.json.decode) -> T | None:
+    """Return the JSON `data` as `decode` reads it; None if it is not such JSON, or nested too deeply."""
+    try:
+        return decode(data)
+    except (ValueError, RecursionError):
+        return None
+
+
+def plain_value(field: Raw | Any) -> Any:
+    """Return the value of a request's field, raw or not; None if it is not JSON."""
+    return read_json(field) if isinstance(field, Raw) else field
 
 
 def converted(place: str, value: Any, shape: type[T], fault: MakeFault) -> T:

@@ -14,7 +14,7 @@ from jsonschema import Draft7Validator, ValidationError
 from tests.waiting import WITHIN_S
 
 from splitsecond.gateway.configuration.reading import load
-from splitsecond.gateway.process import fleet_keeper, kept_process, supervisor
+from splitsecond.gateway.process import kept_process, supervisor
 
 COMPOSE = Path(__file__).parents[2] / "deploy/compose"
 SECRETS = {
@@ -72,7 +72,7 @@ def test_the_gateway_accepts_its_configuration(compose: dict[str, Any], settings
     gateway = compose["services"]["gateway"]
     names = {f"/run/secrets/{name}" for name in gateway["secrets"]}
     assert names == {f"/run/secrets/{path.name}" for path in settings.files}
-    after = supervisor.STOP_S + fleet_keeper.STOP_S + kept_process.STOP_S
+    after = supervisor.STOP_S + kept_process.FLEET_STOP_S + kept_process.LOG_STOP_S
     assert float(gateway["stop_grace_period"].removesuffix("s")) >= settings.listen.drain_s + after
 
 

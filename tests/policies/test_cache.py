@@ -15,7 +15,7 @@ from tests.policies.test_cascade import read_all, shown
 
 from splitsecond.errors import CallerFault, NetworkFault, ProviderFault, TimedOut
 from splitsecond.events import Done, Token
-from splitsecond.policies.cache import CHUNK_BYTES, Cache, _joined, _key, cache
+from splitsecond.policies.cache import CHUNK_BYTES, Cache, _in_large_chunks, _key, cache
 from splitsecond.policies.replies.shared_reply import RecordedChunk
 from splitsecond.policies.settings import MemorySize, flag
 from splitsecond.service import Call, Operation, Service
@@ -229,7 +229,7 @@ def test_an_answer_too_large_for_the_cache_is_not_kept() -> None:
 
 def test_chunks_are_merged_in_order() -> None:
     pieces = [RecordedChunk(b"%04d" % number, (Token(number, "x"),)) for number in range(5000)]
-    joined = _joined(deque(pieces))
+    joined = _in_large_chunks(deque(pieces))
     assert b"".join(piece.data for piece in joined) == b"".join(piece.data for piece in pieces)
     assert [event.at for piece in joined for event in piece.events] == list(range(5000))
     assert len(joined) == -(-20_000 // CHUNK_BYTES)

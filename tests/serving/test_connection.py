@@ -138,9 +138,9 @@ def test_a_connection_that_a_client_ends_is_closed_when_the_body_of_a_refused_re
         assert not transport.closed  # a socket with unread bytes would be reset, and the client lose the response
         rest = request[-80:] + post("/b", b"")
         for at in range(0, len(rest), size):
-            if not transport.closed:
+            if not transport.is_closing():
                 connection.data_received(rest[at : at + size])
-        assert transport.closed
+        assert transport.is_closing()
         await asyncio.sleep(1)
         assert transport.written.count(b"HTTP/1.1 ") == 1
         connection.connection_lost(None)

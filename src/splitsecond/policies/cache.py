@@ -35,10 +35,10 @@ from msgspec import Raw, Struct
 
 from splitsecond import clock
 from splitsecond.errors import Fault
-from splitsecond.events import Done, Event
+from splitsecond.events import Done
 from splitsecond.policies.definition import Policy, PolicyContext, PolicyService
 from splitsecond.policies.replies.coalescing import CoalescedRequest
-from splitsecond.policies.replies.shared_reply import RecordedChunk, SharedReply, StoredReply
+from splitsecond.policies.replies.shared_reply import RecordedChunk, SharedReply, StoredReply, joined
 from splitsecond.policies.settings import Duration, MemorySize
 from splitsecond.service import WHOLE_OPERATIONS, Call, Reply, Service
 from splitsecond.wire.client_format import client_format
@@ -182,24 +182,23 @@ class _CachedReply(SharedReply):
         self._cache._over(self._key, self._stream, self._flight)
         last = next((event for chunk in reversed(self.chunks) for event in reversed(chunk.events)), None)
         if self.complete and not self.empty and isinstance(last, Done):
-            self._cache._keep(self._key, StoredReply(self.target, _joined(self.chunks)))
+            self._cache._keep(self._key, StoredReply(self.target, _in_large_chunks(self.chunks)))
 
     async def close(self) -> None:
         self._cache._over(self._key, self._stream, self._flight)
         await super().close()
 
 
-def _joined(chunks: deque[RecordedChunk]) -> list[RecordedChunk]:
+def _in_large_chunks(chunks: deque[RecordedChunk]) -> list[RecordedChunk]:
     """Return `chunks` merged to chunks of `CHUNK_BYTES`."""
     found: list[RecordedChunk] = []
-    data, events, size = list[bytes](), list[Event](), 0
+    group, size = list[RecordedChunk](), 0
     for number, chunk in enumerate(chunks, 1):
-        data.append(chunk.data)
-        events.extend(chunk.events)
+        group.append(chunk)
         size += len(chunk.data)
         if size >= CHUNK_BYTES or number == len(chunks):
-            found.append(RecordedChunk(b"".join(data), tuple(events)))
-            data, events, size = [], [], 0
+            found.append(joined(group))
+            group, size = [], 0
     return found
 
 

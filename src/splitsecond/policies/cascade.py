@@ -35,7 +35,7 @@ import msgspec
 from splitsecond import clock
 from splitsecond.errors import Fault
 from splitsecond.policies.budget import ExtraRequestBudget
-from splitsecond.policies.choosing.branch import Branch
+from splitsecond.policies.choosing.branch import usual_output_tokens
 from splitsecond.policies.choosing.prompt_size import input_tokens, most_output_tokens, output_tokens
 from splitsecond.policies.choosing.ttl_cache import TtlCache, about
 from splitsecond.policies.definition import Policy, PolicyContext, PolicyService
@@ -194,7 +194,9 @@ class Cascade(PolicyService):
         return found
 
     def _priced(self, call: Call, tokens_in: int) -> tuple[float, float]:
-        tokens_out = [self._answer_tokens(call, branch) for branch in self._branches[:2]]
+        tokens_out = [
+            output_tokens(call, usual_output_tokens(call, [branch], self._states)) for branch in self._branches[:2]
+        ]
         tokens = [(tokens_in, each) for each in tokens_out]
         tokens.append((judge_input_tokens(tokens_in, tokens_out[0]), 1))
         costs = [branch.cost_usd(self._states, *each) for branch, each in zip(self._branches, tokens, strict=False)]
@@ -203,11 +205,6 @@ class Cascade(PolicyService):
             return 0.0, 0.0
         small, large, *judge = known
         return small + sum(judge), large
-
-    def _answer_tokens(self, call: Call, branch: Branch) -> int:
-        """Return the expected number of tokens of an answer of `branch`."""
-        recent = [each.output_tokens() for each in branch.estimates(self._states, stream=call.stream)]
-        return output_tokens(call, [tokens for tokens in recent if tokens is not None])
 
     def _count(self, call: Call, *, escalated: bool, why: str = "", counts: bool = True) -> None:
         """Record the result. `counts`: it is no failure of the small model, which its circuit breaker counts."""

@@ -1,4 +1,4 @@
-"""The policies that can stand in an expression. A new policy is one file and one line here."""
+"""The policies that an expression can name. A new policy is one file and one line here."""
 
 from collections.abc import Mapping
 

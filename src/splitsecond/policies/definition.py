@@ -12,16 +12,16 @@ from msgspec.structs import replace
 
 from splitsecond.errors import CallerFault
 from splitsecond.policies.budget import ExtraRequestBudget
-from splitsecond.policies.choosing.branch import Branch, branches
+from splitsecond.policies.choosing.branch import Branch
 from splitsecond.policies.replies.resumable import MakeEncoder
 from splitsecond.policies.settings import Setting, SettingLiteral, Share, flag, one_of, written
 from splitsecond.policies.targets.target_states import TargetStates
 from splitsecond.service import Call, Reply, Service
 
 ANY_NAME = None
-"""Stands for "every name that is not a setting" among the names of branches."""
+"""In place of the names of branches: every name that is not a setting."""
 ALWAYS = None
-"""Stands for "with any settings"."""
+"""In place of the names of settings: with any settings."""
 
 
 class PolicyContext(Struct, frozen=True, kw_only=True):
@@ -44,7 +44,11 @@ class PolicyContext(Struct, frozen=True, kw_only=True):
 
     def branches(self, services: Sequence[Service], *, best: tuple[type, ...] = ()) -> list[Branch]:
         """Return a branch for each of `services`. `best`: types of policies that are judged by their best target."""
-        return branches(services, self.names, best=best)
+        names = self.names or [()] * len(services)
+        return [
+            Branch(service, inside, by_best=isinstance(service, best))
+            for service, inside in zip(services, names, strict=True)
+        ]
 
 
 class PolicyService:

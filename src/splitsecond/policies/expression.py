@@ -141,7 +141,7 @@ class _Reader:
             case ast.Name(id=name) if name in self._policies:
                 raise self._fault(node, f"{name} has no branches", self._policies[name].hint)
             case _:
-                hint = 'Targets stand in quotes, as in race("a/x", "b/x").'
+                hint = 'Put targets in quotes, as in race("a/x", "b/x").'
                 raise self._fault(node, f"expected a target or a policy, got {self._text(node)}", hint)
 
     def _policy(self, node: ast.Call, name: str, depth: int) -> PolicyExpression:

@@ -35,10 +35,10 @@ Where it goes. Around `race`, `hedge`, `retry` and `limit`, because it acts when
 `total`.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from splitsecond import clock
-from splitsecond.errors import AllFailed, Fault
+from splitsecond.errors import Fault
 from splitsecond.policies.budget import MOST_SAVED, ExtraRequestBudget
 from splitsecond.policies.choosing.branch import Branch
 from splitsecond.policies.definition import Policy, PolicyContext, PolicyService
@@ -47,6 +47,7 @@ from splitsecond.policies.fault_handling import (
     TOO_LONG_ANSWER,
     all_failed,
     answered,
+    causes,
     check_time,
     empty_answer,
     remedy,
@@ -138,7 +139,7 @@ class _InTurn(PolicyService):
             call.notes.chosen += f"{'; ' if call.notes.chosen else ''}asked again at {reply.target}"
             return reply
 
-        return RestartableReply(reply, restart, watched=call.watched)
+        return RestartableReply(reply, restart).reader(watched=call.watched)
 
     async def _next(self, call: Call, steps: Iterator[tuple[Branch, Service]], causes: list[Fault]) -> Reply:
         """Return the first reply of the remaining `steps`. Raises all `causes` if there is none."""
@@ -159,7 +160,7 @@ class _InTurn(PolicyService):
 
     def _context_exceeded(self, fault: Fault, branch: Branch) -> int:
         """Return the context length, in tokens, that the prompt exceeds; -1: none, or not known."""
-        refusals = [each for each in _causes(fault) if each.kind == TOO_LONG]
+        refusals = [each for each in causes(fault) if each.kind == TOO_LONG]
         names = [each.target or branch.names[0] for each in refusals]
         return max((self._states.info(name).context_tokens or -1 for name in names), default=-1)
 
@@ -167,10 +168,6 @@ class _InTurn(PolicyService):
         """Whether one of its targets takes a longer prompt than `tokens`, or its limit is not known."""
         contexts = [self._states.info(name).context_tokens for name in branch.names]
         return any(context is None or context > tokens for context in contexts)
-
-
-def _causes(fault: Fault) -> Iterable[Fault]:
-    return fault.causes if isinstance(fault, AllFailed) else (fault,)
 
 
 class _Twice:

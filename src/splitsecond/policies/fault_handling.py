@@ -4,7 +4,7 @@ The same fault leads to different actions in different policies, so this module 
 status or the kind determines it; the type of the fault does if both are unknown.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 from splitsecond.errors import AllFailed, CallerFault, Fault, Overloaded, ProviderFault, TimedOut
@@ -71,31 +71,29 @@ def retry_after_ns(fault: Fault) -> int:
     return 0
 
 
+def causes(fault: Fault) -> Sequence[Fault]:
+    """Return the faults of the single attempts behind `fault`."""
+    return fault.causes if isinstance(fault, AllFailed) else (fault,)
+
+
 def ejected(fault: Fault) -> bool:
     """Whether nothing was sent, because the circuit breakers of all targets are open."""
-    return all(map(ejected, fault.causes)) if isinstance(fault, AllFailed) else fault.kind == "ejected"
+    return all(each.kind == "ejected" for each in causes(fault))
 
 
 def unsent(fault: Fault) -> bool:
     """Whether nothing was sent: circuit breakers are open, or API formats cannot express the request."""
-    if isinstance(fault, AllFailed):
-        return all(map(unsent, fault.causes))
-    return fault.kind == NOT_TRANSLATABLE or ejected(fault)
+    return all(each.kind in ("ejected", NOT_TRANSLATABLE) for each in causes(fault))
 
 
 def only_probed(fault: Fault) -> bool:
     """Whether only probes failed: every target that was asked at all was being probed."""
-    if isinstance(fault, AllFailed):
-        return all(map(only_probed, fault.causes))
-    return (fault.on_trial and remedy(fault) != "change") or ejected(fault)
+    return all(ejected(each) or (each.on_trial and remedy(each) != "change") for each in causes(fault))
 
 
 def all_failed(faults: Iterable[Fault]) -> AllFailed:
     """Return one fault for several, in the order of the attempts; causes of an `AllFailed` are listed one by one."""
-    causes: list[Fault] = []
-    for fault in faults:
-        causes.extend(fault.causes if isinstance(fault, AllFailed) else [fault])
-    return AllFailed(causes)
+    return AllFailed([cause for fault in faults for cause in causes(fault)])
 
 
 def check_time(call: Call, now_ns: int, service: Service) -> None:

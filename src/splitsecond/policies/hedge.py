@@ -43,7 +43,7 @@ from splitsecond.policies.budget import ExtraRequestBudget
 from splitsecond.policies.choosing.prompt_size import input_tokens
 from splitsecond.policies.contest import Contest
 from splitsecond.policies.definition import Policy, PolicyContext, PolicyService
-from splitsecond.policies.fault_handling import only_probed, unsent
+from splitsecond.policies.fault_handling import answered, only_probed, unsent
 from splitsecond.policies.settings import Share
 from splitsecond.policies.targets.target_states import TargetStates
 from splitsecond.service import Call, Reply, Service
@@ -113,11 +113,20 @@ class Hedge(PolicyService):
     async def __call__(self, call: Call) -> Reply:
         self._budget.deposit()
         delay_ns = self._delay_ns()
+        was_down = False
+
+        async def opening(call: Call) -> Reply:
+            nonlocal was_down
+            try:
+                return await self._timed(call)
+            except Fault as fault:
+                was_down = only_probed(fault) or unsent(fault)
+                raise
+
         async with Contest(call) as contest:
-            opening = _FirstAttempt(self._timed)
             first = contest.enter(opening)
             await asyncio.wait([first], timeout=None if delay_ns is None else delay_ns / clock.NS_PER_S)
-            if opening.was_down or (not first.done() and self._may_help(call) and self._budget.withdraw()):
+            if was_down or (not first.done() and self._may_help(call) and self._budget.withdraw()):
                 contest.enter(self._second.service)
         return contest.reply()
 
@@ -139,28 +148,12 @@ class Hedge(PolicyService):
         """Ask the first branch, and record its time to first token."""
         began_ns = clock.now_ns()
         try:
-            reply = await self._first.service(call)
+            reply = await answered(self._first.service, call)
         except (asyncio.CancelledError, TimedOut):
             self._latencies.add(clock.now_ns() - began_ns, censored=True)
             raise
-        if not reply.empty:
-            self._latencies.add(clock.now_ns() - began_ns)
+        self._latencies.add(clock.now_ns() - began_ns)
         return reply
-
-
-class _FirstAttempt:
-    """The first branch, for one call. `was_down`: nothing was sent to it, or it failed in a probe."""
-
-    def __init__(self, service: Service) -> None:
-        self._service = service
-        self.was_down = False
-
-    async def __call__(self, call: Call) -> Reply:
-        try:
-            return await self._service(call)
-        except Fault as fault:
-            self.was_down = only_probed(fault) or unsent(fault)
-            raise
 
 
 def _check_places(first: Sequence[str], second: Sequence[str], states: TargetStates) -> None:

@@ -98,7 +98,7 @@ class Pipeline(PolicyService):
 
     async def _in_time(self, call: Call) -> Reply:
         check_time(call, clock.now_ns(), self._slow)
-        return await self._slow(call)
+        return await answered(self._slow, call)
 
     async def _answer_if_sure(self, call: Call, watched: bool) -> Reply:
         """Return the fast model's answer once it has begun. Raises a `Fault` if it does not answer."""

@@ -97,7 +97,7 @@ class _Probe:
         raise TimeoutError("a probe never answers")
 
 
-def sample(prompt: str, *, stream: bool = True) -> Call:
-    """Return a chat call with the user message `prompt`."""
-    body = {"messages": [{"role": "user", "content": prompt}], "stream": stream}
-    return Call(id="preview", body=body, stream=stream, start_ns=clock.now_ns())
+def sample(prompt: str) -> Call:
+    """Return a streamed chat call with the user message `prompt`."""
+    body = {"messages": [{"role": "user", "content": prompt}], "stream": True}
+    return Call(id="preview", body=body, start_ns=clock.now_ns())

@@ -9,7 +9,9 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
+from splitsecond.policies.choosing.prompt_size import raw_bytes
 from splitsecond.service import Call
+from splitsecond.validation import plain_value, read_json
 from splitsecond.wire.client_format import client_format
 
 LONGEST_BYTES = 64 * 1024
@@ -68,6 +70,11 @@ def messages(call: Call) -> list[PromptMessage] | None:
     return [PromptMessage("user", found)] if isinstance(found, str) else found
 
 
+def raw_items(call: Call, name: str) -> list[Raw] | None:
+    """Return the items of the list in a field, not decoded; None: it is not a list."""
+    return read_json(raw_bytes(call.body.get(name)), _decode_raw)
+
+
 def last_user_text(turns: list[PromptMessage]) -> str:
     """Return the text of the last user message that has any: Anthropic sends tool results as user messages too."""
     return next((text for message in reversed(turns) if message.role == "user" and (text := message.text)), "")
@@ -75,13 +82,7 @@ def last_user_text(turns: list[PromptMessage]) -> str:
 
 def field_value(call: Call, name: str) -> Any:
     """Return the value of a field; None if it is missing, null, or invalid JSON."""
-    value = call.body.get(name)
-    if not isinstance(value, Raw):
-        return value
-    try:
-        return msgspec.json.decode(value)
-    except (ValueError, RecursionError):
-        return None
+    return plain_value(call.body.get(name))
 
 
 def wanted_form(call: Call) -> Any:
@@ -120,19 +121,17 @@ def with_instruction(call: Call, instruction: str) -> Call | None:
     request = client_format(call)
     if request.system_field:
         return _with_system(call, request.system_field, instruction)
-    value = call.body.get(request.messages_field)
-    try:
-        turns = _decode_raw(value if isinstance(value, Raw) else msgspec.json.encode(value))
-        first = msgspec.json.decode(turns[0], type=dict[str, Any]) if turns else {}
-        content = first.get("content")
-        if first.get("role") in _SYSTEM_ROLES and isinstance(content, str | list):
-            text = {"type": "text", "text": instruction}
-            first["content"] = f"{content}\n\n{instruction}" if isinstance(content, str) else [*content, text]
-            turns[0] = Raw(msgspec.json.encode(first))
-        else:
-            turns.insert(0, Raw(msgspec.json.encode({"role": "system", "content": instruction})))
-    except (ValueError, TypeError, RecursionError):
+    turns = raw_items(call, request.messages_field)
+    first: Any = read_json(turns[0]) if turns else {}
+    if turns is None or not isinstance(first, dict):
         return None
+    content = first.get("content")
+    if first.get("role") in _SYSTEM_ROLES and isinstance(content, str | list):
+        text = {"type": "text", "text": instruction}
+        first["content"] = f"{content}\n\n{instruction}" if isinstance(content, str) else [*content, text]
+        turns[0] = Raw(msgspec.json.encode(first))
+    else:
+        turns.insert(0, Raw(msgspec.json.encode({"role": "system", "content": instruction})))
     body = {**call.body, request.messages_field: Raw(msgspec.json.encode(turns))}
     return msgspec.structs.replace(call, body=body)
 

@@ -39,7 +39,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from splitsecond import clock
-from splitsecond.policies.choosing.branch import Branch, ask_in_turn, in_order
+from splitsecond.policies.choosing.branch import Branch, ask_in_turn, in_order, usual_output_tokens
 from splitsecond.policies.choosing.prompt_size import input_tokens, output_tokens
 from splitsecond.policies.completion_race import CompletionRace
 from splitsecond.policies.contest import Contest
@@ -145,8 +145,7 @@ class Race(PolicyService):
 
     def _output_tokens(self, call: Call, among: Sequence[Branch]) -> int:
         """Return the expected length of the answer."""
-        estimates = [each for branch in among for each in branch.estimates(self._states, stream=call.stream)]
-        return output_tokens(call, [tokens for each in estimates if (tokens := each.output_tokens()) is not None])
+        return output_tokens(call, usual_output_tokens(call, among, self._states))
 
     def _cost_usd(self, branch: Branch, tokens_in: int, tokens_out: int) -> float | None:
         """Return the cost of asking `branch` if it loses; None: not known. A race inside costs all of its branches."""

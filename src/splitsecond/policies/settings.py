@@ -2,7 +2,7 @@
 
 A setting is written in the same way in a configuration, in `repr` and in Python (``ttft="2s"``, ``extra_load=0.05``).
 `Setting.parse` turns that literal into a value, or raises `CallerFault` with what was expected. The type of a setting
-stands in the signature of its policy (`definition`).
+is in the signature of its policy (`definition`).
 """
 
 import json

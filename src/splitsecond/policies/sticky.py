@@ -23,6 +23,7 @@ Where it goes. Inside `fallback`; around `limit` and `retry`. A `fastest` inside
 from collections import OrderedDict
 from collections.abc import Iterator
 from hashlib import blake2b
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -72,16 +73,14 @@ class Sticky(PolicyService):
 
     def _choices(self, key: bytes, home: Branch | None) -> Iterator[Choice]:
         """Return the home of the conversation if it is available, then the branches by hash."""
-        by_hash = [branch for _, branch in sorted(zip(self._ranks(key), self._branches, strict=True), key=_rank)]
+        ranks = (_digest(key + salt) for salt in self._salts)
+        by_hash = [branch for _, branch in sorted(zip(ranks, self._branches, strict=True), key=itemgetter(0))]
         available = [branch for branch in by_hash if branch.available(self._states)]
         others = available or by_hash
         if home in available:
             yield home, f"sticky: {home.label}, where the conversation is"
             others = [branch for branch in available if branch is not home]
         yield from in_order(others, "sticky" if available else "sticky, none is available")
-
-    def _ranks(self, key: bytes) -> Iterator[bytes]:
-        return (_digest(key + salt) for salt in self._salts)
 
     def _remember(self, key: bytes, branch: Branch) -> None:
         self._homes[key] = branch, clock.now_ns() + self._ttl_ns
@@ -135,10 +134,6 @@ def _joined(*parts: Any) -> bytes:
 
 def _digest(data: bytes) -> bytes:
     return blake2b(data, digest_size=16).digest()
-
-
-def _rank(ranked: tuple[bytes, Branch]) -> bytes:
-    return ranked[0]
 
 
 def _noted(choices: Iterator[Choice], asked: list[Branch]) -> Iterator[Choice]:

@@ -241,7 +241,7 @@ class RequestCycle:
         self.status = CLIENT_LEFT
 
     async def _serve(self, application: Application) -> None:
-        """Call the application. If it fails, answer with status 500, or close the connection in the middle of a response.
+        """Call the application. If it fails, answer with status 500, or close the connection within a response.
 
         A request that is cancelled because the process ends gets status 503: another server can answer it.
         """

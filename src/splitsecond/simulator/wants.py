@@ -8,10 +8,10 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import msgspec
-from msgspec import Raw, Struct
+from msgspec import Struct
 
 from splitsecond.errors import CallerFault
+from splitsecond.validation import plain_value
 from splitsecond.wire.dialect import ServerRequest
 from splitsecond.wire.responses.tools import function_name, functions
 
@@ -71,7 +71,7 @@ def read_wants(request: ServerRequest) -> Wants:
     raw = request.fields
     if _SPECIAL.isdisjoint(raw):
         return NOTHING
-    fields = {name: _plain(raw[name]) for name in (*_SPECIAL, *_CHOICES) if name in raw}
+    fields = {name: plain_value(raw[name]) for name in (*_SPECIAL, *_CHOICES) if name in raw}
     config = fields.get("generationConfig") or fields.get("generation_config")
     config = config if isinstance(config, dict) else {}
     return Wants(
@@ -87,7 +87,7 @@ def read_conversation(request: ServerRequest) -> Conversation:
     if request.operation == "embeddings":
         return Conversation(user_text=request.prompt_text)
     found = next((request.fields[name] for name in _CONVERSATIONS if name in request.fields), None)
-    turns = _plain(found)
+    turns = plain_value(found)
     if isinstance(turns, dict):  # Replicate's input
         turns = turns.get("prompt")
     if isinstance(turns, str):
@@ -108,13 +108,6 @@ def read_conversation(request: ServerRequest) -> Conversation:
             text = "\n".join(_texts(turn.get("content", turn.get("parts"))))
             user_text = text or user_text
     return Conversation(user_text=user_text, results=tuple(results))
-
-
-def _plain(value: Raw | None) -> Any:
-    try:
-        return None if value is None else msgspec.json.decode(value)
-    except (ValueError, RecursionError):
-        return None
 
 
 def _forbids_tools(fields: Fields) -> bool:

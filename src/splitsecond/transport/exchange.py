@@ -63,7 +63,7 @@ class Origin(Struct, frozen=True):
 
 
 def check_target(path: str) -> None:
-    """Raise `CallerFault` unless `path` can stand in a request line."""
+    """Raise `CallerFault` unless `path` can be a part of a request line."""
     if not path.startswith("/"):
         raise CallerFault(f"got the path {path!r}, expected one that begins with /", kind="bad_url")
     if found := _NOT_IN_TARGET.search(path):

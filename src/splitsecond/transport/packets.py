@@ -72,7 +72,7 @@ Segment = tuple[Key, int, int, int]
 
 
 def parse(data: "bytes | mmap.mmap", ip: int, length: int) -> Segment | None:
-    """Return the TCP segment of the IP packet of `length` bytes at `ip`; None if it is none that can be read.
+    """Return the TCP segment of the IP packet of `length` bytes at `ip`; None if it is not TCP, or cannot be read.
 
     A packet of more than 64 KiB, which some interfaces make of several, has no length in its header.
     """

@@ -67,7 +67,7 @@ class ServerTrial:
         """Return whether a trial may begin now: one at a time, until the server has failed too many."""
         if self._refusals >= MOST_REFUSALS or now_ns < self._until_ns:
             return False
-        self._until_ns = now_ns + NS_PER_S  # in case that its stream ends before
+        self._until_ns = now_ns + NS_PER_S  # in case its stream ends before that
         return True
 
     def end(self, packets: int) -> None:
@@ -158,7 +158,7 @@ class ReadPace:
     def _bounded(self, rest_ns: int) -> int:
         """Return how long the stream can rest, at most `rest_ns`, in view of its expected end; 0: not at all.
 
-        With the kernel's timestamps at most half of the time left, in case that the stream becomes faster.
+        With the kernel's timestamps at most half of the time left, in case the stream becomes faster.
         """
         left_ns = self._time_left()
         if self._by_packets:

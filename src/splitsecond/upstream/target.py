@@ -210,7 +210,8 @@ class Target:
                 token = await source.value()
         except TimeoutError:
             waited_ns = (deadline_ns or 0) - start_ns
-            words = f"no access token when the deadline of {waited_ns // clock.NS_PER_MS:,} ms for the whole call passed"
+            waited_ms = waited_ns // clock.NS_PER_MS
+            words = f"no access token when the deadline of {waited_ms:,} ms for the whole call passed"
             raise TimedOut(words, phase="total", after_ns=waited_ns) from None
         if token not in self._secrets:
             self._add_secret(token)

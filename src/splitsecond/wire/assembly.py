@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from splitsecond.errors import ProviderFault
+from splitsecond.validation import read_json
 from splitsecond.wire.sse import LEADING, MAX_EVENT_BYTES, SseDecoder, SseEvent, malformed
 from splitsecond.wire.streaming import END_MARK, repair_json
 from splitsecond.wire.text_events import TextEvents
@@ -130,10 +131,7 @@ class Assembly:
                 self._text = self.pieces(chunk)
 
     def _read_text(self, data: bytes) -> str | None:
-        try:
-            chunk = _decode(data)
-        except (ValueError, RecursionError):
-            return None
+        chunk = read_json(data)
         return self.added_text(chunk) if isinstance(chunk, dict) else None
 
     def added_text(self, chunk: dict[str, Any]) -> str | None:

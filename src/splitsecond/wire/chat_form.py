@@ -70,7 +70,7 @@ class ToolCall(Struct):
     extra_content: dict[str, Any] | None = None
 
     def arguments(self, place: str) -> dict[str, Any]:
-        """Return the arguments as an object. Raises `CallerFault` if they are none; `place`: of the call."""
+        """Return the arguments as an object. Raises `CallerFault` if they are no object; `place`: of the call."""
         try:
             return msgspec.json.decode(self.function.arguments or "{}", type=dict[str, Any])
         except (ValueError, RecursionError):
@@ -113,6 +113,16 @@ def assistant_message(
     if calls:
         message["tool_calls"] = calls
     return message
+
+
+def plain_content(parts: list[dict[str, Any]]) -> str | list[dict[str, Any]]:
+    """Return the content of a user's message with these parts; a single text is not put into a list."""
+    return parts[0]["text"] if len(parts) == 1 and parts[0]["type"] == "text" else parts
+
+
+def schema_format(schema: dict[str, Any], name: str = "answer", **others: Any) -> dict[str, Any]:
+    """Return ``response_format`` for answers by a JSON schema, with a name, which OpenAI requires, and `others`."""
+    return {"type": "json_schema", "json_schema": {"name": name, "schema": schema, **others}}
 
 
 def tool_message(call_id: str, parts: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from msgspec import Raw
 
 from splitsecond.errors import CallerFault
 from splitsecond.events import Broken, Done, Event, Finish, Quiet, Token, TokenKind, Usage
+from splitsecond.validation import read_json
 from splitsecond.wire.dialect import AnswerWriter, Decoder
 from splitsecond.wire.sse import EventCutter, SseDecoder, malformed
 
@@ -168,11 +169,8 @@ def only_tools(body: Mapping[str, Raw | Any], kinds: Sequence[str | None]) -> bo
     tools = body.get("tools")
     if tools is None:
         return True
-    try:
-        found = _read_tools(tools if isinstance(tools, Raw) else msgspec.json.encode(tools))
-    except (ValueError, TypeError, RecursionError):
-        return False
-    return all(tool.type in kinds for tool in found)
+    found = read_json(tools if isinstance(tools, Raw) else msgspec.json.encode(tools), _read_tools)
+    return found is not None and all(tool.type in kinds for tool in found)
 
 
 def _without_break(events: list[Event]) -> list[Event]:

@@ -126,6 +126,13 @@ def fault_from_response(
     )
 
 
+def not_the_callers(fault: CallerFault, hint: str) -> ProviderFault:
+    """Return `fault` as one of our account, for which another target may serve the request."""
+    return ProviderFault(
+        fault.message, kind=fault.kind, phase=fault.phase, status=fault.status, excerpt=fault.excerpt, hint=hint
+    )
+
+
 def with_hints(hints: Mapping[int, str]) -> Callable[..., Fault]:
     """Return `fault_from_response` with other `hints` for some statuses."""
 
@@ -258,7 +265,7 @@ def _is_missing(status: int, payload: Any, error: ProviderError) -> bool:
 
 
 def finite_number(text: str | None) -> float | None:
-    """Return the number in the text of a header; None if it is none."""
+    """Return the number in the text of a header; None if it is not a number."""
     try:
         number = float(text or "")
     except ValueError:

@@ -10,7 +10,7 @@ as a stream when it is complete.
 from collections.abc import Callable
 
 from splitsecond import clock
-from splitsecond.events import Broken
+from splitsecond.events import Broken, Event
 from splitsecond.service import Call
 from splitsecond.wire.assembly import MAX_ANSWER_BYTES
 from splitsecond.wire.dialect import Decoder
@@ -63,8 +63,13 @@ class StreamRelay:
 
     def _as_stream(self, body: bytes) -> bytes:
         """Return a JSON answer as the events of a stream. Raises the `Fault` in it."""
-        decoder, at = self.decoder(), clock.now_ns()
-        events = [*decoder.feed(body, at), *decoder.close(at)]
-        if isinstance(events[-1], Broken):
-            raise events[-1].fault
-        return self.transcoder(self._call, self._target).encode(events)
+        return self.transcoder(self._call, self._target).encode(whole_events(self.decoder(), body))
+
+
+def whole_events(decoder: Decoder, body: bytes) -> list[Event]:
+    """Return the events of a whole answer. Raises the `Fault` in it."""
+    at = clock.now_ns()
+    events = [*decoder.feed(body, at), *decoder.close(at)]
+    if isinstance(events[-1], Broken):
+        raise events[-1].fault
+    return events

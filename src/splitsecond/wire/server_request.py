@@ -20,6 +20,7 @@ from msgspec import Meta, Raw, Struct, field
 
 from splitsecond.errors import CallerFault
 from splitsecond.service import Operation
+from splitsecond.validation import plain_value
 from splitsecond.wire.dialect import ServerRequest
 
 P = ParamSpec("P")
@@ -342,7 +343,7 @@ def _target(form: re.Pattern[str], path: str, expected: str) -> re.Match[str]:
 
 def required_tool(fields: Mapping[str, Raw]) -> str:
     """Return the name of the tool that the answer to a request with these `fields` must call; "" if none."""
-    match _plain(fields, "tool_choice"), _plain(fields, "toolConfig"):
+    match plain_value(fields.get("tool_choice")), plain_value(fields.get("toolConfig")):
         case {"type": "function", "function": {"name": str(name)}}, _:
             return name
         case {"type": "function" | "tool" | "custom", "name": str(name)}, _:
@@ -356,7 +357,7 @@ def required_tool(fields: Mapping[str, Raw]) -> str:
 
 def tool_names(fields: Mapping[str, Raw]) -> Iterator[str]:
     """Yield the names of the functions that the request offers."""
-    tools = _plain(fields, "tools")
+    tools = plain_value(fields.get("tools"))
     for tool in tools if isinstance(tools, list) else ():
         match tool:
             case {"type": "namespace"}:
@@ -367,10 +368,3 @@ def tool_names(fields: Mapping[str, Raw]) -> Iterator[str]:
                 yield from (
                     one["name"] for one in declared if isinstance(one, dict) and isinstance(one.get("name"), str)
                 )
-
-
-def _plain(fields: Mapping[str, Raw], name: str) -> Any:
-    try:
-        return msgspec.json.decode(fields.get(name, b"null"))
-    except (ValueError, RecursionError):
-        return None

@@ -75,7 +75,7 @@ class AnswerDecoder:
         return False
 
     def _note_tier(self, word: object) -> None:
-        """Note the provider's word for the speed tier that served the request. Any JSON can stand there."""
+        """Note the provider's word for the speed tier that served the request. It can be any JSON value."""
         if isinstance(word, str) and word:
             self.tier = word[:LONGEST_TIER]
 

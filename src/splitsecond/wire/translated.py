@@ -10,11 +10,12 @@ import msgspec
 from splitsecond import clock
 from splitsecond.events import Broken, Done, Event, Finish, Token, Usage
 from splitsecond.service import Call
+from splitsecond.validation import read_json
 from splitsecond.wire.dialect import CalledTool, ServerAnswer
 from splitsecond.wire.finish_reasons import openai_reason
-from splitsecond.wire.openai.client_side import ChunkAssembly
+from splitsecond.wire.openai.client_side import AnswerHead, ChunkAssembly, decode_head
 from splitsecond.wire.openai.decode import OpenAIDecoder
-from splitsecond.wire.relay import StreamRelay
+from splitsecond.wire.relay import StreamRelay, whole_events
 from splitsecond.wire.transcoder import WriterType, new_transcoder
 
 
@@ -59,22 +60,10 @@ class TranslatedAssembly(ChunkAssembly):
     def answer(self) -> bytes:
         """Return the whole answer as JSON. Raises the `Fault` that the body holds."""
         body = super().answer()
-        decoder, at = OpenAIDecoder(), clock.now_ns()
-        events = [*decoder.feed(body, at), *decoder.close(at)]
-        if isinstance(events[-1], Broken):
-            raise events[-1].fault
-        head = _decode_head(body)
-        writer = self._writer("chat", head.model, id=head.id, created=int(head.created))
-        return writer.whole(*_collected(events))
-
-
-class _Head(msgspec.Struct):
-    id: str = ""
-    model: str = ""
-    created: float = 0
-
-
-_decode_head = msgspec.json.Decoder(_Head, strict=False).decode
+        choices, usage = _collected(whole_events(OpenAIDecoder(), body))
+        head = read_json(body, decode_head) or AnswerHead()
+        writer = self._writer("chat", head.model or "", id=head.id or "", created=int(head.created or 0))
+        return writer.whole(choices, usage)
 
 
 class _Parts(msgspec.Struct):

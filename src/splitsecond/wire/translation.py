@@ -74,13 +74,11 @@ def left_out(call: Call, name: str) -> None:
         dropped.append(name if len(dropped) < MAX_LEFT_OUT else AND_MORE)
 
 
-def refuse(
-    fields: dict[str, Any], harmless: Mapping[str, Sequence[Any]], dialect: str = OTHER_FORMAT, hint: str = ""
-) -> None:
+def refuse(fields: dict[str, Any], harmless: Mapping[str, Sequence[Any]], dialect: str = OTHER_FORMAT) -> None:
     """Remove the fields in `harmless` from `fields`. Raises `CallerFault` if one has another value than these."""
     for name, values in harmless.items():
         if (value := fields.pop(name, None)) is not None and value not in values:
-            raise not_translatable(f"{name} {short(value)}", dialect, hint)
+            raise not_translatable(f"{name} {short(value)}", dialect)
 
 
 def without_tools(call: Call, messages_field: str, kinds: Sequence[str]) -> Call:

@@ -30,7 +30,8 @@ from splitsecond.gateway.fleet.learned import (
     samples_of,
 )
 from splitsecond.gateway.fleet.turns import HOLD_S, LEASE_S, PAUSE_S, TURN_S, Turns
-from splitsecond.gateway.fleet.view import FleetView, view_path, write
+from splitsecond.gateway.fleet.view import FleetView, view_path
+from splitsecond.gateway.records.exchanged_file import write
 from splitsecond.policies.targets.circuit_breaker import RECEIVED_OPEN_NS
 from splitsecond.testing.fake_service import Script
 

@@ -9,18 +9,18 @@ another run.
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from random import Random
 
 import msgspec
 from msgspec import Struct
 
 from splitsecond import clock
-from splitsecond.errors import AllFailed, Fault, TimedOut
+from splitsecond.errors import Fault, TimedOut
 from splitsecond.gateway.batch.batch_file import BatchItem, BatchResponse, BatchResult
 from splitsecond.gateway.batch.concurrency_window import ConcurrencyWindow
 from splitsecond.gateway.error_response import error_response
-from splitsecond.policies.fault_handling import ejected, remedy, retry_after_ns
+from splitsecond.policies.fault_handling import causes, ejected, remedy, retry_after_ns
 from splitsecond.policies.targets.verdict import of_fault
 from splitsecond.router.call_tracker import CallTracker, OpenCall, decisive
 from splitsecond.service import Call, Service
@@ -159,10 +159,6 @@ class Batch:
     def _is_final(self, fault: Fault, wait_ns: int) -> bool:
         """Return whether a retry would be useless. Stop the batch if all other requests would fail as well."""
         may_pass = remedy(fault) in ("again", "later") or ejected(fault) or isinstance(decisive(fault), TimedOut)
-        if not may_pass and any(of_fault(record_fault(cause)) in ("locked", "unpaid") for cause in _causes(fault)):
+        if not may_pass and any(of_fault(record_fault(cause)) in ("locked", "unpaid") for cause in causes(fault)):
             self.stopped, self._stopping = fault, True
         return not may_pass or wait_ns > LONGEST_WAIT_NS
-
-
-def _causes(fault: Fault) -> Sequence[Fault]:
-    return fault.causes if isinstance(fault, AllFailed) else (fault,)

@@ -121,7 +121,7 @@ RETURNING target
 
 
 class About(Struct, frozen=True, kw_only=True):
-    """Report of a gateway about itself. `sees`: the gateways that reported lately, as far as it knows."""
+    """Report of a gateway about itself. `sees`: the gateways that reported recently, as far as it knows."""
 
     version: str = ""
     workers: int = 0
@@ -186,7 +186,7 @@ class FleetDatabase:
             begin_ns = clock.now_ns()
             await self._add(connection, reports)
             ticked = await (await connection.execute(_TICK)).fetchone()
-            if ticked is None:  # somebody has emptied the table
+            if ticked is None:  # the table was emptied from outside
                 raise psycopg.OperationalError("the table splitsecond_clock is empty")
             wall_s, fleet_s = ticked
             at_ns = (begin_ns + clock.now_ns()) // 2
@@ -221,7 +221,7 @@ class FleetDatabase:
                 else:
                     leases[name] = renew(shared, self.name, reports[name], present, period=periods[name], now=now)
                 written.append((name, encode(shared).decode(), name in leases and leases[name].short))
-            if len(written) < len(reports):  # somebody has removed rows: they are added again
+            if len(written) < len(reports):  # rows were removed from outside: they are added again
                 self._known.clear()
             myself = (self.name, self._instance, wall_s, fleet_s, msgspec.json.encode(about).decode())
             columns = [list(each) for each in zip(*written, strict=True)]
@@ -283,7 +283,7 @@ class FleetDatabase:
 
     @contextlib.asynccontextmanager
     async def _connected(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
-        """Give the connection, a new one if there is none. What takes too long loses it, and so does an error."""
+        """Yield the connection, a new one if there is none. It is closed after an error, or if it takes too long."""
         cut = asyncio.get_running_loop().call_later(LONGEST_ANSWER_S, self._cut)
         begin_ns = clock.now_ns()
         connection = self._connection

@@ -19,11 +19,15 @@ class Use(NamedTuple):
 
 
 class Holder:
-    """This gateway's part of one limit."""
+    """This gateway's part of one limit of a key: `limit` requests a minute, or billionths of a US dollar a day.
 
-    def __init__(self, period: Period, limit: int, *, ceiling: int = 0, share: int = 0) -> None:
+    `client`: the name of the key.
+    """
+
+    def __init__(self, period: Period, limit: int, *, client: str = "", ceiling: int = 0, share: int = 0) -> None:
         """`ceiling` and `share`: what the workers use already, if the process before this one died."""
         self.period = period
+        self.client = client
         self.limit = limit
         self.ceiling = ceiling
         self.share = share
@@ -43,7 +47,7 @@ class Holder:
         return self.ceiling - use.used < (self.ceiling - self._reported.used) // 2
 
     def report(self, use: Use, now_ns: int) -> Report:
-        """Return the report of this use, at the begin of an exchange."""
+        """Return the report of this use, when an exchange begins."""
         before = self._reported or use
         elapsed_s = max((now_ns - self._reported_ns) / NS_PER_S, 0.05)
         new = max(use.used - before.used, 0) + use.refused - before.refused

@@ -10,7 +10,8 @@ microseconds, where gamma = (1 + e) / (1 - e). So the value in its middle is at 
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Annotated
 
 import msgspec
@@ -113,7 +114,7 @@ _DECODER = msgspec.json.Decoder(Targets)
 
 
 class InvalidReport(ValueError):
-    """A report of a gateway that has not the form given here. Nothing of it is used."""
+    """A report of a gateway that does not have the form given here. Nothing of it is used."""
 
 
 def decode_targets(text: str) -> dict[str, TargetReport]:
@@ -169,22 +170,31 @@ def merged_targets(reports: Sequence[tuple[float, Mapping[str, TargetReport]]]) 
 
 def histogram(samples: Iterable[Weighted]) -> Histogram:
     """Return the histogram of times in nanoseconds."""
-    ended: dict[int, float] = {}
-    censored: dict[int, float] = {}
-    for ns, is_censored, weight in samples:
-        place = math.ceil(math.log(max(ns / _NS_PER_US, 1.0)) / _LOG_GAMMA)
-        into = censored if is_censored else ended
-        into[min(place, _BUCKETS - 1)] = into.get(min(place, _BUCKETS - 1), 0.0) + weight
-    return Histogram(_rounded(ended), _rounded(censored))
+    return _collected((_bucket(ns), censored, weight) for ns, censored, weight in samples)
 
 
 def samples_of(found: Histogram) -> list[Weighted]:
     """Return a sample in the middle of each bucket, in nanoseconds, with the weight of the bucket."""
-    return [
-        (_MIDDLES_NS[place], censored, weight)
-        for buckets, censored in ((found.ended, False), (found.censored, True))
-        for place, weight in buckets.items()
-    ]
+    return [(_MIDDLES_NS[place], censored, weight) for place, censored, weight in _weights(found)]
+
+
+def _bucket(ns: float) -> int:
+    return min(math.ceil(math.log(max(ns / _NS_PER_US, 1.0)) / _LOG_GAMMA), _BUCKETS - 1)
+
+
+def _weights(found: Histogram) -> Iterator[tuple[int, bool, float]]:
+    """Yield each bucket, whether its times are censored, and its weight."""
+    for buckets, censored in ((found.ended, False), (found.censored, True)):
+        for place, weight in buckets.items():
+            yield place, censored, weight
+
+
+def _collected(weights: Iterable[tuple[int, bool, float]]) -> Histogram:
+    """Return the histogram with the sums of these weights, each with its bucket and whether it is censored."""
+    sums: tuple[dict[int, float], dict[int, float]] = {}, {}
+    for place, censored, weight in weights:
+        sums[censored][place] = sums[censored].get(place, 0.0) + weight
+    return Histogram(*map(_rounded, sums))
 
 
 def _aged(report: TargetReport, since_s: float) -> TargetReport:
@@ -203,21 +213,11 @@ def _aged(report: TargetReport, since_s: float) -> TargetReport:
 def _added(speeds: Sequence[Speed]) -> Speed:
     answers = sum(each.answers for each in speeds)
     return Speed(
-        ttft=_sum(each.ttft for each in speeds),
-        tpot=_sum(each.tpot for each in speeds),
+        ttft=_collected(chain.from_iterable(_weights(each.ttft) for each in speeds)),
+        tpot=_collected(chain.from_iterable(_weights(each.tpot) for each in speeds)),
         tokens=sum(each.tokens * each.answers for each in speeds) / answers if answers else 0.0,
         answers=answers,
     )
-
-
-def _sum(histograms: Iterable[Histogram]) -> Histogram:
-    ended: dict[int, float] = {}
-    censored: dict[int, float] = {}
-    for each in histograms:
-        for into, buckets in ((ended, each.ended), (censored, each.censored)):
-            for place, weight in buckets.items():
-                into[place] = into.get(place, 0.0) + weight
-    return Histogram(_rounded(ended), _rounded(censored))
 
 
 def _rounded(buckets: Mapping[int, float]) -> dict[int, float]:

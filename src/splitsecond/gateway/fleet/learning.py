@@ -18,11 +18,10 @@ from splitsecond.gateway.fleet.view import (
     FleetView,
     GatewayStatus,
     WorkerReport,
-    read,
     report_path,
     view_path,
-    write,
 )
+from splitsecond.gateway.records import exchanged_file
 
 ALONE_S = 10.0
 """Time without an answer of the database after which the workers of this gateway take turns among themselves."""
@@ -59,7 +58,7 @@ class Learning:
         """Read the reports of this gateway's workers."""
         self._own, made_ns = {}, {}
         for number in range(self._workers):
-            found = read(report_path(self._folder, number), WorkerReport)
+            found = exchanged_file.read(report_path(self._folder, number), WorkerReport)
             if found is not None and now_ns - found.at_ns < STALE_S * clock.NS_PER_S:
                 since_s = max(now_ns - found.at_ns, 0) / clock.NS_PER_S
                 self._own[number] = merged_targets([(since_s, found.targets)])
@@ -119,7 +118,7 @@ class Learning:
                 targets=merged_targets([(0.0, others), *siblings]) if siblings else others,
                 turns={target: until_ns for target, (worker, until_ns) in self._granted.items() if worker == number},
             )
-            write(view_path(self._folder, number), view)
+            exchanged_file.write(view_path(self._folder, number), view)
 
 
 def _down(targets: dict[str, TargetReport]) -> tuple[str, ...]:

@@ -26,7 +26,7 @@ import psycopg
 
 from splitsecond import __version__, clock
 from splitsecond.errors import printable
-from splitsecond.gateway.fleet.database import About, Answer, FleetDatabase, NameTaken
+from splitsecond.gateway.fleet.database import About, Answer, FleetDatabase, NameTaken, Neighbour
 from splitsecond.gateway.fleet.holder import Holder, Use
 from splitsecond.gateway.fleet.learning import Learning
 from splitsecond.gateway.fleet.settings import FleetProcessSettings, LimitedKey
@@ -50,7 +50,7 @@ END_S = 30.0
 """How long the calls of workers that have died may have money reserved at the end."""
 TAKE_OVER_S = 2.0
 """How long a gateway of the same name must be silent to be replaced."""
-_PERIODS: dict[Limit, Period] = {"requests": "minute", "usd": "day"}
+_LIMITS: dict[Period, Limit] = {"minute": "requests", "day": "usd"}
 
 
 class FleetProcess:
@@ -66,7 +66,7 @@ class FleetProcess:
         self._learning = Learning(folder, settings.workers, say)
         self._database = FleetDatabase(settings.url, settings.gateway, settings.instance)
         self._instance = settings.instance
-        self._holders: dict[str, tuple[Limit, str, Holder]] = {}
+        self._holders: dict[str, Holder] = {}
         self._registered = False
         self._short: frozenset[str] = frozenset()
         self._answer: Answer | None = None
@@ -78,21 +78,20 @@ class FleetProcess:
 
     def use(self, keys: Iterable[LimitedKey]) -> None:
         """Hold the limits of these keys from now on."""
-        wanted: dict[str, tuple[Limit, str, int]] = {}
+        wanted: dict[str, tuple[Period, str, int]] = {}
         for key in keys:
             if key.requests_per_minute is not None:
-                wanted[f"requests of {key.name}"] = "requests", key.name, key.requests_per_minute
+                wanted[f"requests of {key.name}"] = "minute", key.name, key.requests_per_minute
             if key.usd_per_day is not None:
-                wanted[f"usd of {key.name}"] = "usd", key.name, round(key.usd_per_day * NANO)
-        for name, (limit, client, amount) in wanted.items():
+                wanted[f"usd of {key.name}"] = "day", key.name, round(key.usd_per_day * NANO)
+        for name, (period, client, amount) in wanted.items():
             if name in self._holders:
-                self._holders[name][2].limit = amount
+                self._holders[name].limit = amount
             else:
-                ceiling, share = self._ceilings.held(limit, client)
-                holder = Holder(_PERIODS[limit], amount, ceiling=ceiling, share=share)
-                self._holders[name] = limit, client, holder
+                ceiling, share = self._ceilings.held(_LIMITS[period], client)
+                self._holders[name] = Holder(period, amount, client=client, ceiling=ceiling, share=share)
         for name in self._holders.keys() - wanted.keys():
-            self._holders[name][2].limit = 0  # the next reports give its part back
+            self._holders[name].limit = 0  # the next reports give its part back
 
     async def run(self, ending: asyncio.Event) -> None:
         """Exchange until `ending`, then leave the fleet."""
@@ -105,9 +104,9 @@ class FleetProcess:
     async def step(self) -> None:
         """Look at the counters, and exchange if it is time."""
         now_ns = clock.now_ns()
-        uses = {name: self._use(limit, client) for name, (limit, client, _) in self._holders.items()}
+        uses = {name: self._use(holder) for name, holder in self._holders.items()}
         due = now_ns - self._tried_ns >= EVERY_S * clock.NS_PER_S
-        short = [name for name, (_, _, holder) in self._holders.items() if holder.is_short(uses[name])]
+        short = [name for name, holder in self._holders.items() if holder.is_short(uses[name])]
         if due or (short and not self._away):
             self._tried_ns = now_ns
             answered = await self._exchange(uses)
@@ -122,9 +121,7 @@ class FleetProcess:
             if not self._registered:
                 await self._register()
             names = [
-                name
-                for name, (_, _, holder) in self._holders.items()
-                if holder.wants_report(uses[name]) or name in self._short
+                name for name, holder in self._holders.items() if holder.wants_report(uses[name]) or name in self._short
             ]
             for begin in range(0, max(len(names), 1), MOST_AT_ONCE):
                 await self._report(names[begin : begin + MOST_AT_ONCE], uses)
@@ -150,8 +147,7 @@ class FleetProcess:
                 if not self._unlearned:
                     self._say(f"gateways do not learn from each other now: {self._database.error_text(error)}")
                 self._unlearned = True
-        fleet = () if self._answer is None else self._answer.fleet
-        self._learning.write(self._database.name, fleet, self._ceilings.reached_ns)
+        self._learning.write(self._database.name, self._fleet(), self._ceilings.reached_ns)
 
     async def _register(self) -> None:
         """Take the gateway's name, or another one if a living gateway has it."""
@@ -166,21 +162,22 @@ class FleetProcess:
 
     async def _report(self, names: list[str], uses: dict[str, Use]) -> None:
         begin_ns = clock.now_ns()
-        holders = {name: self._holders[name][2] for name in names}
+        holders = {name: self._holders[name] for name in names}
         reports = {name: holder.report(uses[name], begin_ns) for name, holder in holders.items()}
         periods = {name: holder.period for name, holder in holders.items()}
-        before = self._names()
+        before = {each.name for each in self._fleet()}
         answer = await self._database.exchange(reports, periods, self._about())
         for name, lease in answer.leases.items():
             holders[name].take(lease)
         self._answer, self._short = answer, answer.short
-        if self._names() != before:
+        if before != {each.name for each in answer.fleet}:
             self._short |= frozenset(self._holders)  # all shares change
         offset_ns = self._offset_ns(answer, begin_ns)
         self._ceilings.reach(begin_ns, begin_ns + round(SILENT_S * clock.NS_PER_S), offset_ns)
 
-    def _names(self) -> set[str]:
-        return set() if self._answer is None else {each.name for each in self._answer.fleet}
+    def _fleet(self) -> tuple[Neighbour, ...]:
+        """Return all gateways of the fleet, as far as the database has answered."""
+        return () if self._answer is None else self._answer.fleet
 
     def _offset_ns(self, answer: Answer, now_ns: int) -> int:
         """Return the offset of the minutes: the database's at first, later moved towards it, slowly and never back."""
@@ -192,10 +189,10 @@ class FleetProcess:
         apart_ns = (wanted_ns - current_ns + MINUTE_NS // 2) % MINUTE_NS - MINUTE_NS // 2
         return current_ns + min(max(apart_ns, -most_ns), most_ns)
 
-    def _use(self, limit: Limit, client: str) -> Use:
+    def _use(self, holder: Holder) -> Use:
         """Return what all workers of this gateway use of a limit."""
-        refused = self._ceilings.refused(limit, client)
-        if limit == "usd":
+        client, refused = holder.client, self._ceilings.refused(_LIMITS[holder.period], holder.client)
+        if holder.period == "day":
             spent = self._counters.spent_usd(client, today()) + self._counters.reserved_usd(client)
             return Use(max(round(spent * NANO), 0), refused)
         minute, into_ns = divmod(clock.now_ns() + self._ceilings.offset_ns, MINUTE_NS)
@@ -205,15 +202,21 @@ class FleetProcess:
     def _apply(self) -> None:
         """Write the ceilings for the workers."""
         reached_ns = self._ceilings.reached_ns
-        for limit, client, holder in self._holders.values():
+        for holder in self._holders.values():
             if reached_ns:
                 holder.alone((clock.now_ns() - reached_ns) / clock.NS_PER_S)
-            known = self._ceilings.set(limit, client, ceiling=holder.ceiling, share=holder.share, others=holder.others)
+            known = self._ceilings.set(
+                _LIMITS[holder.period],
+                holder.client,
+                ceiling=holder.ceiling,
+                share=holder.share,
+                others=holder.others,
+            )
             if not known and not self._full:
                 self._full = True
                 self._say(
                     f"more than {MOST_NAMES:,} keys with limits were configured since the gateway started, so the key "
-                    f"{client} and others are refused. Restart the gateway, with fewer keys with limits."
+                    f"{holder.client} and others are refused. Restart the gateway, with fewer keys with limits."
                 )
 
     def _failed(self, why: str) -> None:
@@ -225,25 +228,23 @@ class FleetProcess:
         self._say(f"the database of the fleet does not answer, so {so}: {why}")
 
     def _about(self) -> About:
-        sees = () if self._answer is None else self._answer.fleet
-        names = tuple(each.name for each in sees if each.silent_s < SILENT_S)
+        names = tuple(each.name for each in self._fleet() if each.silent_s < SILENT_S)
         return About(version=__version__, workers=self._workers, sees=names)
 
     def _write_metrics(self) -> None:
-        fleet = () if self._answer is None else self._answer.fleet
         reached_ns, name = self._ceilings.reached_ns, self._database.name
         age_s = (clock.now_ns() - reached_ns) / clock.NS_PER_S
         found = process_metrics(
             began_ns=self._began_ns,
             fleet_connected={name: bool(reached_ns) and not self._away},
-            fleet_gateway_up={each.name: each.silent_s < SILENT_S for each in fleet},
+            fleet_gateway_up={each.name: each.silent_s < SILENT_S for each in self._fleet()},
             fleet_answer_age_s={name: age_s} if reached_ns else {},
             fleet_failures={name: self._failures},
             fleet_reports_invalid={name: self._learning.invalid},
             fleet_turns={name: self._learning.turns},
             fleet_ceilings={
-                (limit, client): holder.ceiling / (NANO if limit == "usd" else 1)
-                for limit, client, holder in self._holders.values()
+                (_LIMITS[holder.period], holder.client): holder.ceiling / (NANO if holder.period == "day" else 1)
+                for holder in self._holders.values()
             },
         )
         write_counts(self._folder, found, MetricCounts())
@@ -251,16 +252,15 @@ class FleetProcess:
     async def _leave(self) -> None:
         """Wait until no call has money reserved, then leave the fleet."""
         give_up_ns = clock.now_ns() + round(END_S * clock.NS_PER_S)
-        clients = {client for limit, client, _ in self._holders.values() if limit == "usd"}
+        clients = {holder.client for holder in self._holders.values() if holder.period == "day"}
         while any(self._counters.reserved_usd(each) for each in clients) and clock.now_ns() < give_up_ns:  # noqa: ASYNC110
             await asyncio.sleep(LOOK_S)
         if not self._registered:
             await self._database.close()
             return
         now_ns = clock.now_ns()
-        uses = {name: self._use(limit, client) for name, (limit, client, _) in self._holders.items()}
-        reports = {name: holder.report(uses[name], now_ns) for name, (_, _, holder) in self._holders.items()}
-        periods = {name: holder.period for name, (_, _, holder) in self._holders.items()}
+        reports = {name: holder.report(self._use(holder), now_ns) for name, holder in self._holders.items()}
+        periods = {name: holder.period for name, holder in self._holders.items()}
         try:
             await self._database.exchange(reports, periods, self._about(), end=True)
         except NameTaken:

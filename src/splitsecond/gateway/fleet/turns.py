@@ -19,7 +19,7 @@ from splitsecond.gateway.fleet.learned import TargetReport
 LEASE_S = 15.0
 """How long a gateway has a turn without renewing it. In fleet time, of which 5 s may pass at once (`shared_limit`)."""
 TURN_S = 3.0
-"""How long after the begin of an exchange a probe may begin. Less than the lease by more than 5 s."""
+"""How long after an exchange has begun a probe may begin. Less than the lease by more than 5 s."""
 HOLD_S = 5.0
 """How long a worker keeps a turn that it does not use."""
 PAUSE_S = 2.0
@@ -71,7 +71,7 @@ class Turns:
     def granted(self, names: set[str], begin_ns: int) -> dict[str, tuple[int, int]]:
         """Return the worker that may probe each of the targets `names`, and until when.
 
-        `begin_ns`: the begin of the exchange in which the database gave the gateway these turns.
+        `begin_ns`: when the exchange began in which the database gave the gateway these turns.
         """
         found = {}
         for name in names & self._held.keys() - self._probed:

@@ -1,21 +1,17 @@
 """Files between the workers of a gateway and its fleet process, in their shared folder.
 
-Each worker writes its report, and the fleet process writes a view for each worker. A file is replaced as a whole.
-Times in it are those of the monotonic clock, which all processes of a machine share.
+Each worker writes its report, and the fleet process writes a view for each worker (`records/exchanged_file`). Times in
+them are those of the monotonic clock, which all processes of a machine share.
 """
 
 from pathlib import Path
-from typing import TypeVar
 
-import msgspec
 from msgspec import Struct
 
 from splitsecond.gateway.fleet.learned import TargetReport
 
 STALE_S = 10.0
 """A file that was not replaced for this long is not used: its process has died, or has been stopped."""
-
-T = TypeVar("T")
 
 
 class WorkerReport(Struct, frozen=True):
@@ -26,8 +22,8 @@ class WorkerReport(Struct, frozen=True):
 
 
 class GatewayStatus(Struct, frozen=True, kw_only=True):
-    """A gateway of the fleet. `silent_s`: time since its last report. `sees`: the gateways that reported lately, as far
-    as it knows. `down`: targets whose circuit breakers are open there because of failures."""
+    """A gateway of the fleet. `silent_s`: time since its last report. `sees`: the gateways that reported recently, as
+    far as it knows. `down`: targets whose circuit breakers are open there because of failures."""
 
     name: str
     version: str
@@ -61,21 +57,3 @@ def report_path(folder: Path, number: int) -> Path:
 def view_path(folder: Path, number: int) -> Path:
     """Return the file of the view of worker `number`."""
     return folder / f"fleet-view-{number}"
-
-
-def write(path: Path, value: WorkerReport | FleetView) -> None:
-    """Replace a file. On a full disk the old one stays, until it is stale."""
-    part = path.with_suffix(".part")
-    try:
-        part.write_bytes(msgspec.msgpack.encode(value))
-        part.replace(path)
-    except OSError:
-        part.unlink(missing_ok=True)
-
-
-def read(path: Path, of: type[T]) -> T | None:
-    """Return the content of a file; None if there is none, or one of another version."""
-    try:
-        return msgspec.msgpack.decode(path.read_bytes(), type=of)
-    except (OSError, msgspec.MsgspecError):
-        return None

@@ -25,7 +25,8 @@ from splitsecond.gateway.fleet.learned import (
     histogram,
     samples_of,
 )
-from splitsecond.gateway.fleet.view import STALE_S, FleetView, WorkerReport, read, report_path, view_path, write
+from splitsecond.gateway.fleet.view import STALE_S, FleetView, WorkerReport, report_path, view_path
+from splitsecond.gateway.records import exchanged_file
 from splitsecond.policies.targets.headroom import RateLimitHeadroom
 from splitsecond.policies.targets.target_state import TargetState
 from splitsecond.policies.targets.target_states import TargetStates
@@ -87,8 +88,9 @@ class WorkerExchange:
     def step(self) -> None:
         """Write the report, and use the view."""
         now_ns = clock.now_ns()
-        write(report_path(self._folder, self._number), WorkerReport(now_ns, self._report(now_ns)))
-        view = read(view_path(self._folder, self._number), FleetView)
+        report = WorkerReport(now_ns, self._report(now_ns))
+        exchanged_file.write(report_path(self._folder, self._number), report)
+        view = exchanged_file.read(view_path(self._folder, self._number), FleetView)
         if view is not None and now_ns - view.at_ns >= STALE_S * clock.NS_PER_S:
             view = None
         self._receive(view, now_ns)

@@ -1,9 +1,12 @@
-"""A child process that is replaced when it dies, and ends after the workers: that of the log, or of the fleet."""
+"""Child processes that are replaced when they die, and end after the workers: that of the log, and of the fleet."""
 
 import asyncio
 import contextlib
+import os
+import secrets
+import socket
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +15,32 @@ import msgspec
 from splitsecond import clock
 from splitsecond.child_process import ChildProcess, how_it_ended
 from splitsecond.errors import CallerFault
+from splitsecond.gateway.configuration.settings import GatewaySettings
+from splitsecond.gateway.fleet.settings import MODULE, FleetProcessSettings, LimitedKey
 from splitsecond.gateway.process.reload import say
 from splitsecond.router.settings import LogSettings
 from splitsecond.store.log_process import LogProcessSettings
 
-STOP_S = 10.0
+LOG_STOP_S = 10.0
 """Time that the log process has to write the last records before it is killed."""
+FLEET_STOP_S = 40.0
+"""Time that the fleet process has to leave the fleet before it is killed."""
+FLEET_START_S = 8.0
+"""How long the workers wait for the first answer of the fleet's database."""
 STEADY_S = 30.0
-"""A process that lived for longer than this is replaced at once."""
-LONGEST_PAUSE_S = 5.0
+"""A process that lived for longer than this is replaced after the first pause."""
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
 LONGEST_PATH = 107
 """Longest path of a Unix socket in bytes (Linux, unix(7))."""
+
+
+def pause_after_death_s(start_ns: int, before_s: float) -> float:
+    """Return the pause before the replacement of a process that started at `start_ns` and has died.
+
+    `before_s`: the last such pause. It doubles with each death in a row, from `FIRST_PAUSE_S` to `LONGEST_PAUSE_S`.
+    """
+    steady = clock.now_ns() - start_ns > STEADY_S * clock.NS_PER_S
+    return FIRST_PAUSE_S if steady else min(max(FIRST_PAUSE_S, 2 * before_s), LONGEST_PAUSE_S)
 
 
 def log_socket(folder: Path) -> Path:
@@ -91,8 +109,7 @@ class KeptProcess:
                 if code:
                     say(f"The {self._name} {how_it_ended(code)}; its last records may be lost.")
                 return
-            lived_s = (clock.now_ns() - start_ns) / clock.NS_PER_S
-            pause_s = 0.0 if lived_s > STEADY_S else min(max(0.1, 2 * pause_s), LONGEST_PAUSE_S)
+            pause_s = pause_after_death_s(start_ns, pause_s)
             say(f"The {self._name} {what}; {self._consequence}.")
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._ending.wait(), pause_s)
@@ -126,7 +143,7 @@ class KeptProcess:
 
 
 @contextlib.asynccontextmanager
-async def log_process(settings: LogSettings | None, socket: Path) -> AsyncIterator[None]:
+async def log_process(settings: LogSettings | None, socket_path: Path) -> AsyncIterator[None]:
     """Run the log process while the context is open, if there is a log. Leave the context after the workers have ended.
 
     Workers keep their records until the process has started, half a second later.
@@ -134,13 +151,57 @@ async def log_process(settings: LogSettings | None, socket: Path) -> AsyncIterat
     if settings is None:
         yield
         return
-    wanted = LogProcessSettings(url=settings.url, keep_days=settings.keep_days, socket=str(socket))
+    wanted = LogProcessSettings(url=settings.url, keep_days=settings.keep_days, socket=str(socket_path))
     kept = KeptProcess(
         "splitsecond.store.log_process",
         msgspec.json.encode(wanted),
         name="log process",
         consequence="records wait for it",
-        stop_s=STOP_S,
+        stop_s=LOG_STOP_S,
     )
     async with kept.running():
         yield
+
+
+@contextlib.asynccontextmanager
+async def fleet_process(
+    settings: GatewaySettings, folder: Path, port: int
+) -> AsyncIterator[Callable[[GatewaySettings], Awaitable[None]]]:
+    """Run the fleet process while the context is open, if the gateway is in a fleet. Gives a function for new settings.
+
+    `folder`: of the workers' shared files. `port`: that of the gateway, a part of its name.
+    """
+    if settings.shared is None:
+        yield _nothing
+        return
+    gateway, instance = f"{socket.gethostname()}:{port}", secrets.token_hex(8)
+    workers, url = settings.listen.workers, settings.shared.url
+
+    def line(wanted: GatewaySettings) -> bytes:
+        keys = tuple(
+            LimitedKey(each.name, each.requests_per_minute, each.usd_per_day)
+            for each in wanted.keys
+            if each.requests_per_minute is not None or each.usd_per_day is not None
+        )
+        return msgspec.json.encode(
+            FleetProcessSettings(
+                url=url, gateway=gateway, instance=instance, folder=os.fspath(folder), workers=workers, keys=keys
+            )
+        )
+
+    kept = KeptProcess(
+        MODULE,
+        line(settings),
+        name="fleet process",
+        consequence="the gateway keeps its part of each limit",
+        stop_s=FLEET_STOP_S,
+        announces=True,
+    )
+    async with kept.running():
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(kept.ready.wait(), FLEET_START_S)
+        yield lambda wanted: kept.send(line(wanted))
+
+
+async def _nothing(settings: GatewaySettings) -> None:
+    pass

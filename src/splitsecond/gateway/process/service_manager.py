@@ -44,7 +44,7 @@ class ServiceManager:
         self._notify("STOPPING=1")
 
     async def keep_alive(self) -> None:
-        """Say again and again that the event loop runs, until cancelled; return at once if there is no watchdog."""
+        """Report regularly that the event loop runs, until cancelled; return at once if there is no watchdog."""
         while self._watchdog_s:
             self._notify("WATCHDOG=1")
             await asyncio.sleep(self._watchdog_s * WATCHDOG_SHARE)

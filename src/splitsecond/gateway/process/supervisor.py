@@ -23,8 +23,7 @@ from splitsecond import clock
 from splitsecond.child_process import ChildProcess, how_it_ended, passes
 from splitsecond.errors import CallerFault, Fault
 from splitsecond.gateway.configuration.settings import GatewaySettings, encode
-from splitsecond.gateway.process.fleet_keeper import fleet_process
-from splitsecond.gateway.process.kept_process import log_process, log_socket
+from splitsecond.gateway.process.kept_process import fleet_process, log_process, log_socket, pause_after_death_s
 from splitsecond.gateway.process.reload import ConfigSource, ConfigWatcher, on_hangup, say
 from splitsecond.gateway.process.service_manager import ServiceManager
 from splitsecond.gateway.process.simulation import simulator
@@ -41,19 +40,15 @@ APPLY_S = 10.0
 """Timeout after which a worker is reported that has not applied new settings."""
 STOP_S = 10.0
 """Time that a worker has to end after `listen.drain_s` before it is killed."""
-STEADY_S = 30.0
-"""A worker that lived for longer than this resets the count of deaths in a row."""
 MAX_FAILED_STARTS = 5
 """Workers of a slot that may die in a row before they are ready, as long as none of that slot has ever been ready. The
 cause is then the configuration or the program, so the service ends. Once a worker of the slot has been ready, dead ones
 are replaced without a limit: the cause is outside and may pass, and the other workers keep serving."""
-_PAUSES_S = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0)
-"""Pauses before the replacement of a dead worker, by the number of deaths in a row."""
 _ANSWERS = ("READY", "REFUSED")
 
 
 class WorkersFailed(Fault):
-    """Workers that die again and again. The cause is this machine or this program, not a request."""
+    """Workers that die repeatedly. The cause is this machine or this program, not a request."""
 
 
 def serve(source: ConfigSource, settings: GatewaySettings, simulated: socket.socket | None = None) -> None:
@@ -181,7 +176,7 @@ class Supervisor:
 
     async def _run_slot(self, slot: WorkerSlot, listening: socket.socket) -> None:
         """Run one worker after another in a slot, until the service ends."""
-        deaths = failed_starts = 0
+        pause_s, failed_starts = 0.0, 0
         while not self._ending.is_set():  # a signal may come before the first worker starts, and closes its socket
             start_ns, then = clock.now_ns(), "a new one replaces it"
             try:
@@ -192,13 +187,13 @@ class Supervisor:
                 failed_starts += not passes(error)
             if self._ending.is_set():
                 return
-            deaths = 1 if clock.now_ns() - start_ns > STEADY_S * clock.NS_PER_S else deaths + 1
+            pause_s = pause_after_death_s(start_ns, pause_s)
             if failed_starts >= MAX_FAILED_STARTS and slot.number not in self._been_ready:
                 self._give_up(f"worker {slot.number} {end}; {failed_starts} in a row died before they were ready")
                 return
             say(f"worker {slot.number} {end}; {then}.")
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._ending.wait(), _PAUSES_S[min(deaths, len(_PAUSES_S)) - 1])
+                await asyncio.wait_for(self._ending.wait(), pause_s)
                 return
 
     def _give_up(self, message: str) -> None:

@@ -22,13 +22,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-import msgspec
 from msgspec import Struct, field
 
 from splitsecond import clock
 from splitsecond.analysis.closed_early import BillingRule, attempt_cost
 from splitsecond.clock import NS_PER_S
 from splitsecond.errors import printable
+from splitsecond.gateway.records import exchanged_file
 from splitsecond.gateway.records.extra_attempts import extra_attempts
 from splitsecond.observation import Observation
 from splitsecond.policies.choosing.prompt_size import USUAL_OUTPUT_TOKENS
@@ -87,79 +87,80 @@ class Histogram(Struct):
         return self
 
 
+def _counter(name: str, text: str, *labels: str) -> Family:
+    return Family(name, text, labels)
+
+
+def _gauge(name: str, text: str, *labels: str, across: Literal["sum", "avg", "min", ""] = "sum") -> Family:
+    return Family(name, text, labels, "gauge", across)
+
+
+def _histogram(name: str, text: str, *labels: str) -> Family:
+    return Family(name, text, labels, "histogram")
+
+
 class ProcessMetrics(Struct, frozen=True, kw_only=True):
     """Gauges of one process. `began_ns`: its start, on the clock that all processes of a machine share."""
 
     pid: int
     available: Annotated[
         dict[str, bool],
-        Family(
-            "target_available", "Share of workers that use this target (0: none, 1: all).", ("target",), "gauge", "avg"
-        ),
+        _gauge("target_available", "Share of workers that use this target (0: none, 1: all).", "target", across="avg"),
     ] = {}
     escalated: Annotated[
         dict[str, float],
-        Family(
+        _gauge(
             "cascade_escalated",
             "Share of recent answers of the small model that were rejected.",
-            ("policy",),
-            "gauge",
-            "avg",
+            "policy",
+            across="avg",
         ),
     ] = {}
     dearer: Annotated[
         dict[str, bool],
-        Family(
+        _gauge(
             "cascade_dearer",
             "Share of workers that use only the large model, because that is cheaper.",
-            ("policy",),
-            "gauge",
-            "avg",
+            "policy",
+            across="avg",
         ),
     ] = {}
-    in_flight: Annotated[int, Family("requests_in_flight", "Requests in flight.", (), "gauge")]
-    dropped: Annotated[int, Family("log_dropped", "Records that the log has lost.")]
-    waiting: Annotated[int, Family("log_waiting", "Records that wait to be written to the log.", (), "gauge")]
-    failing: Annotated[
-        int, Family("log_failing", "Workers whose records wait because the log cannot be written.", (), "gauge")
-    ]
-    cpu_s: Annotated[float, Family("process_cpu_seconds", "CPU time used.", ("pid",))]
-    resident_bytes: Annotated[
-        int, Family("process_resident_memory_bytes", "Resident memory in use.", ("pid",), "gauge")
-    ]
+    in_flight: Annotated[int, _gauge("requests_in_flight", "Requests in flight.")] = 0
+    dropped: Annotated[int, _counter("log_dropped", "Records that the log has lost.")] = 0
+    waiting: Annotated[int, _gauge("log_waiting", "Records that wait to be written to the log.")] = 0
+    failing: Annotated[int, _gauge("log_failing", "Workers whose records wait because the log cannot be written.")] = 0
+    cpu_s: Annotated[float, _counter("process_cpu_seconds", "CPU time used.", "pid")]
+    resident_bytes: Annotated[int, _gauge("process_resident_memory_bytes", "Resident memory in use.", "pid")]
     began_ns: int = 0
     fleet_connected: Annotated[
         dict[str, bool],
-        Family("fleet_connected", "Whether the database of the fleet answers this gateway.", ("gateway",), "gauge", ""),
+        _gauge("fleet_connected", "Whether the database of the fleet answers this gateway.", "gateway", across=""),
     ] = {}
     fleet_gateway_up: Annotated[
         dict[str, bool],
-        Family(
-            "fleet_gateway_up", "Gateways of the fleet; 0: it has been silent for 10 s.", ("gateway",), "gauge", "min"
-        ),
+        _gauge("fleet_gateway_up", "Gateways of the fleet; 0: it has been silent for 10 s.", "gateway", across="min"),
     ] = {}
     fleet_answer_age_s: Annotated[
         dict[str, float],
-        Family("fleet_answer_age_seconds", "Time since the database of the fleet answered.", ("gateway",), "gauge", ""),
+        _gauge("fleet_answer_age_seconds", "Time since the database of the fleet answered.", "gateway", across=""),
     ] = {}
     fleet_failures: Annotated[
-        dict[str, int], Family("fleet_failures", "Exchanges with the database of the fleet that failed.", ("gateway",))
+        dict[str, int], _counter("fleet_failures", "Exchanges with the database of the fleet that failed.", "gateway")
     ] = {}
     fleet_reports_invalid: Annotated[
         dict[str, int],
-        Family("fleet_reports_invalid", "Reports of other gateways that were invalid and not used.", ("gateway",)),
+        _counter("fleet_reports_invalid", "Reports of other gateways that were invalid and not used.", "gateway"),
     ] = {}
     fleet_turns: Annotated[
-        dict[str, int],
-        Family("fleet_turns", "Targets that are down and that this gateway may probe.", ("gateway",), "gauge"),
+        dict[str, int], _gauge("fleet_turns", "Targets that are down and that this gateway may probe.", "gateway")
     ] = {}
     fleet_ceilings: Annotated[
         dict[tuple[str, str], float],
-        Family(
+        _gauge(
             "fleet_ceiling",
             "This gateway's part of a key's limit: `requests` per minute or `usd` per day.",
-            ("limit", "client"),
-            "gauge",
+            "limit",
+            "client",
         ),
     ] = {}
 
@@ -177,69 +178,61 @@ class MetricCounts(Struct):
 
     requests: Annotated[
         dict[tuple[str, str, int], int],
-        Family("requests", "Requests by response status (499: the client left).", ("route", "client", "status")),
+        _counter("requests", "Requests by response status (499: the client left).", "route", "client", "status"),
     ] = _numbers()
     attempts: Annotated[
         dict[tuple[str, str, str, str], int],
-        Family("attempts", "Requests to targets by outcome and fault.", ("", "target", "outcome", "fault")),
+        _counter("attempts", "Requests to targets by outcome and fault.", "", "target", "outcome", "fault"),
     ] = _numbers()
     """By route, which `/metrics` does not show, target, outcome, and kind of the fault."""
     lost: Annotated[
         dict[str, int],
-        Family("attempts_lost", "Attempts closed because another had its first token earlier.", ("target",)),
+        _counter("attempts_lost", "Attempts closed because another had its first token earlier.", "target"),
     ] = _numbers()
     lost_usd: Annotated[
         dict[str, float],
-        Family(
+        _counter(
             "lost_cost_usd",
             "Expected cost of lost attempts in US dollars, by the provider's rule for closed requests.",
-            ("target",),
+            "target",
         ),
     ] = _numbers()
     lost_low_usd: Annotated[
         dict[str, float],
-        Family("lost_cost_low_usd", "Least cost of lost attempts: prompts and the tokens that arrived.", ("target",)),
+        _counter("lost_cost_low_usd", "Least cost of lost attempts: prompts and the tokens that arrived.", "target"),
     ] = _numbers()
     lost_high_usd: Annotated[
         dict[str, float],
-        Family("lost_cost_high_usd", "Most that lost attempts may cost, if billed to their end.", ("target",)),
+        _counter("lost_cost_high_usd", "Most that lost attempts may cost, if billed to their end.", "target"),
     ] = _numbers()
-    cached: Annotated[dict[tuple[str, str], int], Family("cache", "Cache look-ups.", ("route", "result"))] = _numbers()
+    cached: Annotated[dict[tuple[str, str], int], _counter("cache", "Cache look-ups.", "route", "result")] = _numbers()
     extra: Annotated[
         dict[tuple[str, str, str], int],
-        Family(
+        _counter(
             "extra_attempts",
             "Attempts beyond the first of a call, by what they were for and whether they delivered the response.",
-            ("", "kind", "result"),
+            "",
+            "kind",
+            "result",
         ),
     ] = _numbers()
     """By route, which `/metrics` does not show, kind, and "won" or "lost"."""
     tokens: Annotated[
-        dict[tuple[str, str], int], Family("tokens", "Tokens, as counted by targets.", ("target", "direction"))
+        dict[tuple[str, str], int], _counter("tokens", "Tokens, as counted by targets.", "target", "direction")
     ] = _numbers()
     cost_usd: Annotated[
         dict[tuple[str, str], float],
-        Family(
-            "cost_usd", "Cost of all attempts by the token, in US dollars, if prices are known.", ("client", "target")
+        _counter(
+            "cost_usd", "Cost of all attempts by the token, in US dollars, if prices are known.", "client", "target"
         ),
     ] = _numbers()
     target_ttft: Annotated[
         dict[str, Histogram],
-        Family(
-            "target_ttft_seconds",
-            "From a streamed attempt's first byte to its first token.",
-            ("target",),
-            "histogram",
-        ),
+        _histogram("target_ttft_seconds", "From a streamed attempt's first byte to its first token.", "target"),
     ] = _histograms()
     route_ttft: Annotated[
         dict[str, Histogram],
-        Family(
-            "route_ttft_seconds",
-            "From a request's arrival to its first streamed token.",
-            ("route",),
-            "histogram",
-        ),
+        _histogram("route_ttft_seconds", "From a request's arrival to its first streamed token.", "route"),
     ] = _histograms()
 
     def merge(self, other: "MetricCounts") -> None:
@@ -332,7 +325,7 @@ class Metrics:
         merged, processes = MetricCounts(), [self._process()]
         merged.merge(self.counts)
         for path in self._folder.glob(f"*{_SUFFIX}") if self._folder is not None else ():
-            if path.stem != str(os.getpid()) and (file := _read(path)) is not None:
+            if path.stem != str(os.getpid()) and (file := exchanged_file.read(path, _File)) is not None:
                 merged.merge(file.counts)
                 if _lives(file.process.pid):
                     processes.append(file.process)
@@ -401,40 +394,20 @@ class Metrics:
         )
 
 
-def process_metrics(
-    *, in_flight: int = 0, dropped: int = 0, waiting: int = 0, failing: int = 0, **others: Any
-) -> ProcessMetrics:
-    """Return the gauges of this process, with its CPU time and memory."""
+def process_metrics(**gauges: Any) -> ProcessMetrics:
+    """Return the `gauges` of this process, with its CPU time and memory."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return ProcessMetrics(
         pid=os.getpid(),
         cpu_s=usage.ru_utime + usage.ru_stime,
         resident_bytes=_resident_bytes(usage.ru_maxrss),
-        in_flight=in_flight,
-        dropped=dropped,
-        waiting=waiting,
-        failing=failing,
-        **others,
+        **gauges,
     )
 
 
 def write_counts(folder: Path, process: ProcessMetrics, counts: MetricCounts) -> None:
     """Write the metrics of this process for the worker that answers `/metrics`."""
-    path = folder / f"{os.getpid()}{_SUFFIX}"
-    part = path.with_suffix(".part")
-    try:
-        part.write_bytes(msgspec.msgpack.encode(_File(process, counts)))
-        part.replace(path)
-    except OSError:
-        part.unlink(missing_ok=True)  # a full disk: the next write includes these counts
-
-
-def _read(path: Path) -> _File | None:
-    """Return what another process wrote; None if it has another version or is being replaced."""
-    try:
-        return msgspec.msgpack.decode(path.read_bytes(), type=_File)
-    except (OSError, msgspec.MsgspecError):
-        return None
+    exchanged_file.write(folder / f"{os.getpid()}{_SUFFIX}", _File(process, counts))
 
 
 def _lives(pid: int) -> bool:

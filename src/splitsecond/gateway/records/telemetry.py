@@ -56,6 +56,15 @@ _PROVIDERS = {
 }
 """Well-known values of ``gen_ai.provider.name``; other providers have their names in the catalogue."""
 
+_TOKENS = {
+    "input_tokens": "input_tokens",
+    "output_tokens": "output_tokens",
+    "cached_tokens": "cache_read.input_tokens",
+    "cache_write_tokens": "cache_write.input_tokens",
+    "reasoning_tokens": "reasoning.output_tokens",
+}
+"""Counts of an observation, and their names in the conventions."""
+
 Attributes = dict[str, str | bool | int | float | list[str]]
 
 
@@ -118,13 +127,7 @@ class Telemetry:
         self._attempt_s = [seconds("client.inference.duration", "A request to a target, to its end.")]
         self._first_chunk_s = seconds("client.inference.time_to_first_chunk", "A request, to its first token.")
         self._chunk_s = seconds("client.inference.time_per_output_chunk", "Between the output tokens of an attempt.")
-        self._usage = {
-            "input_tokens": tokens("input_tokens"),
-            "output_tokens": tokens("output_tokens"),
-            "cached_tokens": tokens("cache_read.input_tokens"),
-            "cache_write_tokens": tokens("cache_write.input_tokens"),
-            "reasoning_tokens": tokens("reasoning.output_tokens"),
-        }
+        self._usage = {field: tokens(name) for field, name in _TOKENS.items()}
         self._old_usage: Callable[[int, Attributes], None] | None = None
         if BOTH_NAMES in environment.get(OPT_IN, "").split(","):
             self._attempt_s.append(seconds("client.operation.duration", "A request to a target, to its end."))
@@ -296,14 +299,8 @@ def _attempt_details(attempt: Observation) -> Attributes:
         details["gen_ai.response.time_to_first_chunk"] = _seconds(attempt.ttft_ns)
     if attempt.finish_reason:
         details["gen_ai.response.finish_reasons"] = [attempt.finish_reason]
-    counts = (
-        ("input_tokens", attempt.input_tokens),
-        ("output_tokens", attempt.output_tokens),
-        ("cache_read.input_tokens", attempt.cached_tokens),
-        ("cache_write.input_tokens", attempt.cache_write_tokens),
-        ("reasoning.output_tokens", attempt.reasoning_tokens),
-    )
-    return details | {f"gen_ai.usage.{name}": count for name, count in counts if count is not None}
+    counts = {name: getattr(attempt, field) for field, name in _TOKENS.items()}
+    return details | {f"gen_ai.usage.{name}": count for name, count in counts.items() if count is not None}
 
 
 def _operation(record: CallRecord) -> str:

@@ -88,15 +88,10 @@ class Branch:
         return sum(map(states.in_flight, self.names))
 
 
-def branches(
-    services: Sequence[Service], names: Sequence[Sequence[str]], *, best: tuple[type, ...] = ()
-) -> list[Branch]:
-    """Return a branch for each service. `best`: the types of policies that are judged by the best of their targets."""
-    given = list(names) or [()] * len(services)
-    return [
-        Branch(service, inside, by_best=isinstance(service, best))
-        for service, inside in zip(services, given, strict=True)
-    ]
+def usual_output_tokens(call: Call, among: Iterable[Branch], states: TargetStates) -> list[float]:
+    """Return the typical length of answers at the targets of each branch, as far as it is known."""
+    found = [each for branch in among for each in branch.estimates(states, stream=call.stream)]
+    return [tokens for each in found if (tokens := each.output_tokens()) is not None]
 
 
 Choice = tuple[Branch, str]

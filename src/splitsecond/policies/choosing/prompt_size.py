@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Raw
 
 from splitsecond.service import WHOLE_OPERATIONS, Call
+from splitsecond.validation import plain_value
 from splitsecond.wire.client_format import client_format
 
 BYTES_PER_TOKEN = 4
@@ -97,12 +98,8 @@ def _limit(value: Any) -> int | None:
 
 def decoded_fields(value: Any) -> dict[str, Any]:
     """Return the fields of a JSON object in a body; none for anything else."""
-    if isinstance(value, Raw):
-        try:
-            value = msgspec.json.decode(value)
-        except (ValueError, RecursionError):
-            return {}
-    return value if isinstance(value, dict) else {}
+    fields = plain_value(value)
+    return fields if isinstance(fields, dict) else {}
 
 
 def output_tokens(call: Call, usual: Sequence[float]) -> int:

@@ -15,9 +15,10 @@ to two, until it has shown that it handles them. Failures count too: a branch th
 
 from collections.abc import Sequence
 from math import inf
+from operator import attrgetter
 
 from splitsecond import clock
-from splitsecond.policies.choosing.branch import Branch
+from splitsecond.policies.choosing.branch import Branch, usual_output_tokens
 from splitsecond.policies.choosing.exploration import Exploration
 from splitsecond.policies.choosing.prompt_size import input_tokens, output_tokens
 from splitsecond.policies.choosing.ttl_cache import TtlCache, about
@@ -88,8 +89,7 @@ class SpeedRanking:
     def typical_output_tokens(self, call: Call, among: Sequence[Branch], now_ns: int) -> list[float]:
         """Return the typical length of answers at the targets of each branch, as far as it is known."""
         if now_ns - self._output_refreshed_ns >= OUTPUT_REFRESH_NS:
-            found = [each for branch in among for each in branch.estimates(self._states, stream=call.stream)]
-            self._output_tokens = [tokens for estimate in found if (tokens := estimate.output_tokens()) is not None]
+            self._output_tokens = usual_output_tokens(call, among, self._states)
             self._output_refreshed_ns = now_ns
         return self._output_tokens
 
@@ -101,7 +101,7 @@ class SpeedRanking:
         ranked = self._cache.get(key, now_ns)
         if ranked is None:
             ranked = self._prospects(among, tokens_in, tokens_out, now_ns, stream=call.stream)
-            ranked.sort(key=_score)
+            ranked.sort(key=attrgetter("score"))
             self._cache.put(key, ranked)
         return ranked
 
@@ -149,7 +149,3 @@ class SpeedRanking:
         second += second >= first
         in_flight = [ranked[place].branch.in_flight(self._states) for place in (first, second)]
         return first if in_flight[0] <= in_flight[1] else second
-
-
-def _score(prospect: Prospect) -> float:
-    return prospect.score

@@ -8,6 +8,8 @@ new; a token that is only partly new is cut.
 Nothing new is passed on before all of the delivered text has been repeated: until then the answers can still differ.
 """
 
+from collections.abc import Iterable
+
 import msgspec
 
 from splitsecond.errors import ProviderFault
@@ -50,7 +52,7 @@ class DeliveredText:
         self.ended = False
         self._compared = True
 
-    def add(self, events: list[Event]) -> None:
+    def add(self, events: Iterable[Event]) -> None:
         """Add events that were passed on to the client."""
         for event in events:
             if isinstance(event, Token):

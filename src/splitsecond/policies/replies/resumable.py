@@ -20,9 +20,9 @@ from splitsecond.errors import CallerFault, Fault, Overloaded
 from splitsecond.events import Broken, Event
 from splitsecond.policies.choosing.branch import Branch
 from splitsecond.policies.fault_handling import TOO_LONG_ANSWER, answered, check_time
-from splitsecond.policies.prompt import field_value
+from splitsecond.policies.prompt import field_value, raw_items
 from splitsecond.policies.replies.delivered import DeliveredText, PrefillTail, ReplayDiff, appended
-from splitsecond.policies.replies.shared_reply import MOST_BYTES, RecordedChunk, SharedReply
+from splitsecond.policies.replies.shared_reply import MOST_BYTES, RecordedChunk, SharedReply, joined
 from splitsecond.policies.settings import Duration
 from splitsecond.policies.targets.target_states import TargetStates
 from splitsecond.policies.token_deadline import TokenDeadline
@@ -36,7 +36,6 @@ MAX_UNPARSED = 16_384
 _OTHER_FORMS = ("tools", "functions", "output_config", "output_format")
 """Fields that can make the answer something else than a text, in the API formats of OpenAI or Anthropic."""
 _LIMITS = ("max_completion_tokens", "max_tokens")
-_decode_raw = msgspec.json.Decoder(list[Raw]).decode
 
 
 MakeEncoder = Callable[[Call], ContinuationEncoder | None]
@@ -176,12 +175,12 @@ class ResumableReply(ForwardingReply):
         if not over and self._held_size <= MOST_BYTES:
             return RecordedChunk(b"", ())
         self._held = None
-        data, events = b"".join(each.data for each in held), [event for each in held for event in each.events]
-        if events:
-            self._delivered.add(events)
+        whole = joined(held)
+        if whole.events:
+            self._delivered.add(whole.events)
         else:
-            self._unparsed.append(data)
-        return RecordedChunk(data, tuple(events))
+            self._unparsed.append(whole.data)
+        return whole
 
     async def _resume(self, fault: Fault) -> bool:
         """Continue the answer at another target. Return whether one does; then `reply` is its reply."""
@@ -289,10 +288,8 @@ def _prefilled(call: Call, delivered: DeliveredText, mark: str) -> Call | None:
     text = (delivered.text or "").rstrip()
     if not text or not _has_plain_answer(call) or (mark and client_format(call).reader):
         return None
-    given = call.body.get("messages")
-    try:
-        messages = _decode_raw(given if isinstance(given, Raw) else msgspec.json.encode(given))
-    except (ValueError, TypeError, RecursionError):
+    messages = raw_items(call, "messages")
+    if messages is None:
         return None
     beginning: dict[str, Any] = {"role": "assistant", "content": text}
     if mark:

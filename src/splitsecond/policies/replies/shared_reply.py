@@ -12,7 +12,7 @@ client must not fill the memory.
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 import msgspec
 from msgspec import Struct
@@ -33,6 +33,12 @@ class RecordedChunk(Struct, frozen=True, gc=False):
 
     data: bytes
     events: tuple[Event, ...]
+
+
+def joined(chunks: Iterable[RecordedChunk]) -> RecordedChunk:
+    """Return the bytes and events of several reads as one chunk."""
+    read = list(chunks)
+    return RecordedChunk(b"".join(each.data for each in read), tuple(event for each in read for event in each.events))
 
 
 class SharedReply:
@@ -122,9 +128,8 @@ class SharedReply:
 
     def rewrite(self, change: Callable[[bytes], bytes]) -> None:
         """Replace all bytes by `change` of them. Only for a `complete` answer, before it has readers."""
-        events = tuple(event for chunk in self._chunks for event in chunk.events)
-        data = change(b"".join(chunk.data for chunk in self._chunks))
-        self._chunks = deque([RecordedChunk(data, events)])
+        whole = joined(self._chunks)
+        self._chunks = deque([RecordedChunk(change(whole.data), whole.events)])
 
     def add(self, chunk: RecordedChunk) -> None:
         """Hold a chunk that has arrived."""

@@ -13,7 +13,7 @@ from splitsecond.events import TokenKind, Usage
 from splitsecond.service import Operation
 from splitsecond.wire.dialect import AnswerWriter, ServerAnswer
 from splitsecond.wire.provider_errors import THREADS
-from splitsecond.wire.server_answer import SLOT, around_slot, to_json, typed_event
+from splitsecond.wire.server_answer import SLOT, around_slot, known, to_json, typed_event
 from splitsecond.wire.sse import encode_event
 
 NOT_IN_AN_ID = re.compile(r"[^a-zA-Z0-9_-]")
@@ -188,10 +188,7 @@ def _usage_fields(usage: Usage) -> dict[str, Any]:
         "input_tokens": (usage.input_tokens or 0) - (usage.cached_tokens or 0) - (usage.cache_write_tokens or 0),
         "output_tokens": usage.output_tokens or 0,
     }
-    if usage.cached_tokens is not None:
-        fields["cache_read_input_tokens"] = usage.cached_tokens
-    if usage.cache_write_tokens is not None:
-        fields["cache_creation_input_tokens"] = usage.cache_write_tokens
+    fields |= known(cache_read_input_tokens=usage.cached_tokens, cache_creation_input_tokens=usage.cache_write_tokens)
     if usage.reasoning_tokens is not None:
         fields["output_tokens_details"] = {"thinking_tokens": usage.reasoning_tokens}
     return fields

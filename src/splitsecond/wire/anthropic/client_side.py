@@ -10,6 +10,7 @@ import msgspec
 
 from splitsecond.events import TokenKind
 from splitsecond.service import Call
+from splitsecond.validation import read_json
 from splitsecond.wire.anthropic.answers import StreamWriter
 from splitsecond.wire.anthropic.decode import AnthropicDecoder
 from splitsecond.wire.assembly import MAX_INDEXES, Assembly
@@ -18,6 +19,7 @@ from splitsecond.wire.relay import StreamRelay
 from splitsecond.wire.sse import malformed
 from splitsecond.wire.transcoder import new_transcoder
 
+_decode_input = msgspec.json.Decoder(dict[str, Any]).decode
 transcoder = partial(new_transcoder, StreamWriter, "msg_")
 """Returns the transcoder that writes the answer of a model to a call as Messages."""
 
@@ -73,7 +75,8 @@ class MessageAssembly(Assembly):
         for (index, name), texts in self._texts.items():
             block = self._blocks[index]
             if name == "partial_json":
-                block["input"] = _tool_input("".join(texts))
+                # empty, as in Anthropic's libraries, if a token limit cut its JSON
+                block["input"] = read_json("".join(texts), _decode_input) or {}
             else:
                 start = block.get(name)
                 block[name] = (start if isinstance(start, str) else "") + "".join(texts)
@@ -105,14 +108,6 @@ class MessageAssembly(Assembly):
 def _text_names(delta: dict[str, Any]) -> list[str]:
     """Return the names of the fields of `delta` that hold a text."""
     return [name for name, value in delta.items() if name != "type" and isinstance(value, str)]
-
-
-def _tool_input(text: str) -> Any:
-    """Return the input of a tool call; empty, as in Anthropic's libraries, if a token limit cut its JSON."""
-    try:
-        return msgspec.json.decode(text, type=dict[str, Any])
-    except (ValueError, RecursionError):
-        return {}
 
 
 _KINDS: dict[str, TokenKind] = {"text": "text", "thinking": "reasoning", "tool_use": "tool"}
@@ -154,12 +149,10 @@ class MessageEncoder(PartsEncoder):
         """Follow the position in the message with one more of its events."""
         if _BOUNDS not in data:
             return
-        try:
-            bound = _decode_bound(data)
-        except (ValueError, RecursionError):
+        bound = read_json(data, _decode_bound)
+        if bound is None:
             self._position_known = False
-            return
-        if bound.type == "content_block_stop":
+        elif bound.type == "content_block_stop":
             self._ends(_KINDS.get(self._open))
             self._open = ""
         elif bound.type == "content_block_start" and bound.content_block is not None:

@@ -26,7 +26,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from splitsecond.errors import CallerFault, Fault, Phase, ProviderFault
+from splitsecond.errors import CallerFault, Fault, Phase
 from splitsecond.events import Event, Finish, Quiet, Usage
 from splitsecond.service import Operation
 from splitsecond.wire import provider_errors
@@ -202,26 +202,24 @@ class Counts:
     """Sum of the usage reports of one answer."""
 
     def __init__(self) -> None:
-        self._fresh: int | None = None
-        self._written: int | None = None
-        self._read: int | None = None
-        self._output: int | None = None
-        self._thinking: int | None = None
+        self._counts: tuple[int | None, ...] = (None,) * 5
 
     def take(self, shape: UsageShape, at: int, *, opening: bool = False) -> Usage | None:
         """Add `shape` and return the usage so far, None if nothing is known. `opening`: it came with
         ``message_start``."""
-        self._fresh = _later(self._fresh, shape.input_tokens)
-        self._written = _later(self._written, shape.cache_creation_input_tokens)
-        self._read = _later(self._read, shape.cache_read_input_tokens)
-        if not opening:
-            self._output = _later(self._output, shape.output_tokens)
-        if shape.output_tokens_details is not None:
-            self._thinking = _later(self._thinking, shape.output_tokens_details.thinking_tokens)
-        input_tokens = (self._fresh or 0) + (self._written or 0) + (self._read or 0) or None  # a prompt is never empty
-        if input_tokens is None and self._output is None:
+        details = shape.output_tokens_details
+        reported = (
+            shape.input_tokens,
+            shape.cache_creation_input_tokens,
+            shape.cache_read_input_tokens,
+            None if opening else shape.output_tokens,
+            details.thinking_tokens if details else None,
+        )
+        self._counts = fresh, written, read, output, thinking = tuple(map(_later, self._counts, reported))
+        input_tokens = (fresh or 0) + (written or 0) + (read or 0) or None  # a prompt is never empty
+        if input_tokens is None and output is None:
             return None
-        return Usage(at, input_tokens, self._output, self._thinking, self._read, self._written)
+        return Usage(at, input_tokens, output, thinking, read, written)
 
 
 def _later(before: int | None, now: int | None) -> int | None:
@@ -239,7 +237,5 @@ def fault_from_response(status: int, headers: Mapping[str, str], body: bytes, *,
     """Return the fault of an error response."""
     fault = provider_errors.fault_from_response(status, headers, body, phase=phase)
     if isinstance(fault, CallerFault) and _ACCOUNT.search(fault.message):
-        return ProviderFault(
-            fault.message, kind=fault.kind, phase=phase, status=status, excerpt=fault.excerpt, hint=_ACCOUNT_HINT
-        )
+        return provider_errors.not_the_callers(fault, _ACCOUNT_HINT)
     return fault

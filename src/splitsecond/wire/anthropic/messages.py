@@ -16,10 +16,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import msgspec
 from msgspec import Raw
 
 from splitsecond.service import Call
+from splitsecond.validation import plain_value, read_json
 from splitsecond.wire.anthropic.answers import NOT_IN_AN_ID
 from splitsecond.wire.chat_form import Message, file_data, media_of, read_part
 from splitsecond.wire.translation import left_out, not_translatable
@@ -130,7 +130,8 @@ def own_body(call: Call) -> Mapping[str, Any]:
         return body
     left_out(call, UNSIGNED_REASONING)
     made = {**body, "messages": turns}
-    if _has_budget(body.get("thinking")) and lacks_reasoning(turns):
+    thinking = plain_value(body.get("thinking"))
+    if isinstance(thinking, dict) and thinking.get("type") == "enabled" and lacks_reasoning(turns):
         left_out(call, "thinking")
         del made["thinking"]
     return made
@@ -138,10 +139,7 @@ def own_body(call: Call) -> Mapping[str, Any]:
 
 def without_unsigned_reasoning(messages: Raw) -> Any:
     """Return `messages` of a request without unsigned reasoning; otherwise unchanged."""
-    try:
-        turns = msgspec.json.decode(messages)
-    except (ValueError, RecursionError):
-        return messages
+    turns: Any = read_json(messages)
     kept: list[Any] = []
     found = False
     for turn in turns if isinstance(turns, list) else ():
@@ -169,11 +167,3 @@ def lacks_reasoning(turns: Sequence[Any]) -> bool:
         case [*blocks]:
             return any(isinstance(block, dict) and block.get("type") == "tool_use" for block in blocks)
     return False
-
-
-def _has_budget(thinking: Any) -> bool:
-    try:
-        given = msgspec.json.decode(thinking) if isinstance(thinking, Raw) else thinking
-    except (ValueError, RecursionError):
-        return False
-    return isinstance(given, dict) and given.get("type") == "enabled"

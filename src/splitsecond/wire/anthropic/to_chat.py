@@ -20,7 +20,7 @@ from msgspec import Raw, structs
 from splitsecond.errors import CallerFault
 from splitsecond.service import Call, Notes
 from splitsecond.wire import reasoning
-from splitsecond.wire.chat_form import assistant_message, tool_message
+from splitsecond.wire.chat_form import assistant_message, plain_content, schema_format, tool_message
 from splitsecond.wire.server_answer import function_call
 from splitsecond.wire.tool_results import FAILED
 from splitsecond.wire.translation import (
@@ -154,9 +154,7 @@ def _user(blocks: list[Fields], where: str, notice: _Notice) -> list[Fields]:
             results.append(_result(block, place, notice))
         else:
             parts += _parts(block, place, notice)
-    if len(parts) == 1 and parts[0]["type"] == "text":
-        return [*results, {"role": "user", "content": parts[0]["text"]}]
-    return [*results, {"role": "user", "content": parts}] if parts or not results else results
+    return [*results, {"role": "user", "content": plain_content(parts)}] if parts or not results else results
 
 
 def _result(block: Fields, place: str, notice: _Notice) -> Fields:
@@ -278,8 +276,7 @@ def _output(call: Call, fields: Fields) -> Fields:
         case None:
             pass
         case {"type": "json_schema", "schema": dict(schema)}:
-            named = {"name": "answer", "schema": schema, "strict": True}
-            made["response_format"] = {"type": "json_schema", "json_schema": named}
+            made["response_format"] = schema_format(schema, strict=True)
         case wanted:
             raise not_translatable(f"output_config.format {short(wanted)}")
     if (wanted := _thinking(fields.pop("thinking", None), config.pop("effort", None))) is not None:

@@ -1,7 +1,7 @@
-"""Server role, writing: answers as bytes.
+"""Server role: answers of Cohere's chat as bytes.
 
-Cohere's streams consist of blocks (text, thinking, tool calls), each with a start event and an end event. The writer
-starts and ends them itself, so that the caller only passes the content. Finish reason and counts share the last event,
+A stream consists of blocks (text, thinking, tool calls), each with a start event and an end event. The writer starts
+and ends them itself, so that the caller only passes the content. Finish reason and counts share the last event,
 so `finish` and `usage` only store them.
 """
 
@@ -17,7 +17,7 @@ _FIELDS: dict[TokenKind, str] = {"text": "text", "refusal": "text", "reasoning":
 """The field of a block's content for each kind of token; it is the block's type too."""
 _TOOL = "tool"
 _FINISH = {"stop": "COMPLETE", "length": "MAX_TOKENS", "tool_calls": "TOOL_CALL", "content_filter": "COMPLETE"}
-"""OpenAI's finish reasons to Cohere's, which has none for a filter; other reasons pass unchanged."""
+"""OpenAI's finish reasons, and Cohere's for them. Cohere has none for a filter; other reasons pass unchanged."""
 
 
 class StreamWriter(AnswerWriter):

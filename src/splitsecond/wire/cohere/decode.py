@@ -1,14 +1,14 @@
-"""Client role, reading: the body of a Cohere answer to events.
+"""Client role: the body of an answer from Cohere to events.
 
-An event is read from its fields; of the types only ``message-end`` matters, without which no answer is complete. A tool
-plan, the text before a call, is reasoning.
+The fields of an event decide, not its type; but no answer is complete without ``message-end``. A tool plan, the text
+before a call, is reasoning.
 
-`Usage` takes ``usage.tokens``, everything that the model read and wrote, including Cohere's own text around the prompt;
-``billed_units`` leaves that out, and is used only if the other is missing. Cached tokens are part of the input. The
+Usage is ``usage.tokens``: everything that the model read and wrote, including Cohere's own text around the prompt.
+``billed_units`` excludes that text, and is used only if the other is missing. Cached tokens are part of the input. The
 number of thinking tokens is not reported.
 
-One shape serves the events of a stream, which have a `delta`, and a whole answer, whose fields stand at the top. Every
-field may be absent or null.
+One structure serves the events of a stream, whose fields are in `delta`, and a whole answer. Every field may be absent
+or null.
 """
 
 from typing import Annotated, Any
@@ -98,9 +98,9 @@ class CohereDecoder(StreamDecoder):
         self._calls = ToolCalls()
 
     def _plain_token(self, data: bytes, at: int) -> Token | None:
-        """Return the token if `data` is one whole event with the next piece of a block; else None.
+        """Return the token if `data` is one whole event with the next piece of a block; otherwise None.
 
-        That is nearly every read. It takes a third of the time of the general path, with the same result.
+        This is nearly every read. It takes a third of the time of the general path, with the same result.
         """
         if not (self._tokens and self._sse.between_events and data.startswith(_CONTENT_DELTA)):
             return None
@@ -175,7 +175,7 @@ class CohereDecoder(StreamDecoder):
 
 
 def _only_content(chunk: Chunk) -> Content | None:
-    """Return the content of an event that does nothing else; else None."""
+    """Return the content of an event that does nothing else; otherwise None."""
     delta = chunk.delta
     if delta is None or delta.message is None or chunk.type != "content-delta":
         return None

@@ -1,8 +1,8 @@
-"""Client role, writing: a call in OpenAI's form to a request for ``/v2/chat``.
+"""Client role: a call in the common chat form as a request for ``/v2/chat``.
 
-Many fields are the same in both, others have another name. A tool choice that names a tool does not exist: only that
-tool is offered, and a call required. Strictness applies to all tools or none. Every field that is not OpenAI's is
-passed unchanged (``documents``, ``thinking``, ``safety_mode``, ``citation_options``), and overrides a translated one.
+Many fields are the same in both, others have another name. Cohere cannot force the call of one tool: only that tool is
+offered, and a call is required. Strictness applies to all tools or none. Every field that OpenAI does not define passes
+unchanged (``documents``, ``thinking``, ``safety_mode``, ``citation_options``) and overrides a translated one.
 """
 
 from typing import Any
@@ -11,6 +11,7 @@ from splitsecond.service import Call
 from splitsecond.wire import chat_form
 from splitsecond.wire.dialect import Encoded, Quirks, chat_request
 from splitsecond.wire.reasoning import BUDGETS, ReasoningRequest, requested
+from splitsecond.wire.server_answer import function_call
 from splitsecond.wire.translation import not_translatable, short
 
 _RENAMED = {"top_p": "p", "top_k": "k"}
@@ -19,9 +20,9 @@ _NO_PARAMETERS = {"type": "object", "properties": {}}
 
 
 def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
-    """Return `call` as a request to Cohere's `model`, with the quirks `stream_whole` and `thinking`.
+    """Encode `call` for `model`. Of `quirks`, `stream_whole` and `thinking` are used.
 
-    Raises `CallerFault`: "not_translatable" names the field that Cohere lacks.
+    Raises `CallerFault`; its kind is "not_translatable" for a field that Cohere does not have.
     """
     fields = chat_form.chat_fields(call, "Cohere")
     streamed = quirks.streamed(call)
@@ -41,19 +42,19 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
     hint = "Possible here: auto, none, required, and the name of one of the tools."
     if (choice := chat_form.mapped_field(fields, "tool_choice", _TOOL_CHOICES, "Cohere", hint)) is not None:
         body["tool_choice"] = choice
-    if (wanted := fields.pop("response_format", None)) is not None:
-        body["response_format"] = _response_format(wanted)
-    wish = requested(call, fields, model, quirks.thinking, own="thinking")
-    if wish is not None and wish.is_set:
-        body["thinking"] = _thinking(wish)
+    if (form := fields.pop("response_format", None)) is not None:
+        body["response_format"] = _response_format(form)
+    wanted = requested(call, fields, model, quirks.thinking, own="thinking")
+    if wanted is not None and wanted.is_set:
+        body["thinking"] = _thinking(wanted)
     return chat_request("/chat", body | fields, streamed)
 
 
-def _thinking(wish: ReasoningRequest) -> dict[str, Any]:
+def _thinking(wanted: ReasoningRequest) -> dict[str, Any]:
     """Return ``thinking``: disabled, limited by a budget, or, for large budgets, unlimited."""
-    if wish.off:
+    if wanted.off:
         return {"type": "disabled"}
-    tokens = wish.tokens
+    tokens = wanted.tokens
     few = tokens is not None and tokens < BUDGETS["high"]
     return {"type": "enabled", "token_budget": tokens} if few else {"type": "enabled"}
 
@@ -65,16 +66,11 @@ def _message(message: chat_form.Message, where: str) -> dict[str, Any]:
     if isinstance(content, list):
         content = [_block(part, f"{where}.content[{number}]") for number, part in enumerate(content)]
     if message.reasoning_text and not message.tool_calls:
-        said = [{"type": "text", "text": content}] if isinstance(content, str) else content
-        content = [{"type": "thinking", "thinking": message.reasoning_text}, *said]
+        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        content = [{"type": "thinking", "thinking": message.reasoning_text}, *blocks]
     if message.tool_calls:
         fields["tool_calls"] = [
-            {
-                "id": call.id,
-                "type": "function",
-                "function": {"name": call.function.name, "arguments": call.function.arguments or "{}"},
-            }
-            for call in message.tool_calls
+            function_call(call.id, call.function.name, call.function.arguments or "{}") for call in message.tool_calls
         ]
         if message.reasoning_text:
             fields["tool_plan"] = message.reasoning_text

@@ -1,6 +1,6 @@
-"""Server role, writing: answers as bytes, with Google's line ends (CR LF).
+"""Server role: answers of Gemini as bytes, with Google's line ends (CR LF).
 
-The writer translates OpenAI's finish reasons to Gemini's.
+The writer takes OpenAI's finish reasons and writes Gemini's.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
-"""Client role, reading: the body of an answer to events, and error responses to faults.
+"""Client role: the body of an answer from Gemini to events, and an error response to a fault.
 
 A body that begins with ``[`` is the list of chunks from a server that ignores ``alt=sse``. Each event is a whole
-``GenerateContentResponse``, decoded once. One shape serves a chunk and a whole answer; every field may be absent or
+``GenerateContentResponse``, decoded once. One structure serves a chunk and a whole answer; every field may be absent or
 null.
 
 An answer is complete when every candidate has its ``finishReason``, or the prompt was blocked (``promptFeedback``),
@@ -10,8 +10,8 @@ middle is an event with ``error``, or bare JSON in several lines that are no eve
 end.
 
 A function call comes in one piece, so it is one token: the name followed by the arguments' JSON. Vertex can stream
-arguments value by value: they are tokens too, but not JSON, so such a call cannot be transcoded. The signature of a
-thought follows the token of the same part.
+arguments value by value: they are tokens too, but not JSON, so such a call cannot be transcoded. The signature of
+reasoning follows the token of the same part.
 """
 
 from collections.abc import Mapping
@@ -288,9 +288,7 @@ def fault_from_response(status: int, headers: Mapping[str, str], body: bytes, *,
     """
     fault = provider_errors.fault_from_response(status, headers, body, phase=phase)
     if isinstance(fault, CallerFault) and "FAILED_PRECONDITION" in parse_error(body).codes:
-        return ProviderFault(
-            fault.message, kind=fault.kind, phase=phase, status=status, excerpt=fault.excerpt, hint=_HINTS[400]
-        )
+        return provider_errors.not_the_callers(fault, _HINTS[400])
     if isinstance(fault, ProviderFault) and status == 429 and _is_daily(body):
         fault.hint, fault.retry_after_ns = _DAY_HINT, _DAY_NS
     elif status == 404:

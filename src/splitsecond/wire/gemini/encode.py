@@ -1,7 +1,7 @@
-"""Client role, writing: a call in OpenAI's form to a request for ``streamGenerateContent``, or ``generateContent``.
+"""Client role: a call in the common chat form as a request for ``streamGenerateContent`` or ``generateContent``.
 
 A table maps OpenAI's fields to those of ``generationConfig`` with another name; `chat_form` handles fields that Gemini
-lacks. Every other field is Gemini's own and is passed unchanged (``safetySettings``, ``cachedContent``,
+lacks. Every other field is Gemini's own and passes unchanged (``safetySettings``, ``cachedContent``,
 ``generationConfig``, ``contents`` instead of messages); it overrides a translated field. Tools without a ``type`` are
 Gemini's own too (``{"googleSearch": {}}``).
 
@@ -9,9 +9,9 @@ Messages become turns by "user" and "model", with the system text apart. Consecu
 because Gemini expects the results of parallel calls together. A result names the function that it answers, so the call
 must be among the messages.
 
-Models from Gemini 3 on refuse a function call in the history without the signature of the thought behind it. It comes
-back in the form of Google's own compatibility endpoint (``extra_content.google.thought_signature``). A history without
-it, from another provider or an unaware client, gets the placeholder that Google documents.
+Models from Gemini 3 on refuse a function call in the conversation without the signature of the reasoning before it.
+Clients return it in the form of Google's own compatibility endpoint (``extra_content.google.thought_signature``). For a
+call without it, from another provider or a client that drops it, Google documents a placeholder.
 """
 
 import re
@@ -19,10 +19,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
-import msgspec
-
 from splitsecond.errors import CallerFault
 from splitsecond.service import Call
+from splitsecond.validation import read_json
 from splitsecond.wire import chat_form
 from splitsecond.wire.dialect import Encoded, Quirks, chat_request
 from splitsecond.wire.reasoning import ReasoningRequest, requested
@@ -44,7 +43,7 @@ _CONFIG = {
 """OpenAI's name (for `top_k` the common one) to the one in ``generationConfig``; the first of two wins."""
 
 _KNOWN = ("n", "service_tier")
-"""Fields that other formats lack, and this one has."""
+"""Fields that most other formats lack, and this one has."""
 
 _LEVELS = ("low", "medium", "high", "xhigh", "minimal")
 """Levels from Gemini 3 on, where thinking cannot be turned off; all models have the first."""
@@ -59,16 +58,16 @@ _SERVICE_TIERS = {"auto": None, "default": "standard", "flex": "flex", "priority
 
 
 def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
-    """Return `call` as a request to Google's `model`, with the quirks `stream_whole` and `thinking`.
+    """Encode `call` for `model`. Of `quirks`, `stream_whole` and `thinking` are used.
 
-    Raises `CallerFault`: "not_translatable" names the field that Gemini lacks.
+    Raises `CallerFault`; its kind is "not_translatable" for a field that Gemini does not have.
     """
     fields = chat_form.chat_fields(call, "Gemini", known=_KNOWN)
     body: dict[str, Any] = {}
     config = _config(fields)
-    wish = requested(call, fields, model, quirks.thinking)
-    if wish is not None:
-        config |= _thinking(call, wish, model)
+    wanted = requested(call, fields, model, quirks.thinking)
+    if wanted is not None:
+        config |= _thinking(call, wanted, model)
     if "messages" in fields:
         turns = chat_form.chat_messages(fields.pop("messages"), "Gemini", failures=True)
         chat_form.leave_reasoning(call, turns)
@@ -111,24 +110,24 @@ def _config(fields: dict[str, Any]) -> dict[str, Any]:
     return config
 
 
-def _thinking(call: Call, wish: ReasoningRequest, model: str) -> dict[str, Any]:
+def _thinking(call: Call, wanted: ReasoningRequest, model: str) -> dict[str, Any]:
     """Return ``thinkingConfig``: a level from Gemini 3 on, a budget before; nothing for models that do not reason."""
     if _NOT_THINKING.search(model):
-        if wish.is_set and not wish.off:
-            left_out(call, wish.name)
+        if wanted.is_set and not wanted.off:
+            left_out(call, wanted.name)
         return {}
-    shown = wish.shown
-    if shown is None and wish.name == "thinking":
+    shown = wanted.shown
+    if shown is None and wanted.name == "thinking":
         shown = True  # the formats with a field of that name show reasoning by default; Gemini only on request
-    made: dict[str, Any] = {} if shown is None or wish.off else {"includeThoughts": shown}
+    made: dict[str, Any] = {} if shown is None or wanted.off else {"includeThoughts": shown}
     if _is_new(model):
-        if wish.tokens is not None:  # else the model decides
-            made["thinkingLevel"] = wish.level(call, _LEVELS).upper()
-    elif wish.is_set:
+        if wanted.tokens is not None:  # else the model decides
+            made["thinkingLevel"] = wanted.level(call, _LEVELS).upper()
+    elif wanted.is_set:
         least, most = _BUDGETS_OF_PRO if "pro" in model else _BUDGETS
-        tokens = wish.tokens
-        if wish.off and least:
-            left_out(call, wish.name)
+        tokens = wanted.tokens
+        if wanted.off and least:
+            left_out(call, wanted.name)
         made["thinkingBudget"] = _DYNAMIC_BUDGET if tokens is None else min(max(tokens, least), most)
     return {"thinkingConfig": made} if made else {}
 
@@ -207,7 +206,7 @@ def _media(url: str, place: str) -> dict[str, Any]:
 def _turns(messages: Sequence[chat_form.Message], *, signed: bool) -> tuple[list[dict[str, Any]], Parts]:
     """Return ``contents``, and the parts of ``systemInstruction``. `signed`: the model wants signatures of reasoning.
 
-    Raises `CallerFault` for content that Gemini does not take.
+    Raises `CallerFault` for content that Gemini rejects.
     """
     system: Parts = []
     contents: list[dict[str, Any]] = []
@@ -275,10 +274,8 @@ def _result(message: chat_form.Message, where: str, names: Mapping[str, str]) ->
     if any(part.keys() != {"text"} or not isinstance(part["text"], str) for part in parts):
         raise not_translatable(f"{where}.content with anything but text", "Gemini")
     text = "".join(part["text"] for part in parts)
-    try:
-        response = msgspec.json.decode(text, type=dict[str, Any])
-    except (ValueError, RecursionError):
-        response = {"output": text}
+    given: Any = read_json(text)
+    response = given if isinstance(given, dict) else {"output": text}
     if message.is_error:
         response = {"error": text}
     return {"functionResponse": {"id": message.tool_call_id, "name": name, "response": response}}

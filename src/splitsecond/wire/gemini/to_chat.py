@@ -14,7 +14,7 @@ from msgspec import structs
 
 from splitsecond.errors import CallerFault
 from splitsecond.service import Call
-from splitsecond.wire.chat_form import TRANSLATED, assistant_message, tool_message
+from splitsecond.wire.chat_form import TRANSLATED, assistant_message, plain_content, schema_format, tool_message
 from splitsecond.wire.reasoning import FIELD, ReasoningRequest
 from splitsecond.wire.server_answer import function_call
 from splitsecond.wire.translation import (
@@ -117,8 +117,7 @@ class _Conversation:
                 case _:
                     content.append(_content(part, f"{where}[{number}]"))
         if content:
-            only_text = len(content) == 1 and content[0]["type"] == "text"
-            self.messages.append({"role": "user", "content": content[0]["text"] if only_text else content})
+            self.messages.append({"role": "user", "content": plain_content(content)})
 
     def _add_model(self, parts: list[Fields], where: str) -> None:
         texts: list[str] = []
@@ -271,8 +270,7 @@ def _config(call: Call, config: Fields) -> Fields:
     kind = config.pop("responseMimeType", None)
     given = config.pop("responseJsonSchema", None) or config.pop("responseSchema", None)
     if given is not None:
-        named = {"name": "answer", "schema": json_schema(given), "strict": False}
-        body["response_format"] = {"type": "json_schema", "json_schema": named}
+        body["response_format"] = schema_format(json_schema(given), strict=False)
     elif kind == "application/json":
         body["response_format"] = {"type": "json_object"}
     elif kind not in _TEXT_TYPES:

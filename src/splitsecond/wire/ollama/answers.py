@@ -1,4 +1,4 @@
-"""Server role, writing: answers as bytes, one JSON object per line.
+"""Server role: answers of Ollama as bytes, one JSON object per line.
 
 Finish reason, counts and durations share the last line, so `finish` and `usage` only store them; a tool call is sent
 whole, so its fragments wait for its end.
@@ -63,7 +63,7 @@ class StreamWriter(AnswerWriter):
 
     def done(self, timings: Mapping[str, int] = _NO_TIMINGS) -> bytes:
         """Return the last line. `timings`: Ollama's durations by name (``eval_duration`` …), in nanoseconds."""
-        return to_json({**self._head, **self._said({"content": ""}), "done": True, **self._last, **timings}) + b"\n"
+        return to_json({**self._head, **self._content({"content": ""}), "done": True, **self._last, **timings}) + b"\n"
 
     def error(self, message: str, type: str, code: str | int | None = None) -> bytes:
         """Return an error inside the stream, which ends it. Ollama has only a message for it."""
@@ -79,9 +79,9 @@ class StreamWriter(AnswerWriter):
         return self._line({"content": "", "tool_calls": [call]})
 
     def _line(self, message: dict[str, Any]) -> bytes:
-        return to_json({**self._head, **self._said(message), "done": False}) + b"\n"
+        return to_json({**self._head, **self._content(message), "done": False}) + b"\n"
 
-    def _said(self, message: dict[str, Any]) -> dict[str, Any]:
+    def _content(self, message: dict[str, Any]) -> dict[str, Any]:
         """Return the fields with the content of a line."""
         return {"message": {"role": "assistant", **message}}
 
@@ -97,13 +97,13 @@ class StreamWriter(AnswerWriter):
                 for call in answer.calls
             ]
         last = {"done": True, "done_reason": _FINISH.get(answer.finish, answer.finish), **counts(usage), **timings}
-        return to_json({**self._head, **self._said(message), **last})
+        return to_json({**self._head, **self._content(message), **last})
 
 
 class GenerateWriter(StreamWriter):
     """Writer of one answer to a request for ``/api/generate``, which has no tools."""
 
-    def _said(self, message: dict[str, Any]) -> dict[str, Any]:
+    def _content(self, message: dict[str, Any]) -> dict[str, Any]:
         thinking = {"thinking": message["thinking"]} if "thinking" in message else {}
         return {"response": message["content"], **thinking}
 

@@ -1,6 +1,6 @@
-"""Client role, reading: the body of an Ollama answer to events.
+"""Client role: the body of an answer from Ollama to events.
 
-Each line is one event, decoded once; if msgspec refuses it and a lenient reader does not, it is repaired and decoded
+Each line is one event, decoded once. A line that msgspec rejects and a lenient reader accepts is repaired and decoded
 again. An answer that was not streamed is one such line.
 
 An answer is complete when a line with ``done`` has come. An error after the first line is a line too (``{"error":

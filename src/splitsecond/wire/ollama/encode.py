@@ -1,12 +1,12 @@
-"""Client role, writing: a call in OpenAI's form to a request for ``/api/chat``.
+"""Client role: a call in the common chat form as a request for ``/api/chat``.
 
-Some of OpenAI's top-level fields stand in ``options`` here, some under another name. Tools are the same in both. A tool
-choice does not exist: "none" leaves the tools out, "auto" is the default, others are refused. Every field that is not
-OpenAI's is passed unchanged (``options``, ``think``, ``keep_alive``, ``format``), and overrides a translated one.
+Some of OpenAI's fields are in ``options`` here, some under another name. Tools are the same in both. Ollama has no tool
+choice: for "none" the tools are left out, "auto" is its default, and others are refused. Every field that OpenAI does
+not define passes unchanged (``options``, ``think``, ``keep_alive``, ``format``) and overrides a translated one.
 
 A message is one string of text, with images in base64 beside it; arguments of tool calls are objects. Several texts of
-one message are joined by line feeds, as servers with one prompt do. A tool's result names the function that it answers,
-so the call must be among the messages, unless the result has a name itself.
+one message are joined by line feeds. A tool's result names the function that it answers, so the call must be among the
+messages, unless the result has a name itself.
 """
 
 from collections.abc import Sequence
@@ -39,9 +39,9 @@ _EFFORTS = ("none", "low", "medium", "high")
 
 
 def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
-    """Return `call` as a request to the server's `model`, with the quirks `stream_whole` and `thinking`.
+    """Encode `call` for `model`. Of `quirks`, `stream_whole` and `thinking` are used.
 
-    Raises `CallerFault`: "not_translatable" names the field that Ollama lacks.
+    Raises `CallerFault`; its kind is "not_translatable" for a field that Ollama does not have.
     """
     fields = chat_fields(call, "Ollama")
     streamed = quirks.streamed(call)
@@ -55,20 +55,20 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
     kind, schema = output_format(fields, "Ollama")
     if kind != "text":
         body["format"] = "json" if kind == "json_object" else schema
-    wish = requested(call, fields, model, quirks.thinking, own="think")
-    if wish is not None and wish.is_set:
-        body["think"] = _think(call, wish)
+    wanted = requested(call, fields, model, quirks.thinking, own="think")
+    if wanted is not None and wanted.is_set:
+        body["think"] = _think(call, wanted)
     if options := _options(fields):
         body["options"] = options
     headers = _HEADERS if streamed else WHOLE_HEADERS
     return Encoded("/api/chat", headers, msgspec.json.encode(body | fields), streamed)
 
 
-def _think(call: Call, wish: ReasoningRequest) -> bool | str:
+def _think(call: Call, wanted: ReasoningRequest) -> bool | str:
     """Return ``think``: whether to reason, or a level, which few models know; the others treat any level as on."""
-    if wish.off:
+    if wanted.off:
         return False
-    return True if wish.tokens is None else wish.level(call, _EFFORTS)
+    return True if wanted.tokens is None else wanted.level(call, _EFFORTS)
 
 
 def _options(fields: dict[str, Any]) -> dict[str, Any]:
@@ -82,7 +82,7 @@ def _options(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
-    """Return ``messages`` of a request. Raises `CallerFault` for content that Ollama does not take."""
+    """Return ``messages`` of a request. Raises `CallerFault` for content that Ollama rejects."""
     names: dict[str, str] = {}
     translated = []
     for number, message in enumerate(messages):

@@ -12,7 +12,7 @@ from msgspec import structs
 
 from splitsecond.errors import CallerFault
 from splitsecond.service import Call
-from splitsecond.wire.chat_form import TRANSLATED, assistant_message
+from splitsecond.wire.chat_form import TRANSLATED, assistant_message, schema_format
 from splitsecond.wire.server_answer import function_call
 from splitsecond.wire.translation import (
     check_message_count,
@@ -80,8 +80,7 @@ def _chat(call: Call, fields: Fields, body: Fields) -> Call:
         case "json":
             body["response_format"] = {"type": "json_object"}
         case dict(schema):
-            named = {"name": "answer", "schema": schema, "strict": False}
-            body["response_format"] = {"type": "json_schema", "json_schema": named}
+            body["response_format"] = schema_format(schema, strict=False)
         case other:
             raise CallerFault(f'format must be "json" or a schema, got {short(other)}')
     if (think := fields.pop("think", None)) is not None:

@@ -20,6 +20,7 @@ import msgspec
 
 from splitsecond.events import Event, Usage
 from splitsecond.service import Call, Operation
+from splitsecond.validation import read_json
 from splitsecond.wire.assembly import MAX_INDEXES, Assembly, decoded, too_deep
 from splitsecond.wire.continuation import ContinuationEncoder
 from splitsecond.wire.openai.answers import StreamWriter, usage_fields
@@ -103,11 +104,8 @@ def _without_usage(events: bytes) -> bytes:
 def _is_usage(event: bytes) -> bool:
     if not _NO_CHOICES.search(event):
         return False
-    try:
-        chunk = _decode_chunk(event.strip().removeprefix(b"data:"))
-    except (ValueError, RecursionError):
-        return False
-    return not chunk.choices and bytes(chunk.usage) != b"null"
+    chunk = read_json(event.strip().removeprefix(b"data:"), _decode_chunk)
+    return chunk is not None and not chunk.choices and bytes(chunk.usage) != b"null"
 
 
 def chunks(body: bytes, *, usage: bool) -> Iterator[bytes]:
@@ -333,10 +331,7 @@ def without_logprobs(answer: bytes) -> bytes:
 
 
 def _without_logprobs(data: bytes) -> bytes:
-    try:
-        fields: Any = msgspec.json.decode(data)
-    except (ValueError, RecursionError):
-        return data
+    fields: Any = read_json(data)
     choices = fields.get("choices") if isinstance(fields, dict) else None
     found = False
     for choice in choices if isinstance(choices, list) else ():
@@ -357,7 +352,7 @@ def continuation_encoder(call: Call) -> "ChunkEncoder | None":
     return ChunkEncoder(call.operation) if call.operation in _STREAMED else None
 
 
-class _Head(msgspec.Struct):
+class AnswerHead(msgspec.Struct):
     """The fields that all chunks of an answer share."""
 
     id: str | None = None
@@ -365,7 +360,7 @@ class _Head(msgspec.Struct):
     created: float | None = None
 
 
-_decode_head = msgspec.json.Decoder(_Head).decode
+decode_head = msgspec.json.Decoder(AnswerHead).decode
 
 
 class ChunkEncoder(ContinuationEncoder):
@@ -393,12 +388,9 @@ class ChunkEncoder(ContinuationEncoder):
             )
         return self._writer.event(event)
 
-    def _read_head(self) -> _Head:
+    def _read_head(self) -> AnswerHead:
         for event in SseDecoder().feed(self._first):
-            try:
-                found = _decode_head(event.data or b"")
-            except (ValueError, RecursionError):
-                continue
-            if found.id:
+            found = read_json(event.data or b"", decode_head)
+            if found is not None and found.id:
                 return found
-        return _Head()
+        return AnswerHead()

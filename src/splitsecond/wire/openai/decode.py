@@ -16,8 +16,9 @@ from msgspec import Raw, Struct
 
 from splitsecond.events import Event, Finish, Quiet, Token, TokenKind, TokenRun, ToolPart, Usage, WholeText
 from splitsecond.service import WHOLE_OPERATIONS, Operation
+from splitsecond.validation import read_json
 from splitsecond.wire.dialect import Decoder
-from splitsecond.wire.openai.embeddings import EmbeddingsDecoder, ResultsDecoder
+from splitsecond.wire.openai.embeddings import ItemsDecoder
 from splitsecond.wire.openai.shapes import NOTHING, Choice, Chunk, Delta, Function, PlainAnswer, PlainChunk, ToolCall
 from splitsecond.wire.openai.usage_sum import UsageTally, timings_of, usage_of, usage_times
 from splitsecond.wire.provider_errors import ProviderError, error_of, parse_error
@@ -58,9 +59,7 @@ _HEARTBEATS = frozenset({"ping", "keepalive", "keep-alive", "heartbeat"})
 
 def decoder(operation: Operation) -> Decoder:
     """Return a decoder for one answer. The body shows whether it is streamed, and whether it is a chat."""
-    if operation in WHOLE_OPERATIONS:
-        return EmbeddingsDecoder() if operation == "embeddings" else ResultsDecoder(operation)
-    return OpenAIDecoder(operation)
+    return ItemsDecoder(operation) if operation in WHOLE_OPERATIONS else OpenAIDecoder(operation)
 
 
 class OpenAIDecoder(StreamDecoder):
@@ -303,10 +302,8 @@ def _end_of_event(data: bytes, number: int) -> int:
 
 def _text_of_piece(data: bytes) -> str | None:
     """Return the text of a chunk that holds only that; otherwise None."""
-    try:
-        return _decode_piece(data).choices[0].delta.content
-    except (ValueError, RecursionError):
-        return None
+    chunk = read_json(data, _decode_piece)
+    return None if chunk is None else chunk.choices[0].delta.content
 
 
 def _pieces(choice: Choice, fresh: bool, calls: ToolCalls) -> list[_Piece]:
@@ -338,8 +335,8 @@ def _pieces(choice: Choice, fresh: bool, calls: ToolCalls) -> list[_Piece]:
         pieces.append(("refusal", delta.refusal, None))
     if delta.tool_calls or delta.function_call:
         pieces.extend(_tool_pieces(delta, choice.index, calls))
-    if delta.audio and (heard := delta.audio.data or delta.audio.transcript):
-        pieces.append(("audio", heard, None))
+    if delta.audio and (sound := delta.audio.data or delta.audio.transcript):
+        pieces.append(("audio", sound, None))
     if delta.images:
         links = [image.image_url for image in delta.images if image.image_url is not None]
         pieces.extend(("image", link.url, None) for link in links if link.url)
@@ -378,9 +375,6 @@ def _token_logprobs(value: Raw) -> tuple[float, ...] | None:
     """
     if value in NOTHING:
         return None
-    try:
-        decoded = _decode_logprobs(value)
-    except (ValueError, RecursionError):
-        return None
+    decoded = read_json(value, _decode_logprobs) or _Logprobs()
     found = decoded.token_logprobs or [token.logprob for token in decoded.content or ()]
     return tuple(each for each in found if each is not None) or None

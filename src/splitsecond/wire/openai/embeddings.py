@@ -5,6 +5,7 @@ decoded: at the end of the body msgspec skips them, finds the usage, and shows w
 """
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -18,31 +19,33 @@ from splitsecond.wire.streaming import AnswerDecoder
 
 MAX_BYTES = 64 * 1024 * 1024
 """2,048 vectors, the most that OpenAI returns at once, of 3,072 numbers are 33 MB in base64."""
-_VECTOR = re.compile(rb'"embedding"\s{0,16}:\s{0,16}["\[]')
-_RESULT = re.compile(rb'"results"\s{0,16}:\s{0,16}\[\s{0,16}\{')
+_BEGINS: Mapping[TokenKind, re.Pattern[bytes]] = {
+    "embedding": re.compile(rb'"embedding"\s{0,16}:\s{0,16}["\[]'),
+    "result": re.compile(rb'"results"\s{0,16}:\s{0,16}\[\s{0,16}\{'),
+}
+"""The beginning of the first item."""
 _LONGEST_MATCH = 64
 
 
-class _Vector(Struct, gc=False):
+class _Item(Struct, gc=False):
     index: int | None = None
 
 
 class _Answer(Struct, gc=False):
-    data: list[_Vector] | None = None
-    results: list[_Vector] | None = None
+    data: list[_Item] | None = None
+    results: list[_Item] | None = None
     usage: UsageShape | None = None
     error: Any = None
 
 
-class EmbeddingsDecoder(AnswerDecoder):
-    """Decoder of one answer: a `Token` when the first vector begins, all other events at the end."""
+class ItemsDecoder(AnswerDecoder):
+    """Decoder of one answer: a `Token` when the first vector or result begins, all other events at the end."""
 
     whole_form = msgspec.json.Decoder(_Answer)
-    begins = _VECTOR
-    kind: TokenKind = "embedding"
 
-    def __init__(self, operation: Operation = "embeddings") -> None:
+    def __init__(self, operation: Operation) -> None:
         super().__init__(operation)
+        self._kind: TokenKind = "embedding" if operation == "embeddings" else "result"
         self._body = bytearray()
 
     def feed(self, data: bytes, at: int) -> list[Event]:
@@ -54,7 +57,7 @@ class EmbeddingsDecoder(AnswerDecoder):
         self._body += data
         if len(self._body) > MAX_BYTES:
             self._break(at, out, "malformed", f"the body is longer than {MAX_BYTES:,} bytes")
-        elif not self._tokens and self.begins.search(self._body, looked_at):
+        elif not self._tokens and _BEGINS[self._kind].search(self._body, looked_at):
             self._begin(at, out)
         return out
 
@@ -68,9 +71,9 @@ class EmbeddingsDecoder(AnswerDecoder):
             return out
         if answer.error:
             self._report_error(at, out, error_of(answer.error), b"")
-        elif not (items := self._items(answer)):
+        elif not (items := answer.data if self._kind == "embedding" else answer.results):
             kind = "malformed" if items is None else "empty_answer"
-            self._break(at, out, kind, f"the body is JSON without any {self.kind}")
+            self._break(at, out, kind, f"the body is JSON without any {self._kind}")
         else:
             if not self._tokens:
                 self._begin(at, out)
@@ -80,23 +83,10 @@ class EmbeddingsDecoder(AnswerDecoder):
             self._complete(at, out, marker=False)
         return out
 
-    def _items(self, answer: _Answer) -> list[_Vector] | None:
-        return answer.data
-
     def _begin(self, at: int, out: list[Event]) -> None:
         self._tokens = 1
-        out.append(Token(at, "", self.kind))
+        out.append(Token(at, "", self._kind))
 
     def _break(self, at: int, out: list[Event], kind: str, message: str, data: bytes = b"") -> None:
         """Break the answer. The fault shows the beginning of the body, but no vectors."""
         super()._break(at, out, kind, message, b"" if self._tokens else bytes(self._body[:4096]))
-
-
-class ResultsDecoder(EmbeddingsDecoder):
-    """Decoder of a ranking or a moderation: a `Token` when the first result begins, all other events at the end."""
-
-    begins = _RESULT
-    kind: TokenKind = "result"
-
-    def _items(self, answer: _Answer) -> list[_Vector] | None:
-        return answer.results

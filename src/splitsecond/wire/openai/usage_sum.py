@@ -21,41 +21,27 @@ _MOST_TIMINGS, _LONGEST_NAME, _LARGEST_TIMING = 32, 64, 1 << 63
 
 
 class _Total(Struct, eq=False):
-    """Sum of usage reports. Adding one takes constant time, because a provider may send any number of them."""
+    """Sum of usage reports; `usage` is None before the first. Adding one takes constant time, because a provider may
+    send any number of them."""
 
-    latest: Usage | None = None
+    usage: Usage | None = None
     parts: int = 0
-    _input: int | None = None
-    _output: int | None = None
-    _reasoning: int | None = None
-    _cached: int | None = None
-    _written: int | None = None
 
-    @property
-    def output(self) -> int | None:
-        """Output tokens of all reports; None if unknown."""
-        return self._output
-
-    def add(self, usage: Usage, before: Usage | None = None) -> None:
-        """Add `usage` and subtract `before`, an earlier report that it replaces."""
-        self.latest = usage
-        if not self.parts:  # nearly always there is one report
-            self.parts = 1
-            self._input, self._output, self._reasoning = usage.input_tokens, usage.output_tokens, usage.reasoning_tokens
-            self._cached, self._written = usage.cached_tokens, usage.cache_write_tokens
-            return
+    def add(self, usage: Usage, before: Usage | None = None) -> Usage:
+        """Add `usage` and subtract `before`, an earlier report that it replaces. Return the sum."""
         self.parts += before is None
-        self._input = _most(self._input, usage.input_tokens)
-        self._cached = _most(self._cached, usage.cached_tokens)
-        self._written = _most(self._written, usage.cache_write_tokens)
-        self._output = _plus(self._output, usage.output_tokens, before.output_tokens if before else None)
-        self._reasoning = _plus(self._reasoning, usage.reasoning_tokens, before.reasoning_tokens if before else None)
-
-    def usage(self, at: int) -> Usage:
-        """Return the sum; a single report is returned as it is."""
-        if self.latest is not None and self.parts == 1:
-            return self.latest
-        return Usage(at, self._input, self._output, self._reasoning, self._cached, self._written)
+        total = self.usage
+        if total is not None and self.parts > 1:
+            usage = Usage(
+                usage.at,
+                _most(total.input_tokens, usage.input_tokens),
+                _plus(total.output_tokens, usage.output_tokens, before.output_tokens if before else None),
+                _plus(total.reasoning_tokens, usage.reasoning_tokens, before.reasoning_tokens if before else None),
+                _most(total.cached_tokens, usage.cached_tokens),
+                _most(total.cache_write_tokens, usage.cache_write_tokens),
+            )
+        self.usage = usage
+        return usage
 
 
 class UsageTally(Struct, eq=False):
@@ -68,16 +54,16 @@ class UsageTally(Struct, eq=False):
     @property
     def alone_output(self) -> int | None:
         """Output tokens of the chunks that hold only usage; None before the first of them."""
-        return self._alone.output
+        return self._alone.usage.output_tokens if self._alone.usage else None
 
     def take(self, shape: UsageShape, at: int, index: int) -> Usage | None:
         """Add `shape`, which came beside choice `index`, and return the sum; None if `shape` is empty."""
         usage = usage_of(shape, at)
         if usage is None:
             return None
-        self._beside.add(usage, self._by_choice.get(index))
+        total = self._beside.add(usage, self._by_choice.get(index))
         self._by_choice[index] = usage
-        return (self._alone if self._alone.parts else self._beside).usage(at)
+        return self._alone.usage or total
 
     def take_alone(self, shape: UsageShape, at: int, *, several: bool) -> Usage | None:
         """Add `shape`, which came in a chunk without choices, and return the sum. `several`: the answer has several
@@ -87,8 +73,7 @@ class UsageTally(Struct, eq=False):
             return None
         if not several:
             self._alone = _Total()
-        self._alone.add(usage)
-        return self._alone.usage(at)
+        return self._alone.add(usage)
 
 
 def usage_of(shape: UsageShape, at: int) -> Usage | None:

@@ -1,4 +1,4 @@
-"""Server role, writing: answers as bytes. A stream consists of text and its end."""
+"""Server role: the output of a prediction as bytes. A stream consists of text and its end."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime

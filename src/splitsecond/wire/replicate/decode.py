@@ -1,4 +1,4 @@
-"""Client role, reading: the output of a prediction to events.
+"""Client role: the output of a prediction to events.
 
 A stream has events with four kinds of names: ``output`` (its data is the text itself, not JSON), ``error``, ``done``,
 and others without content. ``done`` ends the output, as a failure if it has a reason. An answer that was not streamed

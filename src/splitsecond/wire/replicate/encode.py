@@ -1,8 +1,8 @@
-"""Client role, writing: a call in OpenAI's form to a request for a prediction, and the address of its output.
+"""Client role: a call in the common chat form as a request for a prediction, and the address of its output.
 
 A prediction's ``input`` has the model's own fields; the names used here are those that most language models there
 share. They take one prompt, so only one user message can be translated, with the system prompt before it; a
-conversation is refused, as are tools. Every field that is not OpenAI's goes into ``input`` unchanged
+conversation is refused, as are tools. Every field that OpenAI does not define goes into ``input``
 (``prompt_template``, ``min_tokens``, ``image``), and fields of the call's own ``input`` win.
 
 A stream has no token counts. Some clients' formats must have a number there, and `x-splitsecond-dropped` reports that
@@ -36,10 +36,11 @@ _FAILED = ("failed", "canceled")
 
 
 def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
-    """Return `call` as a request to "owner/name" or "owner/name:version", with the quirks `stream_whole` and
-    `thinking`.
+    """Encode `call` for the model "owner/name" or "owner/name:version". Of `quirks`, `stream_whole` and `thinking` are
+    used.
 
-    Raises `CallerFault`: "not_translatable" names the field that a prediction lacks; also for an invalid model name.
+    Raises `CallerFault` for an invalid model name; its kind is "not_translatable" for a field that a prediction does
+    not have.
     """
     body: dict[str, Any] = {"stream": True} if (streamed := quirks.streamed(call)) else {}
     given = _chat_input(call, model, quirks) if call.operation == "chat" else _completion_input(call)
@@ -83,9 +84,9 @@ def _no_address(body: bytes, message: str, kind: str, hint: str = "") -> Provide
 
 def _chat_input(call: Call, model: str, quirks: Quirks) -> dict[str, Any]:
     fields = chat_fields(call, "Replicate")
-    wish = requested(call, fields, model, quirks.thinking)
-    if wish is not None and wish.is_set and not wish.off:
-        left_out(call, wish.name)
+    wanted = requested(call, fields, model, quirks.thinking)
+    if wanted is not None and wanted.is_set and not wanted.off:
+        left_out(call, wanted.name)
     refuse(fields, _NO_EFFECT, "Replicate")
     made: dict[str, Any] = {}
     if "messages" in fields:

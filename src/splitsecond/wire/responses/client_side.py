@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Raw
 
 from splitsecond.service import Call
+from splitsecond.validation import read_json
 from splitsecond.wire.assembly import Assembly, decoded
 from splitsecond.wire.continuation import PartsEncoder, only_tools
 from splitsecond.wire.relay import StreamRelay
@@ -128,9 +129,8 @@ class ResponseEncoder(PartsEncoder):
 
     def note(self, data: bytes) -> None:
         """Follow the position in the response with one more of its events."""
-        try:
-            event = _decode_event(data)
-        except (ValueError, RecursionError):
+        event = read_json(data, _decode_event)
+        if event is None:
             self._position_known = False
             return
         position, number = self._position, event.sequence_number

@@ -23,6 +23,7 @@ from msgspec import Raw
 
 from splitsecond.errors import CallerFault
 from splitsecond.service import Call
+from splitsecond.validation import read_json
 from splitsecond.wire import chat_form
 from splitsecond.wire.dialect import WHOLE_HEADERS, Encoded, Quirks, chat_request
 from splitsecond.wire.reasoning import EFFORTS, ReasoningRequest, requested
@@ -184,10 +185,7 @@ def _without_foreign_items(call: Call) -> Any:
     given = call.body["input"]
     if not isinstance(given, Raw) or not _FOREIGN.search(given):
         return given
-    try:
-        items = msgspec.json.decode(given)
-    except (ValueError, RecursionError):
-        return given
+    items: Any = read_json(given)
     if not isinstance(items, list):
         return given
     kept: list[Any] = []

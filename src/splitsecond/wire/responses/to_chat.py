@@ -17,7 +17,7 @@ import msgspec
 from splitsecond.errors import CallerFault
 from splitsecond.service import Call, Notes
 from splitsecond.wire import reasoning
-from splitsecond.wire.chat_form import assistant_message, tool_message
+from splitsecond.wire.chat_form import assistant_message, plain_content, schema_format, tool_message
 from splitsecond.wire.responses.tools import INPUT, function_name, functions
 from splitsecond.wire.server_answer import function_call
 from splitsecond.wire.translation import (
@@ -176,7 +176,7 @@ def _item(item: Any, where: str, chat: _Chat) -> None:
                 raise CallerFault(f"{where}.role is {role!r}: expected one of {', '.join(_ROLES)}")
             parts = _parts(content, f"{where}.content")
             if role != "assistant":
-                chat.add({"role": "user" if role == "user" else "system", "content": _plain(parts)})
+                chat.add({"role": "user" if role == "user" else "system", "content": plain_content(parts)})
             elif text := _texts(parts, where):
                 chat.assistant().texts.append(text)
         case {"type": "reasoning"}:
@@ -235,10 +235,6 @@ def _part(part: Any, place: str) -> Fields:
             hint = "Send the data itself." if kind in ("input_image", "input_file") else ""
             raise not_translatable(f"{place} of type {kind!r}, as it is,", hint=hint)
     raise CallerFault(f"{place} must be an object with a type, got {short(part)}")
-
-
-def _plain(parts: list[Fields]) -> str | list[Fields]:
-    return parts[0]["text"] if len(parts) == 1 and parts[0]["type"] == "text" else parts
 
 
 def _texts(parts: list[Fields], where: str) -> str:
@@ -305,9 +301,8 @@ def _text(call: Call, fields: Fields) -> Fields:
         case {"type": "json_object"}:
             made["response_format"] = {"type": "json_object"}
         case {"type": "json_schema", "schema": dict(schema)} as form:
-            named = {key: form[key] for key in ("description", "strict") if form.get(key) is not None}
-            named |= {"name": form.get("name") or "answer", "schema": schema}
-            made["response_format"] = {"type": "json_schema", "json_schema": named}
+            others = {key: form[key] for key in ("description", "strict") if form.get(key) is not None}
+            made["response_format"] = schema_format(schema, form.get("name") or "answer", **others)
         case wanted:
             raise not_translatable(f"text.format {short(wanted)}")
     return made

@@ -1,0 +1,30 @@
+"""Files through which the processes of a gateway tell each other what they know, in a folder that they share.
+
+A file is replaced as a whole, so that nobody reads half of one.
+"""
+
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+from msgspec import Struct
+
+T = TypeVar("T")
+
+
+def write(path: Path, value: Struct) -> None:
+    """Replace a file. On a full disk the old one stays."""
+    part = path.with_suffix(".part")
+    try:
+        part.write_bytes(msgspec.msgpack.encode(value))
+        part.replace(path)
+    except OSError:
+        part.unlink(missing_ok=True)
+
+
+def read(path: Path, of: type[T]) -> T | None:
+    """Return the content of a file; None if there is none, or one of another version."""
+    try:
+        return msgspec.msgpack.decode(path.read_bytes(), type=of)
+    except (OSError, msgspec.MsgspecError):
+        return None
