@@ -12,8 +12,7 @@ own; within a run the scenarios follow each other. A verdict is one of these:
   - safe: it got a clean error in time
   - fail: it waited too long, a part of an answer looked like a whole one, or a rule was broken
 
-The exit code is 1 unless each run of `recommended` has only passes but for S01, which is a choice, each run of
-`patient` has only passes, and no run of `simplest` fails.
+The exit code is 1 unless each run has only passes. With `simplest`, S01 may be partial, which is a choice.
 """
 
 import argparse
@@ -37,8 +36,7 @@ from msgspec import Struct
 
 CONFIGURATIONS = {
     "simplest": 'fallback("{a}", "{b}")',
-    "recommended": 'fallback("{a}", "{b}", ttft="10s", stall="10s", resume="replay")',
-    "patient": 'fallback(retry("{a}", times=2), "{b}", ttft="10s", stall="10s", resume="replay")',
+    "recommended": 'fallback(retry("{a}", times=1, wait="2s"), "{b}", ttft="10s", stall="10s")',
 }
 RUNS = 10
 START_S = 120.0
@@ -452,12 +450,12 @@ def _table(found: dict[str, list[list[Row]]], only: Sequence[Scenario]) -> None:
 
 
 def _as_claimed(found: dict[str, list[list[Row]]]) -> bool:
-    def verdicts(name: str) -> set[str]:
-        return {
-            row.verdict for rows in found.get(name, ()) for row in rows if name != "recommended" or row.id != CHOICE
-        }
-
-    return verdicts("recommended") | verdicts("patient") <= {"pass"} and "fail" not in verdicts("simplest")
+    return all(
+        row.verdict == "pass" or (name, row.id, row.verdict) == ("simplest", CHOICE, "partial")
+        for name, runs in found.items()
+        for rows in runs
+        for row in rows
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -13,6 +13,7 @@ from splitsecond.policies.building import build
 from splitsecond.policies.cascade import AcceptanceRule
 from splitsecond.policies.catalogue_of_policies import POLICIES
 from splitsecond.policies.expression import DEEPEST, LONGEST, Expression, PolicyExpression, TargetName, parse, targets
+from splitsecond.policies.fallback import HowOrOff
 from splitsecond.policies.fastest import Figure
 from splitsecond.policies.pipeline import EarlyStart
 from splitsecond.policies.race import RaceFigure
@@ -60,6 +61,7 @@ VALUES: dict[object, st.SearchStrategy[SettingLiteral]] = {
     AcceptanceRule: st.sampled_from(["finished", "json", "re:^w", "re:never", "logprob>-0.5"]),
     EarlyStart: st.just(True) | DURATIONS,
     How: st.sampled_from(get_args(How)),
+    HowOrOff: st.sampled_from(get_args(HowOrOff)),
     SpendingRate: st.sampled_from(["0.60/h", "0.01/m", "3/h"]),
     TokenRate: st.sampled_from(["8tok/s", "4000tok/s", "0.5tok/s"]),
 }

@@ -18,7 +18,7 @@ from splitsecond.errors import CallerFault, Fault, ProviderFault, TimedOut
 from splitsecond.events import Broken, Done, Event, Finish, Token, Usage
 from splitsecond.policies.building import build
 from splitsecond.policies.expression import parse
-from splitsecond.policies.replies.resumable import MAX_UNPARSED
+from splitsecond.policies.replies.resumable import BLOCK_BYTES
 from splitsecond.policies.targets.target_info import TargetInfo
 from splitsecond.policies.targets.target_states import TargetStates
 from splitsecond.service import Call, Reply, ReplyBase, Service
@@ -253,12 +253,35 @@ def test_whoever_carries_on_must_begin_as_soon(policy: str) -> None:
     assert told.heard.ms == 200 + 20 + 2000 + 200 + 30
 
 
-def test_a_route_without_resume_that_falls_silent_ends() -> None:
-    told = Told('fallback("a", "b", stall="2s")', a=Script(texts=WORDS, tokens=4, tps=0.01), b=TELLS)
+def test_a_fallback_that_does_not_resume_ends_when_it_falls_silent() -> None:
+    told = Told('fallback("a", "b", stall="2s", resume="off")', a=Script(texts=WORDS, tokens=4, tps=0.01), b=TELLS)
     assert isinstance(told.heard.fault, TimedOut)
     assert told.heard.fault.phase == "between tokens"
     assert (told.heard.ms, told.heard.text) == (2200, "Once ")
     assert told.asked == {"a": 1, "b": 0}
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        'fallback("a", "b")',
+        'fallback(retry("a"), "b")',
+        'fallback("a", fallback("c", "b"))',
+        'deadline(fallback("a", "b"), total="1m")',
+        'fallback(fallback("a", "b"), "c", resume="off")',
+    ],
+)
+def test_a_fallback_resumes_by_default(policy: str) -> None:
+    told = Told(policy, a=breaks(2), b=TELLS, c=breaks(0))
+    assert (told.heard.text, told.heard.well) == (WHOLE, True)
+    assert told.asked["a"] == told.asked["b"] == 1
+
+
+def test_inside_a_policy_that_resumes_a_fallback_does_not() -> None:
+    facts = {"b": PREFILL}
+    told = Told('resume(fallback("a", "b"), how="prefill")', facts=facts, a=breaks(2), b=tells("a ", "time."))
+    assert (told.heard.text, told.heard.well) == (WHOLE, True)
+    assert told.asked == {"a": 1, "b": 1}  # not a replay at b, and then a prefill
 
 
 def test_a_stall_starts_anew_with_each_token() -> None:
@@ -482,7 +505,7 @@ def test_a_long_answer(stall: str) -> None:
     words = [f"word{number} " for number in range(1000)]
     first = stream("a", words)
     chunks = [first[begin : begin + 1000] for begin in range(0, len(first), 1000)]
-    assert len(first) > 4 * MAX_UNPARSED
+    assert len(first) > 4 * BLOCK_BYTES
     again = stream("b", ["".join(words[n : n + 3]) for n in range(0, 1000, 3)])
     targets: dict[str, Service] = {"a": Stream("a", chunks[:-20], CUT), "b": Stream("b", [again])}
 

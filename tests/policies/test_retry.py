@@ -85,6 +85,17 @@ def test_a_wait_that_is_too_long_is_not_begun(retry_after_s: float, within_ms: i
     play(main, [fake])
 
 
+@pytest.mark.parametrize(("wait", "asked"), [("2s", 2), ("1999ms", 1), ("100ms", 1)])
+def test_the_longest_wait_is_a_setting(wait: str, asked: int) -> None:
+    fake = scripted(fails(status(429, retry_after_s=2), 0.1), GOOD)
+
+    async def main() -> None:
+        await ask(retry(fake, wait=wait))
+        assert len(fake.calls) == asked
+
+    play(main, [fake])
+
+
 def test_never_more_than_the_budget() -> None:
     fake = scripted(fails(status(503), 0.01))
 

@@ -40,9 +40,15 @@ def waited_s(
     return found[0]
 
 
-@pytest.mark.parametrize(("usual_ms", "wait_s"), [(200, 10), (2000, 20), (None, 30)])
+@pytest.mark.parametrize(("usual_ms", "wait_s"), [(200, 10), (2000, 20), (None, 12)])
 def test_the_limit_follows_what_is_usual(usual_ms: float | None, wait_s: float) -> None:
     assert waited_s(usual_ms=usual_ms) == pytest.approx(wait_s, rel=0.05)
+
+
+def test_the_limit_for_an_unknown_target_grows_with_the_prompt() -> None:
+    body = {"messages": [{"role": "user", "content": "word " * 8000}]}
+    assert waited_s(body=body) == pytest.approx(12 + 0.002 * 8000, rel=0.3)
+    assert waited_s(body=body, usual_ms=200) == pytest.approx(10, rel=0.05)
 
 
 def test_a_given_limit_replaces_it() -> None:

@@ -46,9 +46,9 @@ def build(
             return frozenset(policy.reachable(list(map(targets, part.branches)), known, **dict(part.settings)))
         return frozenset[str]().union(*map(reached, part.parts))
 
-    def made(part: Expression, others: frozenset[str], needs_stream: bool) -> Service:
+    def made(part: Expression, others: frozenset[str], needs_stream: bool, continued: bool) -> Service:
         """Return the service of `part`. `others`: targets outside of it that can answer its calls in its place.
-        `needs_stream`: a policy around it waits for the first token."""
+        `needs_stream`: a policy around it waits for the first token. `continued`: one continues its broken answers."""
         if isinstance(part, TargetName):
             service = services[part.name]
             if states is None or not guarded:
@@ -62,12 +62,13 @@ def build(
         later = given.union(*map(reached, part.branches[1:])) if policy.takes_over else given
         first = reached(part.branches[1]) if policy.backed else given
         stream = needs_stream or policy.waits_for_token(dict(part.settings))
-        named = {name: made(branch, given, stream) for name, branch in part.named}
-        branches = [made(branch, later if n else first, stream) for n, branch in enumerate(part.branches)]
+        inside = continued or policy.continues(dict(part.settings))
+        named = {name: made(branch, given, stream, inside) for name, branch in part.named}
+        branches = [made(branch, later if n else first, stream, inside) for n, branch in enumerate(part.branches)]
         names = tuple(map(targets, part.parts))
-        return policy.service(branches, named, dict(part.settings), replace(context, names=names))
+        return policy.service(branches, named, dict(part.settings), replace(context, names=names, continued=continued))
 
-    service = made(expression, frozenset(), needs_stream=False)
+    service = made(expression, frozenset(), needs_stream=False, continued=False)
     return service if context.budget is None else BudgetedService(service, context.budget)
 
 

@@ -31,7 +31,8 @@ class PolicyContext(Struct, frozen=True, kw_only=True):
     where a policy is made in Python. `budget`: the budget for extra requests that all policies of an expression share.
     `make_encoder`: makes the encoder with which `resume` continues an answer; None: answers are not continued.
     `trim_logprobs`: removes log-probabilities that only a policy asked for from the bytes of an answer; None: they stay
-    in it. `text`: the policy as it is written. `chance`: the source of random numbers.
+    in it. `continued`: a policy around it continues its broken answers. `text`: the policy as it is written. `chance`:
+    the source of random numbers.
     """
 
     states: TargetStates = field(default_factory=TargetStates)
@@ -39,6 +40,7 @@ class PolicyContext(Struct, frozen=True, kw_only=True):
     budget: ExtraRequestBudget | None = None
     make_encoder: MakeEncoder | None = None
     trim_logprobs: Callable[[bytes], bytes] | None = None
+    continued: bool = False
     text: str = ""
     chance: Random = field(default_factory=Random)
 
@@ -184,6 +186,10 @@ class Policy:
     def waits_for_token(self, settings: Mapping[str, SettingLiteral]) -> bool:
         """Return whether it waits for the first tokens of its branches, or follows their streams."""
         return self._needs_stream is ALWAYS or any(name in settings for name in self._needs_stream)
+
+    def continues(self, settings: Mapping[str, SettingLiteral]) -> bool:
+        """Return whether it continues the broken answers of its branches."""
+        return self.takes_over or ("resume" in self.settings and settings.get("resume") != "off")
 
     @property
     def hint(self) -> str:

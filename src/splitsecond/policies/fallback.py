@@ -18,13 +18,16 @@ call holds for all attempts: each branch gets what is left of it, and none is as
 If the client does not stream, it sees nothing before the end, so an answer that breaks after its first token leads to
 the next branch too; so does a `deadline(a, total="10s")` of a branch. If it streams, there is no fallback after the
 first token, but there are settings for that time. `stall="10s"`: an answer without a further token for so long is
-ended. `floor="8tok/s", over="20s"`: so is one that is slower than that. `resume`: an answer that breaks is continued at
-another branch (see `resume`).
+ended. `floor="8tok/s", over="20s"`: so is one that is slower than that. An answer that breaks or is ended is continued
+at another branch: with `resume="replay"`, the default, if that one repeats what the client has; with
+`resume="prefill"` from the beginning that it is given (see `resume`). `resume="off"`: it ends with an error. Inside a
+policy that continues answers itself, `off` is the default.
 
 What it costs. Nothing while the first branch works. An answer that is asked for again is paid for twice. A failure
 costs the time that was spent waiting for it: with `ttft` at most that much for each branch. Second attempts have a
 budget (a tenth of the calls, and 10), so that a branch that is down does not get twice the requests; the hedges and
-retries of the same expression count too.
+retries of the same expression count too. A stream that breaks is asked for at another branch: if that one says
+something else, its attempt is closed at the first difference, and the client gets the error that much later.
 
 When it helps. Against outages and rate limits. Every route should have it.
 
@@ -35,7 +38,8 @@ Where it goes. Around `race`, `hedge`, `retry` and `limit`, because it acts when
 `total`.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from typing import Any, Literal
 
 from splitsecond import clock
 from splitsecond.errors import Fault
@@ -53,13 +57,13 @@ from splitsecond.policies.fault_handling import (
     remedy,
 )
 from splitsecond.policies.replies.restartable import RestartableReply
-from splitsecond.policies.replies.resumable import How
 from splitsecond.policies.resume import ResumedService, rate_floor, with_limits
 from splitsecond.policies.settings import Duration, Share, TokenRate
 from splitsecond.policies.token_deadline import TokenDeadline
 from splitsecond.policies.usual_wait import UsualWait
 from splitsecond.service import Call, RateFloor, Reply, Service
 
+HowOrOff = Literal["replay", "prefill", "off"]
 SECOND_TRIES = Share.parse("extra_load", 0.1)
 """The share of a branch's calls that may get a second attempt."""
 
@@ -74,23 +78,21 @@ def make_fallback(
     stall: Duration | None = None,
     floor: TokenRate | None = None,
     over: Duration | None = None,
-    resume: How | None = None,
+    resume: HowOrOff | None = None,
 ) -> Service:
     """Return the service that asks the branches in turn.
 
     `ttft`: the longest wait for one branch's first token. `stall`: the longest silence after it. `floor`: the lowest
-    rate after it, over the last `over`. `resume`: how a broken answer is continued.
+    rate after it, over the last `over`. `resume`: how a broken stream is continued; None: as the context says.
     """
     branches = context.branches((first, second, *others))
     in_turn = _InTurn(branches, ttft, context)
     streamed: Service = in_turn
-    if resume is not None and context.make_encoder is not None:
+    how = resume or ("off" if context.continued else "replay")
+    if how != "off" and context.make_encoder is not None:
         names = [name for branch in branches for name in branch.names]
-        streamed = ResumedService(in_turn, [Branch(in_turn, names)], resume, context)
-    least = rate_floor(floor, over)
-    if streamed is in_turn and stall is None and least is None:
-        return in_turn  # saves most calls a coroutine
-    return _Limited(context, in_turn, streamed, stall, least)
+        streamed = ResumedService(in_turn, [Branch(in_turn, names)], how, context)
+    return _Limited(context, in_turn, streamed, stall, rate_floor(floor, over))
 
 
 class _Limited(PolicyService):
@@ -105,9 +107,9 @@ class _Limited(PolicyService):
         self._stall = stall
         self._floor = floor
 
-    async def __call__(self, call: Call) -> Reply:
+    def __call__(self, call: Call) -> Coroutine[Any, Any, Reply]:  # saves each call a coroutine
         service = self._streamed if call.stream else self._whole
-        return await service(with_limits(call, self._stall, self._floor))
+        return service(with_limits(call, self._stall, self._floor))
 
 
 class _InTurn(PolicyService):

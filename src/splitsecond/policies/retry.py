@@ -1,10 +1,11 @@
-"""`retry(x, times=2, extra_load=0.1)`: the same target is asked again, a little later.
+"""`retry(x, times=2, wait="10s", extra_load=0.1)`: the same target is asked again, a little later.
 
 What it does. After a failure that may pass (a broken connection, 408, 429, 5xx, an error inside a 200, our own limit)
 it waits and asks again, at most `times` times. It waits 100 ms, then 200, 400, … up to 5 s, each a random time between
 half and all of that, so that calls that failed together do not return together; and never less than Retry-After says.
 The failure is raised if it cannot pass, if the attempts or the budget are used up, or if the wait would exceed the
-deadline or 10 s; several failures are raised as `AllFailed`. A target that stays silent is not asked twice.
+deadline or `wait` (10 s by default); several failures are raised as `AllFailed`. A target that stays silent is not
+asked twice.
 
 What it costs. `extra_load` more requests, and 10. A limit on attempts alone is not enough: when a provider is down, two
 retries are three times the load. The 10 are there because an empty budget would not retry the first failure of a
@@ -13,8 +14,8 @@ the largest of their shares.
 
 When it helps. With a single target, or when another one would give a different answer.
 
-When it hurts. When there is a second target: `fallback` asks it at once instead of waiting, and repeats the request
-itself where no wait is needed.
+When it hurts. When there is a second target that is as good: `fallback` asks it at once instead of waiting, and repeats
+the request itself where no wait is needed.
 
 Where it goes. Close to a target, inside `fallback`, `race`, `hedge` and `deadline`. Around `limit`, so that a call does
 not hold a place while it waits for the next attempt.
@@ -28,7 +29,7 @@ from splitsecond.errors import Fault
 from splitsecond.policies.budget import MOST_SAVED, ExtraRequestBudget
 from splitsecond.policies.definition import Policy, PolicyContext, PolicyService
 from splitsecond.policies.fault_handling import all_failed, remedy, retry_after_ns
-from splitsecond.policies.settings import Count, Share
+from splitsecond.policies.settings import Count, Duration, Share
 from splitsecond.service import Call, Reply, Service
 
 TIMES = Count.parse("times", 2)
@@ -37,19 +38,29 @@ FIRST_WAIT_NS = 100 * clock.NS_PER_MS
 LONGEST_BACKOFF_NS = 5 * clock.NS_PER_S
 TIMER_NS = 2 * clock.NS_PER_MS
 """Timers of an event loop can fire a millisecond early, and until then the target that asked us to wait is rejected."""
-LONGEST_WAIT_NS = 10 * clock.NS_PER_S
+WAIT = Duration.parse("wait", "10s")
 """After a longer wait the caller is better served by the failure itself."""
 
 
 class Retry(PolicyService):
-    """Asks `service` again, up to `times` times. `extra_load`: the share of calls that may be repeated."""
+    """Asks `service` again, up to `times` times.
+
+    `wait`: the longest wait for an attempt. `extra_load`: the share of calls that may be repeated.
+    """
 
     def __init__(
-        self, context: PolicyContext, service: Service, *, times: Count = TIMES, extra_load: Share = EXTRA_LOAD
+        self,
+        context: PolicyContext,
+        service: Service,
+        *,
+        times: Count = TIMES,
+        wait: Duration = WAIT,
+        extra_load: Share = EXTRA_LOAD,
     ) -> None:
         super().__init__(context)
         self._service = service
         self._times = times.value
+        self._longest_ns = wait.ns
         self._chance = context.chance
         self._budget = ExtraRequestBudget(extra_load.value, reserve=MOST_SAVED, within=context.budget)
 
@@ -77,7 +88,7 @@ class Retry(PolicyService):
         if asked_ns := retry_after_ns(causes[-1]):
             wait_ns = max(wait_ns, asked_ns + TIMER_NS)
         too_late = call.deadline_ns is not None and clock.now_ns() + wait_ns >= call.deadline_ns
-        if too_late or wait_ns > LONGEST_WAIT_NS or not self._budget.withdraw():
+        if too_late or wait_ns > self._longest_ns + TIMER_NS or not self._budget.withdraw():
             return None
         return wait_ns
 

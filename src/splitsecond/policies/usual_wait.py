@@ -2,7 +2,8 @@
 
 A careful operator would set one: without it, a target that has fallen silent holds its calls for minutes. The limit is
 ten times the 95th percentile of the branch's recent times to first token, at least `LEAST_NS`, so that it ends no
-healthy attempt. Models that reason before their first token, and send nothing while they do, have no limit but those of
+healthy attempt. While nothing is known of the branch, it is `UNKNOWN_NS` and the time that a slow server needs to read
+the prompt. Models that reason before their first token, and send nothing while they do, have no limit but those of
 their target: their wait depends on the question.
 """
 
@@ -17,8 +18,9 @@ from splitsecond.service import Call
 
 TIMES_P95 = 10
 LEAST_NS = 10 * clock.NS_PER_S
-UNKNOWN_NS = 30 * clock.NS_PER_S
-"""The limit while nothing is known: a server may have to load its model."""
+UNKNOWN_NS = 12 * clock.NS_PER_S
+UNKNOWN_PER_TOKEN_NS = 2 * clock.NS_PER_MS
+"""For each token of the prompt: a server that reads 500 tokens per second."""
 _REFRESH_NS = clock.NS_PER_S
 _ANY = -1
 """In place of the tokens of a prompt: its length does not matter."""
@@ -60,5 +62,6 @@ class UsualWait:
             return 0, False
         known = [states.estimate(name, stream=stream) for name in names]
         usual = [each and each.ttft_ns(0.95, input_tokens=tokens) for each in known]
-        limit_ns = round(max((max(TIMES_P95 * ns, LEAST_NS) if ns else UNKNOWN_NS for ns in usual), default=UNKNOWN_NS))
-        return limit_ns, any(each is not None and each.grows_with_prompt for each in known)
+        unknown_ns = UNKNOWN_NS + tokens * UNKNOWN_PER_TOKEN_NS
+        limit_ns = round(max((max(TIMES_P95 * ns, LEAST_NS) if ns else unknown_ns for ns in usual), default=unknown_ns))
+        return limit_ns, not all(usual) or any(each is not None and each.grows_with_prompt for each in known)

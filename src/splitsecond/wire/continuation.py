@@ -32,6 +32,10 @@ class ContinuationEncoder(ABC):
         """
         return self._cutter.feed(data)
 
+    def whole(self, data: bytes) -> bool:
+        """Whether `cut` would return exactly `data`; then it need not be called."""
+        return self._cutter.whole(data)
+
     def rest(self) -> bytes:
         """Return what is left when the body has ended well."""
         return self._cutter.left()

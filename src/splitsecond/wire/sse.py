@@ -166,6 +166,10 @@ class EventCutter:
         self.is_json: bool | None = None
         self.tail = bytearray()
 
+    def whole(self, data: bytes) -> bool:
+        """Whether `feed` would return exactly `data`; then it need not be called."""
+        return self.is_json is False and not self.tail and data.endswith(b"\n\n")
+
     def feed(self, data: bytes) -> bytes:
         """Return the whole events that have come and were not returned. Raises `ProviderFault` if one is too long."""
         if self.is_json is not False:

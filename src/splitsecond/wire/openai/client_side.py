@@ -379,6 +379,9 @@ class ChunkEncoder(ContinuationEncoder):
             self._first = data
         return data
 
+    def whole(self, data: bytes) -> bool:
+        return bool(self._first) and super().whole(data)  # until then `cut` looks for the head
+
     def encode(self, event: Event) -> bytes:
         """Encode `event` as the next of this answer; b"" if chunks have nothing for it."""
         if self._writer is None:
