@@ -23,7 +23,7 @@ EXPRESSIONS = [
     'retry("a/x", times=1)',
     'limit("a/x", concurrency=8)',
     'limit("a/x", concurrency=2, queue=1)',
-    'deadline(fallback(race("a/x", retry("b/x")), hedge(limit("c/x", concurrency=2), "a/x"), resume="off"), total="1m")',
+    'deadline(fallback(race("a/x", retry("b/x")), hedge("c/x", "a/x"), resume="off"), total="1m")',
     'fastest("a/x", "b/x")',
     'fastest("a/x", race("b/x", "c/x"), by="ttft", at=0.9)',
     'cheapest("a/x", "b/x")',

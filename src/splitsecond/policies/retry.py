@@ -93,4 +93,4 @@ class Retry(PolicyService):
         return wait_ns
 
 
-retry = Policy(Retry, example='retry("a/x", times=2, extra_load=0.1)', reserve=MOST_SAVED, needs_stream=())
+retry = Policy(Retry, example='retry("a/x", times=2, wait="10s", extra_load=0.1)', reserve=MOST_SAVED, needs_stream=())

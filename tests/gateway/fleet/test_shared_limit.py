@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Literal
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from splitsecond.clock import NS_PER_S
@@ -117,6 +117,7 @@ class Fleet:
         shared = decode(self.stored)
         used = gateway.use(self.now_s).used
         now = self.moment()
+        self.seen[gateway.name] = gateway.instance, self.wall_s, self.fleet_s  # as in an exchange: it may be its first
         leave(shared, gateway.name, used, self.present(), period=self.period, now=now)
         self.seen.pop(gateway.name, None)
         self.stored = encode(shared)
@@ -197,6 +198,7 @@ def follow(fleet: Fleet, given: list[tuple[str, int, int]], *, wait_longest: int
 
 @settings(max_examples=80, deadline=None)
 @given(limit=st.integers(1, 100), given=steps)
+@example(limit=1, given=[("ok", 1, 0), ("requests", 1, 1), ("killed", 1, 1), ("left", 1, 0), ("cut off", 0, 3)])
 def test_the_limit_holds_whatever_happens(limit: int, given: list[tuple[str, int, int]]) -> None:
     follow(Fleet(limit, 4), given)
 
