@@ -52,7 +52,6 @@ SAY_NS = 60 * clock.NS_PER_S
 _IDLE_S = 60.0
 _AT_ONCE = (32, 8, 1)
 """Rows of one statement. Few sizes, so that the database keeps each statement prepared."""
-_US_PER_DAY = 86_400_000_000
 _yield_processor: Callable[[], None] | None = getattr(os, "sched_yield", None)
 """None: the system has no such call."""
 
@@ -82,7 +81,7 @@ class LogWriter:
         self._refused = 0  # counted by callers of `put`, and `_lost` by the thread, so that no increment is lost
         self._lost = 0
         self._database = database
-        self._keep_us = round(keep_days * _US_PER_DAY)
+        self._keep_us = round(keep_days * clock.US_PER_DAY)
         self._say = say
         self._reported_ns: int | None = None
         self._reported = False  # a problem was reported, and its end was not
