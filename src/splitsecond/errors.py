@@ -113,11 +113,15 @@ class CallerFault(Fault):
 
 @contextmanager
 def file_faults(words: str, *, kind: str, hint: str = "") -> Iterator[None]:
-    """Raise errors of the system as `CallerFault` with a message that begins with `words`, such as "cannot read X"."""
+    """Raise errors of the system, and text that is not UTF-8, as `CallerFault`.
+
+    Its message begins with `words`, such as "cannot read X".
+    """
     try:
         yield
-    except OSError as error:
-        raise CallerFault(f"{words}: {error.strerror or error}", kind=kind, hint=hint) from None
+    except (OSError, UnicodeDecodeError) as error:
+        why = isinstance(error, OSError) and error.strerror
+        raise CallerFault(f"{words}: {why or error}", kind=kind, hint=hint) from None
 
 
 class ProviderFault(Fault):

@@ -13,7 +13,7 @@ import yaml
 from splitsecond.catalog.model_names import model_name
 from splitsecond.catalog.prices import provider_models
 from splitsecond.catalog.provider import Provider, names, provider
-from splitsecond.errors import CallerFault
+from splitsecond.errors import CallerFault, file_faults
 from splitsecond.gateway.configuration.error_messages import bad, shaped
 from splitsecond.gateway.configuration.initial import InitialConfig, policy_text
 from splitsecond.gateway.configuration.target_specs import NAME
@@ -39,11 +39,10 @@ def read_foreign(path: Path) -> InitialConfig:
 
     Raises `CallerFault` for a file that cannot be read, whose format is unknown, or without a usable target.
     """
+    with file_faults(f"cannot read {path}", kind="bad_config"):
+        text = path.read_text("utf-8")
     try:
-        found = yaml.safe_load(path.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else error
-        raise CallerFault(f"cannot read {path}: {why}", kind="bad_config") from None
+        found = yaml.safe_load(text)
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise CallerFault(
             f"{path}: this is neither YAML nor JSON: {' '.join(str(error).split())}", kind="bad_config"

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import yaml
 from msgspec import structs
 
-from splitsecond.errors import CallerFault
+from splitsecond.errors import CallerFault, file_faults
 from splitsecond.gateway.configuration import target_specs
 from splitsecond.gateway.configuration.error_messages import Mistakes, SeveralMistakes, bad, shaped
 from splitsecond.gateway.configuration.file_schema import ConfigFile, KeyConfig, LogConfig, ProviderConfig, RouteConfig
@@ -68,11 +68,8 @@ def load(
     address of the simulator. `listen`: replaces values of the file's `listen`. `checks`: find more mistakes. They get
     settings without the parts of the file that are wrong.
     """
-    try:
+    with file_faults(f"cannot read {path}", kind="bad_config"):
         text = path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        why = isinstance(error, OSError) and error.strerror
-        raise CallerFault(f"cannot read {path}: {why or error}", kind="bad_config") from None
     try:
         settings = read(
             text,
