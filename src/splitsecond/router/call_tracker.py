@@ -21,7 +21,7 @@ from splitsecond.observation import Observation, Outcome
 from splitsecond.policies.call_observation import call_observations
 from splitsecond.policies.choosing.prompt_size import USUAL_OUTPUT_TOKENS, most_output_tokens
 from splitsecond.policies.fault_handling import NOT_TRANSLATABLE, ejected
-from splitsecond.router.prompt_tokens import prompt_tokens
+from splitsecond.router.prompt_tokens import conservative_input_tokens
 from splitsecond.router.redaction import redact
 from splitsecond.service import Call
 from splitsecond.store.call_record import CallRecord
@@ -142,7 +142,7 @@ def counted(attempt: Observation, call: Call) -> Observation:
     failed = attempt.fault is not None and attempt.fault.type != "TimedOut" and attempt.first_token_ns is None
     if attempt.sent_ns is None or failed:
         return attempt  # providers do not bill these
-    given = prompt_tokens(call) if attempt.input_tokens is None else attempt.input_tokens
+    given = conservative_input_tokens(call) if attempt.input_tokens is None else attempt.input_tokens
     made = attempt.output_tokens or 0
     if attempt.token_source != "usage":  # events were counted, and one may hold several tokens
         made = max(made, sum(attempt.token_lengths) // CHARACTERS_PER_TOKEN)

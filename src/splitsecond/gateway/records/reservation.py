@@ -2,7 +2,8 @@
 
 A reservation must not be smaller than the bill, whatever the client writes. So it takes the largest of all output
 limits that are named, in the words of every API format, since fields pass through to targets that may read any of them.
-It multiplies that by the number of answers (`n`, `best_of`) and of prompts. `prompt_tokens` estimates the prompt.
+It multiplies that by the number of answers (`n`, `best_of`) and of prompts. `conservative_input_tokens` estimates the
+prompt.
 
 Where no limit is named, an answer is as long as the model's maximum output if that is known, else
 `USUAL_OUTPUT_TOKENS`. A limit that is zero or negative means "no limit" to some servers, and is read as none.
@@ -17,7 +18,7 @@ from msgspec import Raw, Struct
 
 from splitsecond.policies.choosing.prompt_size import PASSED_LIMITS, USUAL_OUTPUT_TOKENS, raw_bytes
 from splitsecond.policies.expression import Expression, TargetName
-from splitsecond.router.prompt_tokens import json_list, prompt_tokens
+from splitsecond.router.prompt_tokens import conservative_input_tokens, json_list
 from splitsecond.service import WHOLE_OPERATIONS, Call
 
 MOST_TOKENS = 10**9
@@ -57,7 +58,7 @@ def reserved(
     others. One that may need two whole answers (`cascade`, `pipeline`) reserves both. `most_output` gives the maximum
     output of a target's model, None where it is not known.
     """
-    prompt = prompt_tokens(call)
+    prompt = conservative_input_tokens(call)
     answers = 0 if call.operation in WHOLE_OPERATIONS else answer_count(call)
     limit = output_limit(call)
 
