@@ -42,9 +42,7 @@ from splitsecond.simulator.request import (
 from splitsecond.simulator.response import IN_STREAM_ERROR, renderer, send_error, send_stream, send_whole
 from splitsecond.simulator.sender import ResponseSender
 from splitsecond.simulator.truth import TruthLog, TruthRecord
-from splitsecond.wire import anthropic, responses
 from splitsecond.wire.client_format import listing_at
-from splitsecond.wire.responses.tools import carried_tools
 
 MAX_BODY_BYTES = 32 << 20
 MAX_WAITING = 1024
@@ -274,10 +272,9 @@ class SimulatedProvider:
         writer = endpoint.dialect.StreamWriter(
             endpoint.operation, parsed.model, id=request.response_id, created=request.created
         )
-        if isinstance(writer, anthropic.StreamWriter) and request.script is not None:
+        if request.script is not None:
             writer.stop_sequence = request.script.stop_sequence
-        if isinstance(writer, responses.StreamWriter):
-            writer.tools = carried_tools(parsed.fields)
+        writer.read_tools(parsed.fields)
         sender = ResponseSender(
             tokens=request.output_tokens,
             pacer=self._pacer,

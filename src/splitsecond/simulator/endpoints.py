@@ -22,6 +22,7 @@ from splitsecond.simulator.embeddings import EmbeddingFormat
 from splitsecond.wire import anthropic, cohere, gemini, ollama, openai, replicate, responses
 from splitsecond.wire.dialect import AnswerWriter, ServerRequest
 from splitsecond.wire.rate_limits import Headers, anthropic_limits, openai_limits
+from splitsecond.wire.server_times import TimedWriter
 
 
 class ServerFormat(Protocol):
@@ -106,8 +107,16 @@ def _with_model(body: bytes, path: str) -> bytes:
     return msgspec.json.encode({**fields, **named})
 
 
+class _TimedOpenAI:
+    """The server side of OpenAI's chat and completions, with the server's times."""
+
+    StreamWriter = TimedWriter
+    parse_request = staticmethod(openai.parse_request)
+    error_body = staticmethod(openai.error_body)
+
+
 _CHAT = ApiEndpoint(
-    dialect=openai,
+    dialect=_TimedOpenAI(),
     id_prefix="chatcmpl-",
     malformed=b'data: {"id":"chatcmpl-malformed","choices":[{"index":0,"del\n\n',
     limit_headers=openai_limits,

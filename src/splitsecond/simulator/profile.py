@@ -21,7 +21,7 @@ from splitsecond.errors import CallerFault, file_faults
 from splitsecond.simulator.faults import InjectedFault
 from splitsecond.simulator.replies import ReplyRule, load_rules
 from splitsecond.validation import converted
-from splitsecond.wire.server_times import TimesForm
+from splitsecond.wire.dialect import TimesForm
 
 TimingsForm = Literal["", "openai"] | TimesForm
 _AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
