@@ -25,7 +25,7 @@ from splitsecond.gateway.process.worker import GatewayWorker, WorkerSlot
 from splitsecond.gateway.records.journal import SLOT_BYTES, SLOTS, Journal, Reservation
 from splitsecond.gateway.records.key_limits import KeyLimits, today
 from splitsecond.gateway.records.orphans import WORKER_DIED, journal_of, settle
-from splitsecond.gateway.records.reservation import Usage
+from splitsecond.gateway.records.reservation import ReservedTokens
 from splitsecond.gateway.records.shared_counters import SHARED_COUNTERS, SharedCounters
 from splitsecond.observation import Observation
 from splitsecond.policies.expression import parse
@@ -42,7 +42,7 @@ log: sqlite:///log.db
 """
 ENTRY = Reservation(
     call="r", client="web", route="fast", operation="chat", stream=True, start_ns=5, usd=0.25,
-    usages=(Usage("a/x", 100, 20), Usage("b/x", 100, 0)),
+    usages=(ReservedTokens("a/x", 100, 20), ReservedTokens("b/x", 100, 0)),
 )  # fmt: skip
 
 

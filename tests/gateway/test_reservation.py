@@ -12,7 +12,7 @@ from msgspec import Raw
 
 from splitsecond.gateway.records.reservation import (
     MOST_TOKENS,
-    Usage,
+    ReservedTokens,
     answer_count,
     output_limit,
     reserved,
@@ -32,7 +32,7 @@ def sent(operation: Operation = "chat", **fields: Any) -> Call:
 def tokens(call: Call, policy: str = '"a/x"', **most_output: int) -> list[tuple[str, int, int]]:
     """What `policy` reserves for `call`, where a token of `b` costs twice as much as one of `a`."""
 
-    def cost(usage: Usage) -> float:
+    def cost(usage: ReservedTokens) -> float:
         return (2 if usage.target.startswith("b") else 1) * (usage.input_tokens + 10 * usage.output_tokens)
 
     found = reserved(call, parse(policy), cost, lambda target: most_output.get(target.partition("/")[0]))

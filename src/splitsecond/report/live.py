@@ -60,7 +60,7 @@ class _ConditionProgress:
             insort(self.tps, observation.tps)
 
 
-class Progress:
+class LiveProgress:
     """Progress display of a run. Call `start`, then `observed` for each observation, and `stop` in any case.
 
     `spent_usd` returns the cost so far.

@@ -26,7 +26,7 @@ from splitsecond.simulator.endpoints import (
     endpoint_at,
     token_count_at,
 )
-from splitsecond.simulator.journal import Journal, JournalEntry
+from splitsecond.simulator.journal import JournalEntry, RequestJournal
 from splitsecond.simulator.producers import producer_for
 from splitsecond.simulator.profile import ANY_MODEL, Profile
 from splitsecond.simulator.prompt_cache import CacheLookup, PromptCache
@@ -83,7 +83,7 @@ class SimulatedProvider:
         self._connections = 0
         self._counts: Counter[str] = Counter()
         self._rules = ReplyRules(profile.replies)
-        self._journal = Journal()
+        self._journal = RequestJournal()
         self._waiting: dict[str, SimulatedRequest] = {}  # created streams, each read by a second request
 
     def on_connect(self, connection: ServerConnection) -> None:

@@ -18,7 +18,7 @@ from splitsecond.simulator.embeddings import EmbeddingRequest, embedding_respons
 from splitsecond.simulator.endpoints import ApiEndpoint
 from splitsecond.simulator.logprobs import with_logprobs
 from splitsecond.simulator.request import RejectedRequest, SimulatedRequest
-from splitsecond.simulator.script import Script
+from splitsecond.simulator.script import ReplyScript
 from splitsecond.simulator.sender import ResponseSender
 from splitsecond.simulator.tokens import token_text
 from splitsecond.wire import gemini, openai
@@ -50,7 +50,7 @@ def renderer(request: SimulatedRequest, writer: AnswerWriter) -> Callable[[int],
     return render
 
 
-def _script_renderer(script: Script, writer: AnswerWriter, request: SimulatedRequest) -> Callable[[int], bytes]:
+def _script_renderer(script: ReplyScript, writer: AnswerWriter, request: SimulatedRequest) -> Callable[[int], bytes]:
     """Return the function that encodes a token of a script, for all choices at once."""
     choices, top = request.parsed.n, request.top_logprobs
 

@@ -37,7 +37,7 @@ _CHOOSE_ONE = frozenset({"fastest", "cheapest", "weighted", "sticky", "near", "b
 """Policies that send a call to one of their branches."""
 
 
-class Usage(Struct, frozen=True):
+class ReservedTokens(Struct, frozen=True):
     """The tokens of one attempt."""
 
     target: str
@@ -45,13 +45,13 @@ class Usage(Struct, frozen=True):
     output_tokens: int
 
 
-Cost = Callable[[Usage], float]
+Cost = Callable[[ReservedTokens], float]
 """What a usage costs, in US dollars; 0 where that is not known."""
 
 
 def reserved(
     call: Call, expression: Expression, cost: Cost, most_output: Callable[[str], int | None]
-) -> tuple[Usage, ...]:
+) -> tuple[ReservedTokens, ...]:
     """Return the usage to reserve for `call`, served by the policy `expression`.
 
     A policy that asks several targets at once, or one after another, reserves the dearest answer and the prompts of the
@@ -62,11 +62,11 @@ def reserved(
     answers = 0 if call.operation in WHOLE_OPERATIONS else answer_count(call)
     limit = output_limit(call)
 
-    def usage(target: str, capped: int) -> Usage:
+    def usage(target: str, capped: int) -> ReservedTokens:
         longest = (most_output(target) or USUAL_OUTPUT_TOKENS) if limit is None else limit
-        return Usage(target, prompt, min(min(longest, capped) * answers, MOST_TOKENS))
+        return ReservedTokens(target, prompt, min(min(longest, capped) * answers, MOST_TOKENS))
 
-    def of(part: Expression, capped: int) -> tuple[Usage, ...]:
+    def of(part: Expression, capped: int) -> tuple[ReservedTokens, ...]:
         if isinstance(part, TargetName):
             return (usage(part.name, capped),)
         if part.policy == "cap":
