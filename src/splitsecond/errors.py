@@ -6,6 +6,7 @@ parts: what happened, with numbers (got, expected); where; and, in `hint`, what 
 key: what looks like a key is redacted, and bytes of a provider are only quoted as a short, printable `excerpt`.
 """
 
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Literal, Self
@@ -109,6 +110,12 @@ class CallerFault(Fault):
         self.excerpt = excerpt
         self.code = code
         self.param = param
+
+
+def say(message: str) -> None:
+    """Print one line on standard error, without secrets and with control characters escaped: clients choose some of
+    the text."""
+    print(f"splitsecond: {printable(redacted(message))}", file=sys.stderr, flush=True)
 
 
 @contextmanager

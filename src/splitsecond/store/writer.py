@@ -18,7 +18,6 @@ Rows older than `keep_days` are deleted from time to time, a few hundred at a ti
 import contextlib
 import itertools
 import os
-import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -28,6 +27,7 @@ from sqlalchemy import Connection, Table, delete, insert, select
 from sqlalchemy.engine.interfaces import DBAPICursor
 
 from splitsecond import clock
+from splitsecond.errors import say
 from splitsecond.store.call_record import CallRecord
 from splitsecond.store.database import Database
 from splitsecond.store.partitions import maintain
@@ -56,11 +56,6 @@ _yield_processor: Callable[[], None] | None = getattr(os, "sched_yield", None)
 """None: the system has no such call."""
 
 
-def print_problem(words: str) -> None:
-    """Print a problem to standard error."""
-    print(f"splitsecond: {words}", file=sys.stderr, flush=True)
-
-
 class LogWriter:
     """The queue and its thread. `start` the thread, `put` from any other thread, `close`.
 
@@ -72,7 +67,7 @@ class LogWriter:
         database: Database,
         *,
         keep_days: float = 30,
-        say: Callable[[str], None] = print_problem,
+        say: Callable[[str], None] = say,
         queue: int = QUEUE,
     ) -> None:
         self.written = 0

@@ -25,7 +25,7 @@ import msgspec
 import psycopg
 
 from splitsecond import __version__, clock
-from splitsecond.errors import printable
+from splitsecond.errors import say
 from splitsecond.gateway.fleet.database import About, Answer, FleetDatabase, NameTaken, Neighbour
 from splitsecond.gateway.fleet.holder import Holder, LimitUse
 from splitsecond.gateway.fleet.learning import Learning
@@ -268,11 +268,6 @@ class FleetProcess:
         except (psycopg.Error, OSError) as error:
             self._say(f"the gateway could not leave its fleet: {self._database.error_text(error)}")
         await self._database.close()
-
-
-def say(message: str) -> None:
-    """Print one line on standard error."""
-    print(f"splitsecond: {printable(message)}", file=sys.stderr, flush=True)
 
 
 async def _main(settings: FleetProcessSettings) -> None:

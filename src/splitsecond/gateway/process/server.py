@@ -12,9 +12,10 @@ from pathlib import Path
 
 import uvloop
 
+from splitsecond.errors import say
 from splitsecond.gateway.configuration.settings import GatewaySettings
 from splitsecond.gateway.process.kept_process import log_process, log_socket
-from splitsecond.gateway.process.reload import ConfigSource, ConfigWatcher, on_hangup, say
+from splitsecond.gateway.process.reload import ConfigSource, ConfigWatcher, on_hangup
 from splitsecond.gateway.process.service_manager import ServiceManager
 from splitsecond.gateway.process.simulation import simulator
 from splitsecond.gateway.process.worker import GatewayWorker, WorkerSlot
