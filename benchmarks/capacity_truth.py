@@ -23,7 +23,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from splitsecond.analysis.capacity import capacity_of
-from splitsecond.analysis.condition import summarise
+from splitsecond.analysis.condition import condition_rows
 from splitsecond.analysis.findings import AskedCondition, Capacity
 from splitsecond.analysis.search import Search
 from splitsecond.analysis.slo import parse_slo
@@ -244,7 +244,7 @@ def searched(kind: Kind, seed: int) -> Result:
     for block in driver.blocks(asked, observations, [], lambda row, verdict: None):
         observations += sent(block, kind.server(random), now_ns)
         now_ns = max(o.end_ns for o in observations) + PAUSE_NS
-    rows = summarise([asked(condition) for condition in driver.conditions], observations, [], slo=slo)
+    rows = condition_rows([asked(condition) for condition in driver.conditions], observations, [], slo=slo)
     found = capacity_of(rows, observations, slo, SHARE)
     assert found is not None
     return Result(found.holds, (now_ns - begin_ns) / NS_PER_S / 60, found)

@@ -11,7 +11,7 @@ from splitsecond.analysis.watching import minute
 from splitsecond.cli.interruption import Interruption
 from splitsecond.cli.results import REPORT, Output, write_json
 from splitsecond.report.live import LiveProgress
-from splitsecond.report.rows import printable
+from splitsecond.report.rows import safe_text
 from splitsecond.report.terminal import round_lines
 from splitsecond.runs.cost_limit import CostMeter
 from splitsecond.runs.measuring import FolderFailed, cannot_write
@@ -118,4 +118,4 @@ class WatchScreen(WatchListener):
 
     @staticmethod
     def _print(console: Console, text: str, style: str) -> None:
-        console.print(Text(printable(text), style), soft_wrap=True)
+        console.print(Text(safe_text(text), style), soft_wrap=True)

@@ -14,7 +14,7 @@ from splitsecond.analysis.wording import counted_as, percent
 from splitsecond.clock import NS_PER_MS
 from splitsecond.observation import Observation
 from splitsecond.report.production import fitting, name_text
-from splitsecond.report.rows import MISSING, number, printable, share
+from splitsecond.report.rows import MISSING, number, safe_text, share
 
 _FEWER_OF_LEVELS = ("token\np99", "TTFT\nmax", "CPU", "receive\np99", "send\np99", "lag\np99", "TTFT\np50")
 _FEWER_OF_TARGETS = ("tokens\nby", "round\ntrip", "DNS")
@@ -109,9 +109,9 @@ def target_table(checks: Sequence[TargetCheck], console: Console) -> None:
         name, fault = check.name, check.fault
         by_clock = ", ".join(f"{clock} {at / NS_PER_MS:,.3f}" for clock, at in check.first_token.items())
         if by_clock:
-            console.print(Text(f"  {printable(name)}: TTFT of the last request by each clock, ms: {by_clock}.", "dim"))
+            console.print(Text(f"  {safe_text(name)}: TTFT of the last request by each clock, ms: {by_clock}.", "dim"))
         if fault:
-            console.print(Text(f"  {printable(fault)}" if name in fault else f"  {name}: {printable(fault)}", "red"))
+            console.print(Text(f"  {safe_text(fault)}" if name in fault else f"  {name}: {safe_text(fault)}", "red"))
 
 
 def _targets(checks: Sequence[TargetCheck], left_out: frozenset[str], _beside: bool, name_width: int) -> Table:

@@ -13,7 +13,7 @@ from splitsecond.analysis.cost import usd, usd_or_free
 from splitsecond.analysis.production import ProductionSpeed
 from splitsecond.analysis.spending import Spending
 from splitsecond.analysis.summary import Summary
-from splitsecond.report.rows import MISSING, cell, number, printable, share
+from splitsecond.report.rows import MISSING, cell, number, safe_text, share
 from splitsecond.report.terminal import MORE_THAN_ANY_CONSOLE, SHORTEST_NAME, broken
 
 GRADE_LOOKS = {1: "bold green", 2: "green", 3: "", 4: "yellow", 5: "red"}
@@ -65,7 +65,7 @@ def table_of_names(heading: str, name_width: int) -> Table:
 
 def name_text(name: str, name_width: int) -> Text:
     """Return the cell of a name."""
-    return Text(broken(printable(name), name_width) if name_width else printable(name))
+    return Text(broken(safe_text(name), name_width) if name_width else safe_text(name))
 
 
 def _figure(spread: Summary, percentile: str, *, beside: bool) -> Text:

@@ -22,7 +22,7 @@ NODES_SHOWN = 8
 """Most nodes with a sentence of their own; a table of the page has all."""
 
 
-def printable(text: str) -> str:
+def safe_text(text: str) -> str:
     """Replace control characters by spaces: text from a provider must not control the terminal."""
     return "".join(c if c.isprintable() else " " for c in text)
 
@@ -107,7 +107,7 @@ def levels(run: Run) -> list[LoadLevel]:
     found: dict[tuple[bool, float, bool, int], list[ConditionFindings]] = {}
     for condition in run.conditions:
         at = order.index(condition.workload)
-        found.setdefault((open_loop(condition), load(condition) or 0.0, condition.cache_reuse, at), []).append(
+        found.setdefault((open_loop(condition), load_value(condition) or 0.0, condition.cache_reuse, at), []).append(
             condition
         )
     return [
@@ -176,7 +176,7 @@ def server_words(condition: ConditionFindings) -> str:
 
 def server_step(name: str) -> str:
     """Format a server's name for one of its times: "prompt_eval" becomes "prompt eval"."""
-    return printable(name.replace("_", " "))
+    return safe_text(name.replace("_", " "))
 
 
 def open_loop(condition: Loaded) -> bool:
@@ -184,7 +184,7 @@ def open_loop(condition: Loaded) -> bool:
     return condition.concurrency is None
 
 
-def load(condition: Loaded) -> float | None:
+def load_value(condition: Loaded) -> float | None:
     """Return the concurrency, or in an open loop the rate in requests/s; None for a trace."""
     return condition.rate if condition.concurrency is None else condition.concurrency
 

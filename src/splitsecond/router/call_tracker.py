@@ -113,7 +113,7 @@ class CallTracker:
         call = open_call.call
         open_call.attempts.append(attempt if attempt.fault is None else redact(attempt, call.body))
         if open_call.charged and self._charge is not None:
-            self._charge(call.client, counted(attempt, call))
+            self._charge(call.client, with_estimated_tokens(attempt, call))
         if open_call.end_ns and open_call.has_all_attempts:
             del self._waiting[call.id]
             self._record(open_call)
@@ -132,7 +132,7 @@ class CallTracker:
             sink(record)
 
 
-def counted(attempt: Observation, call: Call) -> Observation:
+def with_estimated_tokens(attempt: Observation, call: Call) -> Observation:
     """Return `attempt`, with estimated tokens if they were not counted: it was closed early, or the target counts none.
 
     Otherwise a client that leaves before the count, which comes last, would not pay for its prompts.
@@ -165,7 +165,7 @@ def call_cost(
     for attempt in attempts:
         if attempt.input_tokens is None and prompt is not None:
             attempt = msgspec.structs.replace(attempt, input_tokens=prompt)
-        billed = counted(attempt, call)
+        billed = with_estimated_tokens(attempt, call)
         if attempt.outcome != "ok" and closed_early(attempt):
             whole_tokens = complete_tokens(attempts) or USUAL_OUTPUT_TOKENS
             own = cost_range(

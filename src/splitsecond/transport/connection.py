@@ -29,7 +29,7 @@ from splitsecond.transport.packets import PacketRing, key_of
 from splitsecond.transport.polling import SocketPoller
 from splitsecond.transport.response_parser import ResponseParser
 from splitsecond.transport.sparse_reads import ReadPace, SparseReads
-from splitsecond.transport.stream_times import StreamTimes, in_order
+from splitsecond.transport.stream_times import StreamTimes, monotonic
 from splitsecond.transport.tls import TlsSession
 
 READ_BYTES = 64 * 1024
@@ -262,7 +262,7 @@ class PooledConnection:
         self._packets_read = 1
         sizes, arrivals = times.take(len(data))
         now = clock.now_ns()
-        arrivals = in_order(arrivals, self._last_at, now)
+        arrivals = monotonic(arrivals, self._last_at, now)
         if len(sizes) == 1:
             at = self._last_at = arrivals[0]
             self._dispatch(at, now - at, "packets", data)

@@ -112,7 +112,7 @@ def read(
     for name, entry in file["providers"].items():
         with mistakes:
             given = _provider(name, entry)
-            known[name] = target_specs.known(name, given)
+            known[name] = target_specs.provider_settings(name, given)
             providers[name] = target_specs.spec(name, given, secrets)
     routes: dict[str, Expression] = {}
     resumes: dict[str, ResumeSettings] = {}
