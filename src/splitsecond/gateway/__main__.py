@@ -57,7 +57,7 @@ class SettingsReader:
         loop.add_reader(_STDIN, read)
 
     def _complete(self) -> Iterator[bytes]:
-        """Take the complete lines off the data."""
+        """Remove the complete lines from the data, and yield them."""
         while (end := self._data.find(b"\n")) >= 0:
             line = bytes(self._data[:end])
             del self._data[: end + 1]

@@ -79,7 +79,7 @@ class CallTracker:
     def open(
         self, call: Call, route: str, release: Callable[[], None] | None = None, *, charged: bool = True
     ) -> OpenCall:
-        """Track a new `call` for the model `route`, from now on the observer of its attempts. See `OpenCall`."""
+        """Track a new `call` for the model `route`, and observe its attempts. See `OpenCall`."""
         open_call = OpenCall(call=call, route=route, release=release, charged=charged)
         call.notes.observer = partial(self._observe, open_call)
         return open_call

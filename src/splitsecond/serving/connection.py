@@ -186,7 +186,7 @@ class ServerConnection(asyncio.Protocol):
         self.pause_reading()  # an earlier request that takes its body resumes it
 
     def _release(self) -> bytes:
-        """Read on. Return what was held."""
+        """Resume reading, and return what was held."""
         held, self._held, self._divert = bytes(self._held or b""), None, None
         self.resume_reading()
         return held

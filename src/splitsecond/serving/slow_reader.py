@@ -24,7 +24,7 @@ class SlowReaderLimit:
             self._timer = self._loop.call_later(UNREAD_S, self._check)
 
     def stop(self) -> None:
-        """Check no more."""
+        """Stop checking."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

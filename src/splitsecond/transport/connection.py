@@ -248,7 +248,7 @@ class PooledConnection:
         self._read()
 
     def _read_packets(self, times: StreamTimes) -> None:
-        """Read the bytes whose packets are known, and give those of each packet its time."""
+        """Read the bytes whose packets are known, and give the bytes of each packet its time."""
         try:
             data = self._sock.recv(min(times.arrived - times.read, READ_BYTES))
         except (BlockingIOError, InterruptedError):
@@ -343,7 +343,7 @@ class PooledConnection:
                 self._rest(self._pace, count)
 
     def _rest(self, pace: ReadPace | None, size: int) -> None:
-        """Leave the socket alone after a read of `size` bytes, if it is time to.
+        """Stop reading the socket for a while after a read of `size` bytes, if `pace` says so.
 
         The next read then has the time of its last packet.
         """

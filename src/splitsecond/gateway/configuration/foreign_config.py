@@ -28,7 +28,7 @@ _MAKERS = {
     "claude": "anthropic", "gemini": "gemini", "gpt-": "openai", "o1": "openai", "o3": "openai", "o4": "openai",
     "text-embedding-": "openai",
 }  # fmt: skip
-"""Providers of models that LiteLLM allows to name without one, by how these begin."""
+"""Providers by the beginnings of the model names that LiteLLM accepts without a provider."""
 _NO_KEYS = frozenset({"", "none", "empty", "dummy", "fake", "sk-no-key-required", "not-needed"})
 _SORTS = {"price": ("cheapest", {}), "latency": ("fastest", {"by": "ttft"}), "throughput": ("fastest", {"by": "tps"})}
 """OpenRouter's sorting of providers and the policies that correspond."""
@@ -64,7 +64,7 @@ def read_foreign(path: Path) -> InitialConfig:
 
 
 def _listed(found: Any) -> Any:
-    """Return a mere list of OpenRouter's models, in JSON, YAML or one on each line, as the `models` of a request."""
+    """Return a plain list of OpenRouter's models, in JSON, YAML or one on each line, as the `models` of a request."""
     if isinstance(found, str) and all("/" in word for word in found.split()):
         found = found.split()
     return {"models": found} if isinstance(found, list) else found

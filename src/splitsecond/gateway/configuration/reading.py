@@ -172,7 +172,7 @@ def read(
 
 
 class _Strict(yaml.SafeLoader):
-    """YAML 1.2's booleans, so ``metrics: off`` is a string; and duplicate names are errors."""
+    """Loader with YAML 1.2's booleans, so ``metrics: off`` is a string. Duplicate names are errors."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012 - PyYAML's own form
         first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:bool"]
@@ -266,7 +266,7 @@ def _resume(name: str, route: RouteConfig) -> ResumeSettings | None:
 
 
 def _check_targets(settings: GatewaySettings, wrong: Collection[str], mistakes: Mistakes) -> None:
-    """Collect targets of routes that cannot be used. Those of the providers `wrong` are not checked."""
+    """Collect the faults of targets that routes name. Targets of the providers `wrong` are not checked."""
     for name, expression in settings.routes.items():
         for target in targets(expression):
             if target.partition("/")[0] not in wrong:

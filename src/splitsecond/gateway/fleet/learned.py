@@ -53,7 +53,8 @@ class CensoredHistogram(Struct, frozen=True, omit_defaults=True):
 
 
 class Speed(Struct, frozen=True, omit_defaults=True):
-    """Speed of streamed answers. `tokens`: their mean length; `answers`: the weight of the answers that it is of."""
+    """Speed of streamed answers. `tokens`: their mean length; `answers`: the weight of the answers that it was computed
+    from."""
 
     ttft: CensoredHistogram = CensoredHistogram()
     tpot: CensoredHistogram = CensoredHistogram()

@@ -8,7 +8,7 @@ would not pay for its calls.
 
 The records of orphaned calls are in the log, or in a file for the log process, before the journal is cleared. A worker
 that is killed before it has done that leaves the journal to the next. If it is killed in between, the records are found
-twice, and written once: the log is asked first.
+twice, but written once, because the log is checked first.
 """
 
 import contextlib

@@ -46,17 +46,17 @@ class ReservedTokens(Struct, frozen=True):
 
 
 Cost = Callable[[ReservedTokens], float]
-"""What a usage costs, in US dollars; 0 where that is not known."""
+"""Returns what these tokens cost, in US dollars; 0 if that is not known."""
 
 
 def reserved(
     call: Call, expression: Expression, cost: Cost, most_output: Callable[[str], int | None]
 ) -> tuple[ReservedTokens, ...]:
-    """Return the usage to reserve for `call`, served by the policy `expression`.
+    """Return the tokens to reserve for `call`, served by the policy `expression`.
 
-    A policy that asks several targets at once, or one after another, reserves the dearest answer and the prompts of the
-    others. One that may need two whole answers (`cascade`, `pipeline`) reserves both. `most_output` gives the maximum
-    output of a target's model, None where it is not known.
+    A policy that asks several targets at once, or one after another, reserves the most expensive answer and the prompts
+    of the others. One that may need two whole answers (`cascade`, `pipeline`) reserves both. `most_output` gives the
+    maximum output of a target's model, None where it is not known.
     """
     prompt = conservative_input_tokens(call)
     answers = 0 if call.operation in WHOLE_OPERATIONS else answer_count(call)
