@@ -10,9 +10,9 @@ from rich.text import Text
 from splitsecond.analysis.cost import usd_or_free
 from splitsecond.analysis.findings import Recommendation, TargetRating
 from splitsecond.analysis.recommendation import limit_words
-from splitsecond.report.production import fitting, name_text, table_of_names
-from splitsecond.report.rows import MISSING, number, safe_text
-from splitsecond.report.terminal import print_item
+from splitsecond.report.production import figure_text, fitting, table_of_names
+from splitsecond.report.rows import MISSING, FigureCell, interval_text, number, safe_text
+from splitsecond.report.terminal import name_text, print_item
 from splitsecond.report.use_matrix import KEEPS, short_load
 
 WHY_NOT = "why not"
@@ -81,11 +81,10 @@ _JUDGED = {"ttft": ("TTFT {}\nms", 1), "tps": ("TPS {}", 1), "agent": ("agent {}
 
 
 def _judged(c: TargetRating, scale: int, *, beside: bool) -> Text:
-    text = Text(number(None if c.value is None else c.value / scale))
-    if c.ci95 == (None, None):
-        return text
-    bounds = "–".join("?" if b is None else number(b / scale) for b in c.ci95)
-    return text.append(("  " if beside else "\n") + bounds, "dim")
+    def scaled(value: float | None) -> str:
+        return number(None if value is None else value / scale)
+
+    return figure_text(FigureCell(figure=scaled(c.value), interval=interval_text(c.ci95, scaled)), beside=beside)
 
 
 def _several(candidates: Sequence[TargetRating]) -> bool:

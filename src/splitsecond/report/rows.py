@@ -64,10 +64,11 @@ def cell(spread: Summary, percentile: str) -> FigureCell:
         return FigureCell(figure=MISSING)
     needs = spread.needs.get(percentile, 0)
     interval = (None, None) if needs else spread.interval(percentile)
-    return FigureCell(figure=number(value), interval=_between(interval, number), needs=needs)
+    return FigureCell(figure=number(value), interval=interval_text(interval, number), needs=needs)
 
 
-def _between(interval: Interval, formatted: Callable[[float | None], str]) -> str:
+def interval_text(interval: Interval, formatted: Callable[[float | None], str]) -> str:
+    """Return an interval whose bounds are `formatted`; an unknown bound is "?", and "" is an unknown interval."""
     if interval == (None, None):
         return ""
     return "–".join("?" if bound is None else formatted(bound) for bound in interval)
@@ -245,7 +246,9 @@ class MetricColumn(Struct, frozen=True, kw_only=True):
         if isinstance(self.metric, Total):
             value = self.metric.value(condition)
             formatted = {"share": share, "USD": usd}.get(self.metric.unit, number)
-            return FigureCell(figure=formatted(value), interval=_between(self.metric.ci95_of(condition), formatted))
+            return FigureCell(
+                figure=formatted(value), interval=interval_text(self.metric.ci95_of(condition), formatted)
+            )
         if not self.metric.applies(condition):
             return FigureCell(figure=MISSING)
         return cell(self.metric.summary(condition), self.percentile)

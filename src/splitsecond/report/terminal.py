@@ -273,10 +273,21 @@ def _change_table(shown: Sequence[ConditionChange], layout: TableLayout, *, mone
     return _table(title, [(c.name, False) for c in shown], main, columns, layout, ["$/M\ntokens"] if money else ())
 
 
+def titled_table(title: str, *, collapse_padding: bool = True) -> Table:
+    """Return a table without columns, with a title."""
+    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+    table.collapse_padding = collapse_padding
+    return table
+
+
+def name_text(name: str, name_width: int) -> Text:
+    """Return the cell of a name, broken into lines of `name_width` characters; 0: on one line."""
+    return Text(broken(safe_text(name), name_width) if name_width else safe_text(name))
+
+
 def _step_table(run: Run, found: Capacity) -> Table:
     title = f"{safe_text(found.target)}: the steps of the search, times in ms"
-    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
-    table.collapse_padding = True
+    table = titled_table(title)
     for at, heading in enumerate(("load", *capacity.HEADINGS, *capacity.limit_headings(found), "verdict")):
         table.add_column(heading.replace(" ", "\n", 1), justify="right" if at else "left", overflow="fold")
     for line in capacity.step_rows(run, found):
@@ -370,8 +381,7 @@ def _filled(
     columns: Sequence[list[StyledCell]],
     layout: TableLayout,
 ) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
-    table.collapse_padding = not layout.beside
+    table = titled_table(title, collapse_padding=not layout.beside)
     table.add_column("target", no_wrap=True, min_width=SHORTEST_NAME)
     for heading in headings:
         table.add_column(heading, justify="right", no_wrap=True)
@@ -382,7 +392,7 @@ def _filled(
 
 
 def _name(target: str, invalid: bool, layout: TableLayout) -> Text:
-    name = Text(broken(safe_text(target), layout.name_width) if layout.name_width else safe_text(target))
+    name = name_text(target, layout.name_width)
     if invalid:
         name.append("\nINVALID" if layout.name_width else " INVALID", "bold red")
     return name
