@@ -269,9 +269,8 @@ class SimulatedProvider:
     async def _respond(self, request: SimulatedRequest, cycle: RequestCycle) -> None:
         in_flight = self._in_flight
         endpoint, parsed = request.endpoint, request.parsed
-        writer = endpoint.dialect.StreamWriter(
-            endpoint.operation, parsed.model, id=request.response_id, created=request.created
-        )
+        create = endpoint.writer or endpoint.dialect.StreamWriter
+        writer = create(endpoint.operation, parsed.model, id=request.response_id, created=request.created)
         if request.script is not None:
             writer.stop_sequence = request.script.stop_sequence
         writer.read_tools(parsed.fields)

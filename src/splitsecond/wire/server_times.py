@@ -12,7 +12,6 @@ import msgspec
 
 from splitsecond.clock import NS_PER_MS, NS_PER_S
 from splitsecond.events import Usage
-from splitsecond.service import Operation
 from splitsecond.wire.dialect import ServerAnswer, ServerTimes, TimesForm
 from splitsecond.wire.openai.answers import StreamWriter, usage_fields
 from splitsecond.wire.sse import encode_event
@@ -37,9 +36,7 @@ _GROQ_TIER = {"service_tier": "on_demand"}
 class TimedWriter(StreamWriter):
     """Writer of one answer of OpenAI's format that reports the server's times."""
 
-    def __init__(self, operation: Operation, model: str, *, id: str, created: int) -> None:
-        super().__init__(operation, model, id=id, created=created)
-        self._times: tuple[ServerTimes, TimesForm] | None = None
+    _times: tuple[ServerTimes, TimesForm] | None = None
 
     def report_times(self, took: ServerTimes, form: TimesForm | None) -> None:
         self._times = None if form is None else (took, form)
