@@ -56,11 +56,11 @@ class ReadBuffer:
 class ConnectionOwner(Protocol):
     """Receives the connections that become idle, and those that close."""
 
-    def released(self, connection: "PooledConnection") -> None: ...
-    def closed(self, connection: "PooledConnection") -> None: ...
+    def released(self, connection: "HttpConnection") -> None: ...
+    def closed(self, connection: "HttpConnection") -> None: ...
 
 
-class PooledConnection:
+class HttpConnection:
     """A socket on which TCP, tunnel and TLS are established. `info`: how it was opened, or that it was reused."""
 
     __slots__ = (
@@ -151,7 +151,7 @@ class PooledConnection:
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else "idle" if self.exchange is None else "active"
-        return f"<PooledConnection {self.info.id} to {self.origin} at {self.info.peer}, {state}>"
+        return f"<HttpConnection {self.info.id} to {self.origin} at {self.info.peer}, {state}>"
 
     # For the client.
 
