@@ -23,13 +23,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from splitsecond.analysis.capacity import capacity_of
-from splitsecond.analysis.condition import summarise
+from splitsecond.analysis.condition import condition_rows
 from splitsecond.analysis.findings import AskedCondition, Capacity
 from splitsecond.analysis.search import Search
 from splitsecond.analysis.slo import parse_slo
 from splitsecond.clock import NS_PER_MS, NS_PER_S
 from splitsecond.loadgen.block import RequestBlock
-from splitsecond.loadgen.plan import Condition, LoadLevel, make_plan
+from splitsecond.loadgen.plan import Condition, PlannedLoad, make_plan
 from splitsecond.loadgen.search_driver import LoadSearchDriver
 from splitsecond.observation import LOAD_ROLES, Observation, Role
 from splitsecond.simulator.engine import Engine
@@ -244,7 +244,7 @@ def searched(kind: Kind, seed: int) -> Result:
     for block in driver.blocks(asked, observations, [], lambda row, verdict: None):
         observations += sent(block, kind.server(random), now_ns)
         now_ns = max(o.end_ns for o in observations) + PAUSE_NS
-    rows = summarise([asked(condition) for condition in driver.conditions], observations, [], slo=slo)
+    rows = condition_rows([asked(condition) for condition in driver.conditions], observations, [], slo=slo)
     found = capacity_of(rows, observations, slo, SHARE)
     assert found is not None
     return Result(found.holds, (now_ns - begin_ns) / NS_PER_S / 60, found)
@@ -270,7 +270,7 @@ def true_share(kind: Kind, load: float) -> float:
     if kind.name == "M/M/c":
         served = SLOTS / kind.service_s * slo.limits["ttft"] / 1000
         return 1 - (waits(load * kind.service_s, served) if kind.rate else late(round(load) - SLOTS, served))
-    level = LoadLevel(rate=load) if kind.rate else LoadLevel(concurrency=round(load))
+    level = PlannedLoad(rate=load) if kind.rate else PlannedLoad(concurrency=round(load))
     plan = make_plan({"t": "http://t"}, [level], requests=TRUTH_REQUESTS, blocks=1, response_s=kind.service_s)
     measured = [o for o in sent(plan.lanes[0][0], kind.server(Random(1)), NS_PER_S) if o.role == "measured"]
     return sum(slo.met_by(o, open_loop=kind.rate) for o in measured) / len(measured)

@@ -13,7 +13,7 @@ import numpy as np
 from msgspec import Struct
 
 from splitsecond.analysis.sample_comparison import SampleComparison, compare_samples, holm
-from splitsecond.analysis.summary import Floats, Sample, summary_of
+from splitsecond.analysis.summary import FigureSample, Floats, summary_of
 
 SIGMA = 0.4
 """Standard deviation of the logarithm of a time."""
@@ -79,10 +79,10 @@ SCATTERS = (
 )
 
 
-def sample_of(times: Floats) -> Sample:
+def sample_of(times: Floats) -> FigureSample:
     """Return times by round as a sample."""
     rounds, size = times.shape
-    return Sample(times.ravel(), np.repeat(np.arange(1, rounds + 1), size), True)
+    return FigureSample(times.ravel(), np.repeat(np.arange(1, rounds + 1), size), True)
 
 
 def covered(scatter: Scatter, repeats: int, layout: Layout, seed: int = 1) -> dict[str, float]:

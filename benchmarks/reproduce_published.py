@@ -16,7 +16,7 @@ from splitsecond.analysis.wording import SIMULATED
 from splitsecond.cli.demo import PROVIDERS
 from splitsecond.cli.measuring import measure
 from splitsecond.cli.results import Output
-from splitsecond.loadgen.plan import LoadLevel
+from splitsecond.loadgen.plan import PlannedLoad
 from splitsecond.runs.planning import Recorded, bench_job
 from splitsecond.runs.settings import BenchSettings
 from splitsecond.simulator.profile import TableRow, load
@@ -32,7 +32,7 @@ def measured(folder: Path) -> Run:
     """Run the benchmark into `folder`."""
     settings = BenchSettings(
         targets=[SIMULATED + provider for provider in PROVIDERS],
-        loads=[LoadLevel(concurrency=level) for level in LEVELS],
+        loads=[PlannedLoad(concurrency=level) for level in LEVELS],
         requests=REQUESTS,
         input_tokens=TOKENS,
         output_tokens=TOKENS,

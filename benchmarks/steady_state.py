@@ -21,7 +21,7 @@ from splitsecond.analysis.condition import condition_findings
 from splitsecond.analysis.findings import AskedCondition, ConditionFindings
 from splitsecond.clock import NS_PER_MS, NS_PER_S
 from splitsecond.loadgen.block import RequestBlock, run_block
-from splitsecond.loadgen.plan import LoadLevel, make_plan
+from splitsecond.loadgen.plan import PlannedLoad, make_plan
 from splitsecond.loadgen.workload import Composer, Workload
 from splitsecond.observation import Observation
 from splitsecond.simulator.engine import Engine
@@ -39,13 +39,13 @@ RUNS = 10
 FIGURES = ("TTFT p50", "TPS p50", "system tokens/s")
 
 
-def measured(load: LoadLevel, requests: int, *, response_s: float | None = None, seed: int = 0) -> ConditionFindings:
+def measured(load: PlannedLoad, requests: int, *, response_s: float | None = None, seed: int = 0) -> ConditionFindings:
     """Carry out the plan of one condition against the engine, and return its row."""
     plan = make_plan({"t": "http://t"}, [load], requests=requests, response_s=response_s, seed=seed)
     return row_of(plan.lanes[0], load, seed=seed)
 
 
-def unprepared(load: LoadLevel, requests: int, *, seed: int = 0) -> ConditionFindings:
+def unprepared(load: PlannedLoad, requests: int, *, seed: int = 0) -> ConditionFindings:
     """Send the requests of a closed loop in one block, without warm-ups and cool-downs, and return its row."""
     block = RequestBlock(
         condition=f"t@{load.label}", target="t", requests=requests, concurrency=load.concurrency, round=1
@@ -53,7 +53,7 @@ def unprepared(load: LoadLevel, requests: int, *, seed: int = 0) -> ConditionFin
     return row_of([block], load, seed=seed)
 
 
-def row_of(blocks: Sequence[RequestBlock], load: LoadLevel, *, seed: int = 0) -> ConditionFindings:
+def row_of(blocks: Sequence[RequestBlock], load: PlannedLoad, *, seed: int = 0) -> ConditionFindings:
     """Send the blocks to an empty engine and return their row."""
     observations: list[Observation] = []
 
@@ -73,7 +73,7 @@ def row_of(blocks: Sequence[RequestBlock], load: LoadLevel, *, seed: int = 0) ->
 class Truth:
     """Medians and throughput of the engine in the long run, from a simulation of its own."""
 
-    def __init__(self, load: LoadLevel, *, responses: int = 4000) -> None:
+    def __init__(self, load: PlannedLoad, *, responses: int = 4000) -> None:
         """`load`: a closed loop, or an open one with constant arrivals."""
         chance, engine = random.Random(7), Engine[int](SPEC)
         slots = load.concurrency or 0
@@ -123,7 +123,7 @@ def main() -> None:
     print(f"| concurrency | requests | how | {' | '.join(FIGURES)} |")
     print("|---|---|---|" + "---|" * len(FIGURES))
     for concurrency in CONCURRENCIES:
-        load = LoadLevel(concurrency=concurrency)
+        load = PlannedLoad(concurrency=concurrency)
         truth = Truth(load)
         for requests in REQUESTS:
             for name, run in (("as `bench` does", measured), ("without warm-up and cool-down", unprepared)):

@@ -6,6 +6,7 @@ parts: what happened, with numbers (got, expected); where; and, in `hint`, what 
 key: what looks like a key is redacted, and bytes of a provider are only quoted as a short, printable `excerpt`.
 """
 
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Literal, Self
@@ -111,13 +112,23 @@ class CallerFault(Fault):
         self.param = param
 
 
+def say(message: str) -> None:
+    """Print one line on standard error, without secrets and with control characters escaped: clients choose some of
+    the text."""
+    print(f"splitsecond: {printable(redacted(message))}", file=sys.stderr, flush=True)
+
+
 @contextmanager
 def file_faults(words: str, *, kind: str, hint: str = "") -> Iterator[None]:
-    """Raise errors of the system as `CallerFault` with a message that begins with `words`, such as "cannot read X"."""
+    """Raise errors of the system, and text that is not UTF-8, as `CallerFault`.
+
+    Its message begins with `words`, such as "cannot read X".
+    """
     try:
         yield
-    except OSError as error:
-        raise CallerFault(f"{words}: {error.strerror or error}", kind=kind, hint=hint) from None
+    except (OSError, UnicodeDecodeError) as error:
+        why = isinstance(error, OSError) and error.strerror
+        raise CallerFault(f"{words}: {why or error}", kind=kind, hint=hint) from None
 
 
 class ProviderFault(Fault):

@@ -8,7 +8,7 @@ import pytest
 from tests.analysis.made import MS, S, asked, failure, request
 
 from splitsecond.analysis.caching import cache_savings
-from splitsecond.analysis.condition import summarise
+from splitsecond.analysis.condition import condition_rows
 from splitsecond.analysis.cost import Prices
 from splitsecond.analysis.findings import CacheSaving, ConditionFindings
 from splitsecond.catalog.price import Price
@@ -37,7 +37,7 @@ def warmup(condition: str, **changes: Any) -> Observation:
 
 
 def saving_of(observations: list[Observation], prices: Prices = PRICES, **row: Any) -> CacheSaving:
-    rows = [msgspec.structs.replace(found, **row) for found in summarise(ROWS, observations, [], prices=prices)]
+    rows = [msgspec.structs.replace(found, **row) for found in condition_rows(ROWS, observations, [], prices=prices)]
     (saving,) = cache_savings(rows, observations, prices)
     return saving
 
@@ -134,14 +134,14 @@ def test_what_is_not_there_or_invalid_is_not_judged() -> None:
 
 
 def test_a_way_without_the_other_has_no_saving() -> None:
-    rows = summarise(ROWS, both(400, 240), [])
+    rows = condition_rows(ROWS, both(400, 240), [])
     assert cache_savings(rows[:1], both(400, 240), {}) == cache_savings(rows[1:], both(400, 240), {}) == []
 
 
 def test_in_an_open_loop_the_wait_counts_from_when_it_was_due() -> None:
     observations = [msgspec.structs.replace(o, due_ns=(o.sent_ns or 0) - S) for o in both(400, 240)]
     pair = [msgspec.structs.replace(one, concurrency=None, rate=2.0) for one in ROWS]
-    (saving,) = cache_savings(summarise(pair, observations, []), observations, {})
+    (saving,) = cache_savings(condition_rows(pair, observations, []), observations, {})
     assert saving.ttft[0].figure == "ttft_due_ms"
     assert saving.ttft[0].before == pytest.approx(1400, rel=0.02)
     assert (saving.fresh, saving.reuse) == ("c", "c-reuse")
@@ -149,5 +149,5 @@ def test_in_an_open_loop_the_wait_counts_from_when_it_was_due() -> None:
 
 def test_the_same_observations_give_the_same_words() -> None:
     observations = both(400, 380, cached_tokens=900)
-    rows: list[ConditionFindings] = summarise(ROWS, observations, [])
+    rows: list[ConditionFindings] = condition_rows(ROWS, observations, [])
     assert cache_savings(rows, observations, {}) == cache_savings(rows, observations, {})

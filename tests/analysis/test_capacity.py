@@ -8,7 +8,7 @@ from tests.analysis.made import closed_loop, failure, in_both_forms, request, ro
 from tests.golden import Golden
 
 from splitsecond.analysis.capacity import batches_of, capacity_of, capacity_statements, judge
-from splitsecond.analysis.condition import summarise
+from splitsecond.analysis.condition import condition_rows
 from splitsecond.analysis.findings import AskedCondition, ConditionFindings, Goodput
 from splitsecond.analysis.proportion import Batches
 from splitsecond.analysis.slo import parse_slo
@@ -176,7 +176,7 @@ def test_from_observations_to_sentences_with_what_it_costs(golden: Golden) -> No
     asked = [AskedCondition(condition=f"c{c}", target="a/x", concurrency=c) for c in (1, 8)]
     light, heavy = closed_loop(1, 240), closed_loop(8, 90)
     observations = [*observed("c1", *light), *observed("c8", *in_rounds(heavy))]
-    rows = summarise(asked, observations, [], slo=SLO, prices={"a/x": Price(per_hour_usd=1.584)})
+    rows = condition_rows(asked, observations, [], slo=SLO, prices={"a/x": Price(per_hour_usd=1.584)})
     found = capacity_of(rows, observations, SLO, 0.95)
     assert found is not None
     golden.check(in_both_forms(capacity_statements(found, rows)))

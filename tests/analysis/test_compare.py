@@ -10,7 +10,7 @@ from tests.analysis.made import MS, asked, failure, in_both_forms, request, row
 from tests.golden import Golden
 
 from splitsecond.analysis.compare import Comparison, RunData, compare, figure_change, parse_match
-from splitsecond.analysis.condition import summarise
+from splitsecond.analysis.condition import condition_rows
 from splitsecond.analysis.figures import FIGURES
 from splitsecond.analysis.findings import AskedCondition, Run
 from splitsecond.analysis.sample_comparison import untested
@@ -22,7 +22,7 @@ ROUNDS = 8
 
 
 def run(name: str, observations: list[Observation], *conditions: AskedCondition, day: int = 1) -> RunData:
-    rows = summarise(conditions or [asked()], observations, [])
+    rows = condition_rows(conditions or [asked()], observations, [])
     began = f"2025-06-0{day}T00:00:00Z"
     return RunData(Run(id=name, began=began, began_ns=0, conditions=rows), observations)
 

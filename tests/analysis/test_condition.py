@@ -10,7 +10,7 @@ from splitsecond.analysis.condition import condition_findings
 from splitsecond.analysis.findings import ConditionFindings
 from splitsecond.analysis.lateness import instrument_of
 from splitsecond.analysis.slo import parse_slo
-from splitsecond.analysis.steady import load_of
+from splitsecond.analysis.steady import measured_load
 from splitsecond.observation import Observation
 from splitsecond.timing.instrument import InstrumentReading
 
@@ -170,7 +170,7 @@ def test_processor_time_is_divided_by_tokens_only_where_tokens_cause_it(
     """A process that waits uses some processor time too, however few tokens there are."""
     observations = [request(1000.0)]
     reading = InstrumentReading(condition="c", begin_ns=0, end_ns=round(seconds * S), cpu_ns=tokens * 30 * MS // 1000)
-    found = instrument_of(observations, [reading], load_of(observations, 1, [reading]), tokens)
+    found = instrument_of(observations, [reading], measured_load(observations, 1, [reading]), tokens)
     assert found.cpu_ms_per_1000_tokens == (expected and pytest.approx(expected))
     assert found.cpu_share == pytest.approx(tokens * 0.03 / 1000 / seconds, rel=0.01)
 

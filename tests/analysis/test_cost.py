@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.analysis.made import asked, failure, request, row
 
-from splitsecond.analysis.condition import summarise
+from splitsecond.analysis.condition import condition_rows
 from splitsecond.analysis.cost import (
     bill,
     billed,
@@ -198,9 +198,9 @@ def test_without_any_price_a_row_stays_as_it_was() -> None:
 
 
 def test_a_run_has_the_money_of_its_rows() -> None:
-    (found,) = summarise([asked()], [request(**WHOLE)], [], prices=PRICES)
+    (found,) = condition_rows([asked()], [request(**WHOLE)], [], prices=PRICES)
     assert found.cost_usd == pytest.approx(0.3)
-    (plain,) = summarise([asked()], [request(**WHOLE)], [])
+    (plain,) = condition_rows([asked()], [request(**WHOLE)], [])
     assert plain.cost_usd is None
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from tests.analysis.made import MS, request
 
-from splitsecond.analysis.condition import summarise
+from splitsecond.analysis.condition import condition_rows
 from splitsecond.analysis.crossing import crossing_statements, crossings
 from splitsecond.analysis.findings import AskedCondition, Crossing
 from splitsecond.analysis.wording import full
@@ -44,7 +44,7 @@ def found_in(
 ) -> list[Crossing]:
     observations = [o for name in names for o in sent(name, spread=spread, requests=requests, seed=seed, rounds=rounds)]
     asked = [AskedCondition(condition=name, target=name, concurrency=1) for name in names]
-    return crossings(summarise(asked, observations, []), observations)
+    return crossings(condition_rows(asked, observations, []), observations)
 
 
 def test_the_soonest_target_by_length() -> None:
@@ -98,5 +98,5 @@ def test_targets_whose_tokens_are_counted_differently_do_not_cross() -> None:
     made = [o for name in TARGETS for o in sent(name, spread=0.02, requests=200, seed=1)]
     made = [msgspec.structs.replace(o, token_source="events") if o.target == "middle/m" else o for o in made]
     conditions = [AskedCondition(condition=name, target=name, concurrency=1) for name in TARGETS]
-    (found,) = crossings(summarise(conditions, made, []), made)
+    (found,) = crossings(condition_rows(conditions, made, []), made)
     assert (found.first, found.then) == ("first/m", "last/m")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.analysis.made import asked, renamed, request, row
 
 from splitsecond.analysis.compare import Comparison, RunData, compare
-from splitsecond.analysis.condition import summarise
+from splitsecond.analysis.condition import condition_rows
 from splitsecond.analysis.findings import ConditionFindings as Row
 from splitsecond.analysis.findings import Run
 from splitsecond.analysis.gate import check_changes, parse_equivalence, parse_gate
@@ -197,7 +197,7 @@ def compared(factor: float, *, n: int = 80, scatter: float = 0.05, seed: int = 0
                 made = request(1000 + 500 * number, ttft_ms=ttft, round=number * 8 // n + 1, name=str(number))
                 observations += renamed([made], f"c{at}", f"t{at}")
         conditions = [asked(condition=f"c{at}", target=f"t{at}") for at in range(rows)]
-        run = Run(id="r", began="2025-06-01", began_ns=0, conditions=summarise(conditions, observations, []))
+        run = Run(id="r", began="2025-06-01", began_ns=0, conditions=condition_rows(conditions, observations, []))
         return RunData(run, observations)
 
     return compare([side(1.0, 2 * seed)], [side(factor, 2 * seed + 1)])
@@ -248,7 +248,7 @@ def days_compared(*factors: float) -> Comparison:
         made = [
             request(1000 + 500 * at, ttft_ms=100 * factor, round=at * 8 // 80 + 1, name=str(at)) for at in range(80)
         ]
-        run = Run(id=f"r{day}", began=f"2025-06-0{day + 1}", began_ns=0, conditions=summarise([asked()], made, []))
+        run = Run(id=f"r{day}", began=f"2025-06-0{day + 1}", began_ns=0, conditions=condition_rows([asked()], made, []))
         runs.append(RunData(run, made))
     return compare(runs[:2], runs[2:])
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tests.analysis.made import closed_loop, failure, renamed, request, row
 
-from splitsecond.analysis.condition import summarise
+from splitsecond.analysis.condition import condition_rows
 from splitsecond.analysis.findings import AskedCondition, Recommendation
 from splitsecond.analysis.production import ProductionSpeed
 from splitsecond.analysis.recommendation import evidence_of_log, evidence_of_run, recommend, use_statements
@@ -146,7 +146,7 @@ def of_run(use: str, prices: dict[str, Price] | None = None, invalid: str = "") 
             asked.append(AskedCondition(condition=name, target=target, concurrency=concurrency))
             made = closed_loop(concurrency, 100 // concurrency + 1, ttft_ms=ttft_ms, gap_ms=gap_ms, tokens=101)
             observations += renamed(made, name, target)
-    rows = summarise(asked, observations, [], prices=prices)
+    rows = condition_rows(asked, observations, [], prices=prices)
     for each in rows:
         each.invalid = ["spoilt"] if each.target == invalid else []
     (found,) = recommend(evidence_of_run(rows), [use])

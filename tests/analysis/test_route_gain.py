@@ -4,7 +4,7 @@ import msgspec
 import pytest
 from tests.analysis.made import MS, renamed, request
 
-from splitsecond.analysis.condition import summarise
+from splitsecond.analysis.condition import condition_rows
 from splitsecond.analysis.findings import AskedCondition, RouteGain
 from splitsecond.analysis.route_gain import route_gain_statements, route_gains
 from splitsecond.analysis.wording import full
@@ -38,7 +38,7 @@ def raced() -> tuple[list[AskedCondition], list[Observation]]:
 
 def gains(prices: dict[str, Price] | None = None) -> list[RouteGain]:
     asked, observations = raced()
-    return route_gains(summarise(asked, observations, [], prices=prices), observations)
+    return route_gains(condition_rows(asked, observations, [], prices=prices), observations)
 
 
 def test_a_race_against_each_of_its_targets() -> None:
@@ -58,7 +58,7 @@ def test_a_race_against_each_of_its_targets() -> None:
 def test_a_target_that_a_policy_left_out_is_compared_too() -> None:
     asked, observations = raced()
     unasked = [o for o in observations if o.role != "loser"]
-    found = route_gains(summarise(asked, unasked, [], prices=PRICES), unasked)
+    found = route_gains(condition_rows(asked, unasked, [], prices=PRICES), unasked)
     assert [each.target for each in found] == ["a/m", "b/m"]
 
 
@@ -71,4 +71,4 @@ def test_without_prices_the_gain_is_of_speed_alone() -> None:
 def test_a_run_without_a_policy_has_none() -> None:
     asked = [AskedCondition(condition="a/m@c1", target="a/m", concurrency=1)]
     observations = answers("a/m", ttft_ms=100)
-    assert route_gains(summarise(asked, observations, []), observations) == []
+    assert route_gains(condition_rows(asked, observations, []), observations) == []

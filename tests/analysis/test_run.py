@@ -3,7 +3,7 @@
 import pytest
 from tests.analysis.made import S, asked, closed_loop, renamed, request, row
 
-from splitsecond.analysis.condition import summarise, with_batching_efficiency
+from splitsecond.analysis.condition import condition_rows, with_batching_efficiency
 from splitsecond.analysis.slo import parse_slo
 from splitsecond.timing.instrument import InstrumentReading
 
@@ -12,7 +12,7 @@ def test_each_condition_gets_its_own() -> None:
     alone = renamed(closed_loop(1, 10), "one", "a/x")
     many = renamed(closed_loop(8, 10), "eight", "a/x")
     stray = renamed([request()], "unasked", "a/x")
-    rows = summarise(
+    rows = condition_rows(
         [asked(8, condition="eight"), asked(1, condition="one"), asked(4, condition="never")],
         alone + many + stray,
         [InstrumentReading(condition="eight", begin_ns=0, end_ns=S, collections=1)],

@@ -16,25 +16,25 @@ from splitsecond.analysis.sample_comparison import (
     judged,
 )
 from splitsecond.analysis.student import t_doubt, t_doubts, t_quantile
-from splitsecond.analysis.summary import Floats, Sample
+from splitsecond.analysis.summary import FigureSample, Floats
 
 MEDIAN = {"p50": 0.5}
 
 
-def sample(seed: int, rounds: int = 8, size: int = 10, scale: float = 100.0) -> Sample:
+def sample(seed: int, rounds: int = 8, size: int = 10, scale: float = 100.0) -> FigureSample:
     values = scale * np.random.default_rng(seed).lognormal(sigma=0.2, size=rounds * size)
     return in_rounds(values, rounds)
 
 
-def in_rounds(values: Floats, rounds: int) -> Sample:
-    return Sample(values, np.arange(len(values)) * rounds // len(values) + 1, True)
+def in_rounds(values: Floats, rounds: int) -> FigureSample:
+    return FigureSample(values, np.arange(len(values)) * rounds // len(values) + 1, True)
 
 
-def of_medians(a: Sample, b: Sample, *, paired: bool = True) -> SampleComparison:
+def of_medians(a: FigureSample, b: FigureSample, *, paired: bool = True) -> SampleComparison:
     return compare_samples(a, b, MEDIAN, paired=paired)["p50"]
 
 
-def logs(of: Sample) -> Floats:
+def logs(of: FigureSample) -> Floats:
     return np.array([np.log(np.median(of.values[of.rounds == r])) for r in np.unique(of.rounds)])
 
 
@@ -73,7 +73,7 @@ def test_separate_runs_are_tested_as_by_scipy_with_whole_degrees_of_freedom() ->
 def test_pairing_removes_what_both_sides_share() -> None:
     slow_minutes = np.repeat(np.random.default_rng(5).lognormal(sigma=0.5, size=8), 10)
     a, b = sample(1), sample(2, scale=112.0)
-    a, b = (Sample(s.values * slow_minutes, s.rounds, True) for s in (a, b))
+    a, b = (FigureSample(s.values * slow_minutes, s.rounds, True) for s in (a, b))
     assert of_medians(a, b).real
     assert not of_medians(a, b, paired=False).real
 
@@ -116,8 +116,8 @@ def test_failed_requests_count_as_slowest() -> None:
     whole = sample(1, size=20)
     other = sample(2, size=20)
     cut = np.quantile(other.values, 0.6)
-    dropped = Sample(other.values[other.values < cut], other.rounds[other.values < cut], True)
-    failed = Sample(np.where(other.values < cut, other.values, np.inf), other.rounds, True)
+    dropped = FigureSample(other.values[other.values < cut], other.rounds[other.values < cut], True)
+    failed = FigureSample(np.where(other.values < cut, other.values, np.inf), other.rounds, True)
     assert of_medians(whole, dropped).real
     assert not of_medians(whole, failed).real
     assert of_medians(whole, failed).second == pytest.approx(of_medians(whole, other).second)
@@ -125,7 +125,7 @@ def test_failed_requests_count_as_slowest() -> None:
 
 def test_a_median_among_failed_requests_has_no_ratio_but_a_verdict() -> None:
     other = sample(2, size=20)
-    failed = Sample(np.where(np.arange(160) % 20 < 14, np.inf, other.values), other.rounds, True)
+    failed = FigureSample(np.where(np.arange(160) % 20 < 14, np.inf, other.values), other.rounds, True)
     found = of_medians(sample(1, size=20), failed)
     assert (found.second, found.ratio, found.ci95) == (None, None, None)
     assert found.real

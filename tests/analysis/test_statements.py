@@ -7,7 +7,7 @@ import msgspec
 from tests.analysis.made import MS, asked, failure, in_both_forms, renamed, request, row
 from tests.golden import Golden
 
-from splitsecond.analysis.condition import summarise
+from splitsecond.analysis.condition import condition_rows
 from splitsecond.analysis.findings import Goodput
 from splitsecond.analysis.statements import statements
 from splitsecond.analysis.wording import Statement, full
@@ -47,7 +47,7 @@ def said_of(*targets: tuple[str, float, float], **changes: Any) -> list[Statemen
         for o in scattered(name, name, ttft_ms, gap_ms, seed, **changes)
     ]
     conditions = [asked(condition=name, target=name) for name, _, _ in targets]
-    return statements(summarise(conditions, observations, []), observations)
+    return statements(condition_rows(conditions, observations, []), observations)
 
 
 def test_comparisons_in_sentences(golden: Golden) -> None:
@@ -81,10 +81,12 @@ def test_a_target_that_loses_its_slowest_requests_is_not_first() -> None:
         for o in other
     ]
     conditions = [asked(condition=name, target=name) for name in "ab"]
-    said = [full(statements(summarise(conditions, [*whole, *each], []), [*whole, *each])) for each in (other, lost)]
+    said = [
+        full(statements(condition_rows(conditions, [*whole, *each], []), [*whole, *each])) for each in (other, lost)
+    ]
     assert all("no clear difference in TTFT" in lines[0] for lines in said)
     dropped = [*whole, *(msgspec.structs.replace(o, role="warmup") if o in slowest else o for o in other)]
-    assert "b is first on TTFT" in full(statements(summarise(conditions, dropped, []), dropped))[0]
+    assert "b is first on TTFT" in full(statements(condition_rows(conditions, dropped, []), dropped))[0]
 
 
 def test_differently_counted_tokens_are_not_ranked() -> None:
@@ -94,7 +96,7 @@ def test_differently_counted_tokens_are_not_ranked() -> None:
         *scattered("c", "c", 100, 5, 3, token_source="events"),
     ]
     conditions = [asked(condition=name, target=name) for name in "abc"]
-    said = full(statements(summarise(conditions, observations, []), observations))
+    said = full(statements(condition_rows(conditions, observations, []), observations))
     assert said[1].startswith("At concurrency 1, a is first on TPS: p50 100 tokens/s, b 50")
     assert said[-1] == (
         "At concurrency 1, tokens per second are not compared between targets whose tokens are counted differently: "
@@ -112,7 +114,7 @@ def test_rounds_that_resemble_the_ones_before_are_reported() -> None:
                 observations += [
                     msgspec.structs.replace(o, round=number + 1, **moved(o, number * 60_000)) for o in made
                 ]
-        rows = summarise([asked(condition=name, target=name) for name in "abcd"], observations, [])
+        rows = condition_rows([asked(condition=name, target=name) for name in "abcd"], observations, [])
         return [sentence for sentence in full(statements(rows, observations)) if "too close" in sentence]
 
     assert waves(1) == []
@@ -147,7 +149,7 @@ def test_an_open_loop_is_ranked_from_due() -> None:
         ]
         observations += renamed(due, name, name)
     conditions = [asked(None, rate=3.0, condition=name, target=name) for name in ("a", "b")]
-    said = full(statements(summarise(conditions, observations, []), observations))
+    said = full(statements(condition_rows(conditions, observations, []), observations))
     assert said[0].startswith("At 3 requests/s, a is first on TTFT from due: p50 100 ms, b 102")
 
 
@@ -197,7 +199,7 @@ def test_goodput_is_told_best_first() -> None:
 def test_errors_and_invalid_rows_are_told_and_take_no_part() -> None:
     observations = scattered("a", "a", 100, 10, 1)
     observations.append(failure(observations[29].end_ns / MS, condition="a", target="a", round=6))
-    rows = summarise([asked(condition="a", target="a"), asked(condition="b", target="b")], observations, [])
+    rows = condition_rows([asked(condition="a", target="a"), asked(condition="b", target="b")], observations, [])
     assert full(statements(rows, observations)) == [
         "Requests failed: 1 of 31 to a at concurrency 1 (1 http_500).",
         "Not compared, because INVALID: b at concurrency 1.",

@@ -11,11 +11,11 @@ from splitsecond.analysis.steady import (
     TimeWindows,
     event_tokens,
     in_flight,
-    load_of,
     mean_in_flight,
-    per_second,
+    measured_load,
     tokens_in,
 )
+from splitsecond.analysis.throughput import per_second
 from splitsecond.observation import Observation
 from splitsecond.timing.instrument import InstrumentReading
 
@@ -60,7 +60,7 @@ def test_the_curve_integrates_to_the_time_under_way_and_ends_at_none(observation
 def test_steady_windows_lie_inside_the_whole_and_open_and_close_at_the_asked_level(
     observations: list[Observation], concurrency: int
 ) -> None:
-    load = load_of(observations, concurrency)
+    load = measured_load(observations, concurrency)
     for begin, end in zip(load.steady.begin, load.steady.end, strict=True):
         assert begin < end
         assert any(a <= begin and end <= b for a, b in zip(load.whole.begin, load.whole.end, strict=True))
@@ -73,7 +73,7 @@ def test_steady_windows_lie_inside_the_whole_and_open_and_close_at_the_asked_lev
 
 @given(loads(), st.integers(1, 4))
 def test_no_more_tokens_arrive_in_a_window_than_there_are(observations: list[Observation], concurrency: int) -> None:
-    load = load_of(observations, concurrency)
+    load = measured_load(observations, concurrency)
     measured = [o for o in observations if o.role == "measured"]
     everything = sum(o.output_tokens or 0 for o in observations)
     assert tokens_in(observations, load.steady) <= everything + 1e-6
@@ -91,7 +91,7 @@ def test_tokens_of_two_windows_that_meet_add_up(observations: list[Observation],
 
 def test_a_closed_loop_is_steady_from_when_it_is_full_to_when_it_empties() -> None:
     # Four places join 1 ms apart from 1000; each request lasts 200 ms and is followed at once.
-    load = load_of(closed_loop(4, 3), 4)
+    load = measured_load(closed_loop(4, 3), 4)
     assert in_ms(load.steady) == [(1003.0, 1600.0)]
     assert in_ms(load.whole) == [(1000.0, 1603.0)]
     assert mean_in_flight(load.curve, load.steady) == 4.0
@@ -100,25 +100,27 @@ def test_a_closed_loop_is_steady_from_when_it_is_full_to_when_it_empties() -> No
 def test_throughput_of_a_full_loop_is_the_sum_of_its_streams() -> None:
     # 11 tokens each 200 ms in 8 places.
     observations = closed_loop(8, 50)
-    load = load_of(observations, 8)
-    assert per_second(tokens_in(observations, load.steady), load.steady) == pytest.approx(8 * 11 / 0.2, rel=0.01)
+    load = measured_load(observations, 8)
+    assert per_second(tokens_in(observations, load.steady), load.steady.length_ns) == pytest.approx(
+        8 * 11 / 0.2, rel=0.01
+    )
 
 
 def test_one_place_out_of_twenty_may_be_empty() -> None:
     observations = closed_loop(19, 4)
-    assert load_of(observations, 20).steady.length_ns > 0
-    assert load_of(observations, 21).steady.length_ns == 0
+    assert measured_load(observations, 20).steady.length_ns > 0
+    assert measured_load(observations, 21).steady.length_ns == 0
 
 
 def test_short_dips_are_part_of_the_window_and_show_in_its_mean() -> None:
     turns = [request(1000.0 + 210 * i) for i in range(5)]
-    load = load_of(turns, 1)
+    load = measured_load(turns, 1)
     assert in_ms(load.steady) == [(1000.0, 2040.0)]
     assert mean_in_flight(load.curve, load.steady) == pytest.approx(1000 / 1040)
 
 
 def test_each_round_has_its_own_window_and_a_pause_inside_a_round_counts() -> None:
-    load = load_of([request(1000.0, round=1), request(5000.0, round=1), request(9000.0, round=2)], 1)
+    load = measured_load([request(1000.0, round=1), request(5000.0, round=1), request(9000.0, round=2)], 1)
     assert in_ms(load.steady) == in_ms(load.whole) == [(1000.0, 5200.0), (9000.0, 9200.0)]
     assert mean_in_flight(load.curve, load.steady) == pytest.approx(600 / 4400)
 
@@ -128,16 +130,16 @@ def test_connecting_is_part_of_a_closed_loop_and_not_a_pause_in_it() -> None:
     turns = [
         request(1100.0 + 300 * i, start_ns=round((1000 + 300 * i) * MS), tcp_ns=100 * MS, round=1) for i in range(10)
     ]
-    load = load_of(turns, 1)
+    load = measured_load(turns, 1)
     assert in_ms(load.steady) == [(1000.0, 4000.0)]
-    assert per_second(tokens_in(turns, load.steady), load.steady) == pytest.approx(11 / 0.3)
+    assert per_second(tokens_in(turns, load.steady), load.steady.length_ns) == pytest.approx(11 / 0.3)
     assert mean_in_flight(load.curve, load.steady) == pytest.approx(1.0)
 
 
 def test_cool_downs_keep_the_window_open_until_the_last_measured_request_has_ended() -> None:
     measured = [request(1000.0), request(1100.0)]
-    assert in_ms(load_of(measured, 2).steady) == [(1100.0, 1200.0)]
-    assert in_ms(load_of([*measured, request(1200.0, role="cooldown", outcome="cancelled")], 2).steady) == [
+    assert in_ms(measured_load(measured, 2).steady) == [(1100.0, 1200.0)]
+    assert in_ms(measured_load([*measured, request(1200.0, role="cooldown", outcome="cancelled")], 2).steady) == [
         (1100.0, 1300.0)
     ]
 
@@ -145,7 +147,7 @@ def test_cool_downs_keep_the_window_open_until_the_last_measured_request_has_end
 def test_a_warm_up_opens_no_window_but_counts_while_it_overlaps() -> None:
     warm = request(1000.0, role="warmup")
     measured = request(1100.0)
-    load = load_of([warm, measured], 1)
+    load = measured_load([warm, measured], 1)
     assert in_ms(load.steady) == [(1100.0, 1300.0)]
     # The warm-up's first token came at 1100, before the window; its ten others within.
     assert tokens_in([warm, measured], load.steady) == pytest.approx(21)
@@ -153,14 +155,14 @@ def test_a_warm_up_opens_no_window_but_counts_while_it_overlaps() -> None:
 
 
 def test_warm_ups_alone_are_no_load() -> None:
-    load = load_of([request(role="warmup")], 1)
+    load = measured_load([request(role="warmup")], 1)
     assert (load.whole.length_ns, load.steady.length_ns) == (0, 0)
     assert mean_in_flight(load.curve, load.steady) is None
 
 
 def test_an_open_loop_is_steady_from_first_due_to_last_due() -> None:
     sent = [request(1000.0 + 500 * i, due_ns=round((999.0 + 500 * i) * MS)) for i in range(5)]
-    load = load_of([request(0.0, role="warmup"), *sent], None)
+    load = measured_load([request(0.0, role="warmup"), *sent], None)
     assert in_ms(load.steady) == [(999.0, 2999.0)]
     assert in_ms(load.whole) == [(1000.0, 3200.0)]
 
@@ -169,23 +171,23 @@ def test_the_blocks_of_an_open_loop_each_have_their_window() -> None:
     first = [request(1000.0 + 500 * i, due_ns=(1000 + 500 * i) * MS) for i in range(3)]
     second = [request(9000.0 + 500 * i, due_ns=(9000 + 500 * i) * MS) for i in range(2)]
     readings = [reading(990, 2300), reading(8990, 9800), reading(9001, 9900)]
-    load = load_of(first + second, None, readings)
+    load = measured_load(first + second, None, readings)
     assert in_ms(load.steady) == in_ms(load.sending) == [(1000.0, 2000.0), (9000.0, 9500.0)]
     assert in_ms(load.whole) == [(1000.0, 2200.0), (9000.0, 9700.0)]
 
 
 def test_a_block_that_follows_without_a_pause_is_still_another() -> None:
-    load = load_of([request(1000.0), request(1201.0)], 1, [reading(999, 1200), reading(1201, 1500)])
+    load = measured_load([request(1000.0), request(1201.0)], 1, [reading(999, 1200), reading(1201, 1500)])
     assert in_ms(load.steady) == [(1000.0, 1200.0), (1201.0, 1401.0)]
 
 
 def test_one_open_request_has_no_steady_window() -> None:
-    assert load_of([request()], None).steady.length_ns == 0
+    assert measured_load([request()], None).steady.length_ns == 0
 
 
 def test_a_request_never_sent_counts_from_when_it_came_in() -> None:
     never = failure(1000.0, sent_ns=None, took_ms=50)
-    assert in_ms(load_of([never], 1).whole) == [(1000.0, 1050.0)]
+    assert in_ms(measured_load([never], 1).whole) == [(1000.0, 1050.0)]
 
 
 def test_an_end_before_the_beginning_is_no_time_under_way() -> None:
@@ -222,6 +224,6 @@ def test_events_count_where_nobody_says_how_many_tokens() -> None:
 
 
 def test_no_time_gives_no_rate() -> None:
-    assert per_second(5, windows()) is None
-    assert per_second(5, windows((0, 500))) == pytest.approx(10)
+    assert per_second(5, windows().length_ns) is None
+    assert per_second(5, windows((0, 500)).length_ns) == pytest.approx(10)
     assert windows((0, 500)).length_ns == S // 2

@@ -10,8 +10,8 @@ from scipy import stats
 from tests.analysis.censored import censored_summary
 
 from splitsecond.analysis.summary import (
+    FigureSample,
     Floats,
-    Sample,
     lag_one,
     mean_interval,
     needed,
@@ -115,8 +115,8 @@ def test_dependent_values_get_no_intervals_and_no_needs() -> None:
 # Rounds and failures.
 
 
-def in_rounds(values: list[float] | Floats, rounds: int) -> Sample:
-    return Sample(np.array(values), np.arange(len(values)) * rounds // len(values) + 1, True)
+def in_rounds(values: list[float] | Floats, rounds: int) -> FigureSample:
+    return FigureSample(np.array(values), np.arange(len(values)) * rounds // len(values) + 1, True)
 
 
 def test_rounds_that_do_not_differ_are_worth_every_request() -> None:

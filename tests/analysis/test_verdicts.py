@@ -6,7 +6,7 @@ import pytest
 from tests.analysis.made import asked, failure, in_both_forms, request, row
 from tests.golden import Golden
 
-from splitsecond.analysis.condition import summarise
+from splitsecond.analysis.condition import condition_rows
 from splitsecond.analysis.findings import ConditionFindings, Goodput
 from splitsecond.analysis.slo import parse_slo
 from splitsecond.analysis.statements import verdicts
@@ -61,7 +61,7 @@ def test_verdicts_in_sentences(golden: Golden) -> None:
 def test_a_limit_is_met_by_the_share_of_all_requests_sent(within: int, failed: int, verdict: str) -> None:
     sent = [request(1000 + 300 * i, name=str(i)) for i in range(within)]
     sent += [failure(1e6 + 300 * i) for i in range(failed)]
-    rows = summarise([asked()], sent, [], slo=parse_slo("voice"))
+    rows = condition_rows([asked()], sent, [], slo=parse_slo("voice"))
     (sentence,) = full(verdicts(rows))
     assert verdict in sentence
 

@@ -72,7 +72,7 @@ def test_our_bill_is_that_of_the_list_s_own_library(provider: str, model: str, i
     at = datetime(2026, 11, 20, 3, 30, tzinfo=UTC)
     cached, written, output_tokens = input_tokens // 2, input_tokens // 10, 700
     with clock.using(clock.now_ns, lambda: int(at.timestamp()) * clock.NS_PER_S):
-        found = price_list.listed(provider, model).price
+        found = price_list.listed_price(provider, model).price
     assert found is not None
     written = written if found.cache_write_usd is not None else 0
     cached = cached if found.cached_usd is not None else 0
@@ -103,7 +103,7 @@ def test_a_price_at_night_is_the_night_s() -> None:
     def rate(hour: int) -> float:
         moment = int(datetime(2026, 11, 20, hour, tzinfo=UTC).timestamp()) * clock.NS_PER_S
         with clock.using(clock.now_ns, lambda: moment):
-            found = price_list.listed("x", "m").price
+            found = price_list.listed_price("x", "m").price
         assert found is not None
         return found.input_usd
 

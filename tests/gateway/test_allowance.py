@@ -19,7 +19,7 @@ from splitsecond.observation import Observation
 from splitsecond.policies.expression import parse
 from splitsecond.policies.race import race
 from splitsecond.router.call_tracker import CallTracker
-from splitsecond.router.prompt_tokens import prompt_tokens
+from splitsecond.router.prompt_tokens import conservative_input_tokens
 from splitsecond.router.settings import ClientKey
 from splitsecond.service import Call
 from splitsecond.testing.fake_service import FakeService, Script
@@ -288,7 +288,7 @@ def test_a_call_reserves_the_dearest_answer_and_the_prompts_of_the_other_targets
     made = Call(id="c", client="web", body={"prompt": "a" * 38, "max_tokens": 5}, operation="completions")
     release = allowance.reserve(made, "fast", parse('race("a/x", "b/x", "c/x")'))
     assert release is not None
-    tokens = prompt_tokens(made)
+    tokens = conservative_input_tokens(made)
     assert allowance.reserved_usd("web") == pytest.approx(3.0 * (tokens + 50) + 1.0 * tokens)
     release()
     assert allowance.reserved_usd("web") == 0

@@ -20,8 +20,9 @@ from splitsecond.policies.race import race
 from splitsecond.router.call_tracker import CallTracker
 from splitsecond.router.settings import ClientKey
 from splitsecond.service import Call, Reply, Service
-from splitsecond.serving.connection import UNREAD_S, ServerConnection
+from splitsecond.serving.connection import ServerConnection
 from splitsecond.serving.request_cycle import BODY_TIMEOUT_NS
+from splitsecond.serving.slow_reader import UNREAD_S
 from splitsecond.store.call_record import CallRecord
 from splitsecond.testing.fake_service import FakeService, Script
 from splitsecond.testing.virtual_time import START_NS, run_virtual

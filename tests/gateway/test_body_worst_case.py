@@ -15,7 +15,7 @@ from splitsecond.gateway.app import Gateway
 from splitsecond.gateway.batch.batch_file import read, result_ids
 from splitsecond.policies.building import build
 from splitsecond.policies.expression import parse
-from splitsecond.router.prompt_tokens import prompt_tokens
+from splitsecond.router.prompt_tokens import conservative_input_tokens
 from splitsecond.router.redaction import LONGEST_SEARCHED, without_quotes
 from splitsecond.service import Call, Service
 from splitsecond.testing.fake_service import FakeService, Script
@@ -113,7 +113,7 @@ def test_many_pictures_are_reserved_for_in_linear_time() -> None:
     """All of the request was copied for each of its pictures."""
     picture = b'{"type":"image_url","image_url":{"url":"%b"}},' % (b"A" * 2_048)
     make = repeated(picture, b'[{"role":"user","content":[', b'{"type":"text","text":"a"}]}]')
-    check_linear(lambda text: prompt_tokens(Call(id="c", body={"messages": Raw(text)})), make, size=1 << 22)
+    check_linear(lambda text: conservative_input_tokens(Call(id="c", body={"messages": Raw(text)})), make, size=1 << 22)
 
 
 SEARCHED: dict[str, Make] = {

@@ -15,10 +15,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.examples import examples
 from tests.gateway.visitor import CHAT, Visitor, visits
 
-from splitsecond.errors import CallerFault
+from splitsecond.errors import CallerFault, say
 from splitsecond.gateway import headers
 from splitsecond.gateway.configuration.reading import read
-from splitsecond.gateway.process.reload import say
 from splitsecond.gateway.process.worker import GatewayWorker
 from splitsecond.gateway.records import metrics as metrics_room
 from splitsecond.router import routing_preferences

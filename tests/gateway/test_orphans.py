@@ -25,11 +25,11 @@ from splitsecond.gateway.process.worker import GatewayWorker, WorkerSlot
 from splitsecond.gateway.records.journal import SLOT_BYTES, SLOTS, Journal, Reservation
 from splitsecond.gateway.records.key_limits import KeyLimits, today
 from splitsecond.gateway.records.orphans import WORKER_DIED, journal_of, settle
-from splitsecond.gateway.records.reservation import Usage
+from splitsecond.gateway.records.reservation import ReservedTokens
 from splitsecond.gateway.records.shared_counters import SHARED_COUNTERS, SharedCounters
 from splitsecond.observation import Observation
 from splitsecond.policies.expression import parse
-from splitsecond.router.prompt_tokens import prompt_tokens
+from splitsecond.router.prompt_tokens import conservative_input_tokens
 from splitsecond.service import Call
 from splitsecond.store.call_record import CallRecord as Record
 from splitsecond.store.log import Past
@@ -42,7 +42,7 @@ log: sqlite:///log.db
 """
 ENTRY = Reservation(
     call="r", client="web", route="fast", operation="chat", stream=True, start_ns=5, usd=0.25,
-    usages=(Usage("a/x", 100, 20), Usage("b/x", 100, 0)),
+    usages=(ReservedTokens("a/x", 100, 20), ReservedTokens("b/x", 100, 0)),
 )  # fmt: skip
 
 
@@ -162,7 +162,7 @@ def test_a_worker_settles_for_the_one_before_it(tmp_path: Path, capfd: pytest.Ca
     assert "0.500000 USD" in capfd.readouterr().err
     ((_, record),) = Past.open(f"sqlite:///{tmp_path}/log.db").calls(clock.wall_time() - timedelta(days=1))
     assert (record.call, record.fault, record.attempts[0].output_tokens) == ("r", WORKER_DIED, 500)
-    assert record.attempts[0].input_tokens == prompt_tokens(call)
+    assert record.attempts[0].input_tokens == conservative_input_tokens(call)
 
 
 @pytest.mark.usefixtures("noon")

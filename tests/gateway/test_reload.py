@@ -17,10 +17,10 @@ from tests.gateway.conftest import KEY, Served, gateway, heard, ready
 from tests.gateway.test_served import ASK
 from tests.waiting import WITHIN_S, until
 
-from splitsecond.errors import CallerFault
+from splitsecond.errors import CallerFault, say
 from splitsecond.gateway.configuration.reading import Check, read
 from splitsecond.gateway.configuration.settings import GatewaySettings
-from splitsecond.gateway.process.reload import ConfigSource, ConfigWatcher, Stamp, reloadable, say
+from splitsecond.gateway.process.reload import ConfigSource, ConfigWatcher, Stamp, reloadable
 from splitsecond.gateway.process.service_manager import ServiceManager
 
 NO_MANAGER = ServiceManager(say, {})

@@ -12,14 +12,14 @@ from msgspec import Raw
 
 from splitsecond.gateway.records.reservation import (
     MOST_TOKENS,
-    Usage,
+    ReservedTokens,
     answer_count,
     output_limit,
     reserved,
 )
 from splitsecond.policies.choosing.prompt_size import PICTURE_TOKENS, USUAL_OUTPUT_TOKENS, input_tokens
 from splitsecond.policies.expression import parse
-from splitsecond.router.prompt_tokens import prompt_tokens
+from splitsecond.router.prompt_tokens import conservative_input_tokens
 from splitsecond.service import Call, Operation
 
 
@@ -32,7 +32,7 @@ def sent(operation: Operation = "chat", **fields: Any) -> Call:
 def tokens(call: Call, policy: str = '"a/x"', **most_output: int) -> list[tuple[str, int, int]]:
     """What `policy` reserves for `call`, where a token of `b` costs twice as much as one of `a`."""
 
-    def cost(usage: Usage) -> float:
+    def cost(usage: ReservedTokens) -> float:
         return (2 if usage.target.startswith("b") else 1) * (usage.input_tokens + 10 * usage.output_tokens)
 
     found = reserved(call, parse(policy), cost, lambda target: most_output.get(target.partition("/")[0]))
@@ -100,20 +100,20 @@ def test_answers_are_multiplied(operation: Operation, fields: dict[str, Any], ex
 
 def test_answers_times_the_limit_are_reserved() -> None:
     call = sent("completions", prompt=["one", "two"], n=3, max_tokens=100)
-    assert tokens(call) == [("a/x", prompt_tokens(call), 600)]
+    assert tokens(call) == [("a/x", conservative_input_tokens(call), 600)]
 
 
 def test_without_a_limit_the_models_maximum_is_reserved_else_a_usual_answer() -> None:
     call = sent(messages=[], n=2)
-    prompt = prompt_tokens(call)
+    prompt = conservative_input_tokens(call)
     assert tokens(call, a=5000) == [("a/x", prompt, 10_000)]
     assert tokens(call) == [("a/x", prompt, 2 * USUAL_OUTPUT_TOKENS)]
 
 
 def test_embeddings_have_no_answer_and_every_input() -> None:
     call = sent("embeddings", input=[[1] * 1000, [2] * 500], n=9)
-    assert tokens(call) == [("a/x", prompt_tokens(call), 0)]
-    assert prompt_tokens(call) >= 1500
+    assert tokens(call) == [("a/x", conservative_input_tokens(call), 0)]
+    assert conservative_input_tokens(call) >= 1500
 
 
 @pytest.mark.parametrize(
@@ -144,9 +144,9 @@ PROSE = "The quick brown fox jumps over the lazy dog, and then it sleeps until t
 
 def test_prose_is_estimated_as_everywhere_else() -> None:
     call = sent(messages=[{"role": "user", "content": PROSE}])
-    assert prompt_tokens(call) == pytest.approx(input_tokens(call), rel=0.02)
+    assert conservative_input_tokens(call) == pytest.approx(input_tokens(call), rel=0.02)
     short = sent(model="fast", max_tokens=5, messages=[{"role": "user", "content": "hi"}])
-    assert prompt_tokens(short) == input_tokens(short)
+    assert conservative_input_tokens(short) == input_tokens(short)
 
 
 @pytest.mark.parametrize(
@@ -163,25 +163,25 @@ def test_prose_is_estimated_as_everywhere_else() -> None:
 def test_many_short_tokens_are_not_taken_for_a_few(text: str, least: int) -> None:
     body: dict[str, Any] = {"messages": [{"role": "user", "content": text}]}
     raw = msgspec.json.decode(msgspec.json.encode(body), type=dict[str, Raw])
-    assert prompt_tokens(Call(id="c", body=raw)) >= least
+    assert conservative_input_tokens(Call(id="c", body=raw)) >= least
 
 
 def test_token_ids_are_counted() -> None:
-    assert prompt_tokens(sent("completions", prompt=[1] * 4000)) == 4000
+    assert conservative_input_tokens(sent("completions", prompt=[1] * 4000)) == 4000
 
 
 def test_a_field_that_is_not_known_to_hold_a_prompt_counts_too() -> None:
-    assert prompt_tokens(sent(messages=[], documents=[PROSE])) > len(PROSE) // 4
+    assert conservative_input_tokens(sent(messages=[], documents=[PROSE])) > len(PROSE) // 4
 
 
 def test_pictures_are_pictures_and_text_like_pictures_is_text() -> None:
     data = base64.b64encode(bytes(range(256)) * 400).decode()
     url = f"data:image/png;base64,{data}"
     picture = sent(messages=[{"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]}])
-    assert PICTURE_TOKENS <= prompt_tokens(picture) < 2 * PICTURE_TOKENS
+    assert PICTURE_TOKENS <= conservative_input_tokens(picture) < 2 * PICTURE_TOKENS
     for content in (url, [{"type": "document", "source": {"type": "text", "data": data}}]):
         text = sent(messages=[{"role": "user", "content": content}])
-        assert prompt_tokens(text) >= len(data) // 4
+        assert conservative_input_tokens(text) >= len(data) // 4
 
 
 json_values = st.recursive(

@@ -14,7 +14,7 @@ from splitsecond.events import Event
 from splitsecond.gateway.app import Gateway
 from splitsecond.router.call_tracker import CallTracker
 from splitsecond.service import Call, Reply, ReplyBase
-from splitsecond.serving import connection
+from splitsecond.serving import slow_reader
 from splitsecond.serving.connection import HEAD_S, ServerConnection
 from splitsecond.serving.request_cycle import RequestCycle, ServerState
 from splitsecond.store.call_record import CallRecord
@@ -88,7 +88,7 @@ async def _served(app: Any) -> AsyncIterator[tuple[ServerState, socket.socket]]:
 def test_a_reader_of_a_whole_answer_who_stops_reading_is_hung_up_on(
     monkeypatch: pytest.MonkeyPatch, headers: bytes, leaves: bool
 ) -> None:
-    monkeypatch.setattr(connection, "UNREAD_S", 0.2)
+    monkeypatch.setattr(slow_reader, "UNREAD_S", 0.2)
     answered = asyncio.Event()
 
     async def answers(cycle: RequestCycle) -> None:
@@ -111,7 +111,7 @@ def test_a_reader_of_a_whole_answer_who_stops_reading_is_hung_up_on(
 def test_a_reader_who_stops_reading_is_hung_up_on(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(connection, "UNREAD_S", 0.2)
+    monkeypatch.setattr(slow_reader, "UNREAD_S", 0.2)
     records: list[CallRecord] = []
 
     async def main() -> bytes:

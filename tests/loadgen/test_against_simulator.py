@@ -8,7 +8,7 @@ from tests.waiting import WITHIN_S
 
 from splitsecond.clock import NS_PER_MS
 from splitsecond.loadgen.coordinator import PlanResult, RunNote, run_plan
-from splitsecond.loadgen.plan import LoadLevel, make_plan
+from splitsecond.loadgen.plan import PlannedLoad, make_plan
 from splitsecond.loadgen.workload import Workload
 from splitsecond.observation import Observation
 from splitsecond.simulator.process import RunningProvider
@@ -26,7 +26,7 @@ def test_a_run_over_real_sockets(simulated: RunningProvider) -> None:
     async def main() -> PlanResult:
         name = simulated.name
         spec = TargetSpec(name=name, base_url=simulated.base_url, model=simulated.model)
-        loads = [LoadLevel(concurrency=1), LoadLevel(concurrency=4), LoadLevel(rate=20)]
+        loads = [PlannedLoad(concurrency=1), PlannedLoad(concurrency=4), PlannedLoad(rate=20)]
         async with asyncio.timeout(WITHIN_S):
             return await run_plan(
                 make_plan({name: spec.base_url}, loads, requests=10, blocks=2, response_s=0.05),

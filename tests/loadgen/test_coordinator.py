@@ -15,7 +15,7 @@ from splitsecond.errors import CallerFault, Fault, NetworkFault, ProviderFault
 from splitsecond.loadgen import worker_pool
 from splitsecond.loadgen.block import RequestBlock
 from splitsecond.loadgen.coordinator import PlanResult, RunNote, run_plan
-from splitsecond.loadgen.plan import LoadLevel, RunPlan, make_plan
+from splitsecond.loadgen.plan import PlannedLoad, RunPlan, make_plan
 from splitsecond.loadgen.worker_pool import WorkerLost, WorkerPool
 from splitsecond.loadgen.workload import Workload
 from splitsecond.observation import Observation
@@ -52,7 +52,7 @@ class Bench:
     def plan(self, *concurrencies: int, requests: int = 10, blocks: int = 2, side_by_side: bool = False) -> RunPlan:
         return make_plan(
             {name: spec.base_url for name, spec in self.specs.items()},
-            [LoadLevel(concurrency=c) for c in concurrencies],
+            [PlannedLoad(concurrency=c) for c in concurrencies],
             requests=requests,
             blocks=blocks,
             side_by_side=side_by_side,

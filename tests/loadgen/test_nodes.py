@@ -23,7 +23,7 @@ from splitsecond.loadgen.block import RequestBlock
 from splitsecond.loadgen.coordinator import PlanResult, RunNote, run_plan
 from splitsecond.loadgen.messages import ClockReport, Command, ObservationReport, ReadingReport, Report, SendBlock
 from splitsecond.loadgen.nodes import ClockOffset, on_our_clock, shares
-from splitsecond.loadgen.plan import LoadLevel, make_plan
+from splitsecond.loadgen.plan import PlannedLoad, make_plan
 from splitsecond.loadgen.worker import LoadWorker
 from splitsecond.loadgen.worker_pool import Pipe, WorkerLost
 from splitsecond.loadgen.workload import Workload
@@ -167,7 +167,7 @@ class Bench:
         self.readings: list[InstrumentReading] = []
         self.notes: list[RunNote] = []
 
-    def run(self, load: LoadLevel, requests: int, *, blocks: int = 2, warmups: int | None = None) -> PlanResult:
+    def run(self, load: PlannedLoad, requests: int, *, blocks: int = 2, warmups: int | None = None) -> PlanResult:
         spec = TargetSpec(name=TARGET, base_url="http://fake.example/v1", model="m")
         plan = make_plan({TARGET: spec.base_url}, [load], requests=requests, blocks=blocks, warmups=warmups)
         running = run_plan(
@@ -197,7 +197,7 @@ def far_nodes() -> list[FakeNode]:
 
 def test_a_closed_loop_is_split_and_its_parts_start_together_whatever_the_clocks_show() -> None:
     bench = Bench(*far_nodes())
-    outcome = bench.run(LoadLevel(concurrency=7), 40)
+    outcome = bench.run(PlannedLoad(concurrency=7), 40)
     assert not outcome.interrupted
     assert not bench.notes
     assert len(bench.measured()) == 40
@@ -215,7 +215,7 @@ def test_a_closed_loop_is_split_and_its_parts_start_together_whatever_the_clocks
 
 def test_the_clocks_are_known_to_half_the_shortest_round_trip() -> None:
     bench = Bench(*far_nodes())
-    bench.run(LoadLevel(concurrency=6), 12)
+    bench.run(PlannedLoad(concurrency=6), 12)
     truth = {node.name: node.ahead_ns for node in bench.nodes}
     round_trips = {"a": 0.0, "b": 0.010, "c": 0.030}
     assert len(bench.readings) == 6
@@ -234,7 +234,7 @@ def test_what_is_known_of_a_clock_ages_by_what_clocks_drift() -> None:
 def test_latencies_are_differences_of_one_clock() -> None:
     """The time of a whole request is the same to the nanosecond, however wrong the difference of the clocks."""
     bench = Bench(*far_nodes())
-    bench.run(LoadLevel(concurrency=3), 12)
+    bench.run(PlannedLoad(concurrency=3), 12)
     for o in bench.measured():
         ttft_s = 0.1 + 0.03 * (sum(map(ord, o.call)) % 7)
         assert o.ttft_ns == pytest.approx(ttft_s * NS_PER_S, abs=10)
@@ -248,7 +248,7 @@ def test_every_part_keeps_its_load_up_until_the_last_measured_request_of_all_has
         return replace(answers(call), ttft=0.35)
 
     bench = Bench(FakeNode("a", answers, there_s=0.004), FakeNode("b", slow))
-    bench.run(LoadLevel(concurrency=4), 8, blocks=1)
+    bench.run(PlannedLoad(concurrency=4), 8, blocks=1)
     last_ns = max(o.end_ns for o in bench.measured())
     ended = {node: max(o.end_ns for o in bench.measured() if o.node == node) for node in "ab"}
     assert ended["a"] < ended["b"] == last_ns
@@ -263,7 +263,7 @@ def test_a_node_that_dies_keeps_what_it_had_finished_and_the_others_go_on() -> N
     nodes = far_nodes()
     nodes[1].dies_after = 40
     bench = Bench(*nodes)
-    outcome = bench.run(LoadLevel(concurrency=6), 60, blocks=3)
+    outcome = bench.run(PlannedLoad(concurrency=6), 60, blocks=3)
     assert "worker on node b: lost the node" in outcome.interrupted[f"{TARGET}@c6"]
     (lost,) = [reading for reading in bench.readings if reading.lost]
     assert (lost.node, lost.condition) == ("b", f"{TARGET}@c6")
@@ -278,7 +278,7 @@ def test_a_node_that_cannot_be_started_is_left_out_and_named() -> None:
     nodes = far_nodes()
     nodes[2].dies_after = 0
     bench = Bench(*nodes)
-    outcome = bench.run(LoadLevel(concurrency=6), 20)
+    outcome = bench.run(PlannedLoad(concurrency=6), 20)
     assert not outcome.interrupted
     assert len(bench.measured()) == 20
     assert [note.text.partition(":")[0] for note in bench.notes] == ["sent without node c"]
@@ -289,7 +289,7 @@ def test_a_node_that_is_lost_during_calibration_is_left_out_and_the_next_calibra
     nodes = far_nodes()
     nodes[0].dies_after = dies_after  # before its clock is read, meanwhile, and in the calibration
     bench = Bench(*nodes)
-    outcome = bench.run(LoadLevel(concurrency=6), 20)
+    outcome = bench.run(PlannedLoad(concurrency=6), 20)
     assert not outcome.interrupted
     assert {o.node for o in bench.measured()} == {"b", "c"}
     assert len(bench.measured()) == 20
@@ -299,19 +299,19 @@ def test_a_node_that_is_lost_during_calibration_is_left_out_and_the_next_calibra
 def test_a_run_whose_nodes_are_all_lost_during_calibration_ends() -> None:
     with pytest.raises(WorkerLost, match="on node b"):
         Bench(FakeNode("a", answers, dies_after=11), FakeNode("b", answers, dies_after=3)).run(
-            LoadLevel(concurrency=2), 20
+            PlannedLoad(concurrency=2), 20
         )
 
 
 def test_a_run_without_any_node_left_says_so() -> None:
     bench = Bench(FakeNode("a", answers, dies_after=20))
-    outcome = bench.run(LoadLevel(concurrency=2), 40, blocks=4)
+    outcome = bench.run(PlannedLoad(concurrency=2), 40, blocks=4)
     assert outcome.interrupted == {f"{TARGET}@c2": "not sent: all nodes are lost"}
 
 
 def test_a_node_without_the_key_gives_the_condition_up_and_is_named() -> None:
     bench = Bench(FakeNode("a", answers), FakeNode("b", answers, has_key=False))
-    outcome = bench.run(LoadLevel(concurrency=4), 40, blocks=2)
+    outcome = bench.run(PlannedLoad(concurrency=4), 40, blocks=2)
     assert list(outcome.abandoned) == [f"{TARGET}@c4"]
     assert [note.text for note in bench.notes] == ["given up on node b: no key: KEY is not set. Set it."]
     assert {o.round for o in bench.measured()} == {1}
@@ -319,10 +319,10 @@ def test_a_node_without_the_key_gives_the_condition_up_and_is_named() -> None:
 
 def test_an_open_loop_keeps_its_schedule() -> None:
     bench = Bench(*far_nodes())
-    bench.run(LoadLevel(rate=20), 60, blocks=1, warmups=5)
+    bench.run(PlannedLoad(rate=20), 60, blocks=1, warmups=5)
     assert len(bench.measured()) == 60
     assert len({o.call for o in bench.observations}) == len(bench.observations)
-    planned = make_plan({TARGET: "http://fake.example"}, [LoadLevel(rate=20)], requests=60, blocks=1, warmups=5)
+    planned = make_plan({TARGET: "http://fake.example"}, [PlannedLoad(rate=20)], requests=60, blocks=1, warmups=5)
     (block,) = planned.lanes[0]
     due = sorted(o.due_ns for o in bench.observations if o.round)
     sent = np.array(due) - due[0]

@@ -11,16 +11,16 @@ from hypothesis import strategies as st
 from splitsecond.clock import NS_PER_S
 from splitsecond.errors import CallerFault
 from splitsecond.loadgen.block import RequestBlock
-from splitsecond.loadgen.plan import LoadLevel, RunPlan, make_plan, slices, without
+from splitsecond.loadgen.plan import PlannedLoad, RunPlan, make_plan, slices, without
 
 HOSTS = ("https://a.example/v1", "https://b.example/v1", "https://b.example:8443/v1")
 targets = st.dictionaries(
     st.from_regex(r"[a-z]{1,5}/m", fullmatch=True), st.sampled_from(HOSTS), min_size=1, max_size=5
 )
 closed = st.lists(st.integers(1, 64), min_size=1, max_size=4, unique=True).map(
-    lambda levels: [LoadLevel(concurrency=c) for c in levels]
+    lambda levels: [PlannedLoad(concurrency=c) for c in levels]
 )
-opened = st.floats(0.1, 50).map(lambda rate: [LoadLevel(rate=rate)])
+opened = st.floats(0.1, 50).map(lambda rate: [PlannedLoad(rate=rate)])
 
 
 def numbers(block: RequestBlock) -> range:
@@ -40,7 +40,7 @@ def numbers(block: RequestBlock) -> range:
 )
 def test_plan_laws(
     targets: dict[str, str],
-    loads: list[LoadLevel],
+    loads: list[PlannedLoad],
     requests: int,
     warmups: int | None,
     blocks: int | None,
@@ -89,7 +89,7 @@ def test_plan_laws(
 
 
 def test_each_load_has_at_least_six_rounds_and_more_where_they_are_cheap() -> None:
-    made = make_plan({"a/m": HOSTS[0], "b/m": HOSTS[1]}, [LoadLevel(concurrency=c) for c in (1, 8, 32)], requests=50)
+    made = make_plan({"a/m": HOSTS[0], "b/m": HOSTS[1]}, [PlannedLoad(concurrency=c) for c in (1, 8, 32)], requests=50)
     counts = Counter(block.condition for block in made.lanes[0])
     assert counts == {"a/m@c1": 8, "b/m@c1": 8, "a/m@c8": 6, "b/m@c8": 6, "a/m@c32": 6, "b/m@c32": 6}
     assert {block.requests for block in made.lanes[0] if block.concurrency == 8} == {8, 9}
@@ -98,30 +98,29 @@ def test_each_load_has_at_least_six_rounds_and_more_where_they_are_cheap() -> No
 
 
 def test_the_loads_of_a_round_are_mixed() -> None:
-    made = make_plan({"a/m": HOSTS[0]}, [LoadLevel(concurrency=c) for c in (1, 2, 4, 8)], requests=40)
+    made = make_plan({"a/m": HOSTS[0]}, [PlannedLoad(concurrency=c) for c in (1, 2, 4, 8)], requests=40)
     orders = {tuple(b.concurrency or 0 for b in made.lanes[0] if b.round == number) for number in range(1, 6)}
     assert len(orders) > 1
     assert {tuple(sorted(order)) for order in orders} == {(1, 2, 4, 8)}
 
 
 def test_a_target_alone_is_measured_in_rounds_too() -> None:
-    made = make_plan({"a/m": HOSTS[0]}, [LoadLevel(concurrency=32)], requests=50, side_by_side=True)
+    made = make_plan({"a/m": HOSTS[0]}, [PlannedLoad(concurrency=32)], requests=50, side_by_side=True)
     assert [block.round for block in made.lanes[0]] == [1, 2, 3, 4, 5, 6]
-    assert [block.round for block in make_plan({"a/m": HOSTS[0]}, [LoadLevel(concurrency=1)], requests=3).lanes[0]] == [
-        1, 2, 3
-    ]  # fmt: skip
+    (lane,) = make_plan({"a/m": HOSTS[0]}, [PlannedLoad(concurrency=1)], requests=3).lanes
+    assert [block.round for block in lane] == [1, 2, 3]
 
 
 def test_an_open_loop_lasts_many_times_as_long_as_a_response() -> None:
-    (lane,) = make_plan({"a/m": HOSTS[0]}, [LoadLevel(rate=4)], requests=50, response_s=15).lanes
+    (lane,) = make_plan({"a/m": HOSTS[0]}, [PlannedLoad(rate=4)], requests=50, response_s=15).lanes
     assert sum(block.requests for block in lane) == 4 * 15 * 20
     assert {(block.warmups, block.cooldowns) for block in lane} == {(4 * 15 * 5, 4 * 15 * 5)}
-    (lane,) = make_plan({"a/m": HOSTS[0]}, [LoadLevel(rate=4)], requests=50, response_s=0.1).lanes
+    (lane,) = make_plan({"a/m": HOSTS[0]}, [PlannedLoad(rate=4)], requests=50, response_s=0.1).lanes
     assert sum(block.requests for block in lane) == 50
 
 
 def test_a_further_round_is_like_the_last_one_with_other_arrivals() -> None:
-    made = make_plan({"a/m": HOSTS[0], "b/m": HOSTS[0]}, [LoadLevel(concurrency=2), LoadLevel(rate=2)], requests=50)
+    made = make_plan({"a/m": HOSTS[0], "b/m": HOSTS[0]}, [PlannedLoad(concurrency=2), PlannedLoad(rate=2)], requests=50)
     last = [block for block in made.lanes[0] if block.round == 5]
     more = made.next_round(last, 6)
     assert {block.condition for block in more} == {block.condition for block in last}
@@ -134,7 +133,7 @@ def test_a_further_round_is_like_the_last_one_with_other_arrivals() -> None:
 
 def test_the_two_ways_of_one_target_take_turns_and_something_fills_the_cache() -> None:
     for asked, warmups in ((None, 2), (0, 1), (3, 3)):
-        made = make_plan({"a/m": HOSTS[0]}, [LoadLevel(concurrency=2)], requests=40, warmups=asked, cache_reuse=True)
+        made = make_plan({"a/m": HOSTS[0]}, [PlannedLoad(concurrency=2)], requests=40, warmups=asked, cache_reuse=True)
         (lane,) = made.lanes
         assert [block.cache_reuse for block in lane[:2]] in ([False, True], [True, False])
         assert Counter(block.condition for block in lane) == {"a/m@c2": 8, "a/m@c2-reuse": 8}
@@ -146,20 +145,20 @@ def test_the_two_ways_of_one_target_take_turns_and_something_fills_the_cache() -
 
 def test_rounds_are_in_different_orders() -> None:
     names = dict.fromkeys("abcdef", HOSTS[0])
-    lane = make_plan(names, [LoadLevel(concurrency=1)], requests=100, blocks=4).lanes[0]
+    lane = make_plan(names, [PlannedLoad(concurrency=1)], requests=100, blocks=4).lanes[0]
     assert len({tuple(block.target for block in lane[i : i + 6]) for i in range(0, 24, 6)}) > 1
 
 
 def test_targets_of_one_round_get_the_same_arrivals_and_rounds_others() -> None:
-    lane = make_plan({"a": HOSTS[0], "b": HOSTS[0]}, [LoadLevel(rate=5)], requests=100, blocks=2).lanes[0]
+    lane = make_plan({"a": HOSTS[0], "b": HOSTS[0]}, [PlannedLoad(rate=5)], requests=100, blocks=2).lanes[0]
     assert lane[0].due == lane[1].due != lane[2].due == lane[3].due
 
 
 def test_a_trace_is_kept_whole_and_without_warmups() -> None:
-    made = make_plan({"a": HOSTS[0], "b": HOSTS[0]}, [LoadLevel(trace=[0, 5, 9])], requests=50, blocks=4, warmups=3)
+    made = make_plan({"a": HOSTS[0], "b": HOSTS[0]}, [PlannedLoad(trace=[0, 5, 9])], requests=50, blocks=4, warmups=3)
     assert [(block.due, block.requests, block.warmups) for block in made.lanes[0]] == [([0, 5, 9], 3, 0)] * 2
     assert made.conditions[0].requests == 3
-    assert make_plan({"a": HOSTS[0]}, [LoadLevel(trace=[0, 5, 9])], requests=2).lanes[0][0].due == [0, 5]
+    assert make_plan({"a": HOSTS[0]}, [PlannedLoad(trace=[0, 5, 9])], requests=2).lanes[0][0].due == [0, 5]
 
 
 @pytest.mark.parametrize(
@@ -168,18 +167,18 @@ def test_a_trace_is_kept_whole_and_without_warmups() -> None:
         ({"requests": 0}, "requests is 0, expected 1"),
         ({"warmups": -1}, "warm-ups is -1, expected 0"),
         ({"blocks": 0}, "blocks is 0"),
-        ({"loads": [LoadLevel(concurrency=0)]}, "concurrency is 0"),
-        ({"loads": [LoadLevel(concurrency=8), LoadLevel(concurrency=8)]}, "c8 is given more than once"),
+        ({"loads": [PlannedLoad(concurrency=0)]}, "concurrency is 0"),
+        ({"loads": [PlannedLoad(concurrency=8), PlannedLoad(concurrency=8)]}, "c8 is given more than once"),
         ({"loads": []}, "nothing to measure"),
         ({"targets": {}}, "nothing to measure"),
-        ({"loads": [LoadLevel(rate=-1)]}, "rate is -1"),
-        ({"loads": [LoadLevel(rate=math.nan)]}, "rate is nan"),
+        ({"loads": [PlannedLoad(rate=-1)]}, "rate is -1"),
+        ({"loads": [PlannedLoad(rate=math.nan)]}, "rate is nan"),
     ],
 )
 def test_what_makes_no_sense_is_refused(change: dict[str, object], complaint: str) -> None:
     asked: dict[str, object] = {
         "targets": {"a": HOSTS[0]},
-        "loads": [LoadLevel(concurrency=1)],
+        "loads": [PlannedLoad(concurrency=1)],
         "requests": 5,
         **change,
     }
@@ -226,13 +225,13 @@ def test_an_open_loop_of_many_streams_is_sliced() -> None:
 
 
 def test_a_plan_travels_as_json() -> None:
-    made = make_plan({"a": HOSTS[0]}, [LoadLevel(concurrency=8), LoadLevel(rate=2.5)], requests=50)
+    made = make_plan({"a": HOSTS[0]}, [PlannedLoad(concurrency=8), PlannedLoad(rate=2.5)], requests=50)
     assert msgspec.json.decode(msgspec.json.encode(made), type=RunPlan) == made
 
 
 def test_targets_that_are_left_out_keep_their_rows() -> None:
     targets = {"a": HOSTS[0], "b": HOSTS[1], "c": HOSTS[0]}
-    made = make_plan(targets, [LoadLevel(concurrency=2)], requests=20, side_by_side=True)
+    made = make_plan(targets, [PlannedLoad(concurrency=2)], requests=20, side_by_side=True)
     left = without(made, {"b", "c"})
     assert left.conditions == made.conditions
     assert left.lanes == [[block for block in made.lanes[0] if block.target == "a"]]

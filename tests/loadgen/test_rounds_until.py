@@ -5,12 +5,14 @@ from collections.abc import Callable
 
 from splitsecond.clock import NS_PER_S
 from splitsecond.loadgen.block import RequestBlock
-from splitsecond.loadgen.plan import ROUNDS, LoadLevel, RunPlan, make_plan, rounds_until
+from splitsecond.loadgen.plan import ROUNDS, PlannedLoad, RunPlan, make_plan, rounds_until
 from splitsecond.testing.virtual_time import run_virtual
 
 
 def plan(*levels: int, requests: int = 50) -> RunPlan:
-    return make_plan({"t": "http://t"}, [LoadLevel(concurrency=level) for level in levels], requests=requests, blocks=5)
+    return make_plan(
+        {"t": "http://t"}, [PlannedLoad(concurrency=level) for level in levels], requests=requests, blocks=5
+    )
 
 
 def sent(

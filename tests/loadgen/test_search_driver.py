@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from splitsecond import clock
 from splitsecond.analysis.capacity import capacity_of
-from splitsecond.analysis.condition import summarise
+from splitsecond.analysis.condition import condition_rows
 from splitsecond.analysis.findings import AskedCondition, Capacity
 from splitsecond.analysis.search import PRECISION, Search, Verdict
 from splitsecond.analysis.slo import parse_slo
@@ -67,7 +67,7 @@ def search(served: Served, slo: str, last: float, *, share: float = 0.95, rate: 
     search.pilot_s = 0.3
     run_virtual(served.search(search))
     conditions = [asked(condition) for condition in search.conditions]
-    found = summarise(conditions, served.observations, served.readings, slo=limits)
+    found = condition_rows(conditions, served.observations, served.readings, slo=limits)
     for row, condition in zip(found, search.conditions, strict=True):
         assert row.requests <= condition.requests
     capacity = capacity_of(found, served.observations, limits, share)

@@ -3,13 +3,13 @@
 import pytest
 from benchmarks.steady_state import Truth, errors, measured, unprepared
 
-from splitsecond.loadgen.plan import ROUNDS, LoadLevel
+from splitsecond.loadgen.plan import ROUNDS, PlannedLoad
 
 
 @pytest.mark.parametrize("requests", [50, 200])
 def test_a_closed_loop_shows_the_steady_state_with_few_requests(requests: int) -> None:
     """Answers of one length and a prompt that takes 26 ms: slots in step would wait for each other's prompts."""
-    load = LoadLevel(concurrency=32)
+    load = PlannedLoad(concurrency=32)
     row, truth = measured(load, requests), Truth(load)
     assert max(map(abs, errors(row, truth))) < 0.02
     assert (row.invalid, row.notes) == ([], [])
@@ -17,14 +17,14 @@ def test_a_closed_loop_shows_the_steady_state_with_few_requests(requests: int) -
 
 def test_without_warm_ups_of_random_length_and_cool_downs_the_figures_are_wrong() -> None:
     """The same requests as one block, as a plan without this care would send them."""
-    load = LoadLevel(concurrency=32)
+    load = PlannedLoad(concurrency=32)
     found = errors(unprepared(load, 50), Truth(load))
     assert max(map(abs, found)) > 0.2
 
 
 def test_an_open_loop_shows_the_steady_state() -> None:
     """Constant arrivals beat with the steps of the engine: TTFT repeats itself after 50 requests, so a round has 50."""
-    load = LoadLevel(rate=4.0, pattern="constant")
+    load = PlannedLoad(rate=4.0, pattern="constant")
     row, truth = measured(load, 50 * ROUNDS, response_s=3.0), Truth(load)
     assert max(map(abs, errors(row, truth))) < 0.02
     assert row.invalid == []

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from splitsecond.errors import CallerFault
-from splitsecond.loadgen.plan import LoadLevel, make_plan
+from splitsecond.loadgen.plan import PlannedLoad, make_plan
 from splitsecond.loadgen.sweep import BUILT_IN, NamedWorkload, check_workloads, merged, plain, read_workloads, swept
 from splitsecond.loadgen.workload import Workload, WorkloadVariant
 
@@ -24,7 +24,7 @@ def test_a_target_under_a_workload_has_its_lengths() -> None:
 
 
 def test_blocks_of_workloads_alternate() -> None:
-    loads = [LoadLevel(concurrency=1)], [LoadLevel(rate=2.0)]
+    loads = [PlannedLoad(concurrency=1)], [PlannedLoad(rate=2.0)]
     plans = [
         make_plan({swept("a/m", name): "http://h/v1"}, load, requests=200, blocks=4)
         for name, load in zip(("short", "long"), loads, strict=True)

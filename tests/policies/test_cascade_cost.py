@@ -13,9 +13,9 @@ from tests.policies.test_cascade import LARGE, chat, says
 
 from splitsecond.clock import NS_PER_S
 from splitsecond.policies.building import build
-from splitsecond.policies.escalations import ENOUGH, HALF_LIFE_NS, REMEMBERED, EscalationRate
 from splitsecond.policies.expression import parse
 from splitsecond.policies.preview import PreviewedChoice, preview, sample
+from splitsecond.policies.targets.escalations import ENOUGH, HALF_LIFE_NS, REMEMBERED, EscalationRate
 from splitsecond.policies.targets.target_info import TargetInfo
 from splitsecond.policies.targets.target_states import TargetStates
 from splitsecond.testing.fake_service import FakeService, Script

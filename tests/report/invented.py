@@ -14,7 +14,7 @@ import msgspec
 
 from splitsecond.analysis.answers import add_answers
 from splitsecond.analysis.caching import cache_savings
-from splitsecond.analysis.condition import summarise
+from splitsecond.analysis.condition import condition_rows
 from splitsecond.analysis.cost import bill, with_cost
 from splitsecond.analysis.findings import AskedCondition, Run
 from splitsecond.analysis.statements import statements
@@ -90,7 +90,7 @@ def invented_run(
         )
         for condition in asked
     ]
-    conditions = summarise(asked, observations, readings)
+    conditions = condition_rows(asked, observations, readings)
     savings = cache_savings(conditions, observations, {"groq/llama-3.1-70b-versatile": CACHED})
     run = Run(
         id="20250611-140302-7f3a",

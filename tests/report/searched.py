@@ -7,7 +7,7 @@ import msgspec
 from tests.analysis.made import closed_loop, failure
 
 from splitsecond.analysis.capacity import capacity_of, capacity_statements
-from splitsecond.analysis.condition import summarise
+from splitsecond.analysis.condition import condition_rows
 from splitsecond.analysis.findings import AskedCondition, Run
 from splitsecond.analysis.slo import parse_slo
 from splitsecond.analysis.wording import full
@@ -38,7 +38,7 @@ def searched_run(*, spoilt: bool = False) -> tuple[Run, Sequence[Observation]]:
             msgspec.structs.replace(o, condition=f"c{concurrency}", target=TARGET, round=1 + 5 * at // len(observed))
             for at, o in enumerate(observed)
         ]
-    conditions = summarise(asked, observations, [], slo=SLO, prices={TARGET: Price(per_hour_usd=2)})
+    conditions = condition_rows(asked, observations, [], slo=SLO, prices={TARGET: Price(per_hour_usd=2)})
     if spoilt:
         conditions[-1].invalid.append("the client was too late.")
     found = capacity_of(conditions, observations, SLO, 0.95)

@@ -11,7 +11,7 @@ from tests.report.invented import invented_run
 from splitsecond import clock
 from splitsecond.clock import NS_PER_S
 from splitsecond.observation import Observation
-from splitsecond.report.live import REFRESH_NS, Progress
+from splitsecond.report.live import REFRESH_NS, LiveProgress
 
 
 class Ticking:
@@ -37,7 +37,7 @@ def test_a_pipe_gets_notes_and_a_line_every_ten_seconds() -> None:
     out = io.StringIO()
     now_ns = 0
     with clock.using(lambda: now_ns):
-        progress = Progress(Console(file=out))
+        progress = LiveProgress(Console(file=out))
         progress.start({"groq/llama-3.1-70b-versatile c=32": 32})
         progress.stage("measuring")
         progress.note("calibrated")
@@ -57,7 +57,7 @@ def test_done_medians_errors_and_time_to_go_are_shown() -> None:
     console, out = terminal()
     now = Ticking()
     with clock.using(now):
-        progress = Progress(console)
+        progress = LiveProgress(console)
         progress.start({"groq/llama-3.1-70b-versatile c=32": 64, "other": 0})
         for one in requests():
             now.ns += NS_PER_S
@@ -74,7 +74,7 @@ def test_done_medians_errors_and_time_to_go_are_shown() -> None:
 def test_the_money_so_far_is_shown_where_it_is_known() -> None:
     console, out = terminal()
     spent = [0.0]
-    progress = Progress(console, lambda: spent[0])
+    progress = LiveProgress(console, lambda: spent[0])
     progress.start({"groq/llama-3.1-70b-versatile c=32": 32})
     assert "so far" not in out.getvalue()
     spent[0] = 0.0123
@@ -86,7 +86,7 @@ def test_frames_are_few() -> None:
     console, out = terminal()
     now = Ticking()
     with clock.using(now):
-        progress = Progress(console)
+        progress = LiveProgress(console)
         progress.start({"groq/llama-3.1-70b-versatile c=32": 32})
         begun = len(out.getvalue())
         now.ns += REFRESH_NS - 1
@@ -104,7 +104,7 @@ def test_only_measured_requests_of_known_conditions_count() -> None:
     console, out = terminal()
     now = Ticking()
     with clock.using(now):
-        progress = Progress(console)
+        progress = LiveProgress(console)
         progress.start({"groq/llama-3.1-70b-versatile c=32": 32})
         one = requests()[0]
         for other in (msgspec.structs.replace(one, role="warmup"), msgspec.structs.replace(one, condition="x")):
@@ -122,7 +122,7 @@ def test_where_the_screen_is_low_what_is_under_way_is_in_sight() -> None:
     console = Console(file=out, force_terminal=True, width=100, height=5, color_system=None)
     now = Ticking()
     with clock.using(now):
-        progress = Progress(console)
+        progress = LiveProgress(console)
         progress.start({"first": 1, "second": 1, "groq/llama-3.1-70b-versatile c=32": 32})
         assert "c=32" not in out.getvalue()
         now.ns += NS_PER_S
@@ -137,7 +137,7 @@ def test_a_run_whose_requests_nobody_can_count_yet_has_rows_that_come_and_no_tim
     console, out = terminal()
     now = Ticking()
     with clock.using(now):
-        progress = Progress(console)
+        progress = LiveProgress(console)
         progress.start({})
         progress.expect("groq/llama-3.1-70b-versatile c=32", 20)
         progress.expect("groq/llama-3.1-70b-versatile c=32", 44)
@@ -154,7 +154,7 @@ def test_a_run_whose_requests_nobody_can_count_yet_has_rows_that_come_and_no_tim
 
 def test_stop_without_start_does_nothing() -> None:
     console, out = terminal()
-    Progress(console).stop()
+    LiveProgress(console).stop()
     assert out.getvalue() == ""
 
 
@@ -172,7 +172,7 @@ def test_a_notebook_gets_one_output_that_is_replaced(monkeypatch: pytest.MonkeyP
         return Display() if display_id else None
 
     monkeypatch.setitem(sys.modules, "IPython.display", SimpleNamespace(display=display))
-    progress = Progress(Console(force_jupyter=True, file=io.StringIO()))
+    progress = LiveProgress(Console(force_jupyter=True, file=io.StringIO()))
     progress.start({requests()[0].condition: 32})
     progress.note("calibrated")
     for one in requests():

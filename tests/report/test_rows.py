@@ -83,7 +83,7 @@ def test_the_command_is_kept_as_text_or_as_words() -> None:
 
 
 def test_control_characters_are_taken_out() -> None:
-    assert rows.printable("a\x1b[31mb\nc\u202e") == "a [31mb c "
+    assert rows.safe_text("a\x1b[31mb\nc\u202e") == "a [31mb c "
 
 
 def test_the_instrument_is_summed_up_by_its_worst_condition() -> None:

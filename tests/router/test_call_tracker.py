@@ -15,8 +15,8 @@ from splitsecond.policies.hedge import hedge
 from splitsecond.policies.limit import limit
 from splitsecond.policies.race import race
 from splitsecond.router import call_tracker as tracker_module
-from splitsecond.router.call_tracker import CallTracker, counted
-from splitsecond.router.prompt_tokens import prompt_tokens
+from splitsecond.router.call_tracker import CallTracker, with_estimated_tokens
+from splitsecond.router.prompt_tokens import conservative_input_tokens
 from splitsecond.service import Call, Service
 from splitsecond.store.call_record import CallRecord
 from splitsecond.testing.fake_service import FakeService, Script
@@ -119,10 +119,10 @@ def test_an_answer_that_was_closed_before_its_count_is_charged_by_its_characters
         token_lengths=[400, 400], token_source="events",
     )  # fmt: skip
     asked = Call(id="r", body={"messages": "? " * 500})
-    found = counted(closed, asked)
-    assert (found.input_tokens, found.output_tokens) == (prompt_tokens(asked), 200)
+    found = with_estimated_tokens(closed, asked)
+    assert (found.input_tokens, found.output_tokens) == (conservative_input_tokens(asked), 200)
     whole = structs.replace(closed, input_tokens=3, token_source="usage")
-    assert counted(whole, asked) == whole
+    assert with_estimated_tokens(whole, asked) == whole
 
 
 def observation(call: Call, number: int = 1) -> Observation:

@@ -8,7 +8,7 @@ from splitsecond.catalog.price import Price
 from splitsecond.cli.option_values import prices
 from splitsecond.clock import NS_PER_S
 from splitsecond.errors import CallerFault
-from splitsecond.loadgen.plan import LoadLevel, RunPlan, make_plan
+from splitsecond.loadgen.plan import PlannedLoad, RunPlan, make_plan
 from splitsecond.loadgen.workload import Workload
 from splitsecond.runs.cost_limit import (
     CostLimit,
@@ -26,7 +26,7 @@ WORKLOAD = Workload(run="r", output_tokens=500)
 
 def plan(*targets: str, requests: int = 10) -> RunPlan:
     """Requests at concurrency 2 and so with 2 warm-ups, in one block."""
-    return make_plan(dict.fromkeys(targets, "http://x"), [LoadLevel(concurrency=2)], requests=requests, blocks=1)
+    return make_plan(dict.fromkeys(targets, "http://x"), [PlannedLoad(concurrency=2)], requests=requests, blocks=1)
 
 
 def test_a_price_from_the_option_that_names_the_target_wins() -> None:
@@ -87,7 +87,7 @@ def test_the_estimate_has_warm_ups_and_every_target_of_a_policy() -> None:
 
 
 def test_both_ways_of_asking_cost_and_filling_the_cache_may_cost_more() -> None:
-    made = make_plan({"a/x": "http://x"}, [LoadLevel(concurrency=2)], requests=10, blocks=1, cache_reuse=True)
+    made = make_plan({"a/x": "http://x"}, [PlannedLoad(concurrency=2)], requests=10, blocks=1, cache_reuse=True)
     for written, more in ((None, 0.0), (1250.0, 500 * 250e-6), (100.0, 0.0)):
         price = msgspec.structs.replace(DOLLAR, cache_write_usd=written)
         about = estimate_usd(made, WORKLOAD, input_tokens=500, prices={"a/x": price})

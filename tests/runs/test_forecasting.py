@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from tests.analysis.made import MS, failure, request
 
-from splitsecond.analysis.condition import summarise
+from splitsecond.analysis.condition import condition_rows
 from splitsecond.analysis.findings import AskedCondition, Forecast, Run
 from splitsecond.catalog.price import Price
 from splitsecond.errors import CallerFault
@@ -34,7 +34,7 @@ def run_of(*targets: list[Observation]) -> tuple[Run, list[Observation]]:
     observations = [o for each in targets for o in each]
     names = dict.fromkeys(o.target for o in observations)
     asked = [AskedCondition(condition=f"{name}@c1", target=name, concurrency=1) for name in names]
-    run = Run(id="r", began="", began_ns=0, conditions=summarise(asked, observations, [], prices=PRICES))
+    run = Run(id="r", began="", began_ns=0, conditions=condition_rows(asked, observations, [], prices=PRICES))
     return run, observations
 
 

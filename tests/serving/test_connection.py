@@ -12,11 +12,10 @@ from splitsecond.serving.connection import (
     KEEP_ALIVE_S,
     MAX_HEAD_BYTES,
     MAX_PIPELINED,
-    MIN_READ_BYTES,
-    UNREAD_S,
     ServerConnection,
 )
 from splitsecond.serving.request_cycle import Application, RequestCycle, ServerState
+from splitsecond.serving.slow_reader import MIN_READ_BYTES, UNREAD_S
 from splitsecond.testing.virtual_time import run_virtual
 
 MOST_BYTES = 1 << 20

@@ -9,7 +9,7 @@ import pytest
 
 from splitsecond.serving.connection import ServerConnection
 from splitsecond.serving.request_cycle import RequestCycle
-from splitsecond.serving.server import Listener, Server
+from splitsecond.serving.server import HttpServer, Listener
 
 TIMEOUT_S = 60.0
 REQUEST = b"GET /%s HTTP/1.1\r\nhost: x\r\n\r\n"
@@ -27,7 +27,7 @@ class Running:
         self.listening = socket.create_server(("127.0.0.1", 0))
         self.address = self.listening.getsockname()
         listener = Listener(self.listening, self.application, self.made.append)
-        self.server = Server([listener], drain_s=drain_s, on_end=self.on_end)
+        self.server = HttpServer([listener], drain_s=drain_s, on_end=self.on_end)
 
     def on_end(self) -> None:
         self.ends += 1

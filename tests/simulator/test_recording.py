@@ -19,7 +19,7 @@ from splitsecond import clock
 from splitsecond.errors import CallerFault
 from splitsecond.simulator import server
 from splitsecond.simulator.process import run_simulator
-from splitsecond.simulator.recording import RecordedChunk, RecordedExchange, as_raw_json, load_recordings
+from splitsecond.simulator.recording import RecordedExchange, TimedChunk, as_raw_json, load_recordings
 from splitsecond.simulator.replay import ReplayedProvider
 from splitsecond.testing.virtual_time import run_virtual
 
@@ -31,14 +31,14 @@ STREAM = RecordedExchange(
     status=200,
     headers={"content-type": "text/event-stream", "x-request-id": "r1"},
     head_ms=5,
-    chunks=(RecordedChunk(100, "data: ä\n\n"), RecordedChunk.of(250, b"data: \xff\n\n")),
+    chunks=(TimedChunk(100, "data: ä\n\n"), TimedChunk.of(250, b"data: \xff\n\n")),
     end_ms=260,
 )
 WHOLE = msgspec.structs.replace(
     STREAM,
     headers={"content-type": "application/json"},
     status=429,
-    chunks=(RecordedChunk(7, '{"error"'), RecordedChunk(9, ":1}")),
+    chunks=(TimedChunk(7, '{"error"'), TimedChunk(9, ":1}")),
 )
 
 
@@ -115,7 +115,7 @@ def test_a_file_that_cannot_be_replayed(tmp_path: Path) -> None:
     path.write_bytes(msgspec.json.encode(STREAM) + b"\n{}\n")
     with pytest.raises(CallerFault, match=r"x.jsonl:2: .*missing required field"):
         load_recordings(path)
-    wrong = msgspec.structs.replace(STREAM, chunks=(RecordedChunk(1, "*", encoded=True),))
+    wrong = msgspec.structs.replace(STREAM, chunks=(TimedChunk(1, "*", encoded=True),))
     path.write_bytes(msgspec.json.encode(wrong))
     with pytest.raises(CallerFault, match=r"x.jsonl:1: "):
         load_recordings(path)

@@ -12,7 +12,8 @@ from splitsecond.simulator.profile import EngineSpec, Profile, PromptCacheSpec, 
 from splitsecond.simulator.truth import TruthRecord
 from splitsecond.testing.virtual_time import run_virtual
 from splitsecond.wire import ollama, openai
-from splitsecond.wire.server_times import TimesForm, processing_times
+from splitsecond.wire.dialect import TimesForm
+from splitsecond.wire.server_times import processing_times
 
 STEADY = Profile(
     name="p",
@@ -86,6 +87,15 @@ def test_each_form_says_what_was_done(form: TimesForm, stream: bool, counts: boo
     assert (times[prompt], times[output]) == (100, 100)
     if form != "llama.cpp":
         assert (times["queue"], times["total"]) == (0, 200)
+
+
+@in_each_form
+@streamed_or_not
+def test_several_choices_report_the_times_once(form: TimesForm, stream: bool) -> None:
+    (exchange,) = asked(replace(STEADY, server_timings=form), stream=stream, n=2)
+    assert said(exchange)[NAMES[form][1]] == 100
+    assert exchange.body.count(b'"prompt_time"') + exchange.body.count(b'"prompt_ms"') == 1
+    assert exchange.body.count(b'"finish_reason":"stop"') == 2
 
 
 @in_each_form

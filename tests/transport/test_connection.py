@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.transport.peers import HELLO, Recorder, chunked
 
 from splitsecond import clock
-from splitsecond.transport.connection import Connection, ReadBuffer
+from splitsecond.transport.connection import HttpConnection, ReadBuffer
 from splitsecond.transport.exchange import Connected, Exchange, Origin
 from splitsecond.transport.kernel import STAMP
 from splitsecond.transport.polling import LoopPoller
@@ -52,10 +52,10 @@ class RecordingOwner:
     def __init__(self) -> None:
         self.events: list[str] = []
 
-    def released(self, connection: Connection) -> None:
+    def released(self, connection: HttpConnection) -> None:
         self.events.append("released")
 
-    def closed(self, connection: Connection) -> None:
+    def closed(self, connection: HttpConnection) -> None:
         self.events.append("closed")
 
 
@@ -66,7 +66,7 @@ class Line:
         near.setblocking(False)
         self.far, self.loop, self.owner, self.receiver = far, HandLoop(), RecordingOwner(), Recorder()
         info = Connected(1, False, 1, 2, 3, "here")
-        self.connection = Connection(
+        self.connection = HttpConnection(
             near,
             None,
             origin=Origin("http", "test", 80),
@@ -191,7 +191,7 @@ def test_stray_bytes_while_idle_end_it() -> None:
 
 def test_its_repr_says_how_it_is() -> None:
     with line() as it:
-        assert repr(it.connection) == "<Connection 1 to http://test at here, active>"
+        assert repr(it.connection) == "<HttpConnection 1 to http://test at here, active>"
         it.receive(HELLO)
         assert "idle" in repr(it.connection)
         it.connection.close()

@@ -30,7 +30,7 @@ from splitsecond.transport import Client
 from splitsecond.transport import client as client_module
 from splitsecond.transport import connection as connection_module
 from splitsecond.transport import packets as packets_module
-from splitsecond.transport.connection import Connection, ReadBuffer
+from splitsecond.transport.connection import HttpConnection, ReadBuffer
 from splitsecond.transport.exchange import Connected, Exchange, Origin
 from splitsecond.transport.packets import (
     FRAME_BYTES,
@@ -462,7 +462,7 @@ def test_a_connection_that_its_peer_has_reset_already_fails_as_without_a_ring() 
         far.close()
         select.select([near], [], [])  # the reset has arrived
     loop = cast(asyncio.AbstractEventLoop, HandLoop())
-    connection = Connection(
+    connection = HttpConnection(
         near,
         None,
         origin=Origin("http", "test", 80),
@@ -500,7 +500,7 @@ def received(bounds: list[int], close_after: int, in_read: int, *, together: boo
         patch.setattr(connection_module, "key_of", lambda sock: b"")
         near.setblocking(False)
         loop = cast(asyncio.AbstractEventLoop, HandLoop())
-        connection = Connection(
+        connection = HttpConnection(
             near,
             None,
             origin=Origin("http", "test", 80),

@@ -17,7 +17,7 @@ from splitsecond.errors import CallerFault
 from splitsecond.runs.settings import RunSettings
 from splitsecond.transport import connection as connection_module
 from splitsecond.transport import sparse_reads
-from splitsecond.transport.connection import Connection, ReadBuffer
+from splitsecond.transport.connection import HttpConnection, ReadBuffer
 from splitsecond.transport.exchange import Connected, Exchange, Origin, TimeLeft
 from splitsecond.transport.polling import TICK_NS, BatchedPoller
 from splitsecond.transport.sparse_reads import (
@@ -415,7 +415,7 @@ def resting(
     near.setblocking(False)
     poller = HandPoller()
     info = Connected(1, False, 0, 0, 0, "here")
-    made = Connection(
+    made = HttpConnection(
         near,
         None,
         origin=ORIGIN,

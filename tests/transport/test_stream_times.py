@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from splitsecond.transport.stream_times import StreamTimes, in_order
+from splitsecond.transport.stream_times import StreamTimes, monotonic
 
 WRAP = 1 << 32
 
@@ -114,4 +114,4 @@ def test_arrivals_are_put_in_order_one_by_one(arrivals: list[int], first: int, l
     for arrived in arrivals:
         at = min(max(arrived, at), last)
         expected.append(at)
-    assert in_order(arrivals, first, last) == expected
+    assert monotonic(arrivals, first, last) == expected

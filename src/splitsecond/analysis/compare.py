@@ -26,7 +26,7 @@ from splitsecond.analysis.sample_comparison import (
     holm,
     untested,
 )
-from splitsecond.analysis.summary import LEAST_ROUNDS, PERCENTILES, Sample
+from splitsecond.analysis.summary import LEAST_ROUNDS, PERCENTILES, FigureSample
 from splitsecond.analysis.wording import (
     Place,
     Statement,
@@ -107,7 +107,7 @@ class _Side(Struct, frozen=True):
     requests: list[Sequence[Observation]]
     by_run: bool
 
-    def sample(self, figure: Figure) -> Sample:
+    def sample(self, figure: Figure) -> FigureSample:
         """Return the figure over all runs, its rounds numbered across them."""
         samples = [figure.sample(each) for each in self.requests]
         if len(samples) == 1:
@@ -118,7 +118,7 @@ class _Side(Struct, frozen=True):
             first = int(rounds[-1].max(initial=first)) + 1
         numbers = np.concatenate(rounds)
         spread = self.by_run or len(np.unique(numbers)) >= LEAST_ROUNDS
-        return Sample(np.concatenate([s.values for s in samples]), numbers, spread)
+        return FigureSample(np.concatenate([s.values for s in samples]), numbers, spread)
 
     def total(self, total: Total) -> float | None:
         """Return the mean of the runs, or of a count the sum."""
@@ -275,7 +275,9 @@ def _condition_change(of: _Changed, compared: Sequence[Compared]) -> ConditionCh
     )
 
 
-def compare_figure(figure: Figure, before: Sample, after: Sample, *, paired: bool) -> dict[str, SampleComparison]:
+def compare_figure(
+    figure: Figure, before: FigureSample, after: FigureSample, *, paired: bool
+) -> dict[str, SampleComparison]:
     """Return the comparison of each percentile of `figure`; nothing if a side has no answers."""
     if not np.isfinite(before.values).any() or not np.isfinite(after.values).any():
         return {}

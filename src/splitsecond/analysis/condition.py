@@ -21,8 +21,9 @@ from splitsecond.analysis.findings import AskedCondition, ConditionFindings, Nod
 from splitsecond.analysis.grouping import grouped
 from splitsecond.analysis.lateness import instrument_of, ordered_ms
 from splitsecond.analysis.slo import Slo
-from splitsecond.analysis.steady import TimeWindows, begin_ns, ended_in, in_flight, load_of, per_second, tokens_in
+from splitsecond.analysis.steady import TimeWindows, begin_ns, ended_in, in_flight, measured_load, tokens_in
 from splitsecond.analysis.summary import Floats, percentile, ratio_interval
+from splitsecond.analysis.throughput import per_second
 from splitsecond.analysis.validity import CheckInputs, invalid_of_node, invalid_reasons, notes
 from splitsecond.clock import NS_PER_MS, NS_PER_S
 from splitsecond.observation import LOAD_ROLES, Observation
@@ -49,8 +50,8 @@ def condition_findings(
     stayed = [o for o in sent if o.outcome != "cancelled"]
     measured = ended(sent)
     ok = successful(measured)
-    load = load_of(sent, asked.concurrency, readings)
-    ended_per_s = per_second(ended_in(stayed, load.steady), load.steady)
+    load = measured_load(sent, asked.concurrency, readings)
+    ended_per_s = per_second(ended_in(stayed, load.steady), load.steady.length_ns)
     error_kinds, error_examples = failures_by_kind(measured)
 
     findings = ConditionFindings(
@@ -67,10 +68,10 @@ def condition_findings(
         error_examples=error_examples,
         warmups=sum(o.role == "warmup" for o in sent),
         cooldowns=sum(o.role == "cooldown" for o in sent),
-        output_tokens_per_s=per_second(tokens_in(sent, load.steady), load.steady),
+        output_tokens_per_s=per_second(tokens_in(sent, load.steady), load.steady.length_ns),
         **throughput_by_round(sent, measured, load.steady),
-        output_tokens_per_s_whole=per_second(tokens_in(sent, load.whole), load.whole),
-        requests_per_s=per_second(ended_in([o for o in stayed if o.ok], load.steady), load.steady),
+        output_tokens_per_s_whole=per_second(tokens_in(sent, load.whole), load.whole.length_ns),
+        requests_per_s=per_second(ended_in([o for o in stayed if o.ok], load.steady), load.steady.length_ns),
         steady_s=load.steady.length_ns / NS_PER_S or None,
         goodput=slo.goodput(measured, ended_per_s, open_loop=asked.open_loop) if slo else None,
         input_tokens=_mean([o.input_tokens for o in ok]),
@@ -219,7 +220,7 @@ def _mean(values: Sequence[int | None]) -> float | None:
     return float(np.mean(known)) if known else None
 
 
-def summarise(
+def condition_rows(
     asked: Sequence[AskedCondition],
     observations: Sequence[Observation],
     readings: Sequence[InstrumentReading],

@@ -15,7 +15,7 @@ import numpy as np
 from msgspec import Struct
 
 from splitsecond.analysis.steady import begin_ns, event_tokens
-from splitsecond.analysis.summary import LEAST_ROUNDS, Floats, Interval, Sample, Summary, summary_of
+from splitsecond.analysis.summary import LEAST_ROUNDS, FigureSample, Floats, Interval, Summary, summary_of
 from splitsecond.catalog.price import MILLION
 from splitsecond.clock import NS_PER_MS
 from splitsecond.observation import Observation
@@ -73,7 +73,7 @@ class Figure(Struct, frozen=True, kw_only=True):
         value = self.of(observation)
         return None if value is None else value / self.scale
 
-    def sample(self, requests: Sequence[Observation]) -> Sample:
+    def sample(self, requests: Sequence[Observation]) -> FigureSample:
         """Return the figure of `requests` (see `ended`), in `unit`; those that succeeded without it are left out.
 
         Gaps within a request are those of the answers.
@@ -90,7 +90,7 @@ class Figure(Struct, frozen=True, kw_only=True):
             rounds = np.repeat(numbers, [np.size(gaps) for _, gaps in found])
         values = values / self.scale
         spread = len(np.unique(rounds[rounds > 0])) >= LEAST_ROUNDS
-        return Sample(values, rounds, spread)
+        return FigureSample(values, rounds, spread)
 
     def summarise(self, requests: Sequence[Observation]) -> Summary:
         """Return the distribution over `requests` (see `ended`).

@@ -36,7 +36,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from splitsecond.analysis.student import t_doubt, t_doubts, t_quantile
-from splitsecond.analysis.summary import DOUBT, LEAST_ROUNDS, Floats, Sample, finite, needed, percentile
+from splitsecond.analysis.summary import DOUBT, LEAST_ROUNDS, FigureSample, Floats, finite, needed, percentile
 
 LEFT_OVER = 1.1
 """Factor on the variance between rounds: pauses of three correlation times leave a correlation of 0.05 between
@@ -116,7 +116,7 @@ def untested(first: float | None, second: float | None, needs: int = 0) -> Sampl
 
 
 def compare_samples(
-    first: Sample, second: Sample, quantiles: Mapping[str, float], *, paired: bool
+    first: FigureSample, second: FigureSample, quantiles: Mapping[str, float], *, paired: bool
 ) -> dict[str, SampleComparison]:
     """Compare two samples of positive values at each of the named `quantiles`. Each needs at least one value.
 
@@ -268,7 +268,7 @@ def log_percentiles(values: Floats, rounds: npt.NDArray[np.int64], q: float) -> 
     return {int(n): math.log(p) if p > 0 else -math.inf for n, p in zip(numbers, percentiles, strict=True)}
 
 
-def _capped(first: Sample, second: Sample) -> tuple[Floats, Floats]:
+def _capped(first: FigureSample, second: FigureSample) -> tuple[Floats, Floats]:
     """Return the values, with failed requests as slow as the slowest answered one of both samples."""
     both = np.concatenate((first.values, second.values))
     answered = both[np.isfinite(both)]

@@ -61,7 +61,7 @@ Row = ConditionFindings
 Observed = Mapping[str, Sequence[Observation]]
 
 
-class Contest(Struct, frozen=True):
+class Lead(Struct, frozen=True):
     """The first and the second row on one metric under one load, with their values; `found`: how much faster."""
 
     metric: Figure | Total
@@ -75,7 +75,7 @@ def statements(conditions: Sequence[Row], observations: Sequence[Observation]) -
     """Return one statement for each finding: verdicts on a use, then comparisons, and last what spoils them."""
     valid = [c for c in conditions if not c.invalid]
     sentences = verdicts(valid)
-    sentences += [_contest(each) for each in contests(conditions, observations)]
+    sentences += [_lead(each) for each in leads(conditions, observations)]
     sentences += [sentence for rows in _comparable(valid) for sentence in _counted_differently(rows)]
     for rows in _by_load(valid):
         sentences += _goodput(rows)
@@ -86,11 +86,11 @@ def statements(conditions: Sequence[Row], observations: Sequence[Observation]) -
     return sentences + _too_close(valid) + _errors(conditions) + _left_out(conditions)
 
 
-def contests(conditions: Sequence[Row], observations: Sequence[Observation]) -> list[Contest]:
+def leads(conditions: Sequence[Row], observations: Sequence[Observation]) -> list[Lead]:
     """Return the comparison of the first two rows on each metric under each load, all corrected together."""
     observed = grouped(ended(observations), lambda o: o.condition)
     valid = [c for c in conditions if not c.invalid]
-    found = [each for rows in _comparable(valid) for each in _contests(rows, observed)]
+    found = [each for rows in _comparable(valid) for each in _leads(rows, observed)]
     judged = holm({number: each.found for number, each in enumerate(found)})
     return [replace(each, found=judged[number]) for number, each in enumerate(found)]
 
@@ -109,7 +109,7 @@ def _comparable(rows: Sequence[Row]) -> list[list[Row]]:
     ]
 
 
-def _contests(rows: Sequence[Row], observed: Observed) -> Iterator[Contest]:
+def _leads(rows: Sequence[Row], observed: Observed) -> Iterator[Lead]:
     """Yield what the rows of one load are compared on."""
     open_loop = rows[0].concurrency is None
     for figure in main_figures():
@@ -139,7 +139,7 @@ def _counted_differently(rows: Sequence[Row]) -> list[Statement]:
     ]
 
 
-def _first(rows: Sequence[Row], figure: Figure, observed: Observed) -> Iterator[Contest]:
+def _first(rows: Sequence[Row], figure: Figure, observed: Observed) -> Iterator[Lead]:
     worst = -math.inf if figure.higher_is_better else math.inf
     ranked = sorted(
         ((c, figure.summary(c).p50) for c in rows if figure.summary(c).n and c.condition in observed),
@@ -160,10 +160,10 @@ def _first(rows: Sequence[Row], figure: Figure, observed: Observed) -> Iterator[
     if found.real and found.log_ratio < 0:  # the rounds say the opposite of the medians of all requests
         best, next_best, best_value, next_value = next_best, best, next_value, best_value
         found = compared(best, next_best)
-    yield Contest(figure, best, next_best, (best_value, next_value), found)
+    yield Lead(figure, best, next_best, (best_value, next_value), found)
 
 
-def _throughput(rows: Sequence[Row]) -> Iterator[Contest]:
+def _throughput(rows: Sequence[Row]) -> Iterator[Lead]:
     ranked = sorted((c for c in rows if c.output_tokens_per_s), key=lambda c: -(c.output_tokens_per_s or 0.0))
     if len(ranked) < 2:
         return
@@ -173,7 +173,7 @@ def _throughput(rows: Sequence[Row]) -> Iterator[Contest]:
         {at: math.log(speed) for at, speed in c.output_tokens_per_s_rounds.items() if speed > 0}
         for c in (best, next_best)
     )
-    yield Contest(
+    yield Lead(
         TOTALS["output_tokens_per_s"],
         best,
         next_best,
@@ -182,7 +182,7 @@ def _throughput(rows: Sequence[Row]) -> Iterator[Contest]:
     )
 
 
-def _contest(of: Contest) -> Statement:
+def _lead(of: Lead) -> Statement:
     """Return the sentence on one comparison."""
     found = of.found
     if found.real:
@@ -200,10 +200,10 @@ def _contest(of: Contest) -> Statement:
     )
     if found.p_value is not None and not found.real and (seen := _could_see(found, of.best)):
         short += f"\n{seen.removeprefix('; ').capitalize()}."
-    return Statement(_full_contest(of), short)
+    return Statement(_full_lead(of), short)
 
 
-def _full_contest(of: Contest) -> str:
+def _full_lead(of: Lead) -> str:
     found = of.found
     p50 = "p50 " if isinstance(of.metric, Figure) else ""
     best, next_best = (number(value) if value is not None else "beyond what was answered" for value in of.values)

@@ -27,7 +27,6 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from splitsecond.analysis.summary import Floats
-from splitsecond.clock import NS_PER_S
 from splitsecond.observation import Observation
 from splitsecond.timing.instrument import InstrumentReading
 
@@ -80,7 +79,7 @@ def due_ns(o: Observation) -> int:
     return o.due_ns or begin_ns(o)
 
 
-def load_of(
+def measured_load(
     observations: Sequence[Observation], concurrency: int | None, readings: Sequence[InstrumentReading] = ()
 ) -> MeasuredLoad:
     """Return the load that `observations` (measured, warm-up, cool-down) made. `concurrency` None: an open loop."""
@@ -240,9 +239,3 @@ def _window_of(at: Moments, windows: TimeWindows) -> npt.NDArray[np.intp]:
 def ended_in(observations: Sequence[Observation], windows: TimeWindows) -> int:
     """Return how many of `observations` were complete, or had failed, in `windows`."""
     return int((_window_of(_moments([done_ns(o) for o in observations]), windows) >= 0).sum())
-
-
-def per_second(amount: float, windows: TimeWindows) -> float | None:
-    """Return `amount` per second of `windows`; None if they have no length."""
-    length = windows.length_ns
-    return amount * NS_PER_S / length if length else None

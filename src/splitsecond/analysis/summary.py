@@ -55,7 +55,7 @@ MOST_STEPS = 20
 """Most steps in which a bound moves to where its own effective n agrees with it; it seldom takes more than five."""
 
 
-class Sample(Struct, frozen=True):
+class FigureSample(Struct, frozen=True):
     """Values of one figure and the round of each. A request that failed has an infinite value, on the bad side.
 
     `spread`: there are at least `LEAST_ROUNDS` rounds, or each round is a run of its own, so their scatter is known.
@@ -214,14 +214,14 @@ def _worth(variance: float, share: float) -> float:
 
 
 def summary_of(
-    values: Sequence[float] | Floats | Sample, *, higher_is_better: bool = False, independent: bool = True
+    values: Sequence[float] | Floats | FigureSample, *, higher_is_better: bool = False, independent: bool = True
 ) -> Summary:
     """Summarise `values`, in their unit.
 
     With `higher_is_better`, percentiles run from the largest value down, and p95 is what 95% of the values reach.
     Without `independent` there are no intervals and no `needs`, because n says nothing about the error then.
     """
-    sample = values if isinstance(values, Sample) else None
+    sample = values if isinstance(values, FigureSample) else None
     unordered = np.asarray(sample.values if sample else values, dtype=np.float64)
     batches = _Batches(sample) if sample and sample.spread else None
     ordered = np.sort(unordered)
@@ -257,7 +257,7 @@ def summary_of(
 class _Batches:
     """Values by round."""
 
-    def __init__(self, sample: Sample) -> None:
+    def __init__(self, sample: FigureSample) -> None:
         numbers, self._round = np.unique(sample.rounds, return_inverse=True)
         self._values = sample.values
         self.count = len(numbers)

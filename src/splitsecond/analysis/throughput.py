@@ -75,6 +75,6 @@ class TokenUsage:
         return self.cost.expected / tokens * MILLION if tokens and not self.unpriced + self.estimated else None
 
 
-def per_second(count: int, took_ns: int) -> float | None:
+def per_second(count: float, took_ns: int) -> float | None:
     """Return `count` per second; None for no time."""
     return count * NS_PER_S / took_ns if took_ns > 0 else None

@@ -300,7 +300,7 @@ class WatchHistory:
             left_out=dict(self._left_out),
             skipped=_skipped(self._moments, every_s),
             lines=lines,
-            statements=statements(lines),
+            statements=drift_statements(lines),
         )
 
     def usual(self, asked: Sequence[ConditionFindings]) -> list[ConditionFindings]:
@@ -336,7 +336,7 @@ def minute(at: str) -> str:
     return at[:16].replace("T", " ")
 
 
-def statements(lines: Iterable[WatchedSeries]) -> list[str]:
+def drift_statements(lines: Iterable[WatchedSeries]) -> list[str]:
     """Return the drifts as sentences: current ones first, then the latest."""
     drifts = [(drift.until is not None, drift.since, line, drift) for line in lines for drift in line.drifts]
     drifts.sort(key=lambda one: one[1], reverse=True)

@@ -14,9 +14,9 @@ from splitsecond.api.results import BenchRun
 from splitsecond.catalog.price import Price
 from splitsecond.errors import Fault
 from splitsecond.loadgen.arrivals import Pattern
-from splitsecond.loadgen.plan import LoadLevel
+from splitsecond.loadgen.plan import PlannedLoad
 from splitsecond.policies.settings import Duration
-from splitsecond.report.live import Progress as LiveProgress
+from splitsecond.report.live import LiveProgress
 from splitsecond.runs.cost_limit import CostMeter
 from splitsecond.runs.measuring import Job, Measurement, NoProgress, Progress
 from splitsecond.runs.planning import Recorded, bench_job, capacity_job, watch_jobs
@@ -97,8 +97,8 @@ async def bench(
     or until the task is cancelled, stays in the folder: see `load`.
     """
     levels = CONCURRENCY if concurrency is None and rate is None and trace is None else concurrency
-    loads = [LoadLevel(concurrency=level) for level in _sequence(levels)]
-    loads += [LoadLevel(rate=each, pattern=arrivals, burstiness=burstiness) for each in _sequence(rate)]
+    loads = [PlannedLoad(concurrency=level) for level in _sequence(levels)]
+    loads += [PlannedLoad(rate=each, pattern=arrivals, burstiness=burstiness) for each in _sequence(rate)]
     wanted = BenchSettings(
         **_named(targets),
         **settings,
@@ -158,7 +158,7 @@ async def watch(
     wanted = WatchSettings(
         **_named(targets),
         **settings,
-        loads=[LoadLevel(concurrency=level) for level in _sequence(concurrency)],
+        loads=[PlannedLoad(concurrency=level) for level in _sequence(concurrency)],
         every_ns=every_ns,
         folder=Path(out),
     )

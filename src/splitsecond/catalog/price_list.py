@@ -30,7 +30,7 @@ class ListedPrice(msgspec.Struct, frozen=True, omit_defaults=True):
     context_tokens: int | None = None
 
 
-def listed(provider: str, model: str) -> ListedPrice:
+def listed_price(provider: str, model: str) -> ListedPrice:
     """Return the list's entry of a model at this hour; empty if it has none."""
     from genai_prices.data_snapshot import get_snapshot
 

@@ -48,7 +48,7 @@ def listing(target: str) -> ListedPrice:
 def _listing(owner: Provider, name: str) -> ListedPrice:
     name, tier = owner.split_tier(name)
     model = owner.model(name)
-    listed = price_list.listed(owner.prices, model.same_as or name) if owner.prices else ListedPrice()
+    listed = price_list.listed_price(owner.prices, model.same_as or name) if owner.prices else ListedPrice()
     price = listed.price or model.price
     if price is not None and owner.tiers:
         price = tier_price(price, name, tier, owner.tiers, owner.standard_tiers)

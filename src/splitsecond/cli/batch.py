@@ -44,7 +44,8 @@ def batch(
     from splitsecond.analysis.throughput import BatchThroughput
     from splitsecond.cli.interruption import Interruption
     from splitsecond.cli.results import check_json, write_json
-    from splitsecond.gateway.process.reload import ConfigSource, say
+    from splitsecond.errors import say
+    from splitsecond.gateway.process.reload import ConfigSource
     from splitsecond.gateway.process.simulation import bind_simulator, simulator, simulator_url
     from splitsecond.report.live import BatchProgress
     from splitsecond.report.terminal import throughput_lines

@@ -32,7 +32,7 @@ def demo(
     from splitsecond.analysis.wording import ENGINE, SIMULATED
     from splitsecond.cli.measuring import measure
     from splitsecond.cli.results import Output
-    from splitsecond.loadgen.plan import LoadLevel
+    from splitsecond.loadgen.plan import PlannedLoad
     from splitsecond.runs.planning import Recorded, bench_job
     from splitsecond.runs.settings import BenchSettings
     from splitsecond.testing.engine.process import unavailable_reason
@@ -44,7 +44,7 @@ def demo(
         names.append(ENGINE + "small")
     settings = BenchSettings(
         targets=names,
-        loads=[LoadLevel(concurrency=1), LoadLevel(concurrency=4)],
+        loads=[PlannedLoad(concurrency=1), PlannedLoad(concurrency=4)],
         requests=REQUESTS,
         output_tokens=OUTPUT_TOKENS,
         side_by_side=True,

@@ -11,7 +11,7 @@ from splitsecond.catalog.prices import listing
 from splitsecond.catalog.provider import provider, split_target
 from splitsecond.cli.log_source import LoggedTraffic, speeds
 from splitsecond.cli.option_values import tokens
-from splitsecond.errors import CallerFault
+from splitsecond.errors import CallerFault, file_faults
 from splitsecond.runs.concluding import recompute
 from splitsecond.validation import one_of, wrong
 
@@ -45,10 +45,8 @@ def requirements(needs: str, context: str, quality: Path | None, least_quality: 
         raise wrong("--least-quality", least_quality, "--quality FILE with it")
     scores = Quality()
     if quality is not None:
-        try:
+        with file_faults(f"cannot read {quality}", kind="bad_quality"):
             scores = parse_quality(quality.read_text("utf-8"), str(quality))
-        except (OSError, UnicodeDecodeError) as error:
-            raise CallerFault(f"cannot read {quality}: {error}", kind="bad_quality") from None
     return Requirements(
         needs=[one_of("--needs", each.strip(), CAPABILITIES) for each in needs.split(",") if each.strip()],
         context_tokens=tokens(context, "--context") if context else None,

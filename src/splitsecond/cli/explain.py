@@ -12,7 +12,7 @@ import typer
 
 from splitsecond.cli.options import Config, Json, Policies, config_file
 from splitsecond.clock import NS_PER_MS, NS_PER_S
-from splitsecond.errors import CallerFault
+from splitsecond.errors import CallerFault, say
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -57,7 +57,7 @@ def explain(
     from rich.console import Console
 
     from splitsecond.cli.results import check_json, write_json
-    from splitsecond.gateway.process.reload import ConfigSource, say
+    from splitsecond.gateway.process.reload import ConfigSource
     from splitsecond.router.explain import PROMPT
     from splitsecond.router.router import explained_by_history
 

@@ -47,7 +47,7 @@ def init(
     """
     from msgspec import structs
 
-    from splitsecond.errors import CallerFault, printable
+    from splitsecond.errors import CallerFault, file_faults, printable
     from splitsecond.gateway.configuration.foreign_config import read_foreign
     from splitsecond.gateway.configuration.initial import config_text
 
@@ -57,14 +57,13 @@ def init(
         raise CallerFault(f"{file}: the ending .key is for the client's key", kind="bad_option")
     config = _discovered(ask=not yes and _terminal()) if source is None else read_foreign(source)
     key_file = None
-    try:
-        if not config.key:
-            key_file = file.with_suffix(".key")
+    if not config.key:
+        key_file = file.with_suffix(".key")
+        with file_faults(f"cannot write {key_file}", kind="unwritable_file"):
             _write_key(key_file)
-            config = structs.replace(config, key=f"file:{key_file.name}")
+        config = structs.replace(config, key=f"file:{key_file.name}")
+    with file_faults(f"cannot write {file}", kind="unwritable_file"):
         file.write_text(config_text(config), "utf-8")
-    except OSError as error:
-        raise CallerFault(f"cannot write {error.filename}: {error.strerror}", kind="unwritable_file") from None
     typer.echo(f"Wrote {file}{f' and {key_file}' if key_file else ''}.")
     for line in config.not_carried:
         typer.echo(f"Not carried over: {printable(line)}")

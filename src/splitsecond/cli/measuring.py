@@ -11,7 +11,7 @@ from splitsecond.cli.gates import passed
 from splitsecond.cli.interruption import Interrupted, Interruption
 from splitsecond.cli.results import Output, show
 from splitsecond.errors import Fault
-from splitsecond.report.live import Progress
+from splitsecond.report.live import LiveProgress
 from splitsecond.runs.measuring import Job, Measurement
 from splitsecond.store.folder import RunFolder
 
@@ -28,7 +28,7 @@ def measure(job: Job, output: Output, max_cost: float | None = None, gates: Sequ
     screen = Console(stderr=True)
     meter = job.meter(max_cost)
     with Interruption() as stop, RunFolder.create(output.folder or Path("runs") / job.run_id) as folder:
-        measurement = Measurement(job, folder, meter, Progress(screen, lambda: meter.spent_usd))
+        measurement = Measurement(job, folder, meter, LiveProgress(screen, lambda: meter.spent_usd))
         if cost:
             screen.print(Text(cost), soft_wrap=True)
         try:

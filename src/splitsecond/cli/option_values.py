@@ -12,7 +12,7 @@ from splitsecond.catalog.ownership import Ownership, machines
 from splitsecond.catalog.price import Price
 from splitsecond.errors import CallerFault
 from splitsecond.loadgen.arrivals import PATTERNS
-from splitsecond.loadgen.plan import LoadLevel
+from splitsecond.loadgen.plan import PlannedLoad
 from splitsecond.loadgen.sweep import BUILT_IN, NamedWorkload, read_workloads
 from splitsecond.policies.settings import Duration
 from splitsecond.runs.settings import CONCURRENCY, Server
@@ -162,7 +162,7 @@ def workloads(lengths: str, names: Sequence[str], file: Path | None, *, keep_rat
     return found if keep_rate else [msgspec.structs.replace(each, rate=None) for each in found]
 
 
-def loads(concurrency: str, rate: str, arrivals: str, burstiness: float, trace: Path | None) -> list[LoadLevel]:
+def loads(concurrency: str, rate: str, arrivals: str, burstiness: float, trace: Path | None) -> list[PlannedLoad]:
     """Return the loads of the options: closed loops, unless a rate is given without -c; none for a trace."""
     if trace and concurrency:
         raise wrong("-c", concurrency, "either it or a trace")
@@ -175,11 +175,11 @@ def loads(concurrency: str, rate: str, arrivals: str, burstiness: float, trace: 
         raise wrong("--burstiness", burstiness, "a number above 0")
     open_loop = bool(rate or trace)
     levels: Sequence[float] = numbers(concurrency, "-c", whole=True) if concurrency else CONCURRENCY
-    found = [LoadLevel(concurrency=int(level)) for level in levels if concurrency or not open_loop]
+    found = [PlannedLoad(concurrency=int(level)) for level in levels if concurrency or not open_loop]
     for pattern in PATTERNS:
         if rate and pattern == arrivals:
             found += [
-                LoadLevel(rate=value, pattern=pattern, burstiness=burstiness)
+                PlannedLoad(rate=value, pattern=pattern, burstiness=burstiness)
                 for value in numbers(rate, "--rate", whole=False)
             ]
     return found

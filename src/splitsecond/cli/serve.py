@@ -91,10 +91,10 @@ def _check(source: "ConfigSource") -> None:
 
 
 def _serve(source: "ConfigSource", settings: "GatewaySettings", simulated: "socket") -> None:
+    from splitsecond.errors import say
     from splitsecond.gateway.configuration.defaults import found
     from splitsecond.gateway.configuration.warnings import problems
     from splitsecond.gateway.process import server, supervisor
-    from splitsecond.gateway.process.reload import say
 
     path = source.path
     if path is None:

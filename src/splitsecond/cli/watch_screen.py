@@ -10,8 +10,8 @@ from splitsecond import clock
 from splitsecond.analysis.watching import minute
 from splitsecond.cli.interruption import Interruption
 from splitsecond.cli.results import REPORT, Output, write_json
-from splitsecond.report.live import Progress
-from splitsecond.report.rows import printable
+from splitsecond.report.live import LiveProgress
+from splitsecond.report.rows import safe_text
 from splitsecond.report.terminal import round_lines
 from splitsecond.runs.cost_limit import CostMeter
 from splitsecond.runs.measuring import FolderFailed, cannot_write
@@ -50,11 +50,11 @@ class WatchScreen(WatchListener):
         async for _ in watch.rounds(times):
             pass
 
-    def progress(self, meter: CostMeter) -> Progress:
+    def progress(self, meter: CostMeter) -> LiveProgress:
         """Return a progress display on standard error."""
         self._clear()
         self._begun = True
-        return Progress(self._screen, lambda: meter.spent_usd)
+        return LiveProgress(self._screen, lambda: meter.spent_usd)
 
     def waiting(self, due_ns: int) -> None:
         """Show when the next round begins, on a terminal."""
@@ -118,4 +118,4 @@ class WatchScreen(WatchListener):
 
     @staticmethod
     def _print(console: Console, text: str, style: str) -> None:
-        console.print(Text(printable(text), style), soft_wrap=True)
+        console.print(Text(safe_text(text), style), soft_wrap=True)

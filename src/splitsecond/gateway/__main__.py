@@ -19,7 +19,7 @@ from splitsecond.errors import CallerFault
 from splitsecond.gateway.configuration.settings import GatewaySettings, decode
 from splitsecond.gateway.process.server import run_worker, worker_server
 from splitsecond.gateway.process.worker import GatewayWorker, WorkerSlot
-from splitsecond.serving.server import Server
+from splitsecond.serving.server import HttpServer
 
 _STDIN = 0
 _CHUNK = 65536
@@ -38,7 +38,7 @@ class SettingsReader:
                 return decode(line)
         return None
 
-    def follow(self, worker: GatewayWorker, server: Server) -> None:
+    def follow(self, worker: GatewayWorker, server: HttpServer) -> None:
         """Apply further settings to `worker` in the running loop, and stop `server` at the end of the input."""
         loop = asyncio.get_running_loop()
 
@@ -57,7 +57,7 @@ class SettingsReader:
         loop.add_reader(_STDIN, read)
 
     def _complete(self) -> Iterator[bytes]:
-        """Take the complete lines off the data."""
+        """Remove the complete lines from the data, and yield them."""
         while (end := self._data.find(b"\n")) >= 0:
             line = bytes(self._data[:end])
             del self._data[: end + 1]

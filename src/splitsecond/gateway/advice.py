@@ -32,7 +32,7 @@ _REFUSED = frozenset({"locked", "unpaid"})
 
 
 class Advice:
-    """Advice by one configuration and what is known about its targets."""
+    """Advice from one configuration and what is known about its targets."""
 
     def __init__(self, settings: GatewaySettings, directory: TargetDirectory) -> None:
         self._settings = settings

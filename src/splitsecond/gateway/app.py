@@ -6,8 +6,8 @@ if the first token and the failure arrive in one read. No header of the client g
 ``anthropic-beta`` and ``anthropic-version`` to targets with Anthropic's format), and no header of the provider to the
 client. When a client leaves, its call is cancelled, and that closes its connections to providers.
 
-Access is decided by the path as it was routed, in the handler of that path: neither the client's Host header nor
-another spelling of a path gets around a key. `headers.HINTS` lists the few headers that policies see.
+The handler of the routed path decides about access, so neither the client's Host header nor another spelling of a path
+gets around a key. `headers.HINTS` lists the few headers that policies see.
 """
 
 import hashlib

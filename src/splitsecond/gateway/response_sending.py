@@ -13,7 +13,7 @@ from splitsecond.events import Usage
 from splitsecond.gateway.error_response import error_response
 from splitsecond.gateway.headers import header_value, response_headers, server_timing, usd_value
 from splitsecond.observation import Observation
-from splitsecond.router.call_tracker import OpenCall, call_cost, counted
+from splitsecond.router.call_tracker import OpenCall, call_cost, with_estimated_tokens
 from splitsecond.service import WHOLE_OPERATIONS, Call, Reply
 from splitsecond.serving.request_cycle import RequestCycle
 from splitsecond.wire.client_format import ClientFormat
@@ -106,7 +106,7 @@ async def send_whole(
 def _with_estimated_counts(body: bytes, attempt: Observation, call: Call, form: ClientFormat) -> bytes | None:
     """Return `body` with the token counts by which limits and costs are computed, if the target has not reported them;
     otherwise None."""
-    known = counted(attempt, call)
+    known = with_estimated_tokens(attempt, call)
     if known is attempt or call.operation in WHOLE_OPERATIONS:
         return None
     usage = Usage(

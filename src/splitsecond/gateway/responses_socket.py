@@ -38,13 +38,13 @@ MAX_ITEMS = 20_000
 ITEM_BYTES = 48
 _CREATE = "response.create"
 _ACKNOWLEDGEMENT = "response.processed"
-"""What Codex may send after a response; nothing follows from it."""
+"""A message that Codex may send after a response; it is ignored."""
 _BROKEN = 502
 """Status of an error in the middle of a response."""
 _LIMIT = "websocket_connection_limit_reached"
 _ENDS = ("response.completed", "response.incomplete")
 _KEPT = re.compile(rb'"response\.(?:output_item\.done|completed|incomplete)"')
-"""In events that belong to the conversation. Most events are deltas, which are not parsed."""
+"""Finds the events that belong to the conversation. Most events are deltas, which are not parsed."""
 
 
 class Conversation(Struct, frozen=True):

@@ -119,8 +119,8 @@ async def _calibrate(trials: "_Trials", workload: Workload, input_tokens: int) -
         fault.hint = fault.hint or NO_ANSWER.get(fault.kind, "")
         silent = None if trials.answered or _may_pass(fault) else record_fault(fault)
         if not workload.synthetic:
-            return Calibrated(workload=workload, note=f"the first request failed: {in_words(fault)}", fault=silent)
-        why = f"the request to calibrate it failed: {in_words(fault)}"
+            return Calibrated(workload=workload, note=f"the first request failed: {fault_note(fault)}", fault=silent)
+        why = f"the request to calibrate it failed: {fault_note(fault)}"
         if workload.traced:
             return Calibrated(workload=_with_scale(workload, None), note=_unverified(why), fault=silent)
         return msgspec.structs.replace(_estimate(workload, input_tokens, why), fault=silent)
@@ -132,7 +132,7 @@ def _is_fatal(fault: Fault) -> bool:
     return ours or fault.kind in WHAT_TO_CHECK
 
 
-def in_words(fault: Fault) -> str:
+def fault_note(fault: Fault) -> str:
     """Return what happened and what to try, for a note that names the target already."""
     return f"{fault.message}. {fault.hint}".rstrip()
 

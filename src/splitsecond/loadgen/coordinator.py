@@ -24,7 +24,7 @@ from splitsecond import clock
 from splitsecond.analysis.wording import counted_as
 from splitsecond.errors import Fault
 from splitsecond.loadgen.block import RequestBlock
-from splitsecond.loadgen.calibration import Calibrated, in_words
+from splitsecond.loadgen.calibration import Calibrated, fault_note
 from splitsecond.loadgen.messages import (
     Calibrate,
     CalibrationDone,
@@ -130,7 +130,7 @@ async def run_plan(
         await _together([lane.prepare(workload, input_tokens, pilot) for lane in lanes])
         if faults := _fatal_faults(asked, refused, result.calibrated):
             for fault in faults[1:]:
-                on_note(RunNote(text=in_words(fault), target=fault.target))
+                on_note(RunNote(text=fault_note(fault), target=fault.target))
             raise faults[0]
         for target, calibrated in result.calibrated.items():
             if calibrated.note:

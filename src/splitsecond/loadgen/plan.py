@@ -46,7 +46,7 @@ EXPECTED_S = 5
 """Assumed duration of a response, where no pilot has measured it."""
 
 
-class LoadLevel(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class PlannedLoad(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One load: a closed loop at `concurrency`, or an open loop at `rate` a second or at the offsets `trace` (ns)."""
 
     concurrency: int | None = None
@@ -71,7 +71,7 @@ class Condition(msgspec.Struct, frozen=True, kw_only=True):
 
     condition: str
     target: str
-    load: LoadLevel
+    load: PlannedLoad
     requests: int
     warmups: int
     cooldowns: int = 0
@@ -103,7 +103,7 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 def make_plan(
     targets: Mapping[str, str],
-    loads: Sequence[LoadLevel],
+    loads: Sequence[PlannedLoad],
     *,
     requests: int,
     warmups: int | None = None,
@@ -215,12 +215,12 @@ def _shuffled(blocks: Sequence[RequestBlock], seed: int, number: int) -> list[Re
     return Random(f"{seed}/{number}").sample(blocks, len(blocks))
 
 
-def _condition(name: str, load: LoadLevel, reuse: bool) -> str:
+def _condition(name: str, load: PlannedLoad, reuse: bool) -> str:
     return f"{name}@{load.label}{'-reuse' if reuse else ''}"
 
 
 def _check(
-    targets: Mapping[str, str], loads: Sequence[LoadLevel], *, requests: int, warmups: int | None, blocks: int | None
+    targets: Mapping[str, str], loads: Sequence[PlannedLoad], *, requests: int, warmups: int | None, blocks: int | None
 ) -> None:
     least = [("requests", requests, 1), ("warm-ups", warmups, 0), ("blocks", blocks, 1)]
     least += [("concurrency", load.concurrency, 1) for load in loads]
@@ -238,7 +238,7 @@ def _check(
 
 
 def _blocks(
-    load: LoadLevel,
+    load: PlannedLoad,
     requests: int,
     warmups: int | None,
     blocks: int | None,
@@ -289,7 +289,7 @@ def _blocks(
     return made
 
 
-def _due(load: LoadLevel, requests: int, seed: int, number: int) -> list[int]:
+def _due(load: PlannedLoad, requests: int, seed: int, number: int) -> list[int]:
     """Return when the requests of the block in round `number` are due."""
     if load.concurrency is not None:
         return []
@@ -299,7 +299,7 @@ def _due(load: LoadLevel, requests: int, seed: int, number: int) -> list[int]:
     return schedule(load.pattern, rate=load.rate, requests=requests, seed=drawn, burstiness=load.burstiness)
 
 
-def _requests_within(load: LoadLevel, block_s: float, response_s: float) -> int:
+def _requests_within(load: PlannedLoad, block_s: float, response_s: float) -> int:
     """Return how many measured requests a block of `block_s` seconds has, at least one."""
     if load.concurrency is not None:
         return max(1, 1 + math.floor(load.concurrency * (block_s / response_s - 1) - 0.5))

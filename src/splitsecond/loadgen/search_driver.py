@@ -29,7 +29,7 @@ from splitsecond.analysis.wording import counted_as, limits, percent
 from splitsecond.clock import NS_PER_S
 from splitsecond.errors import CallerFault
 from splitsecond.loadgen.block import RequestBlock
-from splitsecond.loadgen.plan import Condition, LoadLevel, RunPlan, make_plan
+from splitsecond.loadgen.plan import Condition, PlannedLoad, RunPlan, make_plan
 from splitsecond.observation import Observation
 from splitsecond.timing.instrument import InstrumentReading
 
@@ -189,7 +189,7 @@ class LoadSearchDriver:
         least = LEAST_REQUESTS if self.open_loop else max(LEAST_REQUESTS, PER_SLOT * round(load))
         return make_plan(
             {self._target: self._base_url},
-            [LoadLevel(rate=load) if self.open_loop else LoadLevel(concurrency=round(load))],
+            [PlannedLoad(rate=load) if self.open_loop else PlannedLoad(concurrency=round(load))],
             requests=self._requests or least,
             warmups=self._warmups,
             blocks=1,

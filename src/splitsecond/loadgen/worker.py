@@ -28,7 +28,7 @@ import uvloop
 from splitsecond import clock
 from splitsecond.errors import Fault
 from splitsecond.loadgen.block import MOST_IN_FLIGHT, Hold, Pacing, run_block
-from splitsecond.loadgen.calibration import calibrate, in_words
+from splitsecond.loadgen.calibration import calibrate, fault_note
 from splitsecond.loadgen.messages import (
     Calibrate,
     CalibrationDone,
@@ -170,7 +170,7 @@ class LoadWorker:
                     try:
                         service = self._service(block.target)
                     except Fault as fault:  # only on another machine than the one that calibrated the target
-                        self._put(TaskEnded(in_words(fault)))
+                        self._put(TaskEnded(fault_note(fault)))
                         continue
                     self._before_block()
                     before = self._packet_counts()

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from splitsecond.errors import CallerFault, Fault
+from splitsecond.errors import CallerFault, Fault, file_faults
 from splitsecond.policies.catalogue_of_policies import POLICIES
 from splitsecond.policies.definition import Policy, PolicyContext, PolicyService
 from splitsecond.service import Call, Reply, Service
@@ -83,11 +83,8 @@ class PolicyFile(Struct, frozen=True):
     @classmethod
     def read(cls, path: Path) -> "PolicyFile":
         """Return the file at `path`. Raises `CallerFault` if it cannot be read, or as `policies` does."""
-        try:
+        with file_faults(f"cannot read {path}", kind="bad_policy_file"):
             file = cls(str(path), path.read_text("utf-8"))
-        except (OSError, UnicodeDecodeError) as error:
-            why = isinstance(error, OSError) and error.strerror
-            raise CallerFault(f"cannot read {path}: {why or error}", kind="bad_policy_file") from None
         file.policies()
         return file
 

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from msgspec import Struct
-from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -13,8 +12,9 @@ from splitsecond.analysis.accuracy import TRUSTED_TPOT_SHARE, TRUSTED_TTFT_MS, A
 from splitsecond.analysis.wording import counted_as, percent
 from splitsecond.clock import NS_PER_MS
 from splitsecond.observation import Observation
-from splitsecond.report.production import fitting, name_text
-from splitsecond.report.rows import MISSING, number, printable, share
+from splitsecond.report.production import fitting
+from splitsecond.report.rows import MISSING, number, safe_text, share
+from splitsecond.report.terminal import name_text, titled_table
 
 _FEWER_OF_LEVELS = ("token\np99", "TTFT\nmax", "CPU", "receive\np99", "send\np99", "lag\np99", "TTFT\np50")
 _FEWER_OF_TARGETS = ("tokens\nby", "round\ntrip", "DNS")
@@ -70,7 +70,7 @@ def _levels(levels: Sequence[Accuracy], left_out: frozenset[str], _beside: bool,
         "trust": [Text("yes", "green") if level.trusted else Text("no", "bold red") for level in levels],
     }
     shown = {heading: texts for heading, texts in columns.items() if heading not in left_out}
-    table = _table("The instrument's own error in ms, against the server's own times")
+    table = titled_table("The instrument's own error in ms, against the server's own times")
     for heading in shown:
         table.add_column(heading, justify="right", no_wrap=True)
     for row in zip(*shown.values(), strict=True):
@@ -109,13 +109,13 @@ def target_table(checks: Sequence[TargetCheck], console: Console) -> None:
         name, fault = check.name, check.fault
         by_clock = ", ".join(f"{clock} {at / NS_PER_MS:,.3f}" for clock, at in check.first_token.items())
         if by_clock:
-            console.print(Text(f"  {printable(name)}: TTFT of the last request by each clock, ms: {by_clock}.", "dim"))
+            console.print(Text(f"  {safe_text(name)}: TTFT of the last request by each clock, ms: {by_clock}.", "dim"))
         if fault:
-            console.print(Text(f"  {printable(fault)}" if name in fault else f"  {name}: {printable(fault)}", "red"))
+            console.print(Text(f"  {safe_text(fault)}" if name in fault else f"  {name}: {safe_text(fault)}", "red"))
 
 
 def _targets(checks: Sequence[TargetCheck], left_out: frozenset[str], _beside: bool, name_width: int) -> Table:
-    table = _table("Targets, a cold and a warm request each, times in ms")
+    table = titled_table("Targets, a cold and a warm request each, times in ms")
     table.add_column("target", overflow="fold", no_wrap=not name_width)
     headings = ("DNS", "TCP", "TLS", "round\ntrip", "TTFT\ncold", "TTFT\nwarm", "tokens\nby")
     for heading in headings:
@@ -151,9 +151,3 @@ def _error(ms: float | None) -> str:
 
 def _ms(ns: int | None) -> str:
     return number(None if ns is None else ns / NS_PER_MS)
-
-
-def _table(title: str) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
-    table.collapse_padding = True
-    return table

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from splitsecond.analysis.figures import FIGURES, Figure
 from splitsecond.analysis.findings import Capacity, ConditionFindings, Run
-from splitsecond.analysis.statements import Contest, contests
+from splitsecond.analysis.statements import Lead, leads
 from splitsecond.analysis.usable_rows import lightest_rows, rows_by_target
 from splitsecond.analysis.wording import level, limits, ratio
 from splitsecond.observation import Observation
@@ -25,7 +25,7 @@ def run_headline(run: Run, observations: Sequence[Observation]) -> Headline:
     if not lightest:
         invalid = bool(run.conditions) and all(c.invalid for c in run.conditions)
         return Headline(sentence="Do not rely on the figures of this run." if invalid else "", badge=badge)
-    found = contests(run.conditions, observations)
+    found = leads(run.conditions, observations)
     by_metric = _by_metric(found, lightest)
     tiles = [_first(name, by_metric.get(name), lightest) for name in (TTFT, TPS)]
     tiles.append(_throughput(run))
@@ -49,19 +49,19 @@ def _badge(run: Run) -> Badge | None:
     return Badge(text="measurement valid", look="good")
 
 
-def _by_metric(found: Sequence[Contest], level_rows: Sequence[ConditionFindings]) -> dict[str, Contest]:
-    """Return the contests on TTFT and TPS between these rows."""
+def _by_metric(found: Sequence[Lead], level_rows: Sequence[ConditionFindings]) -> dict[str, Lead]:
+    """Return the leads on TTFT and TPS between these rows."""
     at = {row.condition for row in level_rows}
     return {_plain(each): each for each in found if each.best.condition in at and isinstance(each.metric, Figure)}
 
 
-def _winner(by_metric: dict[str, Contest]) -> str:
+def _winner(by_metric: dict[str, Lead]) -> str:
     """Return the target that is certainly first on TTFT and on TPS; "" if there is none."""
     winners = {each.best.target if each.found.real else "" for each in by_metric.values()}
     return winners.pop() if by_metric.keys() == {TTFT, TPS} and len(winners) == 1 else ""
 
 
-def _leads_everywhere(run: Run, found: Sequence[Contest]) -> bool:
+def _leads_everywhere(run: Run, found: Sequence[Lead]) -> bool:
     """Return whether there are several loads, and one target is the fastest under all of them."""
     loads: dict[tuple[int | None, float | None], list[ConditionFindings]] = {}
     for row in (row for own in rows_by_target(run.conditions) for row in own):
@@ -70,12 +70,12 @@ def _leads_everywhere(run: Run, found: Sequence[Contest]) -> bool:
     return len(loads) > 1 and len(winners) == 1 and winners != {""}
 
 
-def _plain(of: Contest) -> str:
-    """Return the name of a contest's figure; those from due stand for the plain ones."""
+def _plain(of: Lead) -> str:
+    """Return the name of a lead's figure; those from due stand for the plain ones."""
     return next((name for name in (TTFT, TPS) if of.metric.name in (name, FIGURES[name].from_due)), of.metric.name)
 
 
-def _sentence(lightest: Sequence[ConditionFindings], by_metric: dict[str, Contest], *, everywhere: bool = False) -> str:
+def _sentence(lightest: Sequence[ConditionFindings], by_metric: dict[str, Lead], *, everywhere: bool = False) -> str:
     where = level(lightest[0])
     if len(lightest) == 1:
         return _alone(lightest[0])
@@ -104,24 +104,24 @@ def _alone(row: ConditionFindings) -> str:
     return f"{row.target} sends the first token after {ttft} ms, then {tps} tokens per second (p50, {level(row)})."
 
 
-def _first(name: str, contest: Contest | None, lightest: Sequence[ConditionFindings]) -> Tile | None:
+def _first(name: str, lead: Lead | None, lightest: Sequence[ConditionFindings]) -> Tile | None:
     """Return the best median of a figure at the lightest load, with its margin."""
     figure = FIGURES[name].under(open_loop=rows.open_loop(lightest[0]))
     known = [(value, row) for row in lightest if (value := figure.summary(row).p50) is not None]
     if not known:
         return None
     best = (max if figure.higher_is_better else min)(known, key=lambda pair: pair[0])[1]
-    best = contest.best if contest is not None else best
+    best = lead.best if lead is not None else best
     cell = rows.cell(figure.summary(best), "p50")
     note = _interval(cell)
-    if contest is not None and contest.found.real and contest.found.ratio:
-        between = contest.found.ci95
+    if lead is not None and lead.found.real and lead.found.ratio:
+        between = lead.found.ci95
         interval = f" ({ratio(between[0])} to {ratio(between[1])})" if between else ""
-        note = f"{ratio(contest.found.ratio)} times as fast as {contest.next_best.target}{interval}"
-    elif contest is not None and contest.found.p_value is None:
-        note = f"too few requests or rounds to compare with {contest.next_best.target}"
-    elif contest is not None:
-        note = f"not clearly ahead of {contest.next_best.target}"
+        note = f"{ratio(lead.found.ratio)} times as fast as {lead.next_best.target}{interval}"
+    elif lead is not None and lead.found.p_value is None:
+        note = f"too few requests or rounds to compare with {lead.next_best.target}"
+    elif lead is not None:
+        note = f"not clearly ahead of {lead.next_best.target}"
     label = f"{FIGURES[name].label} p50 {level(best)}"
     return Tile(label=label, value=cell.figure, unit=figure.unit, target=best.target, note=note)
 

@@ -13,6 +13,7 @@ from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from functools import cache
 from hashlib import sha256
+from typing import TYPE_CHECKING
 
 import jinja2
 import msgspec
@@ -21,6 +22,9 @@ from msgspec import Struct
 from splitsecond.analysis.wording import counted_as
 from splitsecond.report.chart import Legends, Plot
 from splitsecond.report.theme import page_colours
+
+if TYPE_CHECKING:
+    from splitsecond.report.rows import FigureCell  # imports numpy, which the gateway does not load for its dashboard
 
 
 class TableCell(Struct, frozen=True, kw_only=True):
@@ -39,6 +43,12 @@ class TableCell(Struct, frozen=True, kw_only=True):
     look: str = ""
     target: bool = False
     invalid: bool = False
+
+
+def figure_cell(found: "FigureCell") -> TableCell:
+    """Return the cell of a figure, with its interval below it."""
+    notes = [found.interval] if found.interval else []
+    return TableCell(text=found.figure, notes=notes, look="weak" if found.needs else "")
 
 
 Row = Sequence[str | TableCell]
@@ -106,7 +116,7 @@ def render(
     for plot in plots:
         by_section.setdefault(plot.section, []).append(plot)
     style = page_style()
-    script = _source("page.js") + (_source("filters.js") + FILTERED if filtered else "")
+    script = template_source("page.js") + (template_source("filters.js") + FILTERED if filtered else "")
     return (
         _environment()
         .get_template(template)
@@ -117,7 +127,7 @@ def render(
             headline=headline or Headline(),
             style=style,
             script=script,
-            policy=f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'",
+            policy=f"default-src 'none'; script-src '{csp_hash(script)}'; style-src '{csp_hash(style)}'",
             # Without "<", nothing in the data can end the script element.
             data=msgspec.json.encode({"rows": filtered}).decode().replace("<", "\\u003c"),
             **context,
@@ -127,7 +137,7 @@ def render(
 
 def page_style() -> str:
     """Return the style sheet of all pages."""
-    return page_colours() + "".join(map(_source, ("chart.css", "filters.css", "page.css")))
+    return page_colours() + "".join(map(template_source, ("chart.css", "filters.css", "page.css")))
 
 
 def contents(body: str) -> list[tuple[str, str]]:
@@ -143,7 +153,8 @@ def _by_legend(plots: Sequence[Plot]) -> list[tuple[str, list[Plot]]]:
     return list(found.items())
 
 
-def _hash(text: str) -> str:
+def csp_hash(text: str) -> str:
+    """Return the hash by which a content security policy names a script or a style sheet."""
     return f"sha256-{b64encode(sha256(text.encode()).digest()).decode()}"
 
 
@@ -162,7 +173,7 @@ def _environment() -> jinja2.Environment:
     return environment
 
 
-def _source(name: str) -> str:
+def template_source(name: str) -> str:
     """Return a file of `templates/` as it is."""
     environment = _environment()
     assert environment.loader is not None

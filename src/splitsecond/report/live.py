@@ -25,7 +25,7 @@ from splitsecond import clock
 from splitsecond.analysis.cost import usd
 from splitsecond.clock import NS_PER_MS, NS_PER_S
 from splitsecond.observation import Observation
-from splitsecond.report.rows import number, printable
+from splitsecond.report.rows import number, safe_text
 
 REFRESH_NS = NS_PER_S // 4
 LINE_NS = 10 * NS_PER_S
@@ -60,7 +60,7 @@ class _ConditionProgress:
             insort(self.tps, observation.tps)
 
 
-class Progress:
+class LiveProgress:
     """Progress display of a run. Call `start`, then `observed` for each observation, and `stop` in any case.
 
     `spent_usd` returns the cost so far.
@@ -112,11 +112,11 @@ class Progress:
     def note(self, text: str) -> None:
         """Print a line that stays above the bars."""
         if self._live:
-            self._live.console.print(Text(printable(text), "dim"))
+            self._live.console.print(Text(safe_text(text), "dim"))
         elif self._cell:
-            self._show(Text(printable(text), "dim"))
+            self._show(Text(safe_text(text), "dim"))
         else:
-            self._console.print(Text(printable(text)), soft_wrap=True)
+            self._console.print(Text(safe_text(text)), soft_wrap=True)
 
     def stop(self) -> None:
         """Remove the bars; in a notebook they stay as they are. Calling it again, or without `start`, does nothing."""
@@ -142,7 +142,7 @@ class Progress:
         spent = self._spent_usd()
         money = f", {usd(spent)} so far" if spent else ""
         known = f"{done:,}" if self._open_ended else f"{done:,}/{total:,}"
-        stage = f"{printable(self._stage)}; " if self._stage else ""
+        stage = f"{safe_text(self._stage)}; " if self._stage else ""
         return f"{stage}{known} requests{self._time_left(done, total)}{money}"
 
     def _table(self) -> Table:
@@ -156,7 +156,7 @@ class Progress:
             table.add_column(heading, justify="right", no_wrap=True, min_width=max(map(len, heading.split("\n"))))
         for condition, row in self._visible_rows():
             table.add_row(
-                Text(printable(condition)),
+                Text(safe_text(condition)),
                 ProgressBar(total=max(row.total, 1), completed=row.done, width=bar),
                 f"{row.done}" if self._open_ended else f"{row.done}/{row.total}",
                 number(median(row.ttft_ms) if row.ttft_ms else None),

@@ -13,8 +13,8 @@ from splitsecond.analysis.cost import usd, usd_or_free
 from splitsecond.analysis.production import ProductionSpeed
 from splitsecond.analysis.spending import Spending
 from splitsecond.analysis.summary import Summary
-from splitsecond.report.rows import MISSING, cell, number, printable, share
-from splitsecond.report.terminal import MORE_THAN_ANY_CONSOLE, SHORTEST_NAME, broken
+from splitsecond.report.rows import MISSING, FigureCell, cell, number, share
+from splitsecond.report.terminal import MORE_THAN_ANY_CONSOLE, SHORTEST_NAME, name_text
 
 GRADE_LOOKS = {1: "bold green", 2: "green", 3: "", 4: "yellow", 5: "red"}
 _FEWER = ("TPS p50", "total TPS\np95", "TTFT p50\nms", "TTFT p95\nms", "$/M\ntokens", "failed", "requests")
@@ -63,15 +63,14 @@ def table_of_names(heading: str, name_width: int) -> Table:
     return table
 
 
-def name_text(name: str, name_width: int) -> Text:
-    """Return the cell of a name."""
-    return Text(broken(printable(name), name_width) if name_width else printable(name))
+def figure_text(found: FigureCell, *, beside: bool) -> Text:
+    """Return the cell of a figure, with its interval `beside` or below it."""
+    text = Text(found.figure, "dim" if found.needs else "")
+    return text.append(("  " if beside else "\n") + found.interval, "dim") if found.interval else text
 
 
 def _figure(spread: Summary, percentile: str, *, beside: bool) -> Text:
-    found = cell(spread, percentile)
-    text = Text(found.figure, "dim" if found.needs else "")
-    return text.append(("  " if beside else "\n") + found.interval, "dim") if found.interval else text
+    return figure_text(cell(spread, percentile), beside=beside)
 
 
 def fitting(console: Console, table: DrawTable, fewer: Sequence[str]) -> Table:

@@ -10,9 +10,9 @@ from rich.text import Text
 from splitsecond.analysis.cost import usd_or_free
 from splitsecond.analysis.findings import Recommendation, TargetRating
 from splitsecond.analysis.recommendation import limit_words
-from splitsecond.report.production import fitting, name_text, table_of_names
-from splitsecond.report.rows import MISSING, number, printable
-from splitsecond.report.terminal import print_item
+from splitsecond.report.production import figure_text, fitting, table_of_names
+from splitsecond.report.rows import MISSING, FigureCell, interval_text, number, safe_text
+from splitsecond.report.terminal import name_text, print_item
 from splitsecond.report.use_matrix import KEEPS, short_load
 
 WHY_NOT = "why not"
@@ -28,13 +28,13 @@ def recommendation_table(found: Recommendation, console: Console) -> None:
         console.print(Text("  No measured target can be recommended.", "yellow"))
     elif found.cheapest in ("", found.fastest):
         also = " It is also the cheapest." if found.cheapest and _several(found.candidates) else ""
-        console.print(Text(f"  Recommended: {printable(found.fastest)}.{also}"))
+        console.print(Text(f"  Recommended: {safe_text(found.fastest)}.{also}"))
     else:
-        console.print(Text(f"  Best: {printable(found.fastest)}. Cheapest: {printable(found.cheapest)}."))
+        console.print(Text(f"  Best: {safe_text(found.fastest)}. Cheapest: {safe_text(found.cheapest)}."))
     if found.smallest:
-        console.print(Text(f"  Smallest that is good enough: {printable(found.smallest)}."))
+        console.print(Text(f"  Smallest that is good enough: {safe_text(found.smallest)}."))
     if found.policy:
-        console.print(Text(f"  policy: {printable(found.policy)}", "cyan"), soft_wrap=True)
+        console.print(Text(f"  policy: {safe_text(found.policy)}", "cyan"), soft_wrap=True)
     for line in found.would_change:
         print_item(console, "  ", line, "dim")
     if found.candidates:
@@ -70,7 +70,7 @@ def _candidates(found: Recommendation, left_out: frozenset[str], beside: bool, n
         table.add_column(heading, justify="right", no_wrap=True)
     if WHY_NOT not in left_out and any(c.why for c in found.candidates):
         table.add_column(WHY_NOT, no_wrap=True)
-        shown[WHY_NOT] = [Text(printable(c.why), "dim") for c in found.candidates]
+        shown[WHY_NOT] = [Text(safe_text(c.why), "dim") for c in found.candidates]
     for c, *row in zip(found.candidates, *shown.values(), strict=True):
         table.add_row(name_text(c.target, name_width), *row)
     return table
@@ -81,11 +81,10 @@ _JUDGED = {"ttft": ("TTFT {}\nms", 1), "tps": ("TPS {}", 1), "agent": ("agent {}
 
 
 def _judged(c: TargetRating, scale: int, *, beside: bool) -> Text:
-    text = Text(number(None if c.value is None else c.value / scale))
-    if c.ci95 == (None, None):
-        return text
-    bounds = "–".join("?" if b is None else number(b / scale) for b in c.ci95)
-    return text.append(("  " if beside else "\n") + bounds, "dim")
+    def scaled(value: float | None) -> str:
+        return number(None if value is None else value / scale)
+
+    return figure_text(FigureCell(figure=scaled(c.value), interval=interval_text(c.ci95, scaled)), beside=beside)
 
 
 def _several(candidates: Sequence[TargetRating]) -> bool:

@@ -22,7 +22,7 @@ NODES_SHOWN = 8
 """Most nodes with a sentence of their own; a table of the page has all."""
 
 
-def printable(text: str) -> str:
+def safe_text(text: str) -> str:
     """Replace control characters by spaces: text from a provider must not control the terminal."""
     return "".join(c if c.isprintable() else " " for c in text)
 
@@ -64,10 +64,11 @@ def cell(spread: Summary, percentile: str) -> FigureCell:
         return FigureCell(figure=MISSING)
     needs = spread.needs.get(percentile, 0)
     interval = (None, None) if needs else spread.interval(percentile)
-    return FigureCell(figure=number(value), interval=_between(interval, number), needs=needs)
+    return FigureCell(figure=number(value), interval=interval_text(interval, number), needs=needs)
 
 
-def _between(interval: Interval, formatted: Callable[[float | None], str]) -> str:
+def interval_text(interval: Interval, formatted: Callable[[float | None], str]) -> str:
+    """Return an interval whose bounds are `formatted`; an unknown bound is "?", and "" is an unknown interval."""
     if interval == (None, None):
         return ""
     return "–".join("?" if bound is None else formatted(bound) for bound in interval)
@@ -107,7 +108,7 @@ def levels(run: Run) -> list[LoadLevel]:
     found: dict[tuple[bool, float, bool, int], list[ConditionFindings]] = {}
     for condition in run.conditions:
         at = order.index(condition.workload)
-        found.setdefault((open_loop(condition), load(condition) or 0.0, condition.cache_reuse, at), []).append(
+        found.setdefault((open_loop(condition), load_value(condition) or 0.0, condition.cache_reuse, at), []).append(
             condition
         )
     return [
@@ -176,7 +177,7 @@ def server_words(condition: ConditionFindings) -> str:
 
 def server_step(name: str) -> str:
     """Format a server's name for one of its times: "prompt_eval" becomes "prompt eval"."""
-    return printable(name.replace("_", " "))
+    return safe_text(name.replace("_", " "))
 
 
 def open_loop(condition: Loaded) -> bool:
@@ -184,7 +185,7 @@ def open_loop(condition: Loaded) -> bool:
     return condition.concurrency is None
 
 
-def load(condition: Loaded) -> float | None:
+def load_value(condition: Loaded) -> float | None:
     """Return the concurrency, or in an open loop the rate in requests/s; None for a trace."""
     return condition.rate if condition.concurrency is None else condition.concurrency
 
@@ -245,7 +246,9 @@ class MetricColumn(Struct, frozen=True, kw_only=True):
         if isinstance(self.metric, Total):
             value = self.metric.value(condition)
             formatted = {"share": share, "USD": usd}.get(self.metric.unit, number)
-            return FigureCell(figure=formatted(value), interval=_between(self.metric.ci95_of(condition), formatted))
+            return FigureCell(
+                figure=formatted(value), interval=interval_text(self.metric.ci95_of(condition), formatted)
+            )
         if not self.metric.applies(condition):
             return FigureCell(figure=MISSING)
         return cell(self.metric.summary(condition), self.percentile)

@@ -15,7 +15,7 @@ from splitsecond.observation import Observation
 from splitsecond.report import capacity, rows, savings, use_matrix
 from splitsecond.report.definitions import DEFINITIONS
 from splitsecond.report.headline import run_headline
-from splitsecond.report.html import HtmlTable, Row, TableCell, render
+from splitsecond.report.html import HtmlTable, Row, TableCell, figure_cell, render
 from splitsecond.report.plot_frame import legends
 from splitsecond.report.plots import plots_of
 from splitsecond.report.rows import MISSING, MetricColumn, number
@@ -111,11 +111,6 @@ def _target(condition: ConditionFindings) -> TableCell:
     return TableCell(text=condition.target, target=True)
 
 
-def _cell(cell: rows.FigureCell) -> TableCell:
-    notes = [cell.interval] if cell.interval else []
-    return TableCell(text=cell.figure, notes=notes, look="weak" if cell.needs else "")
-
-
 def _level_table(run: Run, level: rows.LoadLevel) -> HtmlTable:
     """Return the table of the main figures with their intervals, without columns that no row fills."""
     priced, regional = rows.priced(run), rows.regional(run)
@@ -128,7 +123,7 @@ def _level_table(run: Run, level: rows.LoadLevel) -> HtmlTable:
     body: list[Row] = [
         [
             TableCell(text=c.target, target=True, invalid=bool(c.invalid)),
-            *(_cell(column.cell(c)) for column in columns),
+            *(figure_cell(column.cell(c)) for column in columns),
             TableCell(text=rows.errors(c), look="bad" if c.errors else ""),
             *([rows.per_million(c)] if priced else []),
             *([c.region or MISSING] if regional else []),
@@ -158,7 +153,7 @@ def _steps(run: Run) -> HtmlTable | None:
     body: list[Row] = [
         [
             TableCell(text=step.load, look="strong" if step.heaviest else ""),
-            *map(_cell, step.cells),
+            *map(figure_cell, step.cells),
             TableCell(text=capacity.VERDICTS[step.verdict], look="bad" if step.verdict in capacity.BAD else ""),
         ]
         for step in capacity.step_rows(run, run.capacity)

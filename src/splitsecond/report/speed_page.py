@@ -15,7 +15,7 @@ from splitsecond.catalog.model_names import identify
 from splitsecond.errors import CallerFault
 from splitsecond.report.axis import linear
 from splitsecond.report.chart import NAMES, Chart, LegendEntry, Plot, palette_entries, picture, target_entries
-from splitsecond.report.html import Badge, Headline, HtmlTable, TableCell, Tile, render
+from splitsecond.report.html import Badge, Headline, HtmlTable, TableCell, Tile, figure_cell, render
 from splitsecond.report.money_plots import speed_against_price
 from splitsecond.report.png import png
 from splitsecond.report.production import speed_remarks
@@ -186,6 +186,4 @@ def _row(speed: ProductionSpeed) -> list[str | TableCell]:
 
 
 def _figure(found: Summary, percentile: str) -> TableCell:
-    shown = cell(found, percentile)
-    notes = [shown.interval] if shown.interval else []
-    return TableCell(text=shown.figure, notes=notes, look="weak" if shown.needs else "")
+    return figure_cell(cell(found, percentile))

@@ -27,7 +27,7 @@ from splitsecond.analysis.throughput import BatchThroughput
 from splitsecond.analysis.watching import RoundNews, WatchRound, minute
 from splitsecond.analysis.wording import Statement, change, counted_as, paired
 from splitsecond.report import capacity, rows, savings, use_matrix
-from splitsecond.report.rows import MISSING, number, printable
+from splitsecond.report.rows import MISSING, number, safe_text
 
 PER_MILLION = "usd_per_million"
 SAVINGS = ("TTFT p50\nms", "TTFT p95\nms", "cached\ninput", "$ per 1,000\nrequests")
@@ -230,7 +230,7 @@ def print_findings(console: Console, statements: Iterable[Statement]) -> None:
 
 def print_item(console: Console, mark: str, text: str, look: str = "") -> None:
     """Print a sentence after a mark, with further lines indented."""
-    lines = Text(printable(text), look).wrap(console, console.width - len(mark))
+    lines = Text(safe_text(text), look).wrap(console, console.width - len(mark))
     for i, line in enumerate(lines):
         line.rstrip()
         console.print(Text(mark if i == 0 else " " * len(mark), look) + line, soft_wrap=True)
@@ -273,10 +273,21 @@ def _change_table(shown: Sequence[ConditionChange], layout: TableLayout, *, mone
     return _table(title, [(c.name, False) for c in shown], main, columns, layout, ["$/M\ntokens"] if money else ())
 
 
-def _step_table(run: Run, found: Capacity) -> Table:
-    title = f"{printable(found.target)}: the steps of the search, times in ms"
+def titled_table(title: str, *, collapse_padding: bool = True) -> Table:
+    """Return a table without columns, with a title."""
     table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
-    table.collapse_padding = True
+    table.collapse_padding = collapse_padding
+    return table
+
+
+def name_text(name: str, name_width: int) -> Text:
+    """Return the cell of a name, broken into lines of `name_width` characters; 0: on one line."""
+    return Text(broken(safe_text(name), name_width) if name_width else safe_text(name))
+
+
+def _step_table(run: Run, found: Capacity) -> Table:
+    title = f"{safe_text(found.target)}: the steps of the search, times in ms"
+    table = titled_table(title)
     for at, heading in enumerate(("load", *capacity.HEADINGS, *capacity.limit_headings(found), "verdict")):
         table.add_column(heading.replace(" ", "\n", 1), justify="right" if at else "left", overflow="fold")
     for line in capacity.step_rows(run, found):
@@ -370,8 +381,7 @@ def _filled(
     columns: Sequence[list[StyledCell]],
     layout: TableLayout,
 ) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
-    table.collapse_padding = not layout.beside
+    table = titled_table(title, collapse_padding=not layout.beside)
     table.add_column("target", no_wrap=True, min_width=SHORTEST_NAME)
     for heading in headings:
         table.add_column(heading, justify="right", no_wrap=True)
@@ -382,7 +392,7 @@ def _filled(
 
 
 def _name(target: str, invalid: bool, layout: TableLayout) -> Text:
-    name = Text(broken(printable(target), layout.name_width) if layout.name_width else printable(target))
+    name = name_text(target, layout.name_width)
     if invalid:
         name.append("\nINVALID" if layout.name_width else " INVALID", "bold red")
     return name
@@ -419,7 +429,7 @@ def round_lines(one: WatchRound, news: Mapping[str, Sequence[RoundNews]]) -> lis
     """Return a line for each row of a round of a watch: its figures, aligned, and its `news` by condition."""
     cells = [
         (
-            f"{printable(found.target)} {rows.load_words(found)}",
+            f"{safe_text(found.target)} {rows.load_words(found)}",
             f"TTFT {number(rows.ttft(found).p50)} ms, p95 {number(rows.ttft(found).p95)}",
             f"TPS {number(found.tps.p50)}",
             f"errors {rows.errors(found)}",
@@ -432,7 +442,7 @@ def round_lines(one: WatchRound, news: Mapping[str, Sequence[RoundNews]]) -> lis
         padded = "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True))
         line = Text(f"{minute(one.at)}  {padded}  ")
         for said in news.get(found.condition, ()):
-            line.append(f"{printable(said.text)} ", _LOOKS[said.good])
+            line.append(f"{safe_text(said.text)} ", _LOOKS[said.good])
         line.rstrip()
         lines.append(line)
     return lines
@@ -462,12 +472,12 @@ def throughput_lines(found: BatchThroughput) -> Iterator[tuple[str, str]]:
             unknown = counted_as(found.unpriced, "attempt whose", "attempts whose")
             yield f"Not included: {unknown} price or prompt length is not known.", "dim"
     if len(found.attempts) > 1:
-        yield f"Attempts: {', '.join(f'{printable(name)} {count:,}' for name, count in found.attempts.items())}.", "dim"
+        yield f"Attempts: {', '.join(f'{safe_text(name)} {count:,}' for name, count in found.attempts.items())}.", "dim"
     if found.cuts or found.again:
         again = f", {counted_as(found.again, 'request was', 'requests were')} retried" if found.again else ""
         yield f"Targets refused load {counted_as(found.cuts, 'time', 'times')}{again}.", "dim"
     if found.refused:
         yield f"{counted_as(found.refused, 'request was', 'requests were')} refused permanently.", "red"
     if found.left:
-        why = f": {printable(found.stopped).rstrip('.')}" if found.stopped else ""
+        why = f": {safe_text(found.stopped).rstrip('.')}" if found.stopped else ""
         yield f"{found.left:,} not sent{why}. The same command continues from here.", "yellow"

@@ -21,7 +21,7 @@ from splitsecond.observation import Observation, Outcome
 from splitsecond.policies.call_observation import call_observations
 from splitsecond.policies.choosing.prompt_size import USUAL_OUTPUT_TOKENS, most_output_tokens
 from splitsecond.policies.fault_handling import NOT_TRANSLATABLE, ejected
-from splitsecond.router.prompt_tokens import prompt_tokens
+from splitsecond.router.prompt_tokens import conservative_input_tokens
 from splitsecond.router.redaction import redact
 from splitsecond.service import Call
 from splitsecond.store.call_record import CallRecord
@@ -79,7 +79,7 @@ class CallTracker:
     def open(
         self, call: Call, route: str, release: Callable[[], None] | None = None, *, charged: bool = True
     ) -> OpenCall:
-        """Track a new `call` for the model `route`, from now on the observer of its attempts. See `OpenCall`."""
+        """Track a new `call` for the model `route`, and observe its attempts. See `OpenCall`."""
         open_call = OpenCall(call=call, route=route, release=release, charged=charged)
         call.notes.observer = partial(self._observe, open_call)
         return open_call
@@ -113,7 +113,7 @@ class CallTracker:
         call = open_call.call
         open_call.attempts.append(attempt if attempt.fault is None else redact(attempt, call.body))
         if open_call.charged and self._charge is not None:
-            self._charge(call.client, counted(attempt, call))
+            self._charge(call.client, with_estimated_tokens(attempt, call))
         if open_call.end_ns and open_call.has_all_attempts:
             del self._waiting[call.id]
             self._record(open_call)
@@ -132,7 +132,7 @@ class CallTracker:
             sink(record)
 
 
-def counted(attempt: Observation, call: Call) -> Observation:
+def with_estimated_tokens(attempt: Observation, call: Call) -> Observation:
     """Return `attempt`, with estimated tokens if they were not counted: it was closed early, or the target counts none.
 
     Otherwise a client that leaves before the count, which comes last, would not pay for its prompts.
@@ -142,7 +142,7 @@ def counted(attempt: Observation, call: Call) -> Observation:
     failed = attempt.fault is not None and attempt.fault.type != "TimedOut" and attempt.first_token_ns is None
     if attempt.sent_ns is None or failed:
         return attempt  # providers do not bill these
-    given = prompt_tokens(call) if attempt.input_tokens is None else attempt.input_tokens
+    given = conservative_input_tokens(call) if attempt.input_tokens is None else attempt.input_tokens
     made = attempt.output_tokens or 0
     if attempt.token_source != "usage":  # events were counted, and one may hold several tokens
         made = max(made, sum(attempt.token_lengths) // CHARACTERS_PER_TOKEN)
@@ -165,7 +165,7 @@ def call_cost(
     for attempt in attempts:
         if attempt.input_tokens is None and prompt is not None:
             attempt = msgspec.structs.replace(attempt, input_tokens=prompt)
-        billed = counted(attempt, call)
+        billed = with_estimated_tokens(attempt, call)
         if attempt.outcome != "ok" and closed_early(attempt):
             whole_tokens = complete_tokens(attempts) or USUAL_OUTPUT_TOKENS
             own = cost_range(

@@ -14,6 +14,7 @@ from msgspec import Raw
 
 from splitsecond.policies.choosing.prompt_size import BYTES_PER_TOKEN, PICTURE_TOKENS, raw_bytes
 from splitsecond.service import Call
+from splitsecond.validation import read_json
 
 _LETTERS = string.ascii_letters.encode()
 _NOT_ASCII = bytes(range(0x80, 0x100))
@@ -21,10 +22,15 @@ _HOLDS_TEXT = (b'"', b"[", b"{")
 _MAY_HOLD_MEDIA = 16_384
 _BASE64 = re.compile(r"(?:data:[^,]{0,256};base64,)?[A-Za-z0-9+/]{2048,}={0,2}")
 _MEDIA_FIELDS = frozenset({"url", "image_url", "data", "file_data"})
+_read_list = msgspec.json.Decoder(list[Raw]).decode
 
 
-def prompt_tokens(call: Call) -> int:
-    """Return an estimate of the input tokens, of the whole request, that errs on the high side."""
+def conservative_input_tokens(call: Call) -> int:
+    """Return an estimate of the input tokens, of the whole request, that errs on the high side.
+
+    Limits and charges use it. So it counts every field with text, and a client cannot lower it by text that looks like
+    a picture. It decodes large requests for that. For decisions see `policies.choosing.prompt_size.input_tokens`.
+    """
     total = 0
     for name, value in call.body.items():
         data = bytes(raw_bytes(value))
@@ -49,12 +55,7 @@ def _token_ids(data: bytes) -> int | None:
 
 def json_list(data: bytes) -> list[Raw] | None:
     """Return the items of a JSON list; None for anything else."""
-    if not data.startswith(b"["):
-        return None
-    try:
-        return msgspec.json.decode(data, type=list[Raw])
-    except (ValueError, RecursionError):
-        return None
+    return read_json(data, _read_list) if data.startswith(b"[") else None
 
 
 def _text_tokens(data: bytes) -> int:

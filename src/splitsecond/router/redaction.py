@@ -7,10 +7,10 @@ short, so each piece of a message is searched in the texts of the request.
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-import msgspec
 from msgspec import Raw, structs
 
 from splitsecond.observation import Observation
+from splitsecond.validation import plain_value
 
 LEAST_QUOTED = 16
 """Characters. Shorter matches occur in many sentences."""
@@ -65,13 +65,10 @@ def _without(message: str, quotes: Iterable[int]) -> str:
     return "".join([*kept, message[done:]])
 
 
-def _value(value: Any) -> Any:
-    if not isinstance(value, Raw):
-        return value
-    try:
-        return msgspec.json.decode(value)
-    except (ValueError, RecursionError):
-        return bytes(value).decode("utf-8", "replace")
+def _value(field: Raw | Any) -> Any:
+    """Return the value of a request's field, as text if it is not valid JSON."""
+    found = plain_value(field)
+    return bytes(field).decode("utf-8", "replace") if found is None and isinstance(field, Raw) else found
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -78,9 +78,9 @@ class Router:
     def renew(self, settings: RouterSettings) -> None:
         """Serve by other settings from the next request on. Raises `CallerFault`, and then nothing has changed.
 
-        Requests in flight end with the old settings. Connections and target states are kept; those of a target whose
-        key or address has changed are forgotten as far as they concern these. The same settings again mean that
-        something has changed elsewhere: targets that refused our key are tried again.
+        Requests in flight end with the old settings. Connections and target states are kept, except what depends on a
+        key or an address that has changed. The same settings again mean that something has changed elsewhere: targets
+        that refused our key are tried again.
         """
         check_settings(settings)
         before, self.settings = self.settings, settings

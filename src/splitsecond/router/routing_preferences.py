@@ -167,7 +167,7 @@ def _in_order(
 
 
 def _units(expression: Expression) -> list[tuple[str, Expression]]:
-    """Return each target of `expression`, with the policies around it alone."""
+    """Return each target of `expression`, with the policies that are around this target only."""
     names = targets(expression)
     if len(names) == 1 or isinstance(expression, TargetName):
         return [(names[0], expression)]
@@ -179,7 +179,8 @@ def _units(expression: Expression) -> list[tuple[str, Expression]]:
 
 
 def _around(expression: Expression, kept: list[str], inside: Callable[[Expression], Expression]) -> Expression:
-    """Return `expression` with `inside` of its inner part, the policies around all targets kept."""
+    """Return `expression` with its inner part replaced by what `inside` makes of it; policies around all targets
+    stay."""
     if isinstance(expression, PolicyExpression) and len(expression.parts) == len(expression.branches) == 1:
         (branch,) = expression.branches
         return msgspec.structs.replace(expression, branches=(_around(branch, kept, inside),))

@@ -27,7 +27,7 @@ TIMEOUTS = Timeouts(connect_ms=5_000, head_ms=60_000, first_token_ms=60_000, sta
 SIMULATED = "sim"
 """The provider whose models are the profiles of the simulator."""
 NO_SIMULATOR = "http://simulator.invalid"
-"""Stands for the simulator's address where no process runs, as in checks."""
+"""Placeholder for the simulator's address where no simulator runs, as in checks."""
 Usd = Annotated[float, Meta(ge=0)]
 
 

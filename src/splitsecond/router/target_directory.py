@@ -119,7 +119,7 @@ class TargetDirectory:
         return cost_usd(attempt, self.price(attempt.target))
 
     def closing_stops_billing(self, target: str) -> bool | None:
-        """Return whether output is not billed that would have come after we closed a request; None: not known."""
+        """Return whether closing a request stops the billing of its output; None: not known."""
         entry = self._entry(self._about(target).like)
         return entry.closing_stops_billing if entry else None
 

@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import BinaryIO, Literal
 
@@ -10,7 +11,7 @@ from splitsecond import clock
 from splitsecond.analysis.closed_early import attempt_cost
 from splitsecond.analysis.cost import usd
 from splitsecond.analysis.throughput import BatchThroughput, TokenUsage, per_second
-from splitsecond.errors import CallerFault
+from splitsecond.errors import CallerFault, file_faults
 from splitsecond.gateway.batch import batch_file
 from splitsecond.gateway.batch.batch_file import BatchItem, encoded
 from splitsecond.gateway.batch.concurrency_window import ConcurrencyWindow
@@ -89,7 +90,7 @@ class BatchSession:
         """
         items = self.items
         router = Router(self._settings, say=self._on_note, sinks=[lambda record: self._count(record, router)])
-        try:
+        with closing(router), file_faults(f"cannot write to {self.path}", kind="unwritable_file"):
             models = dict.fromkeys(item.request.model for item in items)
             for model in models:
                 _check(router, model, items)
@@ -100,11 +101,6 @@ class BatchSession:
                 self._good, self._bad = good, bad
                 batch = Batch(router.service, router.tracker, self._window, self._put)
                 found = await self._run(batch, items, router.tracker)
-        except OSError as error:
-            why = f"cannot write to {self.path}: {error.strerror or error}"
-            raise CallerFault(why, kind="unwritable_file") from None
-        finally:
-            router.close()
         if not found.refused:
             self.refused_path.unlink()
         return found

@@ -9,7 +9,7 @@ import msgspec
 from splitsecond.analysis.answers import add_answers
 from splitsecond.analysis.caching import cache_savings
 from splitsecond.analysis.capacity import capacity_of, capacity_statements
-from splitsecond.analysis.condition import summarise
+from splitsecond.analysis.condition import condition_rows
 from splitsecond.analysis.cost import Prices, run_cost_usd
 from splitsecond.analysis.findings import SCHEMA, AskedCondition, Run
 from splitsecond.analysis.slo import Slo, parse_slo
@@ -52,7 +52,7 @@ def conclude(
     share: float | None = None,
 ) -> None:
     """Put the findings into `run`. `share`, of a capacity search: the share of requests that must meet `slo`."""
-    run.conditions = summarise(conditions, observations, readings, slo=slo, prices=prices)
+    run.conditions = condition_rows(conditions, observations, readings, slo=slo, prices=prices)
     run.cost_usd = run_cost_usd(observations, prices)
     run.cache_savings = cache_savings(run.conditions, observations, prices)
     run.capacity = capacity_of(run.conditions, observations, slo, share) if slo and share else None

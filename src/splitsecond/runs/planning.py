@@ -9,7 +9,7 @@ import msgspec
 from splitsecond.analysis.precision import parse_precision
 from splitsecond.analysis.search import Search
 from splitsecond.analysis.slo import parse_slo
-from splitsecond.loadgen.plan import LoadLevel, RunPlan, make_plan
+from splitsecond.loadgen.plan import PlannedLoad, RunPlan, make_plan
 from splitsecond.loadgen.prompt_files import read_prompts
 from splitsecond.loadgen.search_driver import LoadSearchDriver
 from splitsecond.loadgen.sweep import merged, swept
@@ -60,7 +60,7 @@ def bench_job(settings: BenchSettings, processes: ExitStack, recorded: Recorded)
         trace = read_trace(
             settings.trace, most=settings.requests, duration_s=settings.duration, time_scale=settings.time_scale
         )
-        times = LoadLevel(trace=[each.due_ns for each in trace.requests])
+        times = PlannedLoad(trace=[each.due_ns for each in trace.requests])
         settings = msgspec.structs.replace(
             settings, trace=None, time_scale=1.0, loads=[times], requests=len(trace.requests), duration=None
         )
@@ -94,12 +94,12 @@ def bench_job(settings: BenchSettings, processes: ExitStack, recorded: Recorded)
 
 def _measured(
     measured: Mapping[str, str], settings: BenchSettings
-) -> list[tuple[Mapping[str, str], Sequence[LoadLevel]]]:
+) -> list[tuple[Mapping[str, str], Sequence[PlannedLoad]]]:
     """Return the targets and the loads of each workload: its own rate, if it has one."""
     return [
         (
             {swept(name, each.name): url for name, url in measured.items()},
-            settings.loads if each.rate is None else [LoadLevel(rate=each.rate)],
+            settings.loads if each.rate is None else [PlannedLoad(rate=each.rate)],
         )
         for each in settings.workloads
     ] or [(measured, settings.loads)]

@@ -13,7 +13,7 @@ import msgspec
 from splitsecond.analysis.accuracy import Accuracy, ServerTruth, accuracy
 from splitsecond.errors import Fault
 from splitsecond.loadgen.coordinator import run_plan
-from splitsecond.loadgen.plan import LoadLevel, make_plan
+from splitsecond.loadgen.plan import PlannedLoad, make_plan
 from splitsecond.loadgen.worker_pool import WORKER_COMMAND
 from splitsecond.loadgen.workload import Workload
 from splitsecond.observation import ArrivalClock, Observation
@@ -72,7 +72,7 @@ def _measure(
     run_id = f"self-check-{level}"
     asyncio.run(
         run_plan(
-            make_plan({TARGET: spec.base_url}, [LoadLevel(concurrency=level)], requests=requests, blocks=1),
+            make_plan({TARGET: spec.base_url}, [PlannedLoad(concurrency=level)], requests=requests, blocks=1),
             {TARGET: spec},
             Workload(run=run_id, output_tokens=tokens),
             input_tokens=64,

@@ -16,7 +16,7 @@ import msgspec
 from splitsecond.analysis.precision import parse_precision
 from splitsecond.catalog.price import Price
 from splitsecond.errors import CallerFault
-from splitsecond.loadgen.plan import LoadLevel
+from splitsecond.loadgen.plan import PlannedLoad
 from splitsecond.loadgen.sweep import NamedWorkload, check_workloads
 from splitsecond.observation import ArrivalClock
 from splitsecond.transport.packets import packet_clock_refusal
@@ -138,7 +138,7 @@ class BenchSettings(RunSettings, frozen=True, kw_only=True):
     `workloads`: several of them, each measured at every target, at its own rate if it has one; empty: the one above.
     """
 
-    loads: Sequence[LoadLevel] = tuple(LoadLevel(concurrency=level) for level in CONCURRENCY)
+    loads: Sequence[PlannedLoad] = tuple(PlannedLoad(concurrency=level) for level in CONCURRENCY)
     rounds: int | None = None
     precision: str = ""
     duration: float | None = None
@@ -181,7 +181,7 @@ class WatchSettings(RunSettings, frozen=True, kw_only=True):
 
     requests: int | None = 20
     output_tokens: int = 128
-    loads: Sequence[LoadLevel] = (LoadLevel(concurrency=1),)
+    loads: Sequence[PlannedLoad] = (PlannedLoad(concurrency=1),)
     every_ns: int
     folder: Path
 

@@ -21,7 +21,7 @@ from splitsecond.analysis.gate import Gate
 from splitsecond.analysis.watching import RoundNews, WatchFindings, WatchHistory, WatchRound
 from splitsecond.analysis.wording import counted_as, listed, row
 from splitsecond.errors import CallerFault, Fault
-from splitsecond.loadgen.calibration import in_words
+from splitsecond.loadgen.calibration import fault_note
 from splitsecond.loadgen.plan import without
 from splitsecond.pacing import Pacer
 from splitsecond.runs.cost_limit import CostLimit, CostMeter, CostReached, announce_rounds
@@ -200,7 +200,7 @@ class Watch:
         """Return a measurement of the targets that can be measured; None, with the cause in the run, if none can."""
         job, fault = failed.job, failed.fault
         assert fault is not None  # it failed
-        words = in_words(advised(fault, job.specs.get(fault.target)))
+        words = fault_note(advised(fault, job.specs.get(fault.target)))
         words = f"{fault.target}: {words}" if fault.target else words
         left = without(job.plan, failed.refused)
         if not left.lanes or left == job.plan:

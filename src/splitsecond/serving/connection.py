@@ -9,15 +9,15 @@ import asyncio
 import socket
 import struct
 from collections import deque
-from collections.abc import Callable, Sequence
-from functools import lru_cache
+from collections.abc import Callable
 from typing import Any, Protocol
-from urllib.parse import unquote
 
 import httptools
 
 from splitsecond import clock
 from splitsecond.serving.request_cycle import Application, RequestCycle, ServerState
+from splitsecond.serving.request_head import BAD_REQUEST, FRAMING, ambiguous, offers_websocket, parse_url
+from splitsecond.serving.slow_reader import SlowReaderLimit
 
 KEEP_ALIVE_S = 75.0
 """How long an idle connection stays open. As in nginx: longer than a benchmark's pause between two conditions."""
@@ -27,19 +27,10 @@ HEAD_S = 20.0
 """How long a client may take to send the headers of a request, from their first byte on."""
 MAX_PIPELINED = 100
 """How many requests may wait for the response before them. The connection closes after the last of their responses."""
-UNREAD_S = 60.0
-MIN_READ_BYTES = 64 * 1024
-"""A client with an unread response must read that many bytes in `UNREAD_S`, or all of it; otherwise the connection is
-aborted."""
-LONGEST_CACHED_URL = 512
-_FRAMING = (b"content-length", b"transfer-encoding")
-"""The headers that determine where a body ends."""
 _RST = struct.pack("ii", 1, 0)
 """The value of SO_LINGER that makes closing a socket reset its connection."""
 _TOO_LARGE = b"431 Request Header Fields Too Large"
 _TOO_SLOW = b"408 Request Timeout"
-_BAD_REQUEST = b"400 Bad Request"
-_NOT_IMPLEMENTED = b"501 Not Implemented"
 UNAVAILABLE = b"503 Service Unavailable"
 
 
@@ -75,12 +66,11 @@ class ServerConnection(asyncio.Protocol):
     _upgraded: Upgraded | None = None
     _divert: Callable[[bytes], None] | None = None  # takes what arrives instead of the parser
     _idle_since = 0.0
-    _unread_bytes = 0  # unread bytes at the time when `_reader_timer` was set
     _current: RequestCycle | None = None  # the request that is answered now, or was answered last
     _last: RequestCycle | None = None  # the request whose headers arrived last
     _head_timer: asyncio.TimerHandle | None = None
     _idle_timer: asyncio.TimerHandle | None = None
-    _reader_timer: asyncio.TimerHandle | None = None  # aborts the connection if the client does not read
+    _slow_reader: SlowReaderLimit | None = None  # made when a response is left unread
 
     def __init__(
         self,
@@ -112,7 +102,8 @@ class ServerConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_head_timer()
-        self._stop_reader_timer()
+        if self._slow_reader is not None:
+            self._slow_reader.stop()
         self._stop_idle_timer()
         self.state.connections.discard(self)
         if self._current is not None:
@@ -170,7 +161,7 @@ class ServerConnection(asyncio.Protocol):
         rest = memoryview(data)
         while True:
             rest = rest[upgrade.args[0] :]
-            if self._last is not None and _offers_websocket(self._last):
+            if self._last is not None and offers_websocket(self._last):
                 return self._hold(rest)
             try:
                 if self._last is not None and self._last.method != "CONNECT":
@@ -195,7 +186,7 @@ class ServerConnection(asyncio.Protocol):
         self.pause_reading()  # an earlier request that takes its body resumes it
 
     def _release(self) -> bytes:
-        """Read on. Return what was held."""
+        """Resume reading, and return what was held."""
         held, self._held, self._divert = bytes(self._held or b""), None, None
         self.resume_reading()
         return held
@@ -214,7 +205,7 @@ class ServerConnection(asyncio.Protocol):
 
     def _expect_body(self, cycle: RequestCycle) -> None:
         """If the headers announce a body, give them to a new parser without the offer of another protocol."""
-        framing = [b"%b: %b\r\n" % header for header in self._headers if header[0] in _FRAMING]
+        framing = [b"%b: %b\r\n" % header for header in self._headers if header[0] in FRAMING]
         if framing:
             cycle.expect_body()
             self._parser = _parser(_RepeatedHead(self))
@@ -249,7 +240,7 @@ class ServerConnection(asyncio.Protocol):
         cycle = RequestCycle(
             self,
             parser.get_method().decode("ascii"),
-            _parse_url(self._url) if len(self._url) <= LONGEST_CACHED_URL else _parse_url.__wrapped__(self._url),
+            parse_url(self._url),
             dict(headers),
             arrived_ns=self._arrived_ns,
             http_1_1=version == "1.1",
@@ -258,7 +249,7 @@ class ServerConnection(asyncio.Protocol):
         by_name = cycle.headers
         if (
             version != "1.1" or b"host" not in by_name or b"transfer-encoding" in by_name or len(by_name) < len(headers)
-        ) and (refusal := _ambiguous(version, headers)) is not None:
+        ) and (refusal := ambiguous(version, headers)) is not None:
             self._refuse(*refusal)
             raise ValueError("invalid headers")
         if self._request_data:
@@ -320,12 +311,13 @@ class ServerConnection(asyncio.Protocol):
     def pause_writing(self) -> None:
         self.write_paused = True
         self._writable.clear()
-        self._watch_reader()
+        self._limit_reader()
 
     def resume_writing(self) -> None:
         self._allow_writing()
         if not self.transport.is_closing():
-            self._stop_reader_timer()
+            if self._slow_reader is not None:
+                self._slow_reader.stop()
             if self._upgraded is not None:
                 self.resume_reading()  # a WebSocket pauses it while the client does not read
 
@@ -335,12 +327,12 @@ class ServerConnection(asyncio.Protocol):
 
     def eof_received(self) -> None:
         """The client has disconnected: the transport closes itself after sending what was written."""
-        self._watch_reader()
+        self._limit_reader()
 
     def close(self) -> None:
         """Close the connection after sending what was written, as long as the client reads it."""
         self.transport.close()
-        self._watch_reader()
+        self._limit_reader()
 
     def reset(self) -> None:
         """Reset the connection (RST instead of FIN), so that the peer loses unread bytes, unless it is closing."""
@@ -348,22 +340,11 @@ class ServerConnection(asyncio.Protocol):
             self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RST)
             self.transport.abort()
 
-    def _watch_reader(self) -> None:
-        if self._reader_timer is None:
-            self._unread_bytes = self.transport.get_write_buffer_size()
-            self._reader_timer = self._loop.call_later(UNREAD_S, self._check_reader)
-
-    def _check_reader(self) -> None:
-        self._reader_timer = None
-        if self.transport.get_write_buffer_size() > self._unread_bytes - MIN_READ_BYTES:
-            self.transport.abort()  # `close` would wait for the client to read
-        else:
-            self._watch_reader()
-
-    def _stop_reader_timer(self) -> None:
-        if self._reader_timer is not None:
-            self._reader_timer.cancel()
-            self._reader_timer = None
+    def _limit_reader(self) -> None:
+        """Abort the connection if the client does not read what waits to be sent."""
+        if self._slow_reader is None:
+            self._slow_reader = SlowReaderLimit(self.transport, self._loop)
+        self._slow_reader.start()
 
     # Between two requests.
 
@@ -427,7 +408,7 @@ class ServerConnection(asyncio.Protocol):
 
     def _refuse_invalid(self) -> None:
         if not self._full:
-            self._refuse(_BAD_REQUEST, b"Invalid HTTP request received.")
+            self._refuse(BAD_REQUEST, b"Invalid HTTP request received.")
 
     def _refuse(self, status: bytes, message: bytes = b"") -> None:
         """Close the connection, and answer the request that is being read if its response would be the next one."""
@@ -463,40 +444,7 @@ class _RepeatedHead:
             self._connection.on_headers_complete()
 
 
-def _offers_websocket(cycle: RequestCycle) -> bool:
-    """Return whether a request that has no body offers a WebSocket."""
-    if cycle.method != "GET" or not cycle.http_1_1 or cycle.header(b"upgrade").lower() != b"websocket":
-        return False
-    return not any(name in cycle.headers for name in _FRAMING)
-
-
 def _parser(callbacks: Any) -> Any:
     parser = httptools.HttpRequestParser(callbacks)
     parser.set_dangerous_leniencies(lenient_data_after_close=True)  # answer a request before those that it forbids
     return parser
-
-
-def _ambiguous(version: str, headers: Sequence[tuple[bytes, bytes]]) -> tuple[bytes, bytes] | None:
-    """Return status and message of the refusal of ambiguous headers; None if they are valid.
-
-    A proxy in front of the server may read such headers differently, and take a part of one request for another.
-    """
-    hosts = sum(name == b"host" for name, _ in headers)
-    codings = [value.strip().lower() for name, value in headers if name == b"transfer-encoding"]
-    if version not in ("1.0", "1.1"):
-        return _BAD_REQUEST, b"Use HTTP/1.1."
-    if hosts > 1 or (not hosts and version == "1.1"):
-        return _BAD_REQUEST, b"A request needs exactly one Host header."
-    if codings and version == "1.0":
-        return _BAD_REQUEST, b"HTTP/1.0 has no Transfer-Encoding."
-    if codings and codings != [b"chunked"]:
-        return _NOT_IMPLEMENTED, b"The only Transfer-Encoding is chunked."
-    return None
-
-
-@lru_cache(maxsize=256)
-def _parse_url(url: bytes) -> tuple[str, bytes]:
-    """Return the decoded path, and the query. Raises `httptools.HttpParserInvalidURLError`."""
-    parsed = httptools.parse_url(url)
-    path: str = parsed.path.decode("ascii")
-    return unquote(path) if "%" in path else path, parsed.query or b""

@@ -38,7 +38,7 @@ class Listener(Struct, frozen=True):
     on_connect: Callable[[ServerConnection], None] | None = None
 
 
-class Server:
+class HttpServer:
     """Serves `listeners` in the running event loop.
 
     `drain_s` limits how long responses in progress may take after the first signal. `on_end` is called at each signal.

@@ -4,9 +4,9 @@ The library `websockets` checks the handshake and parses and writes the frames, 
 pass through the connection of `serving`. Pings and the closing handshake are answered at once, also while the
 application is busy.
 
-What a client can make the server keep is bounded: a message and the messages that wait have `max_bytes` each, nothing
-is read while the client leaves answers to its pings unread, and very small frames are counted. A message must arrive
-within `MESSAGE_S`, and a client that is silent for `SILENT_S`, although it is pinged, is gone.
+Memory for one client is bounded: a message and the messages that wait have `max_bytes` each, nothing is read while the
+client leaves answers to its pings unread, and very small frames are counted. A message must arrive within `MESSAGE_S`,
+and a client that is silent for `SILENT_S`, although it is pinged, counts as gone.
 """
 
 import asyncio
@@ -228,7 +228,7 @@ class MessageCycle(RequestCycle):
 
     @property
     def ready(self) -> bool:
-        """False: a message is sent as a whole, when the client has read the one before."""
+        """False, because a message is sent as a whole, when the client has read the one before."""
         return False
 
     def lost(self) -> None:

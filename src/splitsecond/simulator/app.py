@@ -26,7 +26,7 @@ from splitsecond.simulator.endpoints import (
     endpoint_at,
     token_count_at,
 )
-from splitsecond.simulator.journal import Journal, JournalEntry
+from splitsecond.simulator.journal import JournalEntry, RequestJournal
 from splitsecond.simulator.producers import producer_for
 from splitsecond.simulator.profile import ANY_MODEL, Profile
 from splitsecond.simulator.prompt_cache import CacheLookup, PromptCache
@@ -42,9 +42,7 @@ from splitsecond.simulator.request import (
 from splitsecond.simulator.response import IN_STREAM_ERROR, renderer, send_error, send_stream, send_whole
 from splitsecond.simulator.sender import ResponseSender
 from splitsecond.simulator.truth import TruthLog, TruthRecord
-from splitsecond.wire import anthropic, responses
 from splitsecond.wire.client_format import listing_at
-from splitsecond.wire.responses.tools import carried_tools
 
 MAX_BODY_BYTES = 32 << 20
 MAX_WAITING = 1024
@@ -85,7 +83,7 @@ class SimulatedProvider:
         self._connections = 0
         self._counts: Counter[str] = Counter()
         self._rules = ReplyRules(profile.replies)
-        self._journal = Journal()
+        self._journal = RequestJournal()
         self._waiting: dict[str, SimulatedRequest] = {}  # created streams, each read by a second request
 
     def on_connect(self, connection: ServerConnection) -> None:
@@ -271,13 +269,11 @@ class SimulatedProvider:
     async def _respond(self, request: SimulatedRequest, cycle: RequestCycle) -> None:
         in_flight = self._in_flight
         endpoint, parsed = request.endpoint, request.parsed
-        writer = endpoint.dialect.StreamWriter(
-            endpoint.operation, parsed.model, id=request.response_id, created=request.created
-        )
-        if isinstance(writer, anthropic.StreamWriter) and request.script is not None:
+        create = endpoint.writer or endpoint.dialect.StreamWriter
+        writer = create(endpoint.operation, parsed.model, id=request.response_id, created=request.created)
+        if request.script is not None:
             writer.stop_sequence = request.script.stop_sequence
-        if isinstance(writer, responses.StreamWriter):
-            writer.tools = carried_tools(parsed.fields)
+        writer.read_tools(parsed.fields)
         sender = ResponseSender(
             tokens=request.output_tokens,
             pacer=self._pacer,

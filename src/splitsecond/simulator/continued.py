@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from splitsecond.errors import CallerFault
-from splitsecond.simulator.journal import Journal, JournalEntry
+from splitsecond.simulator.journal import JournalEntry, RequestJournal
 from splitsecond.wire.provider_errors import THREADS
 
 MAX_TURNS = 200
@@ -16,7 +16,7 @@ MAX_TURNS = 200
 _INHERITED = ("tools", "system")
 
 
-def whole_body(body: bytes, journal: Journal) -> bytes:
+def whole_body(body: bytes, journal: RequestJournal) -> bytes:
     """Return `body` with the conversation that it continues; otherwise unchanged.
 
     Raises `CallerFault` if that conversation is not known. Anthropic's library then sends it again as a whole.
@@ -30,7 +30,7 @@ def whole_body(body: bytes, journal: Journal) -> bytes:
     return msgspec.json.encode(_whole(fields, journal, MAX_TURNS))
 
 
-def _whole(fields: dict[str, Any], journal: Journal, turns: int) -> dict[str, Any]:
+def _whole(fields: dict[str, Any], journal: RequestJournal, turns: int) -> dict[str, Any]:
     """Return the fields of a request with the conversation that it continues."""
     place = "messages" if "messages" in fields else "input"
     match fields:

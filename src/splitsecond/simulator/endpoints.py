@@ -22,6 +22,8 @@ from splitsecond.simulator.embeddings import EmbeddingFormat
 from splitsecond.wire import anthropic, cohere, gemini, ollama, openai, replicate, responses
 from splitsecond.wire.dialect import AnswerWriter, ServerRequest
 from splitsecond.wire.rate_limits import Headers, anthropic_limits, openai_limits
+from splitsecond.wire.server_times import TimedWriter
+from splitsecond.wire.transcoder import WriterType
 
 
 class ServerFormat(Protocol):
@@ -48,7 +50,7 @@ class ApiEndpoint(msgspec.Struct, frozen=True, kw_only=True):
     that the client marks are cached. `created` writes the response with the URL of a stream; None: the response is the
     stream. `limit_headers` writes the rate limits; None: the format has no headers for them. With `retry_in_body` the
     retry delay is in the body of an error. The query of a stream contains `stream_query`; `model_prefix` is left out of
-    the model's name. `complete` adds what only the path says to a body.
+    the model's name. `complete` adds what only the path says to a body. `writer`: in place of that of the format.
     """
 
     operation: Operation = "chat"
@@ -65,6 +67,7 @@ class ApiEndpoint(msgspec.Struct, frozen=True, kw_only=True):
     model_prefix: str = ""
     complete: Callable[[bytes, str], bytes] | None = None
     stop_reason: str = "stop"
+    writer: WriterType | None = None
 
     @property
     def api_format(self) -> str:
@@ -108,6 +111,7 @@ def _with_model(body: bytes, path: str) -> bytes:
 
 _CHAT = ApiEndpoint(
     dialect=openai,
+    writer=TimedWriter,
     id_prefix="chatcmpl-",
     malformed=b'data: {"id":"chatcmpl-malformed","choices":[{"index":0,"del\n\n',
     limit_headers=openai_limits,

@@ -13,7 +13,7 @@ from msgspec import Raw, Struct
 
 from splitsecond import clock
 from splitsecond.redaction import MARK
-from splitsecond.simulator.script import Script
+from splitsecond.simulator.script import ReplyScript
 
 MAX_ENTRIES = 1_000
 MAX_BYTES = 32 << 20
@@ -41,7 +41,7 @@ class JournalEntry(Struct):
     stream: bool = False
     status: int = 0
     response_id: str = ""
-    script: Script | None = None
+    script: ReplyScript | None = None
     """The content of the response; None for plain words, and before it. Not in the JSON."""
 
     def fields(self) -> dict[str, Any]:
@@ -62,7 +62,7 @@ def _as_json(body: bytes) -> Any:
     return Raw(body)
 
 
-class Journal:
+class RequestJournal:
     """The last requests of one provider."""
 
     def __init__(self) -> None:

@@ -17,11 +17,11 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from splitsecond.errors import CallerFault
+from splitsecond.errors import CallerFault, file_faults
 from splitsecond.simulator.faults import InjectedFault
 from splitsecond.simulator.replies import ReplyRule, load_rules
 from splitsecond.validation import converted
-from splitsecond.wire.server_times import TimesForm
+from splitsecond.wire.dialect import TimesForm
 
 TimingsForm = Literal["", "openai"] | TimesForm
 _AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
@@ -212,11 +212,8 @@ def _shipped(name: str) -> Profile:
 
 
 def _from_file(path: Path) -> Profile:
-    try:
+    with file_faults(f"cannot read the profile {path}", kind="unreadable_profile"):
         text = path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else error
-        raise CallerFault(f"cannot read the profile {path}: {why}", kind="unreadable_profile") from error
     found = parse(text, name=path.stem, where=str(path))
     return with_replies(found, path.parent / found.replies_file) if found.replies_file else found
 

@@ -34,7 +34,7 @@ _NOT_FORWARDED = frozenset(
 )
 
 
-class RecordedChunk(Struct, frozen=True, array_like=True):
+class TimedChunk(Struct, frozen=True, array_like=True):
     """The bytes of one read, `ms` after the request was sent: text, or base64 if `encoded`."""
 
     ms: float
@@ -42,12 +42,12 @@ class RecordedChunk(Struct, frozen=True, array_like=True):
     encoded: bool = False
 
     @staticmethod
-    def of(ms: float, data: bytes) -> "RecordedChunk":
+    def of(ms: float, data: bytes) -> "TimedChunk":
         """Return the chunk with `data`."""
         try:
-            return RecordedChunk(ms, data.decode())
+            return TimedChunk(ms, data.decode())
         except UnicodeDecodeError:  # a read can end inside a character
-            return RecordedChunk(ms, base64.b64encode(data).decode(), encoded=True)
+            return TimedChunk(ms, base64.b64encode(data).decode(), encoded=True)
 
     def content(self) -> bytes:
         """Return the bytes."""
@@ -63,7 +63,7 @@ class RecordedExchange(Struct, frozen=True, kw_only=True):
     status: int
     headers: dict[str, str]
     head_ms: float
-    chunks: tuple[RecordedChunk, ...] = ()
+    chunks: tuple[TimedChunk, ...] = ()
     end_ms: float
     complete: bool = True
 
@@ -222,7 +222,7 @@ class RecordingProxy:
             status=tap.status,
             headers=tap.headers,
             head_ms=ms(tap.head_ns),
-            chunks=tuple(RecordedChunk.of(ms(at), data) for at, data in tap.chunks),
+            chunks=tuple(TimedChunk.of(ms(at), data) for at, data in tap.chunks),
             end_ms=ms(tap.end_ns),
             complete=tap.fault is None,
         )

@@ -10,7 +10,7 @@ from splitsecond.pacing import Pacer
 from splitsecond.serving.connection import ServerConnection
 from splitsecond.serving.request_cycle import RequestCycle
 from splitsecond.simulator.endpoints import endpoint_at
-from splitsecond.simulator.journal import Journal
+from splitsecond.simulator.journal import RequestJournal
 from splitsecond.simulator.recording import MAX_REQUEST_BYTES, RecordedExchange, as_raw_json, path_without_key
 from splitsecond.simulator.request import RejectedRequest
 from splitsecond.simulator.response import send_error
@@ -30,7 +30,7 @@ class ReplayedProvider:
             self._recordings[each.method, each.path, bytes(each.request)].append(each)
         self._pacer = pacer
         self._played: dict[_Key, int] = defaultdict(int)
-        self._journal = Journal()
+        self._journal = RequestJournal()
 
     def on_connect(self, connection: ServerConnection) -> None:
         """Accept every connection."""

@@ -16,7 +16,7 @@ from msgspec import Meta, Struct
 
 from splitsecond.errors import CallerFault, file_faults
 from splitsecond.simulator import faults
-from splitsecond.simulator.wants import Conversation, Wants
+from splitsecond.simulator.wants import ConversationEnd, Wants
 from splitsecond.validation import converted
 from splitsecond.wire.dialect import ServerRequest
 
@@ -94,7 +94,7 @@ class ReplyRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, o
         """Whether the rule gives the content of the reply."""
         return self.text is not None or self.json is not None or bool(self.calls) or self.refusal is not None
 
-    def fits(self, request: ServerRequest, wants: Wants, conversation: Conversation) -> bool:
+    def fits(self, request: ServerRequest, wants: Wants, conversation: ConversationEnd) -> bool:
         """Return whether the rule is for a request. Rules with a content are for chats and completions only."""
         if self.has_content and request.operation == "embeddings":
             return False
@@ -141,7 +141,7 @@ class ReplyRules:
         self._added.clear()
         self._used.clear()
 
-    def take(self, request: ServerRequest, wants: Wants, conversation: Conversation) -> ReplyRule | None:
+    def take(self, request: ServerRequest, wants: Wants, conversation: ConversationEnd) -> ReplyRule | None:
         """Return the first rule that fits, and count its use."""
         for rule in (*self._added, *self._given):
             used = self._used.get(id(rule), 0)

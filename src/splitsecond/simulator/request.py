@@ -15,9 +15,9 @@ from splitsecond.simulator.faults import InjectedFault
 from splitsecond.simulator.profile import ANY_MODEL, Profile, TimingsForm
 from splitsecond.simulator.prompt_cache import CacheLookup
 from splitsecond.simulator.replies import ReplyRule, ReplyRules
-from splitsecond.simulator.script import Script, given_answer, made_answer, plain_script, scripted, tool_name
+from splitsecond.simulator.script import ReplyScript, given_answer, made_answer, plain_script, scripted, tool_name
 from splitsecond.simulator.tokens import count_tokens, token_text
-from splitsecond.simulator.wants import NOTHING, Conversation, Wants, read_conversation, read_wants
+from splitsecond.simulator.wants import NOTHING, ConversationEnd, Wants, read_conversation, read_wants
 from splitsecond.wire.dialect import ServerAnswer, ServerRequest
 from splitsecond.wire.rate_limits import Headers
 
@@ -67,7 +67,7 @@ class SimulatedRequest(msgspec.Struct, frozen=True, kw_only=True):
     finish: str
     fault: InjectedFault | None
     timings: TimingsForm
-    script: Script | None = None
+    script: ReplyScript | None = None
     tool: str = ""
     top_logprobs: int | None = None
     cached: CacheLookup | None = None
@@ -135,7 +135,7 @@ def read_request(
         if isinstance(parsed, EmbeddingRequest):
             parsed = with_dimensions(parsed, profile.embedding_dimensions)
         wants = read_wants(parsed)
-        conversation = read_conversation(parsed) if rules or wants.tools else Conversation()
+        conversation = read_conversation(parsed) if rules or wants.tools else ConversationEnd()
         rule = rules.take(parsed, wants, conversation) if rules else None
         fault = _fault_for(profile, rule, headers, number, count)
     except CallerFault as error:
@@ -197,7 +197,7 @@ def _fault_for(
 
 
 def _with_content(
-    request: SimulatedRequest, profile: Profile, rule: ReplyRule | None, wants: Wants, conversation: Conversation
+    request: SimulatedRequest, profile: Profile, rule: ReplyRule | None, wants: Wants, conversation: ConversationEnd
 ) -> SimulatedRequest:
     """Return the request with the content of its response, if that is not plain words. Raises `CallerFault`."""
     parsed = request.parsed

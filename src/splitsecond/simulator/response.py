@@ -18,13 +18,13 @@ from splitsecond.simulator.embeddings import EmbeddingRequest, embedding_respons
 from splitsecond.simulator.endpoints import ApiEndpoint
 from splitsecond.simulator.logprobs import with_logprobs
 from splitsecond.simulator.request import RejectedRequest, SimulatedRequest
-from splitsecond.simulator.script import Script
+from splitsecond.simulator.script import ReplyScript
 from splitsecond.simulator.sender import ResponseSender
 from splitsecond.simulator.tokens import token_text
-from splitsecond.wire import anthropic, gemini, ollama, openai, responses
-from splitsecond.wire.dialect import AnswerWriter, CalledTool, ServerAnswer
+from splitsecond.wire import gemini, openai
+from splitsecond.wire.dialect import AnswerWriter, CalledTool, ServerAnswer, ServerTimes
 from splitsecond.wire.rate_limits import Headers
-from splitsecond.wire.server_times import PROCESSING_HEADER, ServerTimes, end_with_times, whole_with_times
+from splitsecond.wire.server_times import PROCESSING_HEADER
 
 IN_STREAM_ERROR = ("the model failed while it answered (simulated)", "server_error", "simulated")
 _ERROR_TYPES: Mapping[int, str] = {429: "rate_limit_error", 500: "server_error", 503: "server_error"}
@@ -50,7 +50,7 @@ def renderer(request: SimulatedRequest, writer: AnswerWriter) -> Callable[[int],
     return render
 
 
-def _script_renderer(script: Script, writer: AnswerWriter, request: SimulatedRequest) -> Callable[[int], bytes]:
+def _script_renderer(script: ReplyScript, writer: AnswerWriter, request: SimulatedRequest) -> Callable[[int], bytes]:
     """Return the function that encodes a token of a script, for all choices at once."""
     choices, top = request.parsed.n, request.top_logprobs
 
@@ -73,11 +73,8 @@ async def send_stream(
     """Send the response token by token, from the headers to the end marker, or break it off as its outcome demands."""
     cycle.begin_stream(_headers(request), kind=request.endpoint.content_type)
     cycle.flush()
-    if isinstance(writer, anthropic.StreamWriter):
-        opening = writer.opening(usage=request.usage())
-    else:
-        opening = b"".join(map(writer.opening, range(request.parsed.n)))
-    if opening:
+    usage = request.usage()
+    if opening := b"".join(writer.opening(choice, usage) for choice in range(request.parsed.n)):
         await cycle.send(opening)
     sender.open()
     match await sender.ended():
@@ -142,28 +139,28 @@ def _headers(request: SimulatedRequest) -> Headers:
 
 def _end(request: SimulatedRequest, writer: AnswerWriter, took: ServerTimes) -> bytes:
     """Return the bytes that end a stream after its last token."""
-    usage = request.usage()
-    finish = b"".join(writer.finish(request.finish, choice) for choice in range(request.parsed.n))
-    counts = writer.usage(usage) if request.parsed.include_usage else b""
-    end = finish + counts
-    if request.timings and request.timings != "openai" and isinstance(writer, openai.StreamWriter):
-        end = end_with_times(request.timings, finish, counts, usage, took)
-    if request.fault_kind != "no_done":
-        end += writer.done(ollama.durations(took)) if isinstance(writer, ollama.StreamWriter) else writer.done()
-    return _with_all_logprobs(end, request) if isinstance(writer, responses.StreamWriter) else end
+    _report_times(request, writer, took)
+    end = writer.end(
+        request.finish,
+        request.usage(),
+        choices=request.parsed.n,
+        counts=request.parsed.include_usage,
+        marker=request.fault_kind != "no_done",
+    )
+    return _with_all_logprobs(end, request) if writer.repeats_text else end
 
 
 def _whole(request: SimulatedRequest, writer: AnswerWriter, took: ServerTimes) -> bytes:
     """Return the body of a response that is not streamed."""
     if isinstance(request.parsed, EmbeddingRequest):
         return embedding_response(request.parsed, request.prompt_tokens, request.response_id)
-    content, usage = [_content(request)] * request.parsed.n, request.usage()
-    if isinstance(writer, ollama.StreamWriter):
-        return _with_all_logprobs(writer.whole(content, usage, ollama.durations(took)), request)
-    body = writer.whole(content, usage)
-    if request.timings and request.timings != "openai" and isinstance(writer, openai.StreamWriter):
-        body = whole_with_times(request.timings, body, usage, took)
-    return _with_all_logprobs(body, request)
+    _report_times(request, writer, took)
+    return _with_all_logprobs(writer.whole([_content(request)] * request.parsed.n, request.usage()), request)
+
+
+def _report_times(request: SimulatedRequest, writer: AnswerWriter, took: ServerTimes) -> None:
+    """Report the times in the response, unless they are in its headers."""
+    writer.report_times(took, request.timings if request.timings and request.timings != "openai" else None)
 
 
 def _with_all_logprobs(data: bytes, request: SimulatedRequest) -> bytes:

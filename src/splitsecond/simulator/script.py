@@ -17,7 +17,7 @@ from splitsecond.events import TokenKind
 from splitsecond.simulator.replies import ReplyRule, RuleCall
 from splitsecond.simulator.schema import fill, is_open_object
 from splitsecond.simulator.tokens import token_text
-from splitsecond.simulator.wants import Conversation, OfferedTool, Wants
+from splitsecond.simulator.wants import ConversationEnd, OfferedTool, Wants
 from splitsecond.wire.dialect import CalledTool, ServerAnswer, ServerRequest
 
 _WORDS = re.compile(r"\s*\S{1,16}|\s+$")
@@ -34,7 +34,7 @@ class Piece(Struct, frozen=True):
     call: CalledTool | None = None
 
 
-class Script(Struct, frozen=True):
+class ReplyScript(Struct, frozen=True):
     """A reply and its tokens, the same for each of the choices that the request wants."""
 
     answer: ServerAnswer
@@ -61,7 +61,9 @@ def given_answer(rule: ReplyRule, wants: Wants, reply_id: str) -> ServerAnswer:
     )
 
 
-def made_answer(request: ServerRequest, wants: Wants, conversation: Conversation, reply_id: str) -> ServerAnswer | None:
+def made_answer(
+    request: ServerRequest, wants: Wants, conversation: ConversationEnd, reply_id: str
+) -> ServerAnswer | None:
     """Return the reply for what a request wants; None for plain words, alone or as the argument of a tool.
 
     Raises `CallerFault` for a schema that nothing fits.
@@ -76,23 +78,23 @@ def made_answer(request: ServerRequest, wants: Wants, conversation: Conversation
     return ServerAnswer(text=_json_for(wants.schema))
 
 
-def tool_name(request: ServerRequest, wants: Wants, conversation: Conversation) -> str:
+def tool_name(request: ServerRequest, wants: Wants, conversation: ConversationEnd) -> str:
     """Return the name of the tool that the reply calls; "" for none."""
     tool = _tool_to_call(request, wants, conversation)
     return request.tool if tool is None else tool.name
 
 
-def plain_script(tokens: int, reasoning_tokens: int, finish: str, stop: Sequence[str]) -> Script:
+def plain_script(tokens: int, reasoning_tokens: int, finish: str, stop: Sequence[str]) -> ReplyScript:
     """Return a reply of plain words as a script."""
     reasoning = [token_text(index) for index in range(reasoning_tokens)]
     words = [token_text(index) for index in range(tokens - reasoning_tokens)]
     answer = ServerAnswer(text="".join(words), reasoning="".join(reasoning), finish=finish)
     if any(each in answer.text for each in stop):
         return scripted(answer, stop, tokens)
-    return Script(answer, [*(Piece(text, "reasoning") for text in reasoning), *map(Piece, words)])
+    return ReplyScript(answer, [*(Piece(text, "reasoning") for text in reasoning), *map(Piece, words)])
 
 
-def scripted(answer: ServerAnswer, stop: Sequence[str], limit: int) -> Script:
+def scripted(answer: ServerAnswer, stop: Sequence[str], limit: int) -> ReplyScript:
     """Return `answer` as a script of at most `limit` tokens, whose text ends before the first of `stop`."""
     found = min(((at, -len(each), each) for each in stop if (at := answer.text.find(each)) >= 0), default=None)
     sequence = None if found is None else found[2]
@@ -111,7 +113,7 @@ def scripted(answer: ServerAnswer, stop: Sequence[str], limit: int) -> Script:
         left = limit - len(pieces) - (len(answer.calls) - number - 1)
         fragments = _fragments(call.arguments, max(left, 1))
         pieces += [Piece(text, "tool", None if place else call) for place, text in enumerate(fragments)]
-    return Script(answer, pieces or [Piece("")], sequence)
+    return ReplyScript(answer, pieces or [Piece("")], sequence)
 
 
 _CUT: tuple[str, ...] = ("reasoning", "text", "refusal")
@@ -132,7 +134,7 @@ def _fragments(arguments: str, most: int) -> list[str]:
     return [arguments[at : at + size] for at in range(0, len(arguments), size)]
 
 
-def _tool_to_call(request: ServerRequest, wants: Wants, conversation: Conversation) -> OfferedTool | None:
+def _tool_to_call(request: ServerRequest, wants: Wants, conversation: ConversationEnd) -> OfferedTool | None:
     """Return the tool that the reply calls: the required one, or the first, unless a result ends the conversation."""
     if request.tool:
         return next((tool for tool in wants.tools if tool.name == request.tool), OfferedTool(request.tool, None))

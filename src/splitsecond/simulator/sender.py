@@ -13,7 +13,7 @@ from typing import Literal
 from splitsecond import clock
 from splitsecond.pacing import Pacer
 from splitsecond.simulator.faults import InjectedFault
-from splitsecond.wire.server_times import ServerTimes
+from splitsecond.wire.dialect import ServerTimes
 
 ResponseOutcome = Literal["complete", "cut", "error_event", "closed_by_client", "slow_reader", "abandoned"]
 

@@ -22,7 +22,7 @@ from splitsecond.pacing import Pacer
 from splitsecond.serving.connection import KEEP_ALIVE_S, ServerConnection
 from splitsecond.serving.listening import base_url, bind_range
 from splitsecond.serving.request_cycle import RequestCycle
-from splitsecond.serving.server import Listener, Server
+from splitsecond.serving.server import HttpServer, Listener
 from splitsecond.simulator.app import SimulatedProvider
 from splitsecond.simulator.endpoints import endpoint_at
 from splitsecond.simulator.profile import ANY_MODEL, Profile, load, with_replies
@@ -220,7 +220,7 @@ async def _serve(
 
         listeners, abandon = build(pacer)
         # Benchmarks open connections some time before their first request.
-        server = Server(listeners, drain_s=DRAIN_S, on_end=abandon, first_request_s=KEEP_ALIVE_S)
+        server = HttpServer(listeners, drain_s=DRAIN_S, on_end=abandon, first_request_s=KEEP_ALIVE_S)
         if until_eof:
             loop.add_reader(sys.stdin.fileno(), read_stdin)
         await server.serve(lambda: print(*ready, sep="\n", flush=True))

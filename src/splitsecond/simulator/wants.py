@@ -52,7 +52,7 @@ class Wants(Struct, frozen=True, kw_only=True):
     top_logprobs: int | None = None
 
 
-class Conversation(Struct, frozen=True, kw_only=True):
+class ConversationEnd(Struct, frozen=True, kw_only=True):
     """The end of a conversation.
 
     `user_text`: the text of the last message of the user. `results`: the names of the tools whose results end the
@@ -82,16 +82,16 @@ def read_wants(request: ServerRequest) -> Wants:
     )
 
 
-def read_conversation(request: ServerRequest) -> Conversation:
+def read_conversation(request: ServerRequest) -> ConversationEnd:
     """Return the end of the conversation of `request`."""
     if request.operation == "embeddings":
-        return Conversation(user_text=request.prompt_text)
+        return ConversationEnd(user_text=request.prompt_text)
     found = next((request.fields[name] for name in _CONVERSATIONS if name in request.fields), None)
     turns = plain_value(found)
     if isinstance(turns, dict):  # Replicate's input
         turns = turns.get("prompt")
     if isinstance(turns, str):
-        return Conversation(user_text=turns)
+        return ConversationEnd(user_text=turns)
     turns = turns if isinstance(turns, list) else []
     called: dict[str, str] = {}
     user_text = ""
@@ -107,7 +107,7 @@ def read_conversation(request: ServerRequest) -> Conversation:
         if turn.get("role", "user") == "user" and turn.get("type", "message") == "message":
             text = "\n".join(_texts(turn.get("content", turn.get("parts"))))
             user_text = text or user_text
-    return Conversation(user_text=user_text, results=tuple(results))
+    return ConversationEnd(user_text=user_text, results=tuple(results))
 
 
 def _forbids_tools(fields: Fields) -> bool:

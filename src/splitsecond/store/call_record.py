@@ -7,6 +7,9 @@ from msgspec import Struct
 
 from splitsecond.observation import Observation, Outcome
 
+DIRECT = "direct"
+"""The label of calls whose client named a target in place of a route."""
+
 
 class CallRecord(Struct, frozen=True, kw_only=True):
     """One call of a client, and the attempts that were made for it.
@@ -42,3 +45,8 @@ class CallRecord(Struct, frozen=True, kw_only=True):
     output_limit: int | None = None
     traceparent: str = ""
     attempts: tuple[Observation, ...] = ()
+
+    @property
+    def route_label(self) -> str:
+        """The route in metrics and traces: `DIRECT` for every named target, so that clients cannot add label values."""
+        return DIRECT if "/" in self.route else self.route

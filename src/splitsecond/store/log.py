@@ -22,14 +22,14 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from splitsecond import clock
 from splitsecond.clock import NS_PER_MS
-from splitsecond.errors import CallerFault
+from splitsecond.errors import CallerFault, say
 from splitsecond.observation import Observation
 from splitsecond.store.call_record import CallRecord
 from splitsecond.store.database import Database, check_url
 from splitsecond.store.remote_writer import RemoteLogWriter
 from splitsecond.store.rows import ATTEMPT_COLUMNS, CALL_COLUMNS, Rows, call_record, observation
 from splitsecond.store.tables import ATTEMPTS, CALLS
-from splitsecond.store.writer import LogWriter, print_problem
+from splitsecond.store.writer import LogWriter
 
 if TYPE_CHECKING:  # the gateway uses this module, and must not load numpy
     from splitsecond.store.parquet import ParquetDatabase
@@ -260,7 +260,7 @@ class Log(Past):
         url: str,
         *,
         keep_days: float = KEEP_DAYS,
-        say: Callable[[str], None] = print_problem,
+        say: Callable[[str], None] = say,
         process: Path | None = None,
         away: Callable[[str], None] | None = None,
     ) -> "Log":

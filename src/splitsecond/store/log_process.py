@@ -35,13 +35,13 @@ import msgspec
 from msgspec import Struct
 
 from splitsecond import clock
-from splitsecond.errors import CallerFault
+from splitsecond.errors import CallerFault, say
 from splitsecond.store.call_record import CallRecord
 from splitsecond.store.log import Log
 from splitsecond.store.recovery import Recovery
 from splitsecond.store.remote_writer import AGAIN, SETTLED
 from splitsecond.store.unwritten import LENGTH, LONGEST_RECORD, UnwrittenFile
-from splitsecond.store.writer import QUEUE, SAY_NS, print_problem
+from splitsecond.store.writer import QUEUE, SAY_NS
 
 TICK_S = 0.1
 """How often senders learn what is settled."""
@@ -157,7 +157,7 @@ class LogProcess:
         self._in_files = 0  # unsettled records that are in a file too
         self._full_ns: int | None = None  # when the file could not be written
         self._complained_ns: int | None = None
-        self._recovery = Recovery(log, print_problem)
+        self._recovery = Recovery(log, say)
 
     def run(self) -> None:
         """Return when the end was asked for, all workers have disconnected, and the log is closed."""
@@ -197,7 +197,7 @@ class LogProcess:
         try:
             received = sender.receive()
         except ValueError as error:  # of msgspec too
-            print_problem(f"log: a worker sent what is no record ({error}). Its connection is closed.")
+            say(f"log: a worker sent what is no record ({error}). Its connection is closed.")
             received = None
         if received is None:
             self._selector.unregister(sender.connection)
@@ -306,7 +306,7 @@ class LogProcess:
             self._saving, self._full_ns = False, clock.now_ns()
             if self._complained_ns is None or self._full_ns - self._complained_ns >= SAY_NS:
                 self._complained_ns = self._full_ns
-                print_problem(f"log {self._log.where}: what waits cannot be saved: {error}.")
+                say(f"log {self._log.where}: what waits cannot be saved: {error}.")
             return False
         return True
 
@@ -335,9 +335,7 @@ class LogProcess:
         if not self._log.waiting and not self._only_saved:
             self._file.remove()
         elif self._file.records:
-            print_problem(
-                f"log {self._log.where}: what is not written is kept in {self._file.path}; the next start writes it."
-            )
+            say(f"log {self._log.where}: what is not written is kept in {self._file.path}; the next start writes it.")
         self._file.close()
 
 
@@ -351,7 +349,7 @@ def main() -> int:
     try:
         log = Log.open(settings.url, keep_days=settings.keep_days, away=lambda why: None)  # its thread will report it
     except CallerFault as fault:
-        print_problem(str(fault))
+        say(str(fault))
         return 1
     with log, socket.socket(socket.AF_UNIX) as listening:
         with contextlib.suppress(FileNotFoundError):  # the socket of a process that died

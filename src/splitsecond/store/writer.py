@@ -18,7 +18,6 @@ Rows older than `keep_days` are deleted from time to time, a few hundred at a ti
 import contextlib
 import itertools
 import os
-import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -28,6 +27,7 @@ from sqlalchemy import Connection, Table, delete, insert, select
 from sqlalchemy.engine.interfaces import DBAPICursor
 
 from splitsecond import clock
+from splitsecond.errors import say
 from splitsecond.store.call_record import CallRecord
 from splitsecond.store.database import Database
 from splitsecond.store.partitions import maintain
@@ -52,14 +52,8 @@ SAY_NS = 60 * clock.NS_PER_S
 _IDLE_S = 60.0
 _AT_ONCE = (32, 8, 1)
 """Rows of one statement. Few sizes, so that the database keeps each statement prepared."""
-_US_PER_DAY = 86_400_000_000
 _yield_processor: Callable[[], None] | None = getattr(os, "sched_yield", None)
 """None: the system has no such call."""
-
-
-def print_problem(words: str) -> None:
-    """Print a problem to standard error."""
-    print(f"splitsecond: {words}", file=sys.stderr, flush=True)
 
 
 class LogWriter:
@@ -73,7 +67,7 @@ class LogWriter:
         database: Database,
         *,
         keep_days: float = 30,
-        say: Callable[[str], None] = print_problem,
+        say: Callable[[str], None] = say,
         queue: int = QUEUE,
     ) -> None:
         self.written = 0
@@ -82,7 +76,7 @@ class LogWriter:
         self._refused = 0  # counted by callers of `put`, and `_lost` by the thread, so that no increment is lost
         self._lost = 0
         self._database = database
-        self._keep_us = round(keep_days * _US_PER_DAY)
+        self._keep_us = round(keep_days * clock.US_PER_DAY)
         self._say = say
         self._reported_ns: int | None = None
         self._reported = False  # a problem was reported, and its end was not

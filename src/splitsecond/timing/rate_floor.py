@@ -1,9 +1,9 @@
 """The floor of an answer's speed: finds streams that are alive and too slow.
 
 The rate is that of the last `over_ns`, and it is first taken when that time has passed since the first token. A pause
-longer than half of it is no slowness: models that reason between two parts of an answer do so without a token, and
-how long they may be silent is the stall limit's business. After such a pause, and after a pause of the reader, the time
-begins again.
+longer than half of it does not count as slowness: models that reason between two parts of an answer send no token
+meanwhile, and the stall limit decides how long they may be silent. After such a pause, and after a pause of the reader,
+the time begins again.
 
 A check happens eight times in each `over_ns`, so a token costs nothing. Each check looks at the tokens since the last
 pause or within `over_ns`.

@@ -2,7 +2,7 @@
 
 Each server has its own names; their endings show the unit: ``prompt_ms`` (llama.cpp, OpenAI), ``prompt_time`` (Groq,
 Cerebras; seconds), ``eval_duration`` (Ollama; nanoseconds), ``time_to_first_token`` (Replicate; seconds). A name with
-another ending is a count or a rate, and a pace per token is TPOT in other words.
+another ending is a count or a rate, and a time per token is TPOT under another name.
 """
 
 _NS = {"_ms": 1e6, "_time": 1e9, "_duration": 1.0, "_to_first_token": 1e9}

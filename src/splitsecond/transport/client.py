@@ -18,7 +18,7 @@ from splitsecond import clock
 from splitsecond.errors import CallerFault, Fault, NetworkFault
 from splitsecond.observation import ArrivalClock, PacketCounts
 from splitsecond.transport.connecting import open_socket
-from splitsecond.transport.connection import Connection, ReadBuffer
+from splitsecond.transport.connection import HttpConnection, ReadBuffer
 from splitsecond.transport.exchange import Connected, Exchange, Origin, Receiver, Request
 from splitsecond.transport.packets import PacketRing
 from splitsecond.transport.polling import SocketPoller, make_poller
@@ -149,7 +149,7 @@ class Client:
             return render(request, origin)
         return render(request, origin, via_proxy=True, extra=proxy.authorization)
 
-    async def _connect(self, origin: Origin, deadline_ns: int | None) -> Connection:
+    async def _connect(self, origin: Origin, deadline_ns: int | None) -> HttpConnection:
         proxy = self._proxies.proxy_for(origin)
         self._open_once()
         if self._ring is not None:
@@ -160,7 +160,7 @@ class Client:
             raise NetworkFault("the client was closed", kind="closed", phase="connect")
         info = Connected(next(self._ids), False, ready.dns_ns, ready.tcp_ns, ready.tls_ns, ready.peer)
         assert self._poller is not None  # opened before
-        return Connection(
+        return HttpConnection(
             ready.sock,
             ready.tls,
             origin=origin,

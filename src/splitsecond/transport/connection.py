@@ -29,7 +29,7 @@ from splitsecond.transport.packets import PacketRing, key_of
 from splitsecond.transport.polling import SocketPoller
 from splitsecond.transport.response_parser import ResponseParser
 from splitsecond.transport.sparse_reads import ReadPace, SparseReads
-from splitsecond.transport.stream_times import StreamTimes, in_order
+from splitsecond.transport.stream_times import StreamTimes, monotonic
 from splitsecond.transport.tls import TlsSession
 
 READ_BYTES = 64 * 1024
@@ -56,11 +56,11 @@ class ReadBuffer:
 class ConnectionOwner(Protocol):
     """Receives the connections that become idle, and those that close."""
 
-    def released(self, connection: "Connection") -> None: ...
-    def closed(self, connection: "Connection") -> None: ...
+    def released(self, connection: "HttpConnection") -> None: ...
+    def closed(self, connection: "HttpConnection") -> None: ...
 
 
-class Connection:
+class HttpConnection:
     """A socket on which TCP, tunnel and TLS are established. `info`: how it was opened, or that it was reused."""
 
     __slots__ = (
@@ -151,7 +151,7 @@ class Connection:
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else "idle" if self.exchange is None else "active"
-        return f"<Connection {self.info.id} to {self.origin} at {self.info.peer}, {state}>"
+        return f"<HttpConnection {self.info.id} to {self.origin} at {self.info.peer}, {state}>"
 
     # For the client.
 
@@ -248,7 +248,7 @@ class Connection:
         self._read()
 
     def _read_packets(self, times: StreamTimes) -> None:
-        """Read the bytes whose packets are known, and give those of each packet its time."""
+        """Read the bytes whose packets are known, and give the bytes of each packet its time."""
         try:
             data = self._sock.recv(min(times.arrived - times.read, READ_BYTES))
         except (BlockingIOError, InterruptedError):
@@ -262,7 +262,7 @@ class Connection:
         self._packets_read = 1
         sizes, arrivals = times.take(len(data))
         now = clock.now_ns()
-        arrivals = in_order(arrivals, self._last_at, now)
+        arrivals = monotonic(arrivals, self._last_at, now)
         if len(sizes) == 1:
             at = self._last_at = arrivals[0]
             self._dispatch(at, now - at, "packets", data)
@@ -343,7 +343,7 @@ class Connection:
                 self._rest(self._pace, count)
 
     def _rest(self, pace: ReadPace | None, size: int) -> None:
-        """Leave the socket alone after a read of `size` bytes, if it is time to.
+        """Stop reading the socket for a while after a read of `size` bytes, if `pace` says so.
 
         The next read then has the time of its last packet.
         """

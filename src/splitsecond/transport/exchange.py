@@ -120,8 +120,8 @@ class Receiver(Protocol):
 
 
 TakePackets = Callable[[list[bytes], list[int], int], None]
-"""Takes the body bytes of consecutive packets of one read, their arrivals, and the time of the read. As for the
-receiver's `body_received`, it must not raise."""
+"""Takes the body bytes of consecutive packets of one read, their arrivals, and the time of the read. Like
+`Receiver.body_received`, it must not raise."""
 
 
 TimeLeft = Callable[[], int | None]

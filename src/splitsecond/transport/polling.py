@@ -81,7 +81,7 @@ class LoopPoller:
         """Do nothing: the loop calls each connection."""
 
     def unwatch(self, descriptor: int) -> None:
-        """Stop calling it. Does nothing for an unknown descriptor."""
+        """Stop watching the descriptor. Does nothing for an unknown one."""
         self._loop.remove_reader(descriptor)
 
     def close(self) -> None:
@@ -143,7 +143,7 @@ class BatchedPoller:
             self._set_timer()
 
     def unwatch(self, descriptor: int) -> None:
-        """Stop calling it. Does nothing for an unknown descriptor."""
+        """Stop watching the descriptor. Does nothing for an unknown one."""
         known = self._callbacks.pop(descriptor, None) is not None
         resting = self._resting.pop(descriptor, None) is not None
         if known and not resting and not self._epoll.closed:
@@ -179,9 +179,9 @@ class BatchedPoller:
     def _set_timer(self) -> None:
         """Wake up when the next rest has ended.
 
-        uvloop counts whole milliseconds, from the one that has begun, and rounds to the nearest. A timer for the exact
-        time would ring before it, and set anew with less than half a millisecond left, in each turn of the loop until
-        then. So it is set for the next whole millisecond after it.
+        uvloop counts whole milliseconds, from the one that has begun, and rounds to the nearest. So a timer for the
+        exact time could fire too early, and when it is set again for less than half a millisecond, it fires in each
+        iteration of the loop until that time. Therefore it is set for the next whole millisecond after that time.
         """
         if self._timer is not None:
             self._timer.cancel()

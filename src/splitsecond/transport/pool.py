@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from splitsecond import clock
 from splitsecond.clock import NS_PER_S
-from splitsecond.transport.connection import Connection
+from splitsecond.transport.connection import HttpConnection
 from splitsecond.transport.exchange import Origin
 
 HINT_SHARE = 0.8
@@ -40,10 +40,10 @@ class Pool:
 
     def __init__(self, idle_s: float) -> None:
         self._idle_ns = round(idle_s * NS_PER_S)
-        self._idle: dict[Origin, dict[Connection, int]] = {}
+        self._idle: dict[Origin, dict[HttpConnection, int]] = {}
         self._sweep: asyncio.TimerHandle | None = None
         self._sweep_ns = 0
-        self._open: dict[Connection, None] = {}
+        self._open: dict[HttpConnection, None] = {}
 
     def __repr__(self) -> str:
         return str(self.statistics())
@@ -57,12 +57,12 @@ class Pool:
         """Return the number of idle connections to `origin`."""
         return len(self._idle.get(origin, ()))
 
-    def active(self) -> list[Connection]:
+    def active(self) -> list[HttpConnection]:
         """Return the connections that carry an exchange."""
         idle = {connection for each in self._idle.values() for connection in each}
         return [connection for connection in self._open if connection not in idle]
 
-    def take(self, origin: Origin) -> Connection | None:
+    def take(self, origin: Origin) -> HttpConnection | None:
         """Take an idle connection that is alive; None if there is none."""
         idle = self._idle.get(origin)
         while idle:
@@ -72,11 +72,11 @@ class Pool:
                 return connection
         return None
 
-    def add(self, connection: Connection) -> None:
+    def add(self, connection: HttpConnection) -> None:
         """Add a new connection, which is active until it is released."""
         self._open[connection] = None
 
-    def released(self, connection: Connection) -> None:
+    def released(self, connection: HttpConnection) -> None:
         """Make a connection idle until it is taken, dies, or its idle time ends."""
         until_ns, hint_s = clock.now_ns() + self._idle_ns, connection.idle_limit_s
         if hint_s is not None:
@@ -88,7 +88,7 @@ class Pool:
         if self._sweep is None or until_ns < self._sweep_ns:
             self._schedule_sweep(until_ns)
 
-    def closed(self, connection: Connection) -> None:
+    def closed(self, connection: HttpConnection) -> None:
         """Remove a connection that has closed."""
         self._open.pop(connection, None)
         idle = self._idle.get(connection.origin, {})

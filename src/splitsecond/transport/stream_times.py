@@ -94,7 +94,7 @@ class StreamTimes:
         self._times.append(at)
 
 
-def in_order(arrivals: list[int], first: int, last: int) -> list[int]:
+def monotonic(arrivals: list[int], first: int, last: int) -> list[int]:
     """Return `arrivals` so that none is before the one before it or before `first`, and none is after `last`.
 
     Two processors can stamp packets out of their order, and the two clocks are compared anew for each look at the ring.

@@ -1,4 +1,4 @@
-"""The faults by which an attempt ends an answer itself: one that is too late, too slow, or too long to be kept."""
+"""Faults with which an attempt ends an answer itself: it is too late, too slow, or too long to be kept."""
 
 from collections.abc import Mapping
 

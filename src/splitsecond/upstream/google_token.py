@@ -2,7 +2,7 @@
 
 `google-auth` obtains them, with the key file of a service account or a user's login (gcloud's
 application_default_credentials.json). It blocks, so it runs in a thread. A token is renewed some minutes before it
-expires: the first call that finds it so waits for the new token, other calls still use the old one.
+expires: the first call in that time waits for the new token, and other calls still use the old one.
 """
 
 import asyncio

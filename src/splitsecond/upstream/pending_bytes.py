@@ -19,7 +19,7 @@ class PendingBytes(Struct, eq=False):
 
     Nothing is read before the first token, so everything up to it is kept. After it a reader that is slower than the
     provider slows the provider down: above `limit` the socket is not read until the reader has taken everything.
-    `paused`: that is so now. `resumed_ns`: when reading was last resumed, 0 if never.
+    `paused`: the socket is not read now. `resumed_ns`: when reading was last resumed, 0 if never.
     """
 
     limit: int = FULL_BYTES

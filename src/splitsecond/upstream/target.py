@@ -55,8 +55,8 @@ DIALECTS: Mapping[str, Dialect] = {
 
 
 _REQUEST_ID = "x-client-request-id"
-"""Providers log this id (OpenAI documents it), so that users can ask them about a slow request. The simulator files its
-record of what it sent under it."""
+"""Providers log this id (OpenAI documents it), so that users can ask them about a slow request. The simulator stores
+its record of what it sent under this id."""
 
 
 class Target:
@@ -198,13 +198,14 @@ class Target:
         return bytes(poll.body)
 
     def _full_path(self, path: str) -> str:
-        """Return `path` below the target's address, with the query that the address brings."""
+        """Return `path` below the target's address, with the query of that address."""
         if self._query:
             path += ("&" if "?" in path else "?") + self._query
         return self._path + path
 
     async def _access_token(self, source: GoogleToken, start_ns: int, deadline_ns: int | None) -> str:
-        """Return an access token from `source`. Raises its faults, and `TimedOut` at `deadline_ns`, the attempt's."""
+        """Return an access token from `source`. Raises its faults, and `TimedOut` at `deadline_ns`, the deadline of the
+        attempt."""
         try:
             async with asyncio.timeout_at(None if deadline_ns is None else deadline_ns / clock.NS_PER_S):
                 token = await source.value()
@@ -218,7 +219,8 @@ class Target:
         return token
 
     def _add_secret(self, token: str) -> None:
-        """Redact a new token of Google's. The one before stays, because responses in flight may repeat it."""
+        """Redact a new token of Google's. The previous token stays redacted, because responses in flight may repeat
+        it."""
         self._secrets[self._permanent_secrets :] = [*self._secrets[self._permanent_secrets :][-1:], token]
 
     def _transcoder(self, call: Call) -> Transcoder | None:

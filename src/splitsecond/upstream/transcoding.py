@@ -4,9 +4,9 @@ If both formats are the same, the client's fields pass unchanged, and so do the 
 request is rewritten in the common chat form (OpenAI's), which every format can encode, and the events of the answer are
 encoded in the client's format.
 
-A request that is refused after it was rewritten is refused in the client's own names: fields have other names in the
-common form, and messages other places, as a system prompt or the result of a tool is a message there. To find the
-client's place the messages are rewritten once more, which only a refused request costs.
+The refusal of a rewritten request has the client's own names: in the common form fields have other names, and messages
+have other places, because a system prompt or the result of a tool is a message there. To find the client's place the
+messages are rewritten once more, only for refused requests.
 """
 
 import re

@@ -302,7 +302,7 @@ def output_format(fields: dict[str, Any], dialect: str) -> tuple[str, dict[str, 
             raise not_translatable(f"response_format {short(wanted)}", dialect)
 
 
-def output_limit(fields: dict[str, Any]) -> Any:
+def take_output_limit(fields: dict[str, Any]) -> Any:
     """Return the limit on output tokens, under either of OpenAI's names, which is removed from `fields`; None for
     none."""
     older, newer = fields.pop("max_tokens", None), fields.pop("max_completion_tokens", None)

@@ -192,21 +192,53 @@ class ServerAnswer(Struct, frozen=True, kw_only=True):
     finish: str = "stop"
 
 
+class ServerTimes(Struct, frozen=True):
+    """A server's time in nanoseconds: waiting, on the prompt until the first token, and from there to the last."""
+
+    queue_ns: int
+    prompt_ns: int
+    output_ns: int
+
+    @property
+    def total_ns(self) -> int:
+        """The sum."""
+        return self.queue_ns + self.prompt_ns + self.output_ns
+
+
+TimesForm = Literal["groq", "cerebras", "llama.cpp"]
+"""The forms in which providers of OpenAI's format report these times."""
+
+
 class AnswerWriter(Protocol):
     """Writer of one answer in the server role: a stream, or `whole`.
 
     For a stream each method returns the bytes of whole events, or b"". The order: for each choice `opening`, its tokens
-    (after `tool_call` those of that call's arguments) and `finish`, then `usage`, then `done`. `error` ends a stream
-    that failed. The writers of the formats inherit what sends nothing. Formats with one choice ignore `index`.
+    (after `tool_call` those of that call's arguments) and `finish`, then `usage`, then `done`. `end` is the last three
+    in one. `error` ends a stream that failed. The writers of the formats inherit what sends nothing. Formats with one
+    choice ignore `index`.
+
+    `repeats_text`: the end of a stream repeats the text. `stop_sequence`: the client's stop sequence that ended the
+    answer, for formats that report it.
     """
+
+    repeats_text: bool = False
+    stop_sequence: str | None = None
 
     @property
     def kind(self) -> TokenKind | None:
         """The kind of tokens that the open part takes; None: no part is open, or it takes no more."""
         return None
 
-    def opening(self, index: int = 0) -> bytes:
-        """Return the beginning of a choice."""
+    def read_tools(self, fields: Mapping[str, Any]) -> None:
+        """Read the client's tools in the fields of its request, for formats whose answers describe the tools."""
+        return
+
+    def report_times(self, took: ServerTimes, form: TimesForm | None) -> None:
+        """Report these times at the end, for formats that have them; `form`: as in OpenAI's format, None for none."""
+        return
+
+    def opening(self, index: int = 0, usage: Usage | None = None) -> bytes:
+        """Return the beginning of a choice; `usage`: for formats that begin with the tokens of the prompt."""
         return b""
 
     def token(self, text: str, kind: TokenKind = "text", index: int = 0) -> bytes:
@@ -228,6 +260,11 @@ class AnswerWriter(Protocol):
     def done(self) -> bytes:
         """Return the end of the stream."""
         return b""
+
+    def end(self, reason: str, usage: Usage, *, choices: int = 1, counts: bool = True, marker: bool = True) -> bytes:
+        """Return the end of all choices and of the stream; `counts`: with the usage, `marker`: with the end mark."""
+        finish = b"".join(self.finish(reason, index) for index in range(choices))
+        return finish + (self.usage(usage) if counts else b"") + (self.done() if marker else b"")
 
     def error(self, message: str, type: str, code: str | int | None = None) -> bytes:
         """Return an error, which ends the stream."""

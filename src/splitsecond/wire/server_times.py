@@ -5,32 +5,19 @@ usage, in seconds (in a stream in ``x_groq``, requested or not). Cerebras: in ``
 ``timings``, in milliseconds, also per token. The decoders read the times in a body.
 """
 
-from collections.abc import Mapping
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
-from msgspec import Struct
 
 from splitsecond.clock import NS_PER_MS, NS_PER_S
 from splitsecond.events import Usage
-from splitsecond.wire.openai.answers import usage_fields
+from splitsecond.wire.dialect import ServerAnswer, ServerTimes, TimesForm
+from splitsecond.wire.openai.answers import StreamWriter, usage_fields
 from splitsecond.wire.sse import encode_event
 
 PROCESSING_HEADER = "openai-processing-ms"
 """OpenAI's and Azure's header: milliseconds from the request's arrival to the response's headers."""
-
-
-class ServerTimes(Struct, frozen=True):
-    """A server's time in nanoseconds: waiting, on the prompt until the first token, and from there to the last."""
-
-    queue_ns: int
-    prompt_ns: int
-    output_ns: int
-
-    @property
-    def total_ns(self) -> int:
-        """The sum."""
-        return self.queue_ns + self.prompt_ns + self.output_ns
 
 
 def processing_times(headers: Mapping[str, str]) -> dict[str, float]:
@@ -42,15 +29,31 @@ def processing_times(headers: Mapping[str, str]) -> dict[str, float]:
     return {"processing_ms": float(text)} if text.isascii() and text.isdigit() and len(text) < 12 else {}
 
 
-TimesForm = Literal["groq", "cerebras", "llama.cpp"]
-
-
 _GROQ_TIER = {"service_tier": "on_demand"}
 """Groq names the tier in whole answers and usage chunks. LiteLLM's client for Groq requires it in whole answers."""
 
 
-def whole_with_times(form: TimesForm, body: bytes, usage: Usage, took: ServerTimes) -> bytes:
-    """Return a whole answer, `body`, with the server times."""
+class TimedWriter(StreamWriter):
+    """Writer of one answer of OpenAI's format that reports the server's times."""
+
+    _times: tuple[ServerTimes, TimesForm] | None = None
+
+    def report_times(self, took: ServerTimes, form: TimesForm | None) -> None:
+        self._times = None if form is None else (took, form)
+
+    def end(self, reason: str, usage: Usage, *, choices: int = 1, counts: bool = True, marker: bool = True) -> bytes:
+        if self._times is None:
+            return super().end(reason, usage, choices=choices, counts=counts, marker=marker)
+        *others, finish = [self.finish(reason, index) for index in range(choices)]
+        end = _end_with_times(finish, self.usage(usage) if counts else b"", usage, *self._times)
+        return b"".join(others) + end + (self.done() if marker else b"")
+
+    def whole(self, answers: Sequence[ServerAnswer], usage: Usage) -> bytes:
+        body = super().whole(answers, usage)
+        return body if self._times is None else _whole_with_times(body, usage, *self._times)
+
+
+def _whole_with_times(body: bytes, usage: Usage, took: ServerTimes, form: TimesForm) -> bytes:
     fields: dict[str, Any] = msgspec.json.decode(body)
     if form == "groq":
         fields["usage"] |= _groq_times(took)
@@ -60,9 +63,8 @@ def whole_with_times(form: TimesForm, body: bytes, usage: Usage, took: ServerTim
     return msgspec.json.encode(fields)
 
 
-def end_with_times(form: TimesForm, finish: bytes, counts: bytes, usage: Usage, took: ServerTimes) -> bytes:
-    """Return the end of a stream with the server times: the event with the finish reason, and the usage chunk or
-    b\"\"."""
+def _end_with_times(finish: bytes, counts: bytes, usage: Usage, took: ServerTimes, form: TimesForm) -> bytes:
+    """Return the event with a finish reason and the usage chunk, or b"", with the server times."""
     if form == "groq":
         groq = {"x_groq": {"usage": usage_fields(usage) | _groq_times(took)}}
         return _event_with(finish, groq) + (_event_with(counts, groq | _GROQ_TIER) if counts else b"")

@@ -7,7 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from splitsecond.clock import NS_PER_S
-from splitsecond.gateway.fleet.holder import LONGEST_ANSWER_S, Holder, Use
+from splitsecond.gateway.fleet.holder import LONGEST_ANSWER_S, Holder, LimitUse
 from splitsecond.gateway.fleet.shared_limit import (
     COUNTS_S,
     FORGET_S,
@@ -58,8 +58,8 @@ class SimulatedGateway:
         self.counts[int(now_s // 60)] = self.counts.get(int(now_s // 60), 0) + 1
         return True
 
-    def use(self, now_s: float) -> Use:
-        return Use(-int(-self.weighted(now_s) // 1), self.refused)
+    def use(self, now_s: float) -> LimitUse:
+        return LimitUse(-int(-self.weighted(now_s) // 1), self.refused)
 
 
 class Fleet:

@@ -12,11 +12,11 @@ from splitsecond.errors import CallerFault
 from splitsecond.events import Broken, Done, Event, Finish, Token, TokenKind, ToolPart, Usage
 from splitsecond.service import Call
 from splitsecond.wire import ollama
-from splitsecond.wire.dialect import Quirks, ServerAnswer
+from splitsecond.wire.dialect import Quirks, ServerAnswer, ServerTimes
 from splitsecond.wire.ollama import StreamWriter
 
 TEXT = st.text(st.characters(codec="utf-8"), min_size=1)
-TIMINGS = {"total_duration": 9, "eval_duration": 5}
+TOOK = ServerTimes(1, 3, 5)
 USER = [{"role": "user", "content": "Hello"}]
 
 
@@ -40,15 +40,22 @@ KINDS: dict[TokenKind, TokenKind] = {"text": "text", "reasoning": "reasoning", "
 def test_any_tokens_read_back(parts: list[tuple[str, TokenKind]]) -> None:
     write = writer()
     data = write.opening() + b"".join(write.token(text, kind) for text, kind in parts)
-    data += write.finish("length") + write.usage(Usage(0, 5, 2, 1, 3)) + write.done(TIMINGS)
+    write.report_times(TOOK, None)
+    data += write.finish("length") + write.usage(Usage(0, 5, 2, 1, 3)) + write.done()
     tokens: list[Event] = [Token(1, text, KINDS[kind]) for text, kind in parts]
     assert decoded(data) == [*tokens, Finish(1, "length"), Usage(1, 5, 2), Done(1, True)]
 
 
 def test_durations_are_in_the_last_line() -> None:
-    decoder = ollama.decoder("chat")
-    decoder.feed(writer().done(TIMINGS), 1)
-    assert decoder.server_timings == TIMINGS
+    decoder, write = ollama.decoder("chat"), writer()
+    write.report_times(TOOK, None)
+    decoder.feed(write.done(), 1)
+    assert decoder.server_timings == {
+        "total_duration": 9,
+        "load_duration": 1,
+        "prompt_eval_duration": 3,
+        "eval_duration": 5,
+    }
 
 
 def test_tool_calls_go_out_whole() -> None:
@@ -88,7 +95,9 @@ def test_a_line_looks_like_ollamas() -> None:
 
 def test_a_whole_answer_reads_back() -> None:
     answer = ServerAnswer(text="Yes", reasoning="Hm", finish="length")
-    data = ollama.StreamWriter("chat", "m", id="x", created=1).whole([answer], Usage(0, 5, 2), timings=TIMINGS)
+    write = writer()
+    write.report_times(TOOK, None)
+    data = write.whole([answer], Usage(0, 5, 2))
     tokens: list[Event] = [Token(1, "Hm", "reasoning"), Token(1, "Yes")]
     assert decoded(data) == [*tokens, Finish(1, "length"), Usage(1, 5, 2), Done(1, True)]
 

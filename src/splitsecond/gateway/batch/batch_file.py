@@ -9,12 +9,13 @@ batch continues it: requests with a result are not sent again.
 """
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 from msgspec import Raw, Struct
 
-from splitsecond.errors import CallerFault
+from splitsecond.errors import CallerFault, file_faults
 from splitsecond.gateway import parsed_request
 from splitsecond.gateway.endpoints import ENDPOINTS, Endpoint
 from splitsecond.gateway.parsed_request import ParsedRequest
@@ -70,11 +71,8 @@ def read(path: Path, model: str = "") -> list[BatchItem]:
 
     Raises `CallerFault`, which names the first line that is not a valid request.
     """
-    try:
-        with path.open("rb") as file:
-            items = list(_items(file, model))
-    except OSError as error:
-        raise CallerFault(f"cannot read {path}: {error.strerror or error}", kind="unreadable_file") from None
+    with file_faults(f"cannot read {path}", kind="unreadable_file"), path.open("rb") as file:
+        items = list(_items(file, model))
     if not items:
         raise CallerFault(f"{path} has no requests", kind="empty_file")
     seen: dict[str, int] = {}
@@ -95,23 +93,17 @@ def result_ids(path: Path) -> set[str]:
     Raises `CallerFault` if the file holds anything but results.
     """
     found = set()
-    try:
-        with path.open("rb") as file:
-            for number, line in enumerate(file, 1):
-                if not line.endswith(b"\n"):
-                    break  # an interrupted write: the request is sent again
-                try:
-                    found.add(_decode_result(line).custom_id)
-                except (ValueError, RecursionError):
-                    raise CallerFault(
-                        f"{path}, line {number} is not a result of a batch",
-                        kind="bad_batch",
-                        hint="Name another file.",
-                    ) from None
-    except FileNotFoundError:
-        pass
-    except OSError as error:
-        raise CallerFault(f"cannot read {path}: {error.strerror or error}", kind="unreadable_file") from None
+    reading = file_faults(f"cannot read {path}", kind="unreadable_file")
+    with reading, suppress(FileNotFoundError), path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            if not line.endswith(b"\n"):
+                break  # an interrupted write: the request is sent again
+            try:
+                found.add(_decode_result(line).custom_id)
+            except (ValueError, RecursionError):
+                raise CallerFault(
+                    f"{path}, line {number} is not a result of a batch", kind="bad_batch", hint="Name another file."
+                ) from None
     return found
 
 

@@ -13,7 +13,7 @@ import yaml
 from splitsecond.catalog.model_names import model_name
 from splitsecond.catalog.prices import provider_models
 from splitsecond.catalog.provider import Provider, names, provider
-from splitsecond.errors import CallerFault
+from splitsecond.errors import CallerFault, file_faults
 from splitsecond.gateway.configuration.error_messages import bad, shaped
 from splitsecond.gateway.configuration.initial import InitialConfig, policy_text
 from splitsecond.gateway.configuration.target_specs import NAME
@@ -28,7 +28,7 @@ _MAKERS = {
     "claude": "anthropic", "gemini": "gemini", "gpt-": "openai", "o1": "openai", "o3": "openai", "o4": "openai",
     "text-embedding-": "openai",
 }  # fmt: skip
-"""Providers of models that LiteLLM allows to name without one, by how these begin."""
+"""Providers by the beginnings of the model names that LiteLLM accepts without a provider."""
 _NO_KEYS = frozenset({"", "none", "empty", "dummy", "fake", "sk-no-key-required", "not-needed"})
 _SORTS = {"price": ("cheapest", {}), "latency": ("fastest", {"by": "ttft"}), "throughput": ("fastest", {"by": "tps"})}
 """OpenRouter's sorting of providers and the policies that correspond."""
@@ -39,11 +39,10 @@ def read_foreign(path: Path) -> InitialConfig:
 
     Raises `CallerFault` for a file that cannot be read, whose format is unknown, or without a usable target.
     """
+    with file_faults(f"cannot read {path}", kind="bad_config"):
+        text = path.read_text("utf-8")
     try:
-        found = yaml.safe_load(path.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else error
-        raise CallerFault(f"cannot read {path}: {why}", kind="bad_config") from None
+        found = yaml.safe_load(text)
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise CallerFault(
             f"{path}: this is neither YAML nor JSON: {' '.join(str(error).split())}", kind="bad_config"
@@ -65,7 +64,7 @@ def read_foreign(path: Path) -> InitialConfig:
 
 
 def _listed(found: Any) -> Any:
-    """Return a mere list of OpenRouter's models, in JSON, YAML or one on each line, as the `models` of a request."""
+    """Return a plain list of OpenRouter's models, in JSON, YAML or one on each line, as the `models` of a request."""
     if isinstance(found, str) and all("/" in word for word in found.split()):
         found = found.split()
     return {"models": found} if isinstance(found, list) else found

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import yaml
 from msgspec import structs
 
-from splitsecond.errors import CallerFault
+from splitsecond.errors import CallerFault, file_faults
 from splitsecond.gateway.configuration import target_specs
 from splitsecond.gateway.configuration.error_messages import Mistakes, SeveralMistakes, bad, shaped
 from splitsecond.gateway.configuration.file_schema import ConfigFile, KeyConfig, LogConfig, ProviderConfig, RouteConfig
@@ -68,11 +68,8 @@ def load(
     address of the simulator. `listen`: replaces values of the file's `listen`. `checks`: find more mistakes. They get
     settings without the parts of the file that are wrong.
     """
-    try:
+    with file_faults(f"cannot read {path}", kind="bad_config"):
         text = path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        why = isinstance(error, OSError) and error.strerror
-        raise CallerFault(f"cannot read {path}: {why or error}", kind="bad_config") from None
     try:
         settings = read(
             text,
@@ -115,7 +112,7 @@ def read(
     for name, entry in file["providers"].items():
         with mistakes:
             given = _provider(name, entry)
-            known[name] = target_specs.known(name, given)
+            known[name] = target_specs.provider_settings(name, given)
             providers[name] = target_specs.spec(name, given, secrets)
     routes: dict[str, Expression] = {}
     resumes: dict[str, ResumeSettings] = {}
@@ -175,7 +172,7 @@ def read(
 
 
 class _Strict(yaml.SafeLoader):
-    """YAML 1.2's booleans, so ``metrics: off`` is a string; and duplicate names are errors."""
+    """Loader with YAML 1.2's booleans, so ``metrics: off`` is a string. Duplicate names are errors."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012 - PyYAML's own form
         first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:bool"]
@@ -269,7 +266,7 @@ def _resume(name: str, route: RouteConfig) -> ResumeSettings | None:
 
 
 def _check_targets(settings: GatewaySettings, wrong: Collection[str], mistakes: Mistakes) -> None:
-    """Collect targets of routes that cannot be used. Those of the providers `wrong` are not checked."""
+    """Collect the faults of targets that routes name. Targets of the providers `wrong` are not checked."""
     for name, expression in settings.routes.items():
         for target in targets(expression):
             if target.partition("/")[0] not in wrong:

@@ -64,7 +64,7 @@ def spec(name: str, given: ProviderConfig, secrets: Secrets) -> TargetSpec:
     )
 
 
-def known(name: str, given: ProviderConfig) -> ProviderSettings:
+def provider_settings(name: str, given: ProviderConfig) -> ProviderSettings:
     """Return what the entry says besides the spec: region, account, price, models."""
     entry = catalogue_entry(name, given)
     region = given.region or entry.region

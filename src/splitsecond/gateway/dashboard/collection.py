@@ -40,6 +40,7 @@ from splitsecond.policies.targets.target_states import TargetStates
 from splitsecond.router.explain import PROMPT
 from splitsecond.router.target_directory import TargetDirectory
 from splitsecond.router.warm_start import spent_usd
+from splitsecond.store.call_record import DIRECT
 
 if TYPE_CHECKING:
     from splitsecond.gateway.fleet.view import FleetView
@@ -155,7 +156,7 @@ class DashboardData:
             workers=worker_overviews(processes, now_ns),
             requests=requests_by(counts, lambda route, client: "").get("", Requests()),
             rejected=sum(number for (route, _, _), number in counts.requests.items() if not route),
-            direct=requests_by(counts, lambda route, client: route).get("direct", Requests()),
+            direct=requests_by(counts, lambda route, client: route).get(DIRECT, Requests()),
             in_flight=sum(process.in_flight for process in processes),
             attempts=sum(counts.attempts.values()),
             lost=sum(counts.lost.values()),

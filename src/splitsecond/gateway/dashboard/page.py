@@ -11,9 +11,7 @@ The page itself contains nothing secret. It is served without a key, because a b
 asks for it.
 """
 
-from base64 import b64encode
 from functools import lru_cache
-from hashlib import sha256
 from importlib.resources import files
 
 from splitsecond.gateway.error_response import Headers
@@ -34,17 +32,17 @@ def dashboard_page() -> tuple[bytes, Headers]:
     """Return the page and its headers."""
     import jinja2  # takes a tenth of a second, which only a gateway whose dashboard is opened should spend
 
-    from splitsecond.report.html import page_style
+    from splitsecond.report.html import csp_hash, page_style, template_source
 
-    pieces = _of_reports("filters.js") + "".join(map(_file, SCRIPTS))
+    pieces = template_source("filters.js") + "".join(map(_file, SCRIPTS))
     script = f'"use strict";\n{{\n{pieces}}}\n'
-    shared = _of_reports("chart.css") + _of_reports("filters.css")
+    shared = template_source("chart.css") + template_source("filters.css")
     style = page_colours() + shared + _file("page.css")
     whole = jinja2.Template(_file("page.html"), autoescape=True).render(style=style, script=script)
     allowed = (
         "default-src 'none'",
-        f"script-src '{_hash(script)}'",
-        f"style-src '{_hash(style)}' '{_hash(page_style())}'",
+        f"script-src '{csp_hash(script)}'",
+        f"style-src '{csp_hash(style)}' '{csp_hash(page_style())}'",
         "connect-src 'self'",
         "require-trusted-types-for 'script'",
         "trusted-types 'none'",
@@ -55,13 +53,5 @@ def dashboard_page() -> tuple[bytes, Headers]:
     return whole.encode(), [*GUARDED, (b"content-security-policy", "; ".join(allowed).encode())]
 
 
-def _hash(text: str) -> str:
-    return f"sha256-{b64encode(sha256(text.encode()).digest()).decode()}"
-
-
 def _file(name: str) -> str:
     return files("splitsecond.gateway.dashboard").joinpath(name).read_text(encoding="utf-8")
-
-
-def _of_reports(name: str) -> str:
-    return files("splitsecond.report").joinpath("templates", name).read_text(encoding="utf-8")

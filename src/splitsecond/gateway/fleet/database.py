@@ -325,7 +325,7 @@ class FleetDatabase:
 
 
 def _about(text: str) -> About:
-    """Return what a gateway tells about itself; nothing if it cannot be read, because it is only shown."""
+    """Return a gateway's report about itself; an empty one if it cannot be read, because it is only shown."""
     try:
         return msgspec.json.decode(text, type=About)
     except msgspec.MsgspecError:

@@ -11,7 +11,7 @@ LONGEST_ANSWER_S = 3.0
 """Timeout of an exchange with the database. A later answer is not used: see `shared_limit`."""
 
 
-class Use(NamedTuple):
+class LimitUse(NamedTuple):
     """Use of a limit by all workers of this gateway: over the period, and the requests refused since it started."""
 
     used: int
@@ -32,21 +32,21 @@ class Holder:
         self.ceiling = ceiling
         self.share = share
         self.others = 0
-        self._begun = Use(0, 0), 0
-        self._reported: Use | None = None
+        self._begun = LimitUse(0, 0), 0
+        self._reported: LimitUse | None = None
         self._reported_ns = 0
 
-    def wants_report(self, use: Use) -> bool:
+    def wants_report(self, use: LimitUse) -> bool:
         """Return whether there is anything to report: the use changed, or the ceiling is more than the share."""
         return self._reported is None or use != self._reported or use.used > 0 or self._idle_excess
 
-    def is_short(self, use: Use) -> bool:
+    def is_short(self, use: LimitUse) -> bool:
         """Return whether the workers have refused requests, or soon will, so that the report should not wait."""
         if self._reported is None or use.refused > self._reported.refused:
             return True
         return self.ceiling - use.used < (self.ceiling - self._reported.used) // 2
 
-    def report(self, use: Use, now_ns: int) -> Report:
+    def report(self, use: LimitUse, now_ns: int) -> Report:
         """Return the report of this use, when an exchange begins."""
         before = self._reported or use
         elapsed_s = max((now_ns - self._reported_ns) / NS_PER_S, 0.05)

@@ -45,7 +45,7 @@ Count = Annotated[int, Meta(ge=0, le=MOST_COUNT)]
 Buckets = Annotated[dict[Annotated[int, Meta(ge=0, lt=_BUCKETS)], Weight], Meta(max_length=_BUCKETS)]
 
 
-class Histogram(Struct, frozen=True, omit_defaults=True):
+class CensoredHistogram(Struct, frozen=True, omit_defaults=True):
     """Weights of times by bucket: of requests that ended, and of those that were closed while they waited."""
 
     ended: Buckets = {}
@@ -53,10 +53,11 @@ class Histogram(Struct, frozen=True, omit_defaults=True):
 
 
 class Speed(Struct, frozen=True, omit_defaults=True):
-    """Speed of streamed answers. `tokens`: their mean length; `answers`: the weight of the answers that it is of."""
+    """Speed of streamed answers. `tokens`: their mean length; `answers`: the weight of the answers that it was computed
+    from."""
 
-    ttft: Histogram = Histogram()
-    tpot: Histogram = Histogram()
+    ttft: CensoredHistogram = CensoredHistogram()
+    tpot: CensoredHistogram = CensoredHistogram()
     tokens: Age = 0.0
     answers: Age = 0.0
 
@@ -168,12 +169,12 @@ def merged_targets(reports: Sequence[tuple[float, Mapping[str, TargetReport]]]) 
     }
 
 
-def histogram(samples: Iterable[Weighted]) -> Histogram:
+def histogram(samples: Iterable[Weighted]) -> CensoredHistogram:
     """Return the histogram of times in nanoseconds."""
     return _collected((_bucket(ns), censored, weight) for ns, censored, weight in samples)
 
 
-def samples_of(found: Histogram) -> list[Weighted]:
+def samples_of(found: CensoredHistogram) -> list[Weighted]:
     """Return a sample in the middle of each bucket, in nanoseconds, with the weight of the bucket."""
     return [(_MIDDLES_NS[place], censored, weight) for place, censored, weight in _weights(found)]
 
@@ -182,19 +183,19 @@ def _bucket(ns: float) -> int:
     return min(math.ceil(math.log(max(ns / _NS_PER_US, 1.0)) / _LOG_GAMMA), _BUCKETS - 1)
 
 
-def _weights(found: Histogram) -> Iterator[tuple[int, bool, float]]:
+def _weights(found: CensoredHistogram) -> Iterator[tuple[int, bool, float]]:
     """Yield each bucket, whether its times are censored, and its weight."""
     for buckets, censored in ((found.ended, False), (found.censored, True)):
         for place, weight in buckets.items():
             yield place, censored, weight
 
 
-def _collected(weights: Iterable[tuple[int, bool, float]]) -> Histogram:
+def _collected(weights: Iterable[tuple[int, bool, float]]) -> CensoredHistogram:
     """Return the histogram with the sums of these weights, each with its bucket and whether it is censored."""
     sums: tuple[dict[int, float], dict[int, float]] = {}, {}
     for place, censored, weight in weights:
         sums[censored][place] = sums[censored].get(place, 0.0) + weight
-    return Histogram(*map(_rounded, sums))
+    return CensoredHistogram(*map(_rounded, sums))
 
 
 def _aged(report: TargetReport, since_s: float) -> TargetReport:

@@ -25,9 +25,9 @@ import msgspec
 import psycopg
 
 from splitsecond import __version__, clock
-from splitsecond.errors import printable
+from splitsecond.errors import say
 from splitsecond.gateway.fleet.database import About, Answer, FleetDatabase, NameTaken, Neighbour
-from splitsecond.gateway.fleet.holder import Holder, Use
+from splitsecond.gateway.fleet.holder import Holder, LimitUse
 from splitsecond.gateway.fleet.learning import Learning
 from splitsecond.gateway.fleet.settings import FleetProcessSettings, LimitedKey
 from splitsecond.gateway.fleet.shared_limit import SILENT_S, Period
@@ -115,7 +115,7 @@ class FleetProcess:
             await self._learn(answered)
             self._write_metrics()
 
-    async def _exchange(self, uses: dict[str, Use]) -> bool:
+    async def _exchange(self, uses: dict[str, LimitUse]) -> bool:
         """Report the use of all limits, and take the leases. Return False if the database did not answer."""
         try:
             if not self._registered:
@@ -160,7 +160,7 @@ class FleetProcess:
         self._database.may_take_over = True
         self._registered = True
 
-    async def _report(self, names: list[str], uses: dict[str, Use]) -> None:
+    async def _report(self, names: list[str], uses: dict[str, LimitUse]) -> None:
         begin_ns = clock.now_ns()
         holders = {name: self._holders[name] for name in names}
         reports = {name: holder.report(uses[name], begin_ns) for name, holder in holders.items()}
@@ -189,15 +189,15 @@ class FleetProcess:
         apart_ns = (wanted_ns - current_ns + MINUTE_NS // 2) % MINUTE_NS - MINUTE_NS // 2
         return current_ns + min(max(apart_ns, -most_ns), most_ns)
 
-    def _use(self, holder: Holder) -> Use:
+    def _use(self, holder: Holder) -> LimitUse:
         """Return what all workers of this gateway use of a limit."""
         client, refused = holder.client, self._ceilings.refused(_LIMITS[holder.period], holder.client)
         if holder.period == "day":
             spent = self._counters.spent_usd(client, today()) + self._counters.reserved_usd(client)
-            return Use(max(round(spent * NANO), 0), refused)
+            return LimitUse(max(round(spent * NANO), 0), refused)
         minute, into_ns = divmod(clock.now_ns() + self._ceilings.offset_ns, MINUTE_NS)
         current, previous = self._counters.requests(client, minute)
-        return Use(current - (-previous * (MINUTE_NS - into_ns) // MINUTE_NS), refused)
+        return LimitUse(current - (-previous * (MINUTE_NS - into_ns) // MINUTE_NS), refused)
 
     def _apply(self) -> None:
         """Write the ceilings for the workers."""
@@ -268,11 +268,6 @@ class FleetProcess:
         except (psycopg.Error, OSError) as error:
             self._say(f"the gateway could not leave its fleet: {self._database.error_text(error)}")
         await self._database.close()
-
-
-def say(message: str) -> None:
-    """Print one line on standard error."""
-    print(f"splitsecond: {printable(message)}", file=sys.stderr, flush=True)
 
 
 async def _main(settings: FleetProcessSettings) -> None:

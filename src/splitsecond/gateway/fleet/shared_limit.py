@@ -165,7 +165,7 @@ def _clear(shared: SharedLimit, fleet: Mapping[str, Present], period: Period, no
 
 
 def _weight(age_s: float) -> float:
-    """Return how much of a request still counts: all of it in its minute, then less and less for another one."""
+    """Return how much of a request still counts: all of it in its minute, then less and less in the next minute."""
     return min(1.0, 2 - age_s / (COUNTS_S / 2))
 
 

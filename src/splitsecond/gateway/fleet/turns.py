@@ -3,7 +3,7 @@
 In the database each target has at most one gateway with the turn, for `LEASE_S`, and that gateway gives it to one of
 its workers for `TURN_S` at a time. Both are renewed about once a second while the worker has calls for the target, and
 for as long as its probe is in flight. A worker that does not use its turn for `HOLD_S` although the probe is due, and a
-worker whose probe has just failed, loses it to the next, because for another one the target may be up.
+worker whose probe has just failed, loses it to the next worker, for which the target may be up.
 
 A turn is passed on only when it is over and a later report of the worker shows that it has no probe in flight. So two
 workers never probe at once, as long as their gateways reach the database.

@@ -14,10 +14,9 @@ import msgspec
 
 from splitsecond import clock
 from splitsecond.child_process import ChildProcess, how_it_ended
-from splitsecond.errors import CallerFault
+from splitsecond.errors import CallerFault, say
 from splitsecond.gateway.configuration.settings import GatewaySettings
 from splitsecond.gateway.fleet.settings import MODULE, FleetProcessSettings, LimitedKey
-from splitsecond.gateway.process.reload import say
 from splitsecond.router.settings import LogSettings
 from splitsecond.store.log_process import LogProcessSettings
 

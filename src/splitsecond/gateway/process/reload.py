@@ -16,12 +16,11 @@ from typing import Any
 from msgspec import Struct, structs
 
 from splitsecond.analysis.wording import counted_as
-from splitsecond.errors import CallerFault, printable
+from splitsecond.errors import CallerFault, say
 from splitsecond.gateway.configuration.defaults import unconfigured
 from splitsecond.gateway.configuration.reading import Check, load
 from splitsecond.gateway.configuration.settings import GatewaySettings, check_reach
 from splitsecond.gateway.process.service_manager import ServiceManager
-from splitsecond.redaction import redacted
 from splitsecond.router.settings import NO_SIMULATOR
 
 POLL_S = 0.5
@@ -164,11 +163,6 @@ class ConfigWatcher:
 def summary(settings: GatewaySettings) -> str:
     """Return the number of routes and keys as text."""
     return f"{counted_as(len(settings.routes), 'route')}, {counted_as(len(settings.keys), 'key')}"
-
-
-def say(message: str) -> None:
-    """Print one line on standard error, with control characters escaped: clients choose some of the text."""
-    print(f"splitsecond: {printable(redacted(message))}", file=sys.stderr, flush=True)
 
 
 def on_hangup(reload: Callable[[], None], end: Callable[[], None]) -> None:

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import uvloop
 
+from splitsecond.errors import say
 from splitsecond.gateway.configuration.settings import GatewaySettings
 from splitsecond.gateway.process.kept_process import log_process, log_socket
-from splitsecond.gateway.process.reload import ConfigSource, ConfigWatcher, on_hangup, say
+from splitsecond.gateway.process.reload import ConfigSource, ConfigWatcher, on_hangup
 from splitsecond.gateway.process.service_manager import ServiceManager
 from splitsecond.gateway.process.simulation import simulator
 from splitsecond.gateway.process.worker import GatewayWorker, WorkerSlot
@@ -22,7 +23,7 @@ from splitsecond.gateway.records.orphans import journal_stem, recover
 from splitsecond.scratch import scratch_folder
 from splitsecond.serving.accepting import MAX_FILES, Accepting
 from splitsecond.serving.listening import base_url, bind
-from splitsecond.serving.server import Listener, Server
+from splitsecond.serving.server import HttpServer, Listener
 from splitsecond.transport.kernel import raise_file_limit
 
 GARBAGE_OBJECTS = 20_000
@@ -31,7 +32,7 @@ GARBAGE_OBJECTS = 20_000
 
 def worker_server(
     worker: GatewayWorker, listening: socket.socket, drain_s: float, on_end: Callable[[], None] = lambda: None
-) -> Server:
+) -> HttpServer:
     """Return the HTTP server of a worker, which accepts connections of `listening`. It calls `on_end` at a signal.
 
     `drain_s`: seconds that responses in flight have to end after it.
@@ -42,10 +43,10 @@ def worker_server(
         on_end()
 
     accepting = Accepting(raise_file_limit(MAX_FILES), say)
-    return Server([Listener(listening, worker.gateway)], drain_s=drain_s, on_end=drain, accepting=accepting)
+    return HttpServer([Listener(listening, worker.gateway)], drain_s=drain_s, on_end=drain, accepting=accepting)
 
 
-async def run_worker(worker: GatewayWorker, server: Server, ready: Callable[[], None]) -> None:
+async def run_worker(worker: GatewayWorker, server: HttpServer, ready: Callable[[], None]) -> None:
     """Serve until `server` ends, then close `worker`. Calls `ready` when connections are accepted."""
     learning: list[asyncio.Task[None]] = []
     try:

@@ -12,8 +12,8 @@ import sys
 from collections.abc import AsyncIterator
 
 from splitsecond.child_process import ChildProcess, how_it_ended
+from splitsecond.errors import say
 from splitsecond.gateway.configuration.settings import GatewaySettings
-from splitsecond.gateway.process.reload import say
 from splitsecond.router.settings import simulated_profiles
 from splitsecond.serving.listening import base_url, bind
 

@@ -21,10 +21,10 @@ import msgspec
 
 from splitsecond import clock
 from splitsecond.child_process import ChildProcess, how_it_ended, passes
-from splitsecond.errors import CallerFault, Fault
+from splitsecond.errors import CallerFault, Fault, say
 from splitsecond.gateway.configuration.settings import GatewaySettings, encode
 from splitsecond.gateway.process.kept_process import fleet_process, log_process, log_socket, pause_after_death_s
-from splitsecond.gateway.process.reload import ConfigSource, ConfigWatcher, on_hangup, say
+from splitsecond.gateway.process.reload import ConfigSource, ConfigWatcher, on_hangup
 from splitsecond.gateway.process.service_manager import ServiceManager
 from splitsecond.gateway.process.simulation import simulator
 from splitsecond.gateway.process.worker import WorkerSlot

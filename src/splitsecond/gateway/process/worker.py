@@ -13,12 +13,11 @@ from msgspec import Struct, field
 
 from splitsecond import clock
 from splitsecond.analysis.cost import unbilled
-from splitsecond.errors import CallerFault
+from splitsecond.errors import CallerFault, say
 from splitsecond.gateway.advice import Advice, OperatorNotices
 from splitsecond.gateway.app import Gateway
 from splitsecond.gateway.configuration.settings import GatewaySettings
 from splitsecond.gateway.dashboard.collection import DashboardData
-from splitsecond.gateway.process.reload import say
 from splitsecond.gateway.records.access_log import AccessLog
 from splitsecond.gateway.records.fleet_ceilings import FILE, FleetCeilings
 from splitsecond.gateway.records.journal import Journal

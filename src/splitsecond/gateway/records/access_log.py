@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from splitsecond import clock
-from splitsecond.errors import CallerFault
+from splitsecond.errors import file_faults
 from splitsecond.store.call_record import CallRecord
 
 STANDARD_OUTPUT = "-"
@@ -55,10 +55,8 @@ class AccessLog:
         self._say = say
         self._encoder = msgspec.json.Encoder()
         self._failed = False
-        try:
+        with file_faults(f"the access log {path} cannot be written", kind="bad_config"):
             self._descriptor = os.dup(1) if self._path is None else _opened(self._path)
-        except OSError as error:
-            raise CallerFault(f"the access log {path} cannot be written: {error.strerror}", kind="bad_config") from None
         self._check_ns = clock.now_ns() + int(CHECK_S * clock.NS_PER_S)
 
     def took(self, record: CallRecord) -> None:

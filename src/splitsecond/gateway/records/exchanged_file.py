@@ -1,4 +1,4 @@
-"""Files through which the processes of a gateway tell each other what they know, in a folder that they share.
+"""Files through which the processes of a gateway exchange what they know, in a folder that they share.
 
 A file is replaced as a whole, so that nobody reads half of one.
 """

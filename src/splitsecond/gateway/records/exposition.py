@@ -1,4 +1,4 @@
-"""`/metrics` in Prometheus' text format, from the metrics' own description of themselves."""
+"""`/metrics` in Prometheus' text format, from the descriptions of the metrics' fields."""
 
 from collections.abc import Iterable, Iterator
 from itertools import accumulate

@@ -68,7 +68,7 @@ class FleetCeilings(SharedTable):
 
     @property
     def offset_ns(self) -> int:
-        """What to add to the monotonic clock so that its minutes begin with those of the database's clock."""
+        """The offset from the monotonic clock to one whose minutes begin with those of the database's clock."""
         return self._fleet(_OFFSET)
 
     @property

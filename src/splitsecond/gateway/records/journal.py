@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from splitsecond.gateway.records.reservation import Usage
+from splitsecond.gateway.records.reservation import ReservedTokens
 from splitsecond.gateway.records.shared_counters import mapped
 from splitsecond.service import Operation
 
@@ -36,7 +36,7 @@ class Reservation(Struct, frozen=True, kw_only=True):
     stream: bool
     start_ns: int
     usd: float
-    usages: tuple[Usage, ...]
+    usages: tuple[ReservedTokens, ...]
 
 
 class Journal:

@@ -24,7 +24,7 @@ from splitsecond.analysis.wording import counted_as
 from splitsecond.gateway.error_response import QUOTA, Headers, LimitReached
 from splitsecond.gateway.records.fleet_ceilings import NANO, FleetCeilings
 from splitsecond.gateway.records.journal import Journal, Reservation
-from splitsecond.gateway.records.reservation import Usage, reserved
+from splitsecond.gateway.records.reservation import ReservedTokens, reserved
 from splitsecond.gateway.records.shared_counters import SharedCounters
 from splitsecond.observation import Observation
 from splitsecond.policies.expression import Expression
@@ -113,7 +113,7 @@ class KeyLimits:
             )
         return partial(self._release, call.client, usd, slot)
 
-    def _usage_usd(self, call: Call, usage: Usage) -> float:
+    def _usage_usd(self, call: Call, usage: ReservedTokens) -> float:
         attempt = Observation(
             id=call.id,
             call=call.id,

@@ -285,7 +285,7 @@ class Metrics:
         """Count an ended call."""
         counts = self.counts
         client = record.client
-        route = "direct" if "/" in record.route else record.route
+        route = record.route_label
         counts.requests[route, client, record.status] += 1
         if record.cache:
             counts.cached[route, record.cache] += 1

@@ -8,7 +8,7 @@ would not pay for its calls.
 
 The records of orphaned calls are in the log, or in a file for the log process, before the journal is cleared. A worker
 that is killed before it has done that leaves the journal to the next. If it is killed in between, the records are found
-twice, and written once: the log is asked first.
+twice, but written once, because the log is checked first.
 """
 
 import contextlib
@@ -68,7 +68,7 @@ def recover(settings: LogSettings | None, say: Callable[[str], None]) -> None:
                 journal = Journal(path, lock=fcntl.LOCK_EX)
                 stack.callback(journal.close)
                 for entry in journal.entries():
-                    orphans.append(record(entry))
+                    orphans.append(orphan_record(entry))
                     calls.setdefault(entry.client, []).append(entry.usd)
         log_orphans(settings, orphans, say)
     for name, usd in calls.items():
@@ -94,7 +94,7 @@ def settle(
     """
     charged = counters.forfeit(keys, today())
     entries = journal.entries()
-    keep([record(entry) for entry in entries])
+    keep([orphan_record(entry) for entry in entries])
     journal.clear()
     calls = Counter(entry.client for entry in entries)
     for name in {**charged, **calls}:
@@ -136,7 +136,7 @@ def save_orphans(log: Log, orphans: Sequence[CallRecord]) -> bool:
     return True
 
 
-def record(entry: Reservation) -> CallRecord:
+def orphan_record(entry: Reservation) -> CallRecord:
     """Return the log's record of an orphaned call, whose reservation counts as its use."""
     end_ns = clock.now_ns()
     start_ns = min(entry.start_ns, end_ns)  # a monotonic time from before a reboot may lie in the future

@@ -2,7 +2,8 @@
 
 A reservation must not be smaller than the bill, whatever the client writes. So it takes the largest of all output
 limits that are named, in the words of every API format, since fields pass through to targets that may read any of them.
-It multiplies that by the number of answers (`n`, `best_of`) and of prompts. `prompt_tokens` estimates the prompt.
+It multiplies that by the number of answers (`n`, `best_of`) and of prompts. `conservative_input_tokens` estimates the
+prompt.
 
 Where no limit is named, an answer is as long as the model's maximum output if that is known, else
 `USUAL_OUTPUT_TOKENS`. A limit that is zero or negative means "no limit" to some servers, and is read as none.
@@ -17,7 +18,7 @@ from msgspec import Raw, Struct
 
 from splitsecond.policies.choosing.prompt_size import PASSED_LIMITS, USUAL_OUTPUT_TOKENS, raw_bytes
 from splitsecond.policies.expression import Expression, TargetName
-from splitsecond.router.prompt_tokens import json_list, prompt_tokens
+from splitsecond.router.prompt_tokens import conservative_input_tokens, json_list
 from splitsecond.service import WHOLE_OPERATIONS, Call
 
 MOST_TOKENS = 10**9
@@ -36,7 +37,7 @@ _CHOOSE_ONE = frozenset({"fastest", "cheapest", "weighted", "sticky", "near", "b
 """Policies that send a call to one of their branches."""
 
 
-class Usage(Struct, frozen=True):
+class ReservedTokens(Struct, frozen=True):
     """The tokens of one attempt."""
 
     target: str
@@ -44,28 +45,28 @@ class Usage(Struct, frozen=True):
     output_tokens: int
 
 
-Cost = Callable[[Usage], float]
-"""What a usage costs, in US dollars; 0 where that is not known."""
+Cost = Callable[[ReservedTokens], float]
+"""Returns what these tokens cost, in US dollars; 0 if that is not known."""
 
 
 def reserved(
     call: Call, expression: Expression, cost: Cost, most_output: Callable[[str], int | None]
-) -> tuple[Usage, ...]:
-    """Return the usage to reserve for `call`, served by the policy `expression`.
+) -> tuple[ReservedTokens, ...]:
+    """Return the tokens to reserve for `call`, served by the policy `expression`.
 
-    A policy that asks several targets at once, or one after another, reserves the dearest answer and the prompts of the
-    others. One that may need two whole answers (`cascade`, `pipeline`) reserves both. `most_output` gives the maximum
-    output of a target's model, None where it is not known.
+    A policy that asks several targets at once, or one after another, reserves the most expensive answer and the prompts
+    of the others. One that may need two whole answers (`cascade`, `pipeline`) reserves both. `most_output` gives the
+    maximum output of a target's model, None where it is not known.
     """
-    prompt = prompt_tokens(call)
+    prompt = conservative_input_tokens(call)
     answers = 0 if call.operation in WHOLE_OPERATIONS else answer_count(call)
     limit = output_limit(call)
 
-    def usage(target: str, capped: int) -> Usage:
+    def usage(target: str, capped: int) -> ReservedTokens:
         longest = (most_output(target) or USUAL_OUTPUT_TOKENS) if limit is None else limit
-        return Usage(target, prompt, min(min(longest, capped) * answers, MOST_TOKENS))
+        return ReservedTokens(target, prompt, min(min(longest, capped) * answers, MOST_TOKENS))
 
-    def of(part: Expression, capped: int) -> tuple[Usage, ...]:
+    def of(part: Expression, capped: int) -> tuple[ReservedTokens, ...]:
         if isinstance(part, TargetName):
             return (usage(part.name, capped),)
         if part.policy == "cap":

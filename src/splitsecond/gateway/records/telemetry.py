@@ -156,7 +156,7 @@ class Telemetry:
         call: Attributes = {
             "gen_ai.operation.name": _operation(record),
             "gen_ai.provider.name": "splitsecond",
-            "gen_ai.request.model": _bounded(record),
+            "gen_ai.request.model": record.route_label,
         }
         if record.outcome != "ok":
             call["error.type"] = _error(record)
@@ -305,11 +305,6 @@ def _attempt_details(attempt: Observation) -> Attributes:
 
 def _operation(record: CallRecord) -> str:
     return _OPERATIONS.get(record.operation, record.operation)
-
-
-def _bounded(record: CallRecord) -> str:
-    """Return the route; "direct" for targets that clients name, so that they cannot add label values."""
-    return "direct" if "/" in record.route else record.route
 
 
 def _error(record: CallRecord) -> str:

@@ -41,7 +41,11 @@ _match_base64 = re.compile(rb"[A-Za-z0-9+/]*").match
 
 
 def input_tokens(call: Call) -> int:
-    """Return the estimated number of tokens of the prompt, at least 1."""
+    """Return the estimated number of tokens of the prompt, at least 1.
+
+    Policies compare targets with it, several times for one call: it is a typical value, and nothing is decoded for it.
+    For limits and charges see `router.prompt_tokens.conservative_input_tokens`.
+    """
     size = 0
     for name, value in call.body.items():
         if name in _PROMPT:

@@ -29,7 +29,7 @@ from splitsecond.errors import Fault, Overloaded, TimedOut
 from splitsecond.observation import Observation
 from splitsecond.policies.choosing.prompt_size import input_tokens
 from splitsecond.policies.contest import LOST
-from splitsecond.policies.escalations import EscalationRate
+from splitsecond.policies.targets.escalations import EscalationRate
 from splitsecond.policies.targets.estimate import SpeedEstimate
 from splitsecond.policies.targets.target_info import TargetInfo
 from splitsecond.policies.targets.target_state import NEVER_NS, AccountKey, TargetState, TargetStatus

@@ -62,8 +62,6 @@ class StreamWriter(AnswerWriter):
         self._kind: TokenKind | None = None
         self._around = (b"", b"")
         self._reason: str | None = None
-        self.stop_sequence: str | None = None
-        """The client's stop sequence that ended the answer."""
 
     def resume(self, blocks: int, kind: TokenKind | None, *, is_open: bool) -> None:
         """Continue an answer that another writer began, with that number of blocks.

@@ -80,7 +80,7 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
     if isinstance(user, str):
         body["metadata"] = {"user_id": user}
     body |= _tools(fields)
-    limit = chat_form.output_limit(fields)
+    limit = chat_form.take_output_limit(fields)
     kind, schema = chat_form.output_format(fields, "Anthropic")
     if kind == "json_object":
         left_out(call, "response_format")

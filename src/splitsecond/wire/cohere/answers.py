@@ -30,7 +30,7 @@ class StreamWriter(AnswerWriter):
         self._around = b"", b""
         self._last: dict[str, Any] = {}
 
-    def opening(self, index: int = 0) -> bytes:
+    def opening(self, index: int = 0, usage: Usage | None = None) -> bytes:
         message = {"role": "assistant", "content": [], "tool_plan": "", "tool_calls": [], "citations": []}
         return typed_event("message-start", id=self._id, delta={"message": message})
 

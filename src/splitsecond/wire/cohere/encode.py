@@ -29,7 +29,7 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
     body: dict[str, Any] = {"model": model, "stream": streamed}
     messages = chat_form.chat_messages(fields.pop("messages", []), "Cohere")
     body["messages"] = [_message(message, f"messages[{number}]") for number, message in enumerate(messages)]
-    if (limit := chat_form.output_limit(fields)) is not None:
+    if (limit := chat_form.take_output_limit(fields)) is not None:
         body["max_tokens"] = limit
     for name, own in _RENAMED.items():
         if name in fields:

@@ -4,7 +4,7 @@ The last line of an answer reports the server's own durations of loading the mod
 output, to compare with the measured times.
 """
 
-from splitsecond.wire.ollama.answers import GenerateWriter, StreamWriter, counts, durations, error_body, model_list
+from splitsecond.wire.ollama.answers import GenerateWriter, StreamWriter, counts, error_body, model_list
 from splitsecond.wire.ollama.decode import OllamaDecoder as decoder
 from splitsecond.wire.ollama.decode import fault_from_response
 from splitsecond.wire.ollama.encode import encode

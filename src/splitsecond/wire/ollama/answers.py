@@ -4,7 +4,7 @@ Finish reason, counts and durations share the last line, so `finish` and `usage`
 whole, so its fragments wait for its end.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,9 +12,8 @@ import msgspec
 
 from splitsecond.events import TokenKind, Usage
 from splitsecond.service import Operation
-from splitsecond.wire.dialect import AnswerWriter, ServerAnswer
+from splitsecond.wire.dialect import AnswerWriter, ServerAnswer, ServerTimes, TimesForm
 from splitsecond.wire.server_answer import SLOT, around_slot, known, to_json
-from splitsecond.wire.server_times import ServerTimes
 
 _MESSAGES: dict[TokenKind, dict[str, str]] = {
     "text": {"content": SLOT},
@@ -24,7 +23,6 @@ _MESSAGES: dict[TokenKind, dict[str, str]] = {
 """The message of each kind of token."""
 _FINISH = {"tool_calls": "stop", "content_filter": "stop"}
 """OpenAI's finish reasons that Ollama lacks; "stop" and "length" are the same in both."""
-_NO_TIMINGS: Mapping[str, int] = {}
 
 
 class StreamWriter(AnswerWriter):
@@ -38,6 +36,16 @@ class StreamWriter(AnswerWriter):
         self._call_id = ""
         self._arguments: list[str] = []
         self._last: dict[str, Any] = {}
+        self._durations: dict[str, int] = {}
+
+    def report_times(self, took: ServerTimes, form: TimesForm | None) -> None:
+        """Report the times as Ollama's durations. The wait before the prompt counts as loading the model."""
+        self._durations = {
+            "total_duration": took.total_ns,
+            "load_duration": took.queue_ns,
+            "prompt_eval_duration": took.prompt_ns,
+            "eval_duration": took.output_ns,
+        }
 
     def token(self, text: str, kind: TokenKind = "text", index: int = 0) -> bytes:
         """Return one content line; no bytes for "tool" until the call ends. Raises `KeyError` for "audio"."""
@@ -61,9 +69,9 @@ class StreamWriter(AnswerWriter):
         self._last |= counts(usage)
         return b""
 
-    def done(self, timings: Mapping[str, int] = _NO_TIMINGS) -> bytes:
-        """Return the last line. `timings`: Ollama's durations by name (``eval_duration`` …), in nanoseconds."""
-        return to_json({**self._head, **self._content({"content": ""}), "done": True, **self._last, **timings}) + b"\n"
+    def done(self) -> bytes:
+        last = {"done": True, **self._last, **self._durations}
+        return to_json({**self._head, **self._content({"content": ""}), **last}) + b"\n"
 
     def error(self, message: str, type: str, code: str | int | None = None) -> bytes:
         """Return an error inside the stream, which ends it. Ollama has only a message for it."""
@@ -85,8 +93,7 @@ class StreamWriter(AnswerWriter):
         """Return the fields with the content of a line."""
         return {"message": {"role": "assistant", **message}}
 
-    def whole(self, answers: Sequence[ServerAnswer], usage: Usage, timings: Mapping[str, int] = _NO_TIMINGS) -> bytes:
-        """Return an answer that is not streamed; `timings` are as in `done`."""
+    def whole(self, answers: Sequence[ServerAnswer], usage: Usage) -> bytes:
         (answer,) = answers
         message: dict[str, Any] = {"content": answer.text or answer.refusal}
         if answer.reasoning:
@@ -96,7 +103,8 @@ class StreamWriter(AnswerWriter):
                 {"id": call.id, "function": {"name": call.name, "arguments": msgspec.Raw(call.arguments.encode())}}
                 for call in answer.calls
             ]
-        last = {"done": True, "done_reason": _FINISH.get(answer.finish, answer.finish), **counts(usage), **timings}
+        reason = _FINISH.get(answer.finish, answer.finish)
+        last = {"done": True, "done_reason": reason, **counts(usage), **self._durations}
         return to_json({**self._head, **self._content(message), **last})
 
 
@@ -106,16 +114,6 @@ class GenerateWriter(StreamWriter):
     def _content(self, message: dict[str, Any]) -> dict[str, Any]:
         thinking = {"thinking": message["thinking"]} if "thinking" in message else {}
         return {"response": message["content"], **thinking}
-
-
-def durations(times: ServerTimes) -> dict[str, int]:
-    """Return Ollama's durations by name. The wait before the prompt counts as loading the model."""
-    return {
-        "total_duration": times.total_ns,
-        "load_duration": times.queue_ns,
-        "prompt_eval_duration": times.prompt_ns,
-        "eval_duration": times.output_ns,
-    }
 
 
 def error_body(status: int, message: str, type: str, code: str | None = None, param: str | None = None) -> bytes:

@@ -22,9 +22,9 @@ from splitsecond.wire.chat_form import (
     function_answered,
     media_of,
     output_format,
-    output_limit,
     read_part,
     stop_list,
+    take_output_limit,
 )
 from splitsecond.wire.dialect import WHOLE_HEADERS, Encoded, Quirks
 from splitsecond.wire.reasoning import ReasoningRequest, requested
@@ -74,7 +74,7 @@ def _think(call: Call, wanted: ReasoningRequest) -> bool | str:
 def _options(fields: dict[str, Any]) -> dict[str, Any]:
     """Return ``options`` from the fields that belong there, and remove those from `fields`."""
     options = {name: fields.pop(name) for name in _OPTIONS if name in fields}
-    if (limit := output_limit(fields)) is not None:
+    if (limit := take_output_limit(fields)) is not None:
         options["num_predict"] = limit
     if (stop := stop_list(fields)) is not None:
         options["stop"] = stop

@@ -32,7 +32,7 @@ class StreamWriter(AnswerWriter):
         self._around: dict[tuple[TokenKind, int], tuple[bytes, bytes]] = {}
         self._calls: dict[int, int] = {}  # the number of the latest tool call of each choice
 
-    def opening(self, index: int = 0) -> bytes:
+    def opening(self, index: int = 0, usage: Usage | None = None) -> bytes:
         """Return the event with the role; b"" for a completion, which has none."""
         if self._operation == "completions":
             return b""

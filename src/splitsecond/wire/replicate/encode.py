@@ -16,7 +16,7 @@ import msgspec
 
 from splitsecond.errors import CallerFault, ProviderFault, excerpt
 from splitsecond.service import Call
-from splitsecond.wire.chat_form import Message, chat_fields, chat_messages, output_limit
+from splitsecond.wire.chat_form import Message, chat_fields, chat_messages, take_output_limit
 from splitsecond.wire.dialect import Encoded, Quirks
 from splitsecond.wire.provider_errors import error_of
 from splitsecond.wire.reasoning import requested
@@ -116,7 +116,7 @@ def _completion_input(call: Call) -> dict[str, Any]:
 
 def _settings(fields: dict[str, Any]) -> dict[str, Any]:
     """Return the remaining fields of a call, some renamed as the models expect."""
-    if (limit := output_limit(fields)) is not None:
+    if (limit := take_output_limit(fields)) is not None:
         fields["max_tokens"] = limit
     match fields.pop("stop", None):
         case None:

@@ -14,7 +14,7 @@ from msgspec import Struct
 from splitsecond.events import TokenKind, Usage
 from splitsecond.service import Operation
 from splitsecond.wire.dialect import AnswerWriter, CalledTool, ServerAnswer
-from splitsecond.wire.responses.tools import CarriedTool, custom_input
+from splitsecond.wire.responses.tools import CarriedTool, carried_tools, custom_input
 from splitsecond.wire.server_answer import to_json, typed_event
 
 _INCOMPLETE = {
@@ -91,6 +91,8 @@ class StreamWriter(AnswerWriter):
     arguments, so it is written when these are complete.
     """
 
+    repeats_text = True
+
     def __init__(
         self,
         operation: Operation,
@@ -120,7 +122,11 @@ class StreamWriter(AnswerWriter):
         """The kind of tokens that the open item takes; None: no item is open, or it takes no more."""
         return None if self._position.text_ended else self._position.kind
 
-    def opening(self, index: int = 0) -> bytes:
+    def read_tools(self, fields: Mapping[str, Any]) -> None:
+        """Read the client's tools that are carried as functions."""
+        self.tools = carried_tools(fields)
+
+    def opening(self, index: int = 0, usage: Usage | None = None) -> bytes:
         response = {**self._head, "status": "in_progress", "output": [], "usage": None}
         created = self._event("response.created", response=response)
         return created + self._event("response.in_progress", response=response)

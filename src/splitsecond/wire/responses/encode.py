@@ -50,7 +50,7 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
         messages = chat_form.chat_messages(fields.pop("messages", []), "Responses", pictures=True)
         chat_form.leave_reasoning(call, messages)
         body["input"] = _items(messages)
-    if (limit := chat_form.output_limit(fields)) is not None:
+    if (limit := chat_form.take_output_limit(fields)) is not None:
         body["max_output_tokens"] = limit
     if tools := fields.pop("tools", None):
         body["tools"] = [_tool(tool) for tool in tools] if isinstance(tools, list) else tools
