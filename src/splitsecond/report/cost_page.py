@@ -93,10 +93,12 @@ def _main_finding(rows: Sequence[Spending], total: Spending, by: str) -> str:
     spent = total.usd + total.rented_usd
     if not spent:
         return "" if total.attempts > total.unpriced else "No price is known."
-    prices = sorted((row.usd_per_million, row.name) for row in rows if row.usd_per_million is not None)
-    if by in SOLD and len(prices) > 1 and prices[0][0]:
+    prices = sorted((row.usd_per_million, row.name) for row in rows if row.usd_per_million)
+    if by in SOLD and len(prices) > 1:
         (least, cheapest), (more, following) = prices[:2]
-        return f"{cheapest} is the cheapest: {usd(least)} per million tokens, {usd(more)} at the next, {following}."
+        among = " of those with a price" if len(prices) < len(rows) else ""
+        of_next = f"{usd(more)} at the next, {following}"
+        return f"{cheapest} is the cheapest{among}: {usd(least)} per million tokens, {of_next}."
     most = max(rows, key=lambda row: row.usd + row.rented_usd)
     if len(rows) > 1:
         return f"{most.name or '(no name)'} has {share((most.usd + most.rented_usd) / spent)} of the cost."
