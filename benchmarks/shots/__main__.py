@@ -85,12 +85,14 @@ PAGES = {
 }
 LOOKS = {"light": (1280, "light"), "dark": (1280, "dark"), "phone": (390, "light"), "phone-dark": (390, "dark")}
 DOCUMENTS = {
-    "bench-light": ("report-light", 580),
-    "bench-dark": ("report-dark", 580),
-    "dashboard-light": ("dashboard-light", 1240),
-    "dashboard-dark": ("dashboard-dark", 1240),
+    "bench-light": ("report-light", "header"),
+    "bench-dark": ("report-dark", "header"),
+    "dashboard-light": ("dashboard-light", "section:has(#targets)"),
+    "dashboard-dark": ("dashboard-dark", "section:has(#targets)"),
 }
-"""Pictures whose upper part README and documents show, with its height in pixels. Of a report it is the summary."""
+"""Pictures whose upper part README and documents show, and the element that ends it. Of a report it is the summary."""
+MARGIN = 16
+"""Pixels below that element."""
 ANIMATED = "bench"
 """The screen that is an animation there."""
 SHOWN = (ANIMATED, "bench-loads")
@@ -166,8 +168,9 @@ def make_page(page: devtools.Page, name: str, url: str, watched_s: float = 0) ->
         page.value("new Promise(done => setTimeout(done, 3000))")
         save(SHOTS / f"{name}-{look}.png", pictured(page))
         if kept := DOCUMENTS.get(f"{name}-{look}"):
-            file, height = kept
-            save(PICTURES / f"{file}.png", pictured(page, height))
+            file, last = kept
+            height = page.value(f"document.querySelector('{last}').getBoundingClientRect().bottom + scrollY")
+            save(PICTURES / f"{file}.png", pictured(page, height + MARGIN))
     page.looks(1280, "light")
     printed = page.says("Page.printToPDF", paperWidth=8.27, paperHeight=11.69, printBackground=False)["data"]
     for number, sheet in enumerate(pypdfium2.PdfDocument(b64decode(printed)), 1):

@@ -119,6 +119,7 @@ def test_speed_against_price_as_sentences_a_page_and_a_picture(split: Split, tmp
         each in page.words for each in (first, second, third)
     )
     assert "cost-adj. TPS" in page.text
+    assert "quick/m is the cheapest: $1.00 per million tokens, $2.00 at the next, slow/m." in page.words
     assert png.read_bytes().startswith(b"\x89PNG")
 
 
@@ -128,7 +129,7 @@ def test_the_page_of_other_rows_has_no_plot(split: Split, tmp_path: Path) -> Non
     assert split("cost", "--by", "client", "--html", html).code == 0
     page = Page(html.read_text())
     assert "Speed and price" not in page.text
-    assert "team" in page.text
+    assert "other has 100% of the cost." in page.words, "its machine is paid by the hour"
 
 
 @pytest.mark.usefixtures("log")

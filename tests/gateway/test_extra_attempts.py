@@ -5,10 +5,10 @@ from msgspec.structs import replace
 from tests.gateway.test_metrics import record
 
 from splitsecond.clock import NS_PER_MS
-from splitsecond.gateway.records.extra_attempts import extra_attempts
+from splitsecond.gateway.records.extra_attempts import extra_attempts, hedge_targets
 from splitsecond.gateway.records.metrics import Metrics
 from splitsecond.observation import Observation, Outcome, Role
-from splitsecond.policies.expression import may_hedge, parse
+from splitsecond.policies.expression import parse
 
 
 def sent(
@@ -51,15 +51,32 @@ def test_the_kind_of_each_attempt(attempts: list[Observation], found: list[tuple
     assert list(extra_attempts(record(*attempts))) == found
 
 
-def test_a_policy_without_hedges_sends_none_however_late_a_branch_begins() -> None:
-    late = record(sent("a/x", 0, 300), sent("b/x", 80, 200, role="winner"))
-    assert list(extra_attempts(late, hedges=False)) == [("race", True)]
-    policies = ('race("a/x", "b/x")', "a/x", 'fallback(hedge("a/x", "b/x"), "c/x")')
-    assert [may_hedge(parse(policy)) for policy in policies] == [False, False, True]
-    metrics = Metrics(hedges=lambda route: route != "fast")
+@pytest.mark.parametrize(
+    ("policy", "targets"),
+    [
+        ("a/x", set()),
+        ('race("a/x", "b/x")', set()),
+        ('fallback(hedge("a/x", "b/x"), "c/x")', {"b/x"}),
+        ('race("a/x", hedge("b/x", "c/x"))', {"c/x"}),
+        ('hedge(hedge("a/x", "b/x"), race("c/x", "d/x"))', {"b/x", "c/x", "d/x"}),
+        ('by_complexity(simple="a/x", complex=hedge("b/x", "c/x"))', {"c/x"}),
+    ],
+)
+def test_a_policy_hedges_to_the_second_branches_of_hedge(policy: str, targets: set[str]) -> None:
+    assert hedge_targets(parse(policy)) == targets
+
+
+def test_only_an_attempt_at_a_target_for_hedges_is_one_however_late_a_branch_of_a_race_begins() -> None:
+    late = record(sent("a/x", 0, 300), sent("b/x", 80, 200, role="winner"), sent("c/x", 90, 200))
+    assert list(extra_attempts(late, hedged=())) == [("race", True), ("race", False)]
+    assert list(extra_attempts(late, hedged={"c/x"})) == [("race", True), ("hedge", False)]
+    metrics = Metrics(hedged=lambda route: {"c/x"} if route == "fast" else None)
     for route in ("fast", "other"):
         metrics.took(record(*late.attempts, route=route))
-    assert metrics.counts.extra == {("fast", "race", "won"): 1, ("other", "hedge", "won"): 1}
+    assert metrics.counts.extra == {
+        ("fast", "race", "won"): 1, ("fast", "hedge", "lost"): 1,
+        ("other", "hedge", "won"): 1, ("other", "hedge", "lost"): 1,
+    }  # fmt: skip
 
 
 def test_they_are_counted_by_route() -> None:

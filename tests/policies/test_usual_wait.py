@@ -46,7 +46,7 @@ def test_the_limit_follows_what_is_usual(usual_ms: float | None, wait_s: float) 
 
 
 def test_the_limit_for_an_unknown_target_grows_with_the_prompt() -> None:
-    body = {"messages": [{"role": "user", "content": "word " * 8000}]}
+    body: dict[str, object] = {"messages": [{"role": "user", "content": "word " * 8000}]}
     assert waited_s(body=body) == pytest.approx(12 + 0.002 * 8000, rel=0.3)
     assert waited_s(body=body, usual_ms=200) == pytest.approx(10, rel=0.05)
 

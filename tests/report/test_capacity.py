@@ -32,7 +32,7 @@ def test_a_narrow_console_loses_no_figure() -> None:
 def test_the_findings_follow_the_table() -> None:
     text = " ".join(printed(80).split())
     assert f"• {TARGET} handles c=6 with TTFT ≤ 300 ms, TPOT ≤ 20 ms in 95% (240 of 240" in text
-    assert "The bottleneck is TTFT: at concurrency 8 requests missed TTFT in 48 of 48." in text
+    assert "The bottleneck is TTFT: at concurrency 8, 48 of 48 requests missed TTFT." in text
     assert "/M output." in text
 
 

@@ -8,6 +8,7 @@ from splitsecond.catalog.price import Price
 from splitsecond.cli.option_values import prices
 from splitsecond.clock import NS_PER_S
 from splitsecond.errors import CallerFault
+from splitsecond.loadgen.calibration import Calibrated
 from splitsecond.loadgen.plan import PlannedLoad, RunPlan, make_plan
 from splitsecond.loadgen.workload import Workload
 from splitsecond.runs.cost_limit import (
@@ -15,6 +16,7 @@ from splitsecond.runs.cost_limit import (
     CostMeter,
     CostReached,
     announce,
+    announce_duration,
     announce_rounds,
     estimate_usd,
     find_prices,
@@ -203,3 +205,15 @@ def test_what_was_spent_before_counts() -> None:
     meter = CostMeter(CostLimit(prices={"a/x": DOLLAR}, most_usd=1.0), spent_usd=0.95)
     with pytest.raises(CostReached, match=r"it has cost \$1.07"):
         meter.add(request(tokens=11, target="a/x"))
+
+
+@pytest.mark.parametrize(
+    ("requests", "response_s", "by_round", "proposed"),
+    [(50, 60, False, True), (50, 1, False, False), (50, 60, True, False), (16, 60, False, False)],
+)
+def test_for_a_long_run_a_shorter_one_is_proposed(
+    requests: int, response_s: int, by_round: bool, proposed: bool
+) -> None:
+    times = Calibrated(workload=WORKLOAD, ttft_ns=NS_PER_S, response_ns=response_s * NS_PER_S)
+    said = announce_duration(plan("a/x", requests=requests), {"a/x": times}, 0.0, by_round=by_round)
+    assert said.endswith("For a first look: -n 16 --output-tokens 64.") == proposed

@@ -219,14 +219,11 @@ def _bottleneck(why: str, step: CapacityStep, row: Row) -> list[Statement]:
         ]
     if not step.missed:
         return []
-    shares = [f"{_limit(name)} in {count:,} of {step.sent:,}" for name, count in step.missed.items()]
-    bottleneck = f"The bottleneck is {_limit(next(iter(step.missed)))}:"
-    return [
-        Statement(
-            f"{bottleneck} {level(row)} requests missed {listed(shares)}.",
-            in_a_line(f"{bottleneck} at {short} requests missed ", shares),
-        )
-    ]
+    (first, most), *others = step.missed.items()
+    shares = [f"{most:,} of {counted_as(step.sent, 'request', 'requests')} missed {_limit(first)}"]
+    shares += [f"{count:,} missed {_limit(name)}" for name, count in others]
+    bottleneck = f"The bottleneck is {_limit(first)}:"
+    return [Statement(f"{bottleneck} {level(row)}, {listed(shares)}.", in_a_line(f"{bottleneck} at {short}, ", shares))]
 
 
 def _limit(name: str) -> str:

@@ -23,8 +23,8 @@ def demo(
     splitsecond demo --out runs/demo
 
     Needs no key. The providers behave as measured in General Compute's "LLM Token Generation Speed" (June 2025;
-    Llama 3.1 70B); the engine is llama.cpp's own server on a small model with random weights. Takes about 40
-    seconds.
+    Llama 3.1 70B); the engine is llama.cpp's own server on a small model with random weights. Takes about a
+    minute.
     """
     import sys
     from contextlib import ExitStack

@@ -17,6 +17,9 @@ from splitsecond.report.png import png
 from splitsecond.report.production import spending_columns, spending_remarks
 from splitsecond.report.rows import share
 
+SOLD = ("target", "model", "provider")
+"""Kinds of rows that have a price."""
+
 
 def price_entries(found: SpeedAndPrice | None) -> dict[str, LegendEntry]:
     """Return the colour and shape of each target that has a speed and a price."""
@@ -55,7 +58,7 @@ def render_cost(
         "cost.html",
         speed_against_price(found, entries),
         {"targets": entries},
-        headline=_headline(total),
+        headline=_headline(rows, total, by),
         title="Cost of LLM calls",
         lead=f"{calls} with {counted_as(total.attempts, 'attempt')}, {period}. {outlook}".strip(),
         statements=statements,
@@ -64,18 +67,39 @@ def render_cost(
     )
 
 
-def _headline(total: Spending) -> Headline:
-    """Return the cost of all, of a call, and of a million tokens."""
+def _headline(rows: Sequence[Spending], total: Spending, by: str) -> Headline:
+    """Return the cheapest or the largest row, and the cost of all, of a call, and of a million tokens."""
+    spent = total.usd + total.rented_usd
     tiles = [
-        Tile(label="cost of all calls", value=usd(total.usd + total.rented_usd), note=counted_as(total.calls, "call")),
+        Tile(label="cost of all calls", value=usd(spent), note=counted_as(total.calls, "call")),
         Tile(label="cost of a call", value=usd(total.usd_per_call)),
         Tile(label="cost of a million tokens", value=usd(total.usd_per_million), note="input and output as they were"),
     ]
-    lost = f"{share(total.lost_usd / total.usd)} of the cost was lost" if total.usd and total.lost_usd else ""
+    lost = f"{share(total.lost_usd / spent)} of the cost was lost" if total.lost_usd else ""
     unpriced = f"{counted_as(total.unpriced, 'attempt')} without a price" if total.unpriced else ""
-    badge = Badge(text=unpriced, look="warn") if unpriced else None
+    sentences = [
+        _main_finding(rows, total, by),
+        f"{lost} on responses that nobody used." if lost else "",
+    ]
     return Headline(
-        sentence=f"{lost[:1].upper()}{lost[1:]} on responses that nobody used." if lost else "",
+        sentence=" ".join(filter(None, sentences)),
         tiles=tiles,
-        badge=badge,
+        badge=Badge(text=unpriced, look="warn") if unpriced else None,
     )
+
+
+def _main_finding(rows: Sequence[Spending], total: Spending, by: str) -> str:
+    """Return which of the targets, models or providers is the cheapest; of other rows, which costs the most."""
+    spent = total.usd + total.rented_usd
+    if not spent:
+        return "" if total.attempts > total.unpriced else "No price is known."
+    prices = sorted((row.usd_per_million, row.name) for row in rows if row.usd_per_million)
+    if by in SOLD and len(prices) > 1:
+        (least, cheapest), (more, following) = prices[:2]
+        among = " of those with a price" if len(prices) < len(rows) else ""
+        of_next = f"{usd(more)} at the next, {following}"
+        return f"{cheapest} is the cheapest{among}: {usd(least)} per million tokens, {of_next}."
+    most = max(rows, key=lambda row: row.usd + row.rented_usd)
+    if len(rows) > 1:
+        return f"{most.name or '(no name)'} has {share((most.usd + most.rented_usd) / spent)} of the cost."
+    return f"{counted_as(total.calls, 'call')} cost {usd(spent)}."

@@ -179,5 +179,7 @@ def spending_remarks(total: Spending) -> list[str]:
             f"{total.attempts:,} attempts."
         )
     if total.unpriced:
-        said.append(f"In no sum, without a known price or counts: {total.unpriced:,} of {total.attempts:,} attempts.")
+        said.append(
+            f"Without a known price or counts, so in no sum: {total.unpriced:,} of {total.attempts:,} attempts."
+        )
     return said

@@ -140,6 +140,7 @@ def _print_savings(run: Run, console: Console) -> None:
 
 def _print_uses(run: Run, console: Console) -> None:
     """Print the matrix of targets and uses; on a narrow console, a line for each use."""
+    place = "Below"
     if _fit(console, lambda layout: [_use_table(run, layout)]):
         (table,) = _fitting(console, lambda layout: [_use_table(run, layout)])
         _print_table(table, console)
@@ -147,7 +148,8 @@ def _print_uses(run: Run, console: Console) -> None:
         console.print(Text(use_matrix.TITLE, "bold"))
         for use, fits in use_matrix.use_lines(run).items():
             print_item(console, f"  {use}: ", fits)
-    print_item(console, "  ", use_matrix.note(run), "dim")
+        place = "In brackets after"
+    print_item(console, "  ", use_matrix.note(run, place=place), "dim")
     console.print()
 
 

@@ -7,7 +7,7 @@ from splitsecond.analysis.findings import Recommendation, Run, TargetRating
 KEEPS: dict[str, tuple[str, str]] = {"yes": ("yes", "green"), "unsure": ("perhaps", "yellow"), "no": ("no", "red")}
 TITLE = "Which target for which use"
 FIRST = "★ marks the first of a use, by its own figure. "
-UP_TO = "Below a verdict is the heaviest load up to which it holds. "
+UP_TO = "{} a verdict is the heaviest load up to which it holds. "
 MORE = "The command splitsecond recommend RUN USE shows the figures and what would change a verdict."
 
 
@@ -30,10 +30,10 @@ def use_matrix(run: Run) -> dict[str, list[MatrixCell]]:
     }
 
 
-def note(run: Run) -> str:
-    """Return what the marks of the matrix mean."""
+def note(run: Run, *, place: str = "Below") -> str:
+    """Return what the marks of the matrix mean. `place`: where the load of a verdict is."""
     several_loads = any(cell.up_to for cells in use_matrix(run).values() for cell in cells)
-    return (FIRST if any(map(_has_first, run.uses)) else "") + (UP_TO if several_loads else "") + MORE
+    return (FIRST if any(map(_has_first, run.uses)) else "") + (UP_TO.format(place) if several_loads else "") + MORE
 
 
 def use_lines(run: Run) -> dict[str, str]:

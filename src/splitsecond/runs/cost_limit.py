@@ -24,6 +24,8 @@ from splitsecond.policies.expression import parse
 from splitsecond.policies.expression import targets as targets_of
 from splitsecond.validation import wrong
 
+LONG_S, FEW = 180, 16
+"""Seconds of a run from which on a shorter one is proposed, and the requests of each of its rows."""
 CHARACTERS_PER_TOKEN = 4
 """Estimate for prompts from a file, whose tokens nobody has counted."""
 
@@ -246,9 +248,11 @@ def announce_duration(plan: RunPlan, piloted: Mapping[str, Calibrated], usd_at_m
     measured = round(sum(condition.requests for condition in plan.conditions) / share)
     minutes = f"{int(seconds) // 60}:{int(seconds) % 60:02d} min" if seconds >= 60 else f"{max(seconds, 1):.0f} s"
     cost = f", at most {usd(usd_at_most / share)}" if usd_at_most else ""
+    many = any(condition.requests > FEW for condition in plan.conditions)
+    shorter = f" For a first look: -n {FEW} --output-tokens 64." if seconds >= LONG_S and many and not by_round else ""
     return (
         f"{'A round' if by_round else 'This run'} takes about {minutes}, longer if responses slow down under load: "
-        f"{counted_as(count, 'request')}, {measured:,} of them measured{cost}."
+        f"{counted_as(count, 'request')}, {measured:,} of them measured{cost}.{shorter}"
     )
 
 

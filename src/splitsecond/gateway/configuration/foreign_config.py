@@ -116,6 +116,7 @@ class _LiteLLM:
             routes={self._route_name(name): policy for name, policy in policies.items()},
             providers=self._providers,
             key=f"env:{variable}" if variable else "",
+            comments=_twice(_STRATEGIES.get(strategy, "weighted"), policies.values()),
             not_carried=self._not_carried,
         )
 
@@ -283,7 +284,15 @@ def _openrouter(document: dict[str, Any]) -> InitialConfig:
         policy = f"fallback({policy_text(name, targets, **settings)}, {policy.removeprefix('fallback(')}"
     elif sort is not None:
         not_carried.append(f"provider.sort: {sort}: it needs one model at several providers.")
-    return InitialConfig(routes={"default": policy}, not_carried=list(dict.fromkeys(not_carried)))
+    comments = _twice(_SORTS[str(sort)][0], [policy]) if str(sort) in _SORTS else []
+    return InitialConfig(routes={"default": policy}, comments=comments, not_carried=list(dict.fromkeys(not_carried)))
+
+
+def _twice(choosing: str, policies: Iterable[str]) -> list[str]:
+    """Return the comment that says why targets stand twice in policies that choose by `choosing`; [] if none does."""
+    if not any(policy.startswith(f"fallback({choosing}(") for policy in policies):
+        return []
+    return [f"fallback({choosing}(A, B), A, B): {choosing} chooses A or B; if that one fails, each is tried in order."]
 
 
 def _at(slug: str, model: str, not_carried: list[str]) -> str:

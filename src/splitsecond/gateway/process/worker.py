@@ -19,6 +19,7 @@ from splitsecond.gateway.app import Gateway
 from splitsecond.gateway.configuration.settings import GatewaySettings
 from splitsecond.gateway.dashboard.collection import DashboardData
 from splitsecond.gateway.records.access_log import AccessLog
+from splitsecond.gateway.records.extra_attempts import hedge_targets
 from splitsecond.gateway.records.fleet_ceilings import FILE, FleetCeilings
 from splitsecond.gateway.records.journal import Journal
 from splitsecond.gateway.records.key_limits import KeyLimits
@@ -29,7 +30,6 @@ from splitsecond.gateway.records.response_owners import ResponseOwners
 from splitsecond.gateway.records.shared_counters import SHARED_COUNTERS, SharedCounters
 from splitsecond.gateway.records.telemetry import Telemetry
 from splitsecond.observation import Observation
-from splitsecond.policies.expression import may_hedge
 from splitsecond.policies.targets.target_states import TargetStates
 from splitsecond.router.router import Router
 from splitsecond.router.warm_start import spent_usd
@@ -87,7 +87,7 @@ class GatewayWorker:
             log=self._log_state,
             cost=lambda attempt: self.router.directory.cost_usd(attempt),
             stops_billing=lambda target: self.router.directory.closing_stops_billing(target),
-            hedges=lambda route: (policy := self._settings.routes.get(route)) is None or may_hedge(policy),
+            hedged=self._hedged,
         )
         self._recent = RecentCalls()
         self._telemetry = (
@@ -272,6 +272,10 @@ class GatewayWorker:
 
     def _cascades(self) -> dict[str, tuple[float, bool]]:
         return {name: (each.share, each.dearer) for name, each in self.router.states.cascades().items()}
+
+    def _hedged(self, route: str) -> frozenset[str] | None:
+        policy = self._settings.routes.get(route)
+        return None if policy is None else hedge_targets(policy)
 
     def _log_state(self) -> LogState:
         log = self.router.log

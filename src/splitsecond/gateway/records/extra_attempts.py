@@ -1,10 +1,11 @@
 """Attempts beyond the first of a call: what each was for, and whether it delivered the response."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Literal
 
 from splitsecond.clock import NS_PER_MS
 from splitsecond.observation import Observation
+from splitsecond.policies.expression import Expression, TargetName, targets
 from splitsecond.store.call_record import CallRecord
 
 ExtraKind = Literal["fallback", "retry", "escalation", "hedge", "race"]
@@ -12,12 +13,23 @@ AT_ONCE_NS = 20 * NS_PER_MS
 """Attempts that begin within this time of the first were sent at once: hedges wait longer."""
 
 
-def extra_attempts(record: CallRecord, *, hedges: bool = True) -> Iterator[tuple[ExtraKind, bool]]:
+def hedge_targets(policy: Expression) -> frozenset[str]:
+    """Return the targets that a policy may send hedges to: second branches of `hedge`, and all of users' policies."""
+    if isinstance(policy, TargetName):
+        return frozenset()
+    if policy.own is not None:
+        return frozenset(targets(policy))
+    second = targets(policy.branches[1]) if policy.policy == "hedge" else []
+    return frozenset(second).union(*map(hedge_targets, policy.parts))
+
+
+def extra_attempts(record: CallRecord, *, hedged: Collection[str] | None = None) -> Iterator[tuple[ExtraKind, bool]]:
     """Yield the kind of each attempt after the first, and whether it delivered the response.
 
     After a failed attempt, another target is a fallback and the same one a retry; after a complete response it is an
-    escalation. While others are running it is a hedge, or a branch of a race if all were sent at once, or without
-    `hedges`: the route's policy sends none. On a busy machine the branches of a race may begin late.
+    escalation. While others are running it is a hedge, or a branch of a race if all were sent at once, or if its target
+    is not in `hedged` (`hedge_targets` of the route; None: not known). On a busy machine the branches of a race may
+    begin late.
     """
     if len(record.attempts) < 2:
         return
@@ -33,7 +45,7 @@ def extra_attempts(record: CallRecord, *, hedges: bool = True) -> Iterator[tuple
             kind = "escalation"
         else:
             late = begun_ns(attempt) - begun_ns(first) > AT_ONCE_NS
-            kind = "hedge" if hedges and late else "race"
+            kind = "hedge" if late and (hedged is None or attempt.target in hedged) else "race"
         yield kind, attempt.role == "winner"
         earlier.append(attempt)
 

@@ -18,7 +18,7 @@ import resource
 import sys
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -253,8 +253,8 @@ class Metrics:
 
     `available` tells which targets are used; `cascades` returns the share of answers that escalate and whether only the
     large model is used, by policy; `log` gives the state of the log. `cost` returns the cost of an attempt in US
-    dollars, None if it is not known; `stops_billing` the rule for attempts that are closed early. `hedges`: whether
-    the policy of a route may send hedges.
+    dollars, None if it is not known; `stops_billing` the rule for attempts that are closed early. `hedged` returns
+    the targets that a route may send hedges to, None if they are not known.
     """
 
     def __init__(
@@ -266,7 +266,7 @@ class Metrics:
         log: Callable[[], LogState] = lambda: LogState(),
         cost: Callable[[Observation], float | None] | None = None,
         stops_billing: BillingRule = lambda target: None,
-        hedges: Callable[[str], bool] = lambda route: True,
+        hedged: Callable[[str], Collection[str] | None] = lambda route: None,
     ) -> None:
         self.counts = MetricCounts()
         self.in_flight = 0
@@ -276,7 +276,7 @@ class Metrics:
         self._log = log
         self._cost = cost
         self._stops_billing = stops_billing
-        self._hedges = hedges
+        self._hedged = hedged
         self._timer: asyncio.TimerHandle | None = None
         self._targets: dict[str, str] = {}
         self._began_ns = clock.now_ns()
@@ -291,7 +291,7 @@ class Metrics:
             counts.cached[route, record.cache] += 1
         streamed, attempts = True, record.attempts
         if len(attempts) > 1:
-            for kind, won in extra_attempts(record, hedges=self._hedges(record.route)):
+            for kind, won in extra_attempts(record, hedged=self._hedged(record.route)):
                 counts.extra[route, kind, "won" if won else "lost"] += 1
         for attempt in attempts:
             streamed = streamed and attempt.streamed
