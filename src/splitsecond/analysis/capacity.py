@@ -28,6 +28,7 @@ from splitsecond.analysis.proportion import Batches, decided
 from splitsecond.analysis.search import Verdict, edges
 from splitsecond.analysis.slo import Slo
 from splitsecond.analysis.summary import LEAST_ROUNDS
+from splitsecond.analysis.usable_rows import load_of
 from splitsecond.analysis.validity import NOT_STATIONARY
 from splitsecond.analysis.wording import (
     Statement,
@@ -131,11 +132,6 @@ def _step(row: Row, observations: Sequence[Observation], slo: Slo, share: float)
         missed=dict(missed.most_common()),
     )
     return step, verdict
-
-
-def load_of(row: Row) -> float:
-    """Return the load of a row: its concurrency, or requests per second."""
-    return row.concurrency or row.rate or 0.0
 
 
 def knee_of(rows: Sequence[Row]) -> float | None:

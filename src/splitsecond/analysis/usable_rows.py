@@ -3,12 +3,17 @@
 from collections.abc import Sequence
 
 from splitsecond.analysis.findings import ConditionFindings
-from splitsecond.analysis.wording import ENGINE
+from splitsecond.analysis.wording import ENGINE, Loaded
+
+
+def load_of(row: Loaded) -> float:
+    """Return the load of a row: its concurrency, or requests per second; 0 for a trace."""
+    return row.concurrency or row.rate or 0.0
 
 
 def load_order(row: ConditionFindings) -> tuple[bool, float]:
     """Return the key that sorts rows by their load, the lightest first; rates come after concurrencies."""
-    return row.concurrency is None, row.concurrency or row.rate or 0.0
+    return row.concurrency is None, load_of(row)
 
 
 def rows_by_target(rows: Sequence[ConditionFindings]) -> list[list[ConditionFindings]]:

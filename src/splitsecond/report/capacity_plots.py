@@ -2,7 +2,7 @@
 
 from splitsecond.analysis.findings import Capacity, ConditionFindings, Run
 from splitsecond.analysis.slo import limited
-from splitsecond.report import rows
+from splitsecond.analysis.usable_rows import load_of
 from splitsecond.report.axis import Axis, fitted, load_axis, load_unit
 from splitsecond.report.capacity import VERDICTS
 from splitsecond.report.chart import Chart, LegendEntry, Plot, picture, target_entries
@@ -21,7 +21,7 @@ def capacity_plots(run: Run, found: Capacity) -> list[Plot]:
     """
     verdicts = {step.condition: VERDICTS[step.verdict] for step in found.steps if step.verdict != "invalid"}
     steps = [(row, verdicts[row.condition]) for row in run.conditions if row.condition in verdicts]
-    steps.sort(key=lambda step: rows.load_value(step[0]) or 0.0)
+    steps.sort(key=lambda step: load_of(step[0]))
     return [*(drawn for name in found.limits for drawn in _limit(found, name, steps)), *_throughput(found, steps)]
 
 
@@ -30,7 +30,7 @@ def _limit(found: Capacity, name: str, steps: Steps) -> list[Plot]:
     figure = limited(name, open_loop=found.open_loop)
     values: dict[str, Values] = {
         percentile: [
-            (rows.load_value(row) or 0.0, value, verdict)
+            (load_of(row), value, verdict)
             for row, verdict in steps
             if (value := getattr(getattr(row, figure.name), percentile)) is not None
         ]
@@ -56,7 +56,7 @@ def _limit(found: Capacity, name: str, steps: Steps) -> list[Plot]:
 
 def _throughput(found: Capacity, steps: Steps) -> list[Plot]:
     values = [
-        (rows.load_value(row) or 0.0, row.output_tokens_per_s, verdict)
+        (load_of(row), row.output_tokens_per_s, verdict)
         for row, verdict in steps
         if row.output_tokens_per_s is not None
     ]
@@ -71,7 +71,7 @@ def _throughput(found: Capacity, steps: Steps) -> list[Plot]:
 
 def _chart(found: Capacity, steps: Steps, y: Axis) -> Chart:
     """Return a chart over the loads, with the capacity as a line across it."""
-    chart = Chart(load_axis({rows.load_value(row) or 0.0 for row, _ in steps}, open_loop=found.open_loop), y)
+    chart = Chart(load_axis({load_of(row) for row, _ in steps}, open_loop=found.open_loop), y)
     if found.holds is not None:
         chart.add(None, chart.upright_rule(found.holds, f"capacity: {found.holds:g}"))
     return chart

@@ -5,6 +5,7 @@ from itertools import product
 
 from splitsecond.analysis.findings import ConditionFindings, Run
 from splitsecond.analysis.summary import Floats
+from splitsecond.analysis.usable_rows import load_of
 from splitsecond.report import rows, series
 from splitsecond.report.axis import fitted, load_axis, load_unit
 from splitsecond.report.chart import NAMES, ROW, Chart, Plot, picture
@@ -26,7 +27,7 @@ def by_load(run: Run, samples: Samples) -> list[Plot]:
             if (
                 rows.open_loop(condition) == open_loop
                 and (condition.cache_reuse, condition.workload) == (reuse, workload)
-                and rows.load_value(condition) is not None
+                and load_of(condition)
             ):
                 observed = samples[condition.condition]
                 ttft += _range(condition, rows.ttft(condition).p50, series.ttft_values(condition, observed))
@@ -48,8 +49,8 @@ _Range = tuple[str, float, float, float, float]
 
 def _range(condition: ConditionFindings, median: float | None, values: Floats) -> list[_Range]:
     """Return the median and the range from p5 to p95; nothing without a median."""
-    load = rows.load_value(condition)
-    if median is None or load is None:
+    load = load_of(condition)
+    if median is None or not load:
         return []
     return [(condition.target, load, median, *(series.band(values) or (median, median)))]
 
@@ -113,9 +114,7 @@ def throughput(run: Run) -> list[Plot]:
 
 
 def _throughput(run: Run, reuse: bool, workload: str) -> list[Plot]:
-    alike = [
-        c for c in run.conditions if (c.cache_reuse, c.workload) == (reuse, workload) and rows.load_value(c) is not None
-    ]
+    alike = [c for c in run.conditions if (c.cache_reuse, c.workload) == (reuse, workload) and load_of(c)]
     end = rows.kind_title(cache_reuse=reuse, workload=workload)
     speeds = [(c, one, system) for c in alike if (one := c.tps.p50) and (system := c.output_tokens_per_s)]
     times = [(c, one, system) for c in alike if (one := c.e2e_ms.p50) and (system := c.output_tokens_per_s)]
@@ -164,16 +163,14 @@ def _front(
     ]
     best.sort(key=lambda each: each[1])
     chart.add(None, chart.line([(one, system) for _, one, system in best], dash=True))
-    loads = [rows.load_value(c) or 0.0 for c, *_ in found]
+    loads = [load_of(c) for c, *_ in found]
     for target, entry in target_entries_of(run).items():
-        own = sorted(
-            (each for each in found if each[0].target == target), key=lambda each: rows.load_value(each[0]) or 0.0
-        )
+        own = sorted((each for each in found if each[0].target == target), key=lambda each: load_of(each[0]))
         if not own:
             continue
         chart.add(entry, chart.line([(one, system) for _, one, system in own], tip=target), look="thin")
         for c, one, system in own:
-            grown = ((rows.load_value(c) or 0.0) - min(loads)) / (max(loads) - min(loads) or 1)
+            grown = (load_of(c) - min(loads)) / (max(loads) - min(loads) or 1)
             tip = f"{target}, {rows.load_words(c)}\n{axis}: {number(one)}\nsystem: {number(system)} tokens/s"
             mark = chart.mark(entry, one, system, tip, size=MARK + (HEAVIEST_MARK - MARK) * grown**0.5)
             chart.add(entry, mark, look="hollow" if c.invalid else "")

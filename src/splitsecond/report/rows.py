@@ -14,6 +14,7 @@ from splitsecond.analysis.cost import price_words, usd, usd_or_free
 from splitsecond.analysis.figures import FIGURES, TOTALS, Figure, Total, main_figures, main_totals, ttft_figure
 from splitsecond.analysis.findings import ConditionFindings, Instrument, NodeFindings, Run
 from splitsecond.analysis.summary import Interval, Summary
+from splitsecond.analysis.usable_rows import load_of
 from splitsecond.analysis.wording import ENGINE, SIMULATED, Loaded, counted_as, listed
 from splitsecond.analysis.wording import MISSING as MISSING
 
@@ -108,9 +109,7 @@ def levels(run: Run) -> list[LoadLevel]:
     found: dict[tuple[bool, float, bool, int], list[ConditionFindings]] = {}
     for condition in run.conditions:
         at = order.index(condition.workload)
-        found.setdefault((open_loop(condition), load_value(condition) or 0.0, condition.cache_reuse, at), []).append(
-            condition
-        )
+        found.setdefault((open_loop(condition), load_of(condition), condition.cache_reuse, at), []).append(condition)
     return [
         LoadLevel(
             open_loop=is_open,
@@ -183,11 +182,6 @@ def server_step(name: str) -> str:
 def open_loop(condition: Loaded) -> bool:
     """Return whether requests were sent on a schedule, independent of the target."""
     return condition.concurrency is None
-
-
-def load_value(condition: Loaded) -> float | None:
-    """Return the concurrency, or in an open loop the rate in requests/s; None for a trace."""
-    return condition.rate if condition.concurrency is None else condition.concurrency
 
 
 def level_title(condition: Loaded) -> str:
