@@ -166,6 +166,6 @@ def _without_failure_of_pipes() -> None:
 
     Console.on_broken_pipe = on_broken_pipe  # type: ignore[method-assign, assignment]  # Rich exits with code 1
     try:
-        app()
+        app(prog_name="splitsecond")  # as completion needs it, however it was started
     except BrokenPipeError:
         discard_output()
