@@ -82,6 +82,13 @@ def test_an_answer_without_counts_has_its_reason_all_the_same() -> None:
     assert without_quiet(decoded(data)) == [Token(1, "a"), Finish(1, "refusal"), Usage(1, None, 0), Done(1, True)]
 
 
+@pytest.mark.parametrize(("finish", "reason"), [("stop", "refusal"), ("length", "max_tokens")])
+def test_a_refusal_is_a_stop_reason(finish: str, reason: str) -> None:
+    write = writer()
+    data = write.token("No", "text") + write.token("I cannot.", "refusal") + write.finish(finish) + write.done()
+    assert Finish(1, reason) in decoded(data)
+
+
 @given(st.lists(st.tuples(TEXT, st.sampled_from(KINDS))))
 def test_any_tokens_read_back(parts: list[tuple[str, TokenKind]]) -> None:
     write = writer()
@@ -124,7 +131,7 @@ def test_a_whole_answer_reads_back() -> None:
     ]
     refusal = anthropic.StreamWriter("chat", "m", id="msg_1", created=1).whole([ServerAnswer(refusal="No")], Usage(0))
     assert json.loads(refusal)["content"] == [{"type": "text", "text": "No"}]
-    assert json.loads(refusal)["stop_reason"] == "end_turn"
+    assert json.loads(refusal)["stop_reason"] == "refusal"
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ _BLOCKS: dict[TokenKind, tuple[dict[str, Any], dict[str, str]]] = {
 }
 """The start of a block and a delta, for each kind of token.
 
-The block of a tool call starts with its name. Anthropic has no refusals; its models refuse in text.
+The block of a tool call starts with its name. A refusal is a text, and the stop reason tells that it is one.
 """
 
 _REASONS = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use", "content_filter": "refusal"}
@@ -44,6 +44,11 @@ _ERROR_TYPES = {
     504: "timeout_error",
     529: "overloaded_error",
 }
+
+
+def _stop_reason(finish: str, *, refused: bool) -> str:
+    """Return the stop reason of an answer with this finish reason. `refused`: it has a refusal."""
+    return "refusal" if refused and finish == "stop" else _REASONS.get(finish, finish)
 
 
 class StreamWriter(AnswerWriter):
@@ -62,6 +67,7 @@ class StreamWriter(AnswerWriter):
         self._kind: TokenKind | None = None
         self._around = (b"", b"")
         self._reason: str | None = None
+        self._refused = False
 
     def resume(self, blocks: int, kind: TokenKind | None, *, is_open: bool) -> None:
         """Continue an answer that another writer began, with that number of blocks.
@@ -99,7 +105,7 @@ class StreamWriter(AnswerWriter):
         )
 
     def finish(self, reason: str, index: int = 0) -> bytes:
-        self._reason = _REASONS.get(reason, reason)
+        self._reason = _stop_reason(reason, refused=self._refused)
         return self._end_block()
 
     def usage(self, usage: Usage) -> bytes:
@@ -125,13 +131,14 @@ class StreamWriter(AnswerWriter):
             {"type": "tool_use", "id": call.id, "name": call.name, "input": msgspec.Raw(call.arguments.encode())}
             for call in answer.calls
         ]
-        reason = _REASONS.get(answer.finish, answer.finish)
+        reason = _stop_reason(answer.finish, refused=bool(answer.refusal))
         end = {"stop_reason": reason, "stop_sequence": self.stop_sequence, "usage": _usage_fields(usage)}
         return to_json({**self._message, "content": content, **end})
 
     def _begin(self, kind: TokenKind, block: dict[str, Any]) -> bytes:
         ended = self._end_block()
         self._open, self._kind = True, kind
+        self._refused = self._refused or kind == "refusal"
         self._block += 1
         self._around = self._frame(kind)
         return ended + typed_event("content_block_start", index=self._block, content_block=block)
