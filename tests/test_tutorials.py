@@ -81,7 +81,7 @@ SHORTER = {
         "https://api.example.com/v1": AT_PROVIDERS,
         "https://bedrock-runtime.us-west-2.amazonaws.com/openai/v1": AT_PROVIDERS,
     },
-    "docs/capacity": {"ttft=300ms,tpot=20ms": "ttft=3s,tpot=300ms --to 2 --output-tokens 8"},
+    "docs/capacity": {"ttft=300ms,tpot=20ms": "ttft=3s,tpot=300ms --to 2 --output-tokens 64"},
     "docs/choosing": {**FEW, "http://10.0.0.5:8000/v1": "http://127.0.0.1:8000/v1"},
     "docs/command-line": {"gpu:8001": "gpu:8000", "gpu:": "127.0.0.1:", "-c 1,8,32": "-c 1 -n 5 --output-tokens 8"},
     "docs/commands": {
