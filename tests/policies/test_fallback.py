@@ -26,6 +26,7 @@ from splitsecond.policies.fault_handling import Remedy, remedy, retry_after_ns
 from splitsecond.policies.race import race
 from splitsecond.policies.targets.target_info import TargetInfo
 from splitsecond.policies.targets.target_states import TargetStates
+from splitsecond.service import Call
 from splitsecond.testing.fake_service import FakeService, Script
 
 GOOD = Script(ttft=0.2)
@@ -128,6 +129,32 @@ def test_a_branch_that_only_fails_does_not_get_twice_the_requests() -> None:
         assert 200 < len(first.calls) <= 200 * 1.1 + 10
 
     play(main, [first, second])
+
+
+@pytest.mark.parametrize(
+    ("policy", "asked"),
+    [
+        ('fallback(sticky("a", "b"), "a", "b", "c")', ["a", "b", "c"]),
+        ('fallback("a", "b", "a", "c")', ["a", "b", "c"]),
+        ('fallback("a", "b", "a")', ["a", "b", "a"]),
+        ('fallback("a", weighted("a", "b"), "c")', ["a", "a", "c"]),
+    ],
+)
+def test_a_target_that_failed_is_not_asked_again_before_the_last_branch(policy: str, asked: list[str]) -> None:
+    order: list[str] = []
+
+    def target(name: str) -> FakeService:
+        def script(call: Call) -> Script:
+            order.append(name)
+            return GOOD if name == "c" else fails(status(503))
+
+        return FakeService(script=script, target=name)
+
+    async def main() -> None:
+        await ask(build(parse(policy), target, TargetStates()))
+
+    play(main)
+    assert [*sorted(order[:2]), *order[2:]] == asked  # a policy inside begins at any of its targets
 
 
 def test_on_total_failure_every_attempt_is_listed_the_first_targets_first() -> None:

@@ -167,7 +167,7 @@ def test_what_is_under_way_counts() -> None:
             for _ in range(10):
                 group.create_task(world.ask())
         assert (world.asked("a/x"), world.asked("b/x")) == (1 + 3, 7)
-        assert world.standing.unavailable_reason("a/x").startswith("its rate limit is used up, for ")
+        assert world.standing.unavailable_reason("a/x").startswith("its rate limit is used up, for another ")
         assert world.standing.status("a/x").state == "limited"
         await asyncio.sleep(60)
         await world.ask()

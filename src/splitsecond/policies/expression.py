@@ -105,13 +105,6 @@ def user_policies(expression: Expression) -> list[str]:
     return own + [name for part in expression.parts for name in user_policies(part)]
 
 
-def may_hedge(expression: Expression) -> bool:
-    """Return whether a call may get a hedge: by `hedge`, or by a policy of a user."""
-    if isinstance(expression, TargetName):
-        return False
-    return expression.policy == "hedge" or expression.own is not None or any(map(may_hedge, expression.parts))
-
-
 def _names(expression: Expression) -> Iterator[str]:
     if isinstance(expression, TargetName):
         yield expression.name

@@ -4,7 +4,8 @@ What it does. The branches are asked one after another, in their order, until on
 the next branch: failed connections, timeouts, 408, 429, 5xx, an error inside a 200, an answer without a token; also a
 rejected key or an unknown model, because the next target may accept them. After a broken connection or a 500 the same
 branch is asked once more first, unless it asked for a wait. A target that stays silent is not asked twice, and one that
-sent Retry-After is not asked again in this call. A prompt that was too long for one target goes only to targets that
+sent Retry-After is not asked again in this call. A later branch that is a single target which has failed is left out,
+unless it is the last. A prompt that was too long for one target goes only to targets that
 take a longer one, or whose limit is not known.
 
 Two failures go back to the caller at once: an invalid request (400, 413, 422), because every target would refuse it and
@@ -123,6 +124,7 @@ class _InTurn(PolicyService):
         ]
         steps = [TokenDeadline(step, limit) for step, limit in zip(twice, limits, strict=True)]
         self._steps = tuple(zip(branches, steps, strict=True))
+        self._last = branches[-1]
         self._restarts = context.make_encoder is not None
 
     async def __call__(self, call: Call) -> Reply:
@@ -145,10 +147,12 @@ class _InTurn(PolicyService):
 
     async def _next(self, call: Call, steps: Iterator[tuple[Branch, Service]], causes: list[Fault]) -> Reply:
         """Return the first reply of the remaining `steps`. Raises all `causes` if there is none."""
-        longer_than = -1
+        longer_than, notes = -1, call.notes
         for branch, step in steps:
             if longer_than >= 0 and not self._takes_more(branch, longer_than):
                 continue
+            if causes and branch is not self._last and len(branch.names) == 1 and branch.names[0] in notes.attempted:
+                continue  # as "a/x" in fallback(fastest("a/x", "b/x"), "a/x", "b/x")
             try:
                 if call.deadline_ns is not None:
                     check_time(call, clock.now_ns(), branch.service)

@@ -311,7 +311,7 @@ class TargetState:
             return ""
         if until_ns == NEVER_NS:
             return f"its key was refused ({self.key.reason}), which only the configuration can change"
-        again = f"for {max(until_ns - now_ns, 0) / NS_PER_S:,.1f} s"
+        again = f"for another {max(until_ns - now_ns, 0) / NS_PER_S:,.1f} s"
         if self.is_locked(now_ns):
             return f"its key or account was refused ({self.key.reason}), {again}"
         if self.breaker.is_down(now_ns):
