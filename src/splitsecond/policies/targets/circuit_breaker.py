@@ -103,7 +103,7 @@ class CircuitBreaker:
         "good_began_ns",
         "open_until_ns",
         "opened_ns",
-        "probe_call",
+        "probe_attempt",
         "reason",
         "received",
         "state",
@@ -116,8 +116,8 @@ class CircuitBreaker:
         self.open_until_ns = 0
         """While it is open: when a probe is allowed."""
         self.reason = ""
-        self.probe_call = ""
-        """The id of the call that is the probe, "" if no probe is in flight."""
+        self.probe_attempt = ""
+        """The key of the attempt that is the probe, "" if no probe is in flight."""
         self.opened_ns = 0
         self.good_began_ns: int | None = None
         """When the request began whose answer was the last to end well; None: there was none."""
@@ -224,10 +224,10 @@ class CircuitBreaker:
         else:
             self._open(now_ns, now_ns + self._jitter(LONGEST_OPEN_NS), f"it does not serve this model: {reason}")
 
-    def release_probe(self, call: str) -> None:
-        """Record that an attempt for `call` has ended. If it was the probe, another request may be the next one."""
-        if self.probe_call == call:
-            self.probe_call = ""
+    def release_probe(self, attempt: str) -> None:
+        """Record that `attempt` has ended. If it was the probe, another request may be the next one."""
+        if self.probe_attempt == attempt:
+            self.probe_attempt = ""
 
     def must_wait(self, now_ns: int) -> bool:
         """Return whether the target itself asked us to wait until later than `now_ns`."""
@@ -237,7 +237,7 @@ class CircuitBreaker:
         """Return whether requests are rejected: too early for a probe, one is in flight, or it is another's turn."""
         if self.state != "open":
             return False
-        return now_ns < self.open_until_ns or bool(self.probe_call) or self.waits_for_turn(now_ns)
+        return now_ns < self.open_until_ns or bool(self.probe_attempt) or self.waits_for_turn(now_ns)
 
     def traffic_share(self, now_ns: int) -> float:
         """Return the share of its traffic that the target should get: below 1 only while half open."""
@@ -291,7 +291,7 @@ class CircuitBreaker:
         """Take the report that another worker got a good answer to a request that began at `began_ns`."""
         if now_ns < self._distrust_until_ns or not self.is_failing or began_ns <= self.opened_ns:
             return
-        if self.probe_call:
+        if self.probe_attempt:
             return  # its outcome is better evidence
         self._return()
         self.received = True
@@ -302,12 +302,12 @@ class CircuitBreaker:
         self._distrust_until_ns = now_ns + DISTRUST_NS
 
     def _return(self) -> None:
-        self.state, self.probe_call = "half_open", ""
+        self.state, self.probe_attempt = "half_open", ""
         self._ramp_ns, self._ramp_answers = None, 0
 
     def _was_probe(self, now_ns: int, began_ns: int) -> bool:
         """Return whether a request that failed while the breaker was open was the probe."""
-        return began_ns >= self.opened_ns and now_ns >= self.open_until_ns and not self.probe_call
+        return began_ns >= self.opened_ns and now_ns >= self.open_until_ns and not self.probe_attempt
 
     def _close(self) -> None:
         self.state, self.reason, self._wait_requested, self.received = "closed", "", False, False
