@@ -152,7 +152,7 @@ class CircuitBreaker:
             if self.state == "open":
                 if not self.received:
                     return
-                self._contradict(now_ns)  # the request began before the report
+                self.distrust_reports(now_ns)  # the request began before the report
                 self._close()
         self.received = False
         self._count(self._good, now_ns)
@@ -170,7 +170,7 @@ class CircuitBreaker:
         """Record that a request that began at `began_ns` got tokens for `PROBE_PROGRESS_NS`, or a complete answer."""
         if self.state == "open" and began_ns >= self.opened_ns and not self.must_wait(now_ns):
             if self.received:
-                self._contradict(now_ns)
+                self.distrust_reports(now_ns)
             self._return()
 
     def record_failure(self, now_ns: int, began_ns: int, reason: str) -> None:
@@ -296,8 +296,9 @@ class CircuitBreaker:
         self._return()
         self.received = True
 
-    def _contradict(self, now_ns: int) -> None:
-        """Note that a request of this worker has shown the opposite of what others report."""
+    def distrust_reports(self, now_ns: int) -> None:
+        """Ignore the reports of other workers for a while, because a request of this worker has shown the opposite, or
+        they may be about the server that the target was before."""
         self.received = False
         self._distrust_until_ns = now_ns + DISTRUST_NS
 
@@ -323,7 +324,7 @@ class CircuitBreaker:
     def _back_off(self, now_ns: int, began_ns: int, reason: str) -> None:
         longest_ns = LONGEST_QUICK_NS if now_ns - began_ns < QUICK_NS else LONGEST_OPEN_NS
         if self.received and self.state == "half_open":
-            self._contradict(now_ns)
+            self.distrust_reports(now_ns)
         for_ns = self._jitter(min(FIRST_OPEN_NS << min(self._times_opened, 10), longest_ns))
         self._times_opened += 1
         self._open(now_ns, now_ns + for_ns, reason)

@@ -98,20 +98,31 @@ class TargetState:
     """State of one target."""
 
     __slots__ = (
-        "_again", "_last_resort_ns", "_probe", "_silence", "_streams_all", "_unsure", "_whole", "_whole_answers",
-        "breaker", "estimates", "headroom", "in_flight", "info", "key", "name", "sent", "siblings", "waiting",
-        "wanted_ns",
+        "_again", "_last_resort_ns", "_probe", "_silence", "_since_ns", "_streams_all", "_unsure", "_whole",
+        "_whole_answers", "breaker", "estimates", "headroom", "in_flight", "info", "key", "name", "sent", "siblings",
+        "waiting", "wanted_ns",
     )  # fmt: skip
 
     def __init__(
-        self, name: str, info: TargetInfo, key: AccountKey, random: Random, siblings: "list[TargetState] | None" = None
+        self,
+        name: str,
+        info: TargetInfo,
+        key: AccountKey,
+        random: Random,
+        siblings: "list[TargetState] | None" = None,
+        *,
+        since_ns: int = 0,
     ) -> None:
-        """`siblings`: the states of all targets at the same host."""
+        """`siblings`: the states of all targets at the same host. `since_ns`: when the target became another server;
+        earlier attempts and the reports of other workers are about the one before."""
         self.siblings = siblings if siblings is not None else []
         self.name = name
         self.info = info
         self.key = key
         self.breaker = CircuitBreaker(random)
+        if since_ns:
+            self.breaker.distrust_reports(since_ns)
+        self._since_ns = since_ns
         self.headroom: RateLimitHeadroom | None = None
         self.estimates: dict[bool, SpeedEstimate] = {}
         """Estimates by whether the answer is streamed."""
@@ -191,6 +202,8 @@ class TargetState:
             attempt = observation.id
             self._again.remove(attempt)
         number = self.in_flight.pop(attempt, None)
+        if number is None and (observation.sent_ns or observation.start_ns) < self._since_ns:
+            return
         if attempt in self._unsure:
             self._unsure.remove(attempt)
             self._streams_all = self._streams_all or observation.streamed

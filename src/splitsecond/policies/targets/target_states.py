@@ -77,14 +77,19 @@ class TargetStates:
             state.estimate(streamed).seed(found)
 
     def renew(
-        self, info: Callable[[str], TargetInfo | None], key_changed: Callable[[str], bool] = lambda _: False
+        self,
+        info: Callable[[str], TargetInfo | None],
+        key_changed: Callable[[str], bool] = lambda _: False,
+        moved: Callable[[str], bool] = lambda _: False,
     ) -> None:
         """Replace the static facts. What was learned about the targets stays.
 
         `key_changed`: whether a target has another key than before. The refusals of the old key and its rate limit are
-        forgotten.
+        forgotten. `moved`: whether a target is another server than before. It is untested then.
         """
         self._read_info = info
+        for name in [name for name in self._states if moved(name)]:
+            self._replace(name)
         states = list(self._states.values())
         changed = {state.name for state in states if key_changed(state.name)}
         for state in states:
@@ -176,6 +181,12 @@ class TargetStates:
             state = self._states[target] = TargetState(target, info, key, self.chance, siblings)
             siblings.append(state)
         return state
+
+    def _replace(self, target: str) -> None:
+        """Forget what was learned about `target`. Attempts in flight end without changing its new state."""
+        old = self._states[target]
+        new = TargetState(target, old.info, old.key, self.chance, old.siblings, since_ns=clock.now_ns())
+        old.siblings[old.siblings.index(old)] = self._states[target] = new
 
     def _evict(self) -> None:
         """Forget the first healthy target without requests in flight; if none is healthy, the latest idle one.
