@@ -124,7 +124,7 @@ def test_a_whole_answer_reads_back() -> None:
     ]
     refusal = anthropic.StreamWriter("chat", "m", id="msg_1", created=1).whole([ServerAnswer(refusal="No")], Usage(0))
     assert json.loads(refusal)["content"] == [{"type": "text", "text": "No"}]
-    assert json.loads(refusal)["stop_reason"] == "end_turn"
+    assert json.loads(refusal)["stop_reason"] == "refusal"
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ _BLOCKS: dict[TokenKind, tuple[dict[str, Any], dict[str, str]]] = {
 }
 """The start of a block and a delta, for each kind of token.
 
-The block of a tool call starts with its name. Anthropic has no refusals; its models refuse in text.
+The block of a tool call starts with its name. A refusal is text too; the message's stop reason tells it apart.
 """
 
 _REASONS = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use", "content_filter": "refusal"}
@@ -62,6 +62,7 @@ class StreamWriter(AnswerWriter):
         self._kind: TokenKind | None = None
         self._around = (b"", b"")
         self._reason: str | None = None
+        self._refused = False
         self.stop_sequence: str | None = None
         """The client's stop sequence that ended the answer."""
 
@@ -89,7 +90,11 @@ class StreamWriter(AnswerWriter):
 
         Raises `KeyError` for "audio", which Anthropic does not have.
         """
-        begun = b"" if kind == self._kind else self._begin(kind, _BLOCKS[kind][0])
+        if kind == self._kind:
+            begun = b""
+        else:
+            begun = self._begin(kind, _BLOCKS[kind][0])
+            self._refused = self._refused or kind == "refusal"
         before, after = self._around
         return begun + before + to_json(text) + after
 
@@ -101,7 +106,7 @@ class StreamWriter(AnswerWriter):
         )
 
     def finish(self, reason: str, index: int = 0) -> bytes:
-        self._reason = _REASONS.get(reason, reason)
+        self._reason = _stop_reason(reason, refused=self._refused)
         return self._end_block()
 
     def usage(self, usage: Usage) -> bytes:
@@ -127,7 +132,7 @@ class StreamWriter(AnswerWriter):
             {"type": "tool_use", "id": call.id, "name": call.name, "input": msgspec.Raw(call.arguments.encode())}
             for call in answer.calls
         ]
-        reason = _REASONS.get(answer.finish, answer.finish)
+        reason = _stop_reason(answer.finish, refused=bool(answer.refusal))
         end = {"stop_reason": reason, "stop_sequence": self.stop_sequence, "usage": _usage_fields(usage)}
         return to_json({**self._message, "content": content, **end})
 
@@ -147,6 +152,11 @@ class StreamWriter(AnswerWriter):
             return b""
         self._open, self._kind = False, None
         return typed_event("content_block_stop", index=self._block)
+
+
+def _stop_reason(reason: str, *, refused: bool) -> str:
+    """Return Anthropic's stop reason for a finish reason of OpenAI. `refused`: the answer holds a refusal."""
+    return "refusal" if refused and reason == "stop" else _REASONS.get(reason, reason)
 
 
 def error_body(status: int, message: str, type: str = "", code: str | None = None, param: str | None = None) -> bytes:
