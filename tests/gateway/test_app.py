@@ -301,6 +301,8 @@ def test_an_invalid_request_reaches_no_target(asking: dict[str, Any], status: in
         await client.asks(**asking)
         assert client.status == status
         assert client.json["error"]["message"]
+        allowed = "GET, HEAD" if asking.get("path") == "/v1/models" else "POST"
+        assert client.headers.get("allow") == (allowed if status == 405 else None)
         assert service.calls == []
 
     run_virtual(main())

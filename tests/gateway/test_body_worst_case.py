@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from msgspec import Raw
 from tests.gateway.visitor import OneRoute, Visitor, visits
-from tests.worst_case import JSON_KINDS, Make, check_cheap, check_linear, deepest_json, repeated
+from tests.worst_case import JSON_KINDS, Make, check_bounded, check_cheap, check_linear, deepest_json, repeated
 
+from splitsecond import validation
 from splitsecond.errors import CallerFault
 from splitsecond.gateway.app import Gateway
 from splitsecond.gateway.batch.batch_file import read, result_ids
@@ -20,7 +21,10 @@ from splitsecond.router.redaction import LONGEST_SEARCHED, without_quotes
 from splitsecond.service import Call, Service
 from splitsecond.testing.fake_service import FakeService, Script
 from splitsecond.testing.virtual_time import run_virtual
+from splitsecond.upstream import transcoding
 from splitsecond.upstream.target import Target
+from splitsecond.wire import cohere
+from splitsecond.wire.dialect import Quirks
 
 DOORS = (
     "/v1/chat/completions",
@@ -107,6 +111,45 @@ def test_a_body_of_32_mb_does_not_stop_the_worker(path: str, unit: bytes) -> Non
         assert posted(path, body) == 200
 
     check_cheap(post, lambda: hashlib.sha256(body).digest(), times=100)
+
+
+@pytest.mark.parametrize(
+    ("field", "unit"),
+    [
+        ("messages", b"{}"),
+        ("messages", b'{"content":[{},{}]}'),
+        ("input", b"[]"),
+        ("tools", b'"a"'),
+    ],
+)
+def test_a_body_of_millions_of_values_takes_memory_in_proportion_to_its_bytes(
+    field: str, unit: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Decoding it takes up to 30 times as much; translation and estimates read only what is not too large. A tenth of
+    the limit is enough here."""
+    monkeypatch.setattr(validation, "MAX_VALUES", 50_000)
+
+    def call(values: bytes) -> Call:
+        body = {"model": Raw(b'"m"'), "messages": Raw(b'[{"role":"user","content":"a"}]'), field: Raw(values)}
+        return Call(id="c", body=body, dialect="responses" if field == "input" else "openai")
+
+    def translate(values: bytes) -> None:
+        with pytest.raises(CallerFault, match="more than 500,000 values") as caught:
+            transcoding.request(call(values), "cohere", cohere.encode, "m", Quirks())
+        assert caught.value.status == 413
+
+    def post(values: bytes) -> None:
+        posted("/v1/responses", FORMS["input"] % values)
+
+    make = repeated(unit + b",", b"[", unit + b"]")
+    for feed in (translate, post, lambda values: conservative_input_tokens(call(values))):
+        check_bounded(feed, make, size=1 << 20, bytes_per_byte=5)
+
+
+def test_marks_in_texts_are_no_values() -> None:
+    text = b'"%b"' % (b'\\\\,[{\\",' * 250_000)
+    call = Call(id="c", body={"messages": Raw(b'[{"role":"user","content":%b}]' % text), "user": Raw(text)})
+    transcoding.request(call, "cohere", cohere.encode, "m", Quirks())
 
 
 def test_many_pictures_are_reserved_for_in_linear_time() -> None:

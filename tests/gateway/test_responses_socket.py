@@ -358,6 +358,9 @@ def test_another_handshake_is_refused(path: str, headers: dict[str, str], status
         client = SocketClient(gateway(service()), path, headers)
         await asyncio.sleep(1)
         assert client.refusal.status == status
+        protocol = "websocket" if path == "/v1/responses" else "HTTP/1.1"
+        assert client.refusal.headers.get("upgrade") == (protocol if status == 426 else None)
+        assert (b"\r\nconnection: upgrade\r\n" in client.transport.written) is (status == 426)
         assert not client.transport.closed
         await client.leaves()
 

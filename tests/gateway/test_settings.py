@@ -271,6 +271,10 @@ def test_no_file_serves_the_providers_whose_key_is_there() -> None:
             "x.headers.x-key: the file must not contain a secret",
         ),
         ("providers: {x: {base_url: 'http://x', headers: {Host: abc}}}", "x.headers.Host: this header cannot be set"),
+        (
+            "providers: {x: {base_url: 'http://x', trusted: true, headers: {Traceparent: abc}}}",
+            "x.headers.Traceparent: trusted: true gives each request its own traceparent",
+        ),
         ("providers: {x: {base_url: 'http://x', timeouts: {stall: 10}}}", "x.timeouts.stall: Expected `str"),
         ("providers: {x: {base_url: 'http://x', timeouts: {stall: 1w}}}", "x.timeouts: stall is "),
         ('routes: {fast: {policy: \'rase("a/x", "b/x")\'}}', "fast.policy: at character 1: .* Did you mean race"),

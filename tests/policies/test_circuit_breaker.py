@@ -138,7 +138,7 @@ def test_a_target_that_does_not_say_when_cools_off_longer_and_longer(clocked: Cl
         clocked.asks_to_wait(None, ago_s=0.1)  # one that had left before is no news
         waits.append(clocked.open_s)
         clocked.until_probe()
-        clocked.breaker.probe_call = "c"
+        clocked.breaker.probe_attempt = "c"
     assert waits == [1, 2, 4, 8, 16, 32, LONGEST_COOL_NS / NS_PER_S, LONGEST_COOL_NS / NS_PER_S]
 
 
@@ -167,7 +167,7 @@ def test_the_wait_doubles_with_each_probe_that_fails(clocked: ClockedBreaker, la
     waits = [clocked.open_s]
     for _ in range(9):
         clocked.until_probe()
-        clocked.breaker.probe_call = "c"
+        clocked.breaker.probe_attempt = "c"
         clocked.breaker.release_probe("c")
         clocked.passes(lasts_s)
         clocked.fails(ago_s=lasts_s)
@@ -181,7 +181,7 @@ def test_one_probe_at_a_time(clocked: ClockedBreaker) -> None:
     clocked.fails(IN_A_ROW)
     clocked.until_probe()
     assert not clocked.is_down()
-    clocked.breaker.probe_call = "c"
+    clocked.breaker.probe_attempt = "c"
     assert clocked.is_down()
     clocked.breaker.release_probe("another")
     assert clocked.is_down()
@@ -231,7 +231,7 @@ def test_traffic_comes_back_over_the_time_it_was_gone(clocked: ClockedBreaker) -
 def test_an_answer_that_goes_on_lets_a_tenth_come_back_and_one_that_has_ended_the_rest(clocked: ClockedBreaker) -> None:
     clocked.fails(IN_A_ROW)
     clocked.until_probe()
-    clocked.breaker.probe_call = "c"
+    clocked.breaker.probe_attempt = "c"
     clocked.breaker.record_progress(clocked.now_ns, clocked.now_ns)
     assert not clocked.is_down()
     clocked.passes(60)
@@ -302,7 +302,7 @@ class AnyOrder(RuleBasedStateMachine):
         self.under_way[call] = self.now_ns
         if self.breaker.state == "open":
             assert not self.probes, "a second probe"
-            self.breaker.probe_call = call
+            self.breaker.probe_attempt = call
             self.probes.add(call)
             self.probed_ns = self.breaker.open_until_ns
 
@@ -315,7 +315,9 @@ class AnyOrder(RuleBasedStateMachine):
         call = data.draw(st.sampled_from(sorted(self.under_way)))
         began_ns = self.under_way.pop(call)
         state, undisturbed = self.breaker.state, self.breaker.open_until_ns == self.probed_ns
-        was_probe = call == self.breaker.probe_call and undisturbed  # no other request was asked to wait since it began
+        was_probe = (
+            call == self.breaker.probe_attempt and undisturbed
+        )  # no other request was asked to wait since it began
         self.breaker.release_probe(call)
         match ends:
             case "answered":
@@ -342,7 +344,7 @@ class AnyOrder(RuleBasedStateMachine):
     def it_never_stays_away_for_ever(self) -> None:
         assert self.breaker.open_until_ns <= self.now_ns + LONGEST_ASKED_NS
         assert 0 < self.breaker.traffic_share(self.now_ns) <= 1
-        assert self.breaker.probe_call == "" or self.breaker.state == "open"
+        assert self.breaker.probe_attempt == "" or self.breaker.state == "open"
 
 
 TestAnyOrder = AnyOrder.TestCase

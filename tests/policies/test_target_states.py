@@ -5,7 +5,7 @@ import asyncio
 import msgspec
 import pytest
 from tests.policies.attempts import answered, failed
-from tests.policies.branches import SILENT, a_call, ask, play, refused, scripted, status
+from tests.policies.branches import SILENT, a_call, ask, fails, play, refused, scripted, status
 from tests.policies.world import DOWN, GOOD, World, until
 
 from splitsecond import clock
@@ -14,6 +14,7 @@ from splitsecond.errors import CallerFault
 from splitsecond.policies.targets.target_info import TargetInfo
 from splitsecond.policies.targets.target_states import MAX_STATES, TargetStates
 from splitsecond.service import Call, Reply
+from splitsecond.testing.fake_service import Script
 
 
 def test_what_is_in_flight_is_counted_down_however_it_ends() -> None:
@@ -36,13 +37,56 @@ def test_what_is_in_flight_is_counted_down_however_it_ends() -> None:
     play(main)
 
 
-def test_a_request_that_never_became_an_attempt_is_not_in_flight() -> None:
-    async def refuses(call: Call) -> Reply:
-        raise CallerFault("it cannot be written in this dialect")
+def test_each_attempt_of_a_call_counts_at_a_target_that_the_call_asks_twice() -> None:
+    """The first attempt fails late, the second answers; in between, an attempt fails before it is sent."""
+    scripts = [fails(refused(), 0.3), Script(ttft=0.2, tokens=11, tps=10.0)]
 
     async def main() -> None:
         states = TargetStates()
-        await ask(states.guard("a/x", refuses, frozenset({"a/x"})))
+        fake = scripted(*scripts, target="a/x", observer=states.observe)
+        service, call = states.guard("a/x", fake, frozenset({"a/x"})), a_call()
+        tasks = [asyncio.create_task(ask(service, call)) for _ in scripts]
+        await asyncio.sleep(0)
+        counts = [states.in_flight("a/x")]
+        await ask(states.guard("a/x", _untranslatable, frozenset({"a/x"})), call)
+        for _ in range(3):
+            counts.append(states.in_flight("a/x"))
+            await asyncio.sleep(0.31)  # the first has failed after 0.3 s, the second ends after 1.2 s
+        await asyncio.wait(tasks)
+        assert [*counts, states.in_flight("a/x")] == [2, 2, 1, 1, 0]
+        state = states.state("a/x")
+        assert state.sent == 3
+        assert not any(state.waiting.values())
+        assert [seen.observation.id for seen in fake.calls if seen.observation] == ["call-1.1", "call-1.2"]
+        estimate = states.estimate("a/x")
+        assert estimate is not None
+        assert estimate.ttft_ns() == pytest.approx(200 * NS_PER_MS, rel=0.01)
+
+    play(main)
+
+
+async def _untranslatable(call: Call) -> Reply:
+    raise CallerFault("it cannot be written in this dialect")
+
+
+def test_a_race_of_a_target_with_itself_has_two_attempts_in_flight() -> None:
+    async def main() -> None:
+        world = World('race("a/x", "a/x")', a=Script(ttft=0.2, tokens=101))
+        task = asyncio.create_task(world.ask())
+        await asyncio.sleep(0.1)
+        assert world.standing.in_flight("a/x") == 2
+        await asyncio.sleep(0.2)
+        assert world.standing.in_flight("a/x") == 1  # the loser is closed, the winner streams
+        await task
+        assert world.standing.in_flight("a/x") == 0
+
+    play(main)
+
+
+def test_a_request_that_never_became_an_attempt_is_not_in_flight() -> None:
+    async def main() -> None:
+        states = TargetStates()
+        await ask(states.guard("a/x", _untranslatable, frozenset({"a/x"})))
         assert states.in_flight("a/x") == 0
 
     play(main)

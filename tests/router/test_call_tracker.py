@@ -191,6 +191,22 @@ def test_what_never_comes_is_not_waited_for_without_end(monkeypatch: pytest.Monk
     assert all(record.attempts == () for record in kept.records)
 
 
+def test_attempts_of_a_call_that_was_not_waited_for_are_charged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tracker_module, "MOST_WAITING", 0)
+    charged: list[str] = []
+    records: list[CallRecord] = []
+    tracker = CallTracker(records.append, charge=lambda client, attempt: charged.append(attempt.id))
+    made = call(2)
+    tracker.close(tracker.open(made, "fast"), 200)
+    assert [record.attempts for record in records] == [()]
+    for number in (1, 2):
+        assert made.notes.observer is not None
+        made.notes.observer(observation(made, number))
+    assert charged == [observation(made, number).id for number in (1, 2)]
+    assert made.notes.observer is None
+    assert len(records) == 1
+
+
 def test_a_call_that_a_bug_ended_is_a_server_error() -> None:
     kept = Kept()
     kept.tracker.close(kept.tracker.open(call(0), "fast"), 0)

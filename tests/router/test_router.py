@@ -17,6 +17,7 @@ from splitsecond.router.router import ROUTE, Router, explained_by_history
 from splitsecond.router.settings import RouterSettings
 from splitsecond.router.target_directory import TargetDirectory
 from splitsecond.service import Call
+from splitsecond.upstream.spec import Timeouts
 
 TEXT = """
 providers: {{ours: {{base_url: http://127.0.0.1:1/v1}}}}
@@ -82,6 +83,20 @@ def test_renewed_settings_keep_unchanged_routes_and_prices(tmp_path: Path) -> No
     with pytest.raises(CallerFault, match="nobody-knows"):
         router.renew(structs.replace(router.settings, routes={"bad": parse('"nobody-knows/x"')}))
     assert router.service("one") is not None
+    router.close()
+
+
+def test_a_target_is_untested_only_once_its_address_changes(tmp_path: Path) -> None:
+    router = Router(settings(tmp_path))
+    for target in ("ours/a", "ours/b"):
+        router._observe(answered(200, target=target))
+    router.renew(router.settings)
+    slower = structs.replace(router.settings.providers["ours"], timeouts=Timeouts(total_ms=9_000))
+    router.renew(structs.replace(router.settings, providers={"ours": slower}))
+    assert router.states.status("ours/a").state == "up"
+    moved = structs.replace(slower, base_url="http://127.0.0.1:2/v1")
+    router.renew(structs.replace(router.settings, providers={"ours": moved}))
+    assert [router.states.status(target).state for target in ("ours/a", "ours/b")] == ["untested", "untested"]
     router.close()
 
 

@@ -275,6 +275,16 @@ def test_refusals_json_and_finish_reasons() -> None:
 
 
 @streamed
+def test_a_refusal_ends_with_the_stop_reason_of_anthropic(stream: bool) -> None:
+    exchange, _ = asked("anthropic", on=with_rules(ReplyRule(refusal="I cannot.")), stream=stream)
+    events = events_of("anthropic", exchange)
+    assert (text_of(events), [event.reason for event in events if isinstance(event, Finish)]) == (
+        "I cannot.",
+        ["refusal"],
+    )
+
+
+@streamed
 def test_the_limit_cuts_a_text_and_never_a_call(stream: bool) -> None:
     rule = ReplyRule(text="one two three four", prompt="hello")
     exchange, (record,) = asked("openai", on=with_rules(rule), stream=stream, max_tokens=2)

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from itertools import count
 
 import msgspec
 import pytest
@@ -120,10 +119,10 @@ def test_targets_that_share_a_call_number_its_attempts_together() -> None:
     client, seen = PlayingClient(Script(tokens=1)), list[Observation]()
 
     async def main() -> None:
-        attempts = count(1)
+        call = Call(id="c", body={}, start_ns=clock.now_ns())
         for _ in range(2):
-            target = connect(SPEC, seen.append, environment={}, client=client.as_client(), attempts=attempts)
-            async with await target(Call(id="c", body={}, start_ns=clock.now_ns())) as reply:
+            target = connect(SPEC, seen.append, environment={}, client=client.as_client())
+            async with await target(call) as reply:
                 await reply.finished()
 
     run_virtual(main())

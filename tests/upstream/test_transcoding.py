@@ -252,6 +252,6 @@ def test_a_conversation_of_too_many_messages_is_not_translated(client: Spoken, p
     one = b'{"role": "user", "content": [%b]}' % many[:-1] if parts else b'{"role": "user", "content": "{"}'
     raw = Raw(b"[" + b",".join([one] * (1 if parts else MAX_MESSAGES + 1)) + b"]")
     call = Call(id="r", body={"model": Raw(b'"m"'), form.messages_field: raw}, dialect=client)
-    with pytest.raises(CallerFault, match=r"2.,... messages and parts; the maximum") as caught:
+    with pytest.raises(CallerFault, match=r"2.,... entries and parts; the maximum") as caught:
         transcoding.request(call, "cohere", cohere.encode, "m", Quirks())
     assert caught.value.status == 413

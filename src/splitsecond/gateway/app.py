@@ -50,6 +50,7 @@ from splitsecond.router.routes import Routes
 from splitsecond.router.settings import ClientKey
 from splitsecond.service import WHOLE_OPERATIONS, Call, Service
 from splitsecond.serving.request_cycle import RequestCycle
+from splitsecond.serving.websocket import upgrade_to
 from splitsecond.wire.client_format import ClientFormat, listing_at
 from splitsecond.wire.translation import nested_too_deeply
 
@@ -209,12 +210,14 @@ class Gateway:
         elif handler is not None and cycle.method in ("GET", "HEAD"):  # the connection leaves out the body for HEAD
             await handler(cycle)
         else:
+            cycle.extra = [*cycle.extra, (b"allow", b"POST" if endpoint else b"GET, HEAD")]
             message = f"{cycle.path} takes {expected}, got {cycle.method}"
             raise CallerFault(message, kind="method_not_allowed", status=405)
 
     async def _socket(self, cycle: RequestCycle, endpoint: Endpoint) -> None:
         """Serve a WebSocket, at the path of Responses."""
         if endpoint.format is not _TURN.format or endpoint.counts:
+            cycle.extra = [*cycle.extra, *upgrade_to(b"HTTP/1.1")]
             hint = "Send POST requests."  # clients do so at once after this status, and some only after it
             raise CallerFault(f"{cycle.path} has no WebSocket", kind="websocket_unsupported", status=426, hint=hint)
         self._key(cycle)

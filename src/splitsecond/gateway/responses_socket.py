@@ -27,6 +27,7 @@ from splitsecond.events import Usage
 from splitsecond.gateway.parsed_request import ParsedRequest
 from splitsecond.serving.request_cycle import ClientLeft, ErrorReply, Headers, RequestCycle
 from splitsecond.serving.websocket import MessageCycle, WebSocket
+from splitsecond.validation import MAX_VALUES, has_too_many_values, read_json
 from splitsecond.wire.responses import StreamWriter
 from splitsecond.wire.sse import SseDecoder
 
@@ -263,13 +264,16 @@ def _names(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
 
 
 def _input_items(given: bytes) -> Sequence[bytes | Raw] | None:
-    """Return the items of a request's ``input``; None if it is neither a text nor a list."""
+    """Return the items of a request's ``input``; None if it is neither a text nor a list.
+
+    Raises `CallerFault` for more values than are decoded.
+    """
     if given.startswith(b'"'):
         return [b'{"type":"message","role":"user","content":' + given + b"}"]
-    try:
-        return _items(given)
-    except (ValueError, RecursionError):
-        return None
+    if has_too_many_values(given):
+        message = f"input has more than {MAX_VALUES:,} values"
+        raise CallerFault(message, kind="request_too_large", status=413, param="input")
+    return read_json(given, _items)
 
 
 def _unstored(item: Raw) -> bytes:

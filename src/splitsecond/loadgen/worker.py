@@ -19,7 +19,6 @@ import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import closing
 from functools import partial
-from itertools import count
 from typing import Protocol, Self
 
 import msgspec
@@ -259,7 +258,7 @@ def main(connect_fake: ConnectTarget | None = None) -> None:
     with stamping(), ReportWriter(reports) as out, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         client = Client(gather=True, arrival_clock=arrival_clock, exact_itl="exact" in sys.argv[2:])
         # Attempts are numbered across targets, because a policy makes attempts at several targets for one call.
-        runner.run(_serve(client, connect_fake or partial(connect, client=client, attempts=count(1)), out.put))
+        runner.run(_serve(client, connect_fake or partial(connect, client=client), out.put))
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from msgspec import Raw, Struct
 
 from splitsecond.policies.choosing.prompt_size import raw_bytes
 from splitsecond.service import Call
-from splitsecond.validation import plain_value, read_json
+from splitsecond.validation import has_too_many_values, plain_value, read_json
 from splitsecond.wire.client_format import client_format
 
 LONGEST_BYTES = 64 * 1024
@@ -71,8 +71,9 @@ def messages(call: Call) -> list[PromptMessage] | None:
 
 
 def raw_items(call: Call, name: str) -> list[Raw] | None:
-    """Return the items of the list in a field, not decoded; None: it is not a list."""
-    return read_json(raw_bytes(call.body.get(name)), _decode_raw)
+    """Return the items of the list in a field, not decoded; None: it is not a list, or one of too many values."""
+    data = raw_bytes(call.body.get(name))
+    return None if has_too_many_values(data) else read_json(data, _decode_raw)
 
 
 def last_user_text(turns: list[PromptMessage]) -> str:

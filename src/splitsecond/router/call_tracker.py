@@ -94,7 +94,9 @@ class CallTracker:
             return
         self._waiting[open_call.call.id] = open_call
         if len(self._waiting) > MOST_WAITING:
-            self._record(self._waiting.popitem(last=False)[1])
+            oldest = self._waiting.popitem(last=False)[1]
+            self._record(oldest)
+            oldest.call.notes.observer = partial(self._observe, oldest)  # its last attempts still have to be charged
 
     async def wait_for_attempts(self) -> None:
         """Wait until no ended call lacks an observation."""
@@ -108,12 +110,16 @@ class CallTracker:
             self._record(self._waiting.popitem(last=False)[1])
 
     def _observe(self, open_call: OpenCall, attempt: Observation) -> None:
-        if open_call.recorded:
+        if open_call.recorded and open_call.has_all_attempts:
             return
         call = open_call.call
         open_call.attempts.append(attempt if attempt.fault is None else redact(attempt, call.body))
         if open_call.charged and self._charge is not None:
             self._charge(call.client, with_estimated_tokens(attempt, call))
+        if open_call.recorded:
+            if open_call.has_all_attempts:
+                call.notes.observer = None  # see `_record`
+            return
         if open_call.end_ns and open_call.has_all_attempts:
             del self._waiting[call.id]
             self._record(open_call)

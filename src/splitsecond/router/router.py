@@ -78,16 +78,18 @@ class Router:
     def renew(self, settings: RouterSettings) -> None:
         """Serve by other settings from the next request on. Raises `CallerFault`, and then nothing has changed.
 
-        Requests in flight end with the old settings. Connections and target states are kept, except what depends on a
-        key or an address that has changed. The same settings again mean that something has changed elsewhere: targets
-        that refused our key are tried again.
+        Requests in flight end with the old settings. Connections and target states are kept. The refusals and the rate
+        limit of a key are forgotten if it has changed; a target whose address has changed is untested. The same
+        settings again mean that something has changed elsewhere: targets that refused our key are tried again.
         """
         check_settings(settings)
         before, self.settings = self.settings, settings
         self.directory = TargetDirectory(settings, self.directory)
         again = before == settings
         self.states.renew(
-            self.directory.facts, lambda target: again or _access(before, target) != _access(settings, target)
+            self.directory.facts,
+            lambda target: again or _access(before, target) != _access(settings, target),
+            lambda target: _server(before, target) != _server(settings, target),
         )
         self.routes = Routes(settings, self._observe, self._client, self.states, self.routes)
 
@@ -178,3 +180,9 @@ def _access(settings: RouterSettings, target: str) -> tuple[TargetSpec, str] | N
         return settings.spec(target), settings.credential(target)
     except CallerFault:
         return None
+
+
+def _server(settings: RouterSettings, target: str) -> tuple[str, str] | None:
+    """Return the address and API format of `target`; None if it cannot be used any more."""
+    found = _access(settings, target)
+    return None if found is None else (found[0].base_url, found[0].dialect)

@@ -8,7 +8,6 @@ import difflib
 import os
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
-from itertools import count
 
 from splitsecond.errors import CallerFault
 from splitsecond.policies.building import build
@@ -51,7 +50,6 @@ class Routes:
         self._observer = observer
         self._client = client
         self._states = states
-        self._numbers = count(1)
         self._named: OrderedDict[str, Service] = OrderedDict()
         self._preferred: OrderedDict[tuple[str, RoutingPreferences], Service] = OrderedDict()
         self._routes: Mapping[str, Service] = {
@@ -147,7 +145,6 @@ class Routes:
             self._observer,
             environment=settings.environment,
             client=self._client,
-            attempts=self._numbers,
             raw=True,
         )
 

@@ -22,7 +22,7 @@ from websockets.server import ServerProtocol
 
 from splitsecond import clock
 from splitsecond.errors import CallerFault
-from splitsecond.serving.request_cycle import ClientLeft, RequestCycle
+from splitsecond.serving.request_cycle import ClientLeft, Headers, RequestCycle
 
 TICK_S = 10.0
 """How often a WebSocket is checked for what is overdue."""
@@ -46,6 +46,11 @@ _HANDSHAKE = (b"connection", b"upgrade", b"sec-websocket-key", b"sec-websocket-v
 _JSON = {b"content-type": b"application/json"}
 
 
+def upgrade_to(protocol: bytes) -> Headers:
+    """Return the headers that name the protocol to use, which every response with status 426 must have (RFC 9110)."""
+    return ((b"upgrade", protocol), (b"connection", b"upgrade"))
+
+
 class WebSocket:
     """The WebSocket that the request in `cycle` asks for.
 
@@ -60,6 +65,8 @@ class WebSocket:
         response = ServerProtocol().accept(Request(cycle.path, headers))
         if response.status_code != HTTPStatus.SWITCHING_PROTOCOLS:
             why = (response.body or b"").decode().partition("\n")[0]
+            if response.status_code == HTTPStatus.UPGRADE_REQUIRED:
+                cycle.extra = [*cycle.extra, *upgrade_to(b"websocket")]
             raise CallerFault(why.rstrip("."), kind="invalid_handshake", status=response.status_code)
         if not cycle.connection.can_switch:
             raise CallerFault("a WebSocket's handshake is HTTP/1.1 and has no body", kind="invalid_handshake")

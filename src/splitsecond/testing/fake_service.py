@@ -74,7 +74,7 @@ class FakeCall(ReplyBase):
         self._cursor_ns = self._sent_ns = clock.now_ns()
         self._tokens = 0
         self._timeline = Timeline(
-            attempt=f"{call.id}.1",
+            attempt=f"{call.id}.{call.notes.attempts}",
             call=call.id,
             target=target,
             condition=call.notes.condition,

@@ -6,8 +6,7 @@ the request could not be sent.
 
 import asyncio
 import os
-from collections.abc import Iterator, Mapping
-from itertools import count
+from collections.abc import Mapping
 from typing import Protocol
 from urllib.parse import quote
 
@@ -69,7 +68,6 @@ class Target:
         *,
         key: str | None,
         client: Client,
-        attempts: Iterator[int],
         raw: bool = False,
     ) -> None:
         if spec.dialect not in DIALECTS:
@@ -88,7 +86,6 @@ class Target:
         path, _, self._query = path.partition("?")  # an address may bring a query, such as Azure's api-version
         self._path = path.rstrip("/")
         self._client = client
-        self._attempts = attempts
         self._connect_ns = spec.timeouts.connect_ms * clock.NS_PER_MS
         self._secrets = secrets(spec, key)
         self._permanent_secrets = len(self._secrets)
@@ -129,7 +126,7 @@ class Target:
         )
         notes = call.notes
         notes.attempts += 1
-        identity = f"{call.id}.{next(self._attempts)}"
+        identity = f"{call.id}.{notes.attempts}"
         timeline = Timeline(
             attempt=identity,
             call=call.id,
@@ -273,13 +270,11 @@ def connect(
     *,
     environment: Mapping[str, str] = os.environ,
     client: Client | None = None,
-    attempts: Iterator[int] | None = None,
     raw: bool = False,
 ) -> Target:
     """Return the service of a target. Raises `CallerFault` if its key, address or API format is missing or wrong.
 
-    `attempts` numbers its attempts: targets that may serve the same call must share one. `raw`: replies keep the bytes
-    of the body for `Reply.read`, and no events; for a watched call they keep both.
+    `raw`: replies keep the bytes of the body for `Reply.read`, and no events; for a watched call they keep both.
     """
     key = api_key(spec, environment)
-    return Target(spec, observer, key=key, client=client or Client(), attempts=attempts or count(1), raw=raw)
+    return Target(spec, observer, key=key, client=client or Client(), raw=raw)

@@ -22,7 +22,7 @@ from splitsecond.wire.continuation import ContinuationEncoder
 from splitsecond.wire.dialect import Encode, Encoded, Quirks
 from splitsecond.wire.openai.encode import fit_to_provider
 from splitsecond.wire.transcoder import Transcoder
-from splitsecond.wire.translation import check_message_count, nested_too_deeply, not_translatable, without_tools
+from splitsecond.wire.translation import nested_too_deeply, not_translatable, without_tools
 
 _PLACE = re.compile(r"messages\[(\d+)\](?:\.content\[\d+\])?(?:\.(type '(\w+)'|image_url, a link,))?")
 
@@ -74,12 +74,10 @@ def _encoded(call: Call, dialect: str, encode: Encode, model: str, quirks: Quirk
     form = client_format(call)
     reader = form.reader
     if reader is None:
-        check_message_count(call.body.get(form.messages_field))
         chat = fit_to_provider(call, model, quirks) if dialect == "openai" else call
         return encode(chat, model, quirks)
     if call.dialect == dialect:
         return reader.pass_on(call, model, quirks)
-    check_message_count(call.body.get(form.messages_field))
     chat = reader.to_chat(without_tools(call, form.messages_field, quirks.drop_tools) if quirks.drop_tools else call)
     try:
         if form.prefills:

@@ -4,10 +4,11 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
-from msgspec import Raw, Struct, structs
+from msgspec import Raw, structs
 
 from splitsecond.errors import CallerFault
 from splitsecond.service import Call
+from splitsecond.validation import MAX_VALUES, has_too_many_values
 
 MAX_LEFT_OUT = 32
 """The most names of left-out fields that are reported for one request."""
@@ -16,28 +17,24 @@ AND_MORE = "and more"
 """The last name, if there are more."""
 OTHER_FORMAT = "a target of another API format"
 MAX_MESSAGES = 20_000
-"""Messages and content parts of a conversation that is translated."""
-
-
-class _Entry(Struct):
-    """One message, as far as its parts are counted."""
-
-    content: Raw = Raw()
-
-
-_entries = msgspec.json.Decoder(list[_Entry]).decode
-_raws = msgspec.json.Decoder(list[Raw]).decode
+"""Messages and their parts in a conversation that is translated."""
 
 
 def plain_fields(call: Call) -> dict[str, Any]:
-    """Return the call's fields as plain values, without those that are null. Raises `CallerFault` for broken JSON."""
+    """Return the call's fields as plain values, without those that are null.
+
+    Raises `CallerFault` for broken JSON, and for more than `MAX_VALUES` values or `MAX_MESSAGES` messages.
+    """
     fields: dict[str, Any] = {}
+    if has_too_many_values(*(value for value in call.body.values() if isinstance(value, Raw))):
+        raise _too_large(f"the request has more than {MAX_VALUES:,} values", MAX_VALUES)
     for name, value in call.body.items():
         if isinstance(value, Raw):
             try:
                 value = msgspec.json.decode(value)
             except (ValueError, RecursionError) as error:
                 raise CallerFault(f"the request's field {name} is not JSON: {error}") from error
+            _check_entries(name, value)
         if value is not None:
             fields[name] = value
     return fields
@@ -120,25 +117,22 @@ def nested_too_deeply() -> CallerFault:
     return CallerFault("the request is nested too deeply", hint="Nest its lists and objects less deeply.")
 
 
-def check_message_count(messages: Any) -> None:
-    """Raise `CallerFault` for a conversation of more than `MAX_MESSAGES` messages and content parts.
-
-    Translation takes about 4 µs for each of them, and nothing else runs meanwhile. The exact count is made only of a
-    text with that many braces: it costs a tenth of a second for the largest body.
-    """
-    if not isinstance(messages, Raw) or bytes(messages).count(b"{") <= MAX_MESSAGES:
+def _check_entries(name: str, value: Any) -> None:
+    """Raise `CallerFault` if the field `name` is a list of more than `MAX_MESSAGES` objects, with the objects in lists
+    in them: messages and their parts. Translation takes about 4 µs for each, and nothing else runs meanwhile."""
+    if not isinstance(value, list):
         return
-    try:
-        entries = _entries(messages)
-        found = len(entries) + sum(len(_raws(each.content)) for each in entries if bytes(each.content)[:1] == b"[")
-    except (msgspec.DecodeError, RecursionError):
-        return  # the translation reports what is wrong
+    found = 0
+    for entry in value:
+        if isinstance(entry, dict):
+            found += 1
+            found += sum(isinstance(part, dict) for own in entry.values() if isinstance(own, list) for part in own)
     if found > MAX_MESSAGES:
-        raise CallerFault(
-            f"the conversation has {found:,} messages and parts; the maximum for this target is {MAX_MESSAGES:,}",
-            kind="request_too_large",
-            status=413,
-        )
+        raise _too_large(f"{name} has {found:,} entries and parts", MAX_MESSAGES)
+
+
+def _too_large(what: str, most: int) -> CallerFault:
+    return CallerFault(f"{what}; the maximum for this target is {most:,}", kind="request_too_large", status=413)
 
 
 def short(value: Any) -> str:

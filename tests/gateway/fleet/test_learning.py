@@ -64,7 +64,7 @@ async def fleet(
 def in_flight(made: list[Gateway]) -> int:
     """Return how many probes of a/x are in flight in the whole fleet."""
     breakers = [worker.standing.state("a/x").breaker for gateway in made for worker in gateway.workers]
-    return sum(each.state == "open" and bool(each.probe_call) for each in breakers)
+    return sum(each.state == "open" and bool(each.probe_attempt) for each in breakers)
 
 
 def asked(made: list[Gateway]) -> int:

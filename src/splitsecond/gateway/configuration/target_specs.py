@@ -44,6 +44,9 @@ def spec(name: str, given: ProviderConfig, secrets: Secrets) -> TargetSpec:
         base_url = _base_url(place, given, entry, secrets)
     for key, value in given.headers.items():
         with mistakes:
+            if given.trusted and key.lower() == "traceparent":
+                hint = "Remove the header, or set trusted: false."
+                raise bad(f"{place}.headers.{key}", "trusted: true gives each request its own traceparent", hint)
             headers[key] = header(place, key, value, secrets)
     with mistakes:
         quirks = _quirks(place, given, entry)

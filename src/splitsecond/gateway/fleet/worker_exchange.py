@@ -149,7 +149,7 @@ class WorkerExchange:
             speed=known.speed,
             wants=needs_turn and now_ns - state.wanted_ns < WANTED_NS and now_ns + SOON_NS >= breaker.open_until_ns,
             due=needs_turn and now_ns >= breaker.open_until_ns,
-            probing=breaker.state == "open" and bool(breaker.probe_call),
+            probing=breaker.state == "open" and bool(breaker.probe_attempt),
         )
 
     def _limits(self, state: TargetState, known: _Known, now_ns: int) -> dict[str, Limits]:

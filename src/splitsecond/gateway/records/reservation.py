@@ -18,8 +18,9 @@ from msgspec import Raw, Struct
 
 from splitsecond.policies.choosing.prompt_size import PASSED_LIMITS, USUAL_OUTPUT_TOKENS, raw_bytes
 from splitsecond.policies.expression import Expression, TargetName
-from splitsecond.router.prompt_tokens import conservative_input_tokens, json_list
+from splitsecond.router.prompt_tokens import conservative_input_tokens
 from splitsecond.service import WHOLE_OPERATIONS, Call
+from splitsecond.validation import has_too_many_values, read_json
 
 MOST_TOKENS = 10**9
 """Larger numbers are read as this one, so that no product leaves the range of the shared counters."""
@@ -35,6 +36,7 @@ _ANSWERS = (
 )
 _CHOOSE_ONE = frozenset({"fastest", "cheapest", "weighted", "sticky", "near", "by_complexity", "by_task"})
 """Policies that send a call to one of their branches."""
+_items = msgspec.json.Decoder(list[Raw]).decode
 
 
 class ReservedTokens(Struct, frozen=True):
@@ -99,7 +101,12 @@ def answer_count(call: Call) -> int:
 def _prompt_count(call: Call) -> int:
     """Return how many prompts a request for completions holds; 1 for anything else."""
     prompt = call.body.get("prompt")
-    items = json_list(bytes(raw_bytes(prompt))) if call.operation == "completions" and prompt is not None else None
+    if call.operation != "completions" or prompt is None:
+        return 1
+    data = raw_bytes(prompt)
+    if has_too_many_values(data):
+        return bytes(data).count(b",") + 1  # or fewer; decoding them would take much memory
+    items = read_json(data, _items)
     if not items or not bytes(items[0]).startswith((b'"', b"[")):
         return 1  # a text, or the ids of its tokens
     return len(items)

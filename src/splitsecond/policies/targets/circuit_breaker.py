@@ -103,7 +103,7 @@ class CircuitBreaker:
         "good_began_ns",
         "open_until_ns",
         "opened_ns",
-        "probe_call",
+        "probe_attempt",
         "reason",
         "received",
         "state",
@@ -116,8 +116,8 @@ class CircuitBreaker:
         self.open_until_ns = 0
         """While it is open: when a probe is allowed."""
         self.reason = ""
-        self.probe_call = ""
-        """The id of the call that is the probe, "" if no probe is in flight."""
+        self.probe_attempt = ""
+        """The key of the attempt that is the probe, "" if no probe is in flight."""
         self.opened_ns = 0
         self.good_began_ns: int | None = None
         """When the request began whose answer was the last to end well; None: there was none."""
@@ -152,7 +152,7 @@ class CircuitBreaker:
             if self.state == "open":
                 if not self.received:
                     return
-                self._contradict(now_ns)  # the request began before the report
+                self.distrust_reports(now_ns)  # the request began before the report
                 self._close()
         self.received = False
         self._count(self._good, now_ns)
@@ -170,7 +170,7 @@ class CircuitBreaker:
         """Record that a request that began at `began_ns` got tokens for `PROBE_PROGRESS_NS`, or a complete answer."""
         if self.state == "open" and began_ns >= self.opened_ns and not self.must_wait(now_ns):
             if self.received:
-                self._contradict(now_ns)
+                self.distrust_reports(now_ns)
             self._return()
 
     def record_failure(self, now_ns: int, began_ns: int, reason: str) -> None:
@@ -224,10 +224,10 @@ class CircuitBreaker:
         else:
             self._open(now_ns, now_ns + self._jitter(LONGEST_OPEN_NS), f"it does not serve this model: {reason}")
 
-    def release_probe(self, call: str) -> None:
-        """Record that an attempt for `call` has ended. If it was the probe, another request may be the next one."""
-        if self.probe_call == call:
-            self.probe_call = ""
+    def release_probe(self, attempt: str) -> None:
+        """Record that `attempt` has ended. If it was the probe, another request may be the next one."""
+        if self.probe_attempt == attempt:
+            self.probe_attempt = ""
 
     def must_wait(self, now_ns: int) -> bool:
         """Return whether the target itself asked us to wait until later than `now_ns`."""
@@ -237,7 +237,7 @@ class CircuitBreaker:
         """Return whether requests are rejected: too early for a probe, one is in flight, or it is another's turn."""
         if self.state != "open":
             return False
-        return now_ns < self.open_until_ns or bool(self.probe_call) or self.waits_for_turn(now_ns)
+        return now_ns < self.open_until_ns or bool(self.probe_attempt) or self.waits_for_turn(now_ns)
 
     def traffic_share(self, now_ns: int) -> float:
         """Return the share of its traffic that the target should get: below 1 only while half open."""
@@ -291,23 +291,24 @@ class CircuitBreaker:
         """Take the report that another worker got a good answer to a request that began at `began_ns`."""
         if now_ns < self._distrust_until_ns or not self.is_failing or began_ns <= self.opened_ns:
             return
-        if self.probe_call:
+        if self.probe_attempt:
             return  # its outcome is better evidence
         self._return()
         self.received = True
 
-    def _contradict(self, now_ns: int) -> None:
-        """Note that a request of this worker has shown the opposite of what others report."""
+    def distrust_reports(self, now_ns: int) -> None:
+        """Ignore the reports of other workers for a while, because a request of this worker has shown the opposite, or
+        they may be about the server that the target was before."""
         self.received = False
         self._distrust_until_ns = now_ns + DISTRUST_NS
 
     def _return(self) -> None:
-        self.state, self.probe_call = "half_open", ""
+        self.state, self.probe_attempt = "half_open", ""
         self._ramp_ns, self._ramp_answers = None, 0
 
     def _was_probe(self, now_ns: int, began_ns: int) -> bool:
         """Return whether a request that failed while the breaker was open was the probe."""
-        return began_ns >= self.opened_ns and now_ns >= self.open_until_ns and not self.probe_call
+        return began_ns >= self.opened_ns and now_ns >= self.open_until_ns and not self.probe_attempt
 
     def _close(self) -> None:
         self.state, self.reason, self._wait_requested, self.received = "closed", "", False, False
@@ -323,7 +324,7 @@ class CircuitBreaker:
     def _back_off(self, now_ns: int, began_ns: int, reason: str) -> None:
         longest_ns = LONGEST_QUICK_NS if now_ns - began_ns < QUICK_NS else LONGEST_OPEN_NS
         if self.received and self.state == "half_open":
-            self._contradict(now_ns)
+            self.distrust_reports(now_ns)
         for_ns = self._jitter(min(FIRST_OPEN_NS << min(self._times_opened, 10), longest_ns))
         self._times_opened += 1
         self._open(now_ns, now_ns + for_ns, reason)

@@ -64,7 +64,7 @@ class Probe(NamedTuple):
     """A request that finds out whether a target is up again, once its answer has begun."""
 
     reply: Reply
-    call: str
+    attempt: str
     began_ns: int
     first_ns: int
 
@@ -98,36 +98,49 @@ class TargetState:
     """State of one target."""
 
     __slots__ = (
-        "_last_resort_ns", "_probe", "_silence", "_streams_all", "_unsure", "_whole", "_whole_answers", "breaker",
-        "estimates", "headroom", "in_flight", "info", "key", "name", "sent", "siblings", "waiting", "wanted_ns",
+        "_again", "_last_resort_ns", "_probe", "_silence", "_since_ns", "_streams_all", "_unsure", "_whole",
+        "_whole_answers", "breaker", "estimates", "headroom", "in_flight", "info", "key", "name", "sent", "siblings",
+        "waiting", "wanted_ns",
     )  # fmt: skip
 
     def __init__(
-        self, name: str, info: TargetInfo, key: AccountKey, random: Random, siblings: "list[TargetState] | None" = None
+        self,
+        name: str,
+        info: TargetInfo,
+        key: AccountKey,
+        random: Random,
+        siblings: "list[TargetState] | None" = None,
+        *,
+        since_ns: int = 0,
     ) -> None:
-        """`siblings`: the states of all targets at the same host."""
+        """`siblings`: the states of all targets at the same host. `since_ns`: when the target became another server;
+        earlier attempts and the reports of other workers are about the one before."""
         self.siblings = siblings if siblings is not None else []
         self.name = name
         self.info = info
         self.key = key
         self.breaker = CircuitBreaker(random)
+        if since_ns:
+            self.breaker.distrust_reports(since_ns)
+        self._since_ns = since_ns
         self.headroom: RateLimitHeadroom | None = None
         self.estimates: dict[bool, SpeedEstimate] = {}
         """Estimates by whether the answer is streamed."""
         self.sent = 0
         """How many attempts were sent; also the number of the latest one."""
         self.in_flight: dict[str, int] = {}
-        """The numbers of the attempts in flight, by the ids of their calls."""
+        """The numbers of the attempts in flight, by their keys (see `record_start`)."""
         self.waiting: dict[bool, dict[str, int]] = {True: {}, False: {}}
-        """Since when each call waits for its first token, streamed or not; the oldest first."""
+        """Since when each attempt waits for its first token, streamed or not; the oldest first."""
         self.wanted_ns = -NEVER_NS
         """When a call could last not go to the target because it was down."""
+        self._again: set[str] = set()  # keys of the attempts in flight that are not the first of their calls
         self._last_resort_ns = -LAST_RESORT_NS
         self._probe: Probe | None = None
         self._silence: SilenceDetector | None = None
-        self._whole: set[str] = set()  # ids of the calls whose answers in flight were requested whole by choice
+        self._whole: set[str] = set()  # keys of the attempts in flight that request a whole answer by choice
         self._whole_answers: WholeAnswers | None = None
-        self._unsure: set[str] = set()  # ids of the calls in flight that may get a whole answer, or a stream
+        self._unsure: set[str] = set()  # keys of the attempts in flight that may get a whole answer, or a stream
         self._streams_all = False  # whether the target has streamed the answer to a call that is not streamed
 
     def whole_ns(self, call: Call, random: Random, now_ns: int) -> int | None:
@@ -139,50 +152,65 @@ class TargetState:
             self._whole_answers = WholeAnswers()
         return self._whole_answers.allowed_ns(call, estimate, random, now_ns)
 
-    def record_start(self, call: str, stream: bool, now_ns: int, *, whole: bool = False) -> None:
-        """Record that an attempt for `call` is sent to the target. `whole`: a whole answer is requested by choice."""
-        self.sent = self.in_flight[call] = self.sent + 1
+    def serves(self, call: str) -> bool:
+        """Return whether an attempt of `call` is in flight."""
+        return call in self.in_flight or any(key.rpartition(".")[0] == call for key in self._again)
+
+    def record_start(
+        self, attempt: str, stream: bool, now_ns: int, *, again: bool = False, whole: bool = False
+    ) -> None:
+        """Record that an attempt is sent to the target. `attempt` is its key: the id of its call or, if the call has
+        attempted the target before (`again`), its own id. `whole`: it requests a whole answer by choice."""
+        if again:
+            self._again.add(attempt)
+        self.sent = self.in_flight[attempt] = self.sent + 1
         if whole:
-            self._whole.add(call)
+            self._whole.add(attempt)
             return
         mode = self._mode(stream)
-        self.waiting[mode][call] = now_ns
+        self.waiting[mode][attempt] = now_ns
         if mode and not stream and not self._streams_all:
-            self._unsure.add(call)
-            self.waiting[mode][call] += self._whole_answer_ns()
+            self._unsure.add(attempt)
+            self.waiting[mode][attempt] += self._whole_answer_ns()
 
-    def record_first_token(self, call: str, stream: bool, reply: Reply, now_ns: int) -> None:
+    def record_first_token(self, attempt: str, stream: bool, reply: Reply, now_ns: int) -> None:
         """Record that the first token of `reply` has arrived."""
         self._silence = None
         mode = self._mode(stream)
-        began_ns = self.waiting[mode].pop(call, None)
+        began_ns = self.waiting[mode].pop(attempt, None)
         if began_ns is None:
-            began_ns = self._stop_waiting(call, stream)
+            began_ns = self._stop_waiting(attempt, stream)
         estimate = self.estimates.get(mode)
         if estimate is not None and began_ns is not None:
             estimate.record_first_token(now_ns - began_ns, now_ns)
-        if self.breaker.probe_call == call and began_ns is not None and not reply.empty:
-            self._probe = Probe(reply, call, began_ns, now_ns)
+        if self.breaker.probe_attempt == attempt and began_ns is not None and not reply.empty:
+            self._probe = Probe(reply, attempt, began_ns, now_ns)
 
-    def record_no_reply(self, call: str, stream: bool) -> None:
+    def record_no_reply(self, attempt: str, stream: bool) -> None:
         """Record that the attempt failed or was given up. Its observation, if any, comes first."""
-        self._stop_waiting(call, stream)
-        self._whole.discard(call)
-        self._unsure.discard(call)
-        self.in_flight.pop(call, None)
-        self.breaker.release_probe(call)
+        self._stop_waiting(attempt, stream)
+        self._whole.discard(attempt)
+        self._unsure.discard(attempt)
+        self._again.discard(attempt)
+        self.in_flight.pop(attempt, None)
+        self.breaker.release_probe(attempt)
 
     def observe(self, observation: Observation, now_ns: int) -> None:
         """Learn from an attempt that has ended."""
-        call = observation.call
-        number = self.in_flight.pop(call, None)
-        if call in self._unsure:
-            self._unsure.remove(call)
+        attempt = observation.call
+        if self._again and observation.id in self._again:
+            attempt = observation.id
+            self._again.remove(attempt)
+        number = self.in_flight.pop(attempt, None)
+        if number is None and (observation.sent_ns or observation.start_ns) < self._since_ns:
+            return
+        if attempt in self._unsure:
+            self._unsure.remove(attempt)
             self._streams_all = self._streams_all or observation.streamed
-        if self.breaker.probe_call:
-            self.breaker.release_probe(call)
-        if call in self._whole:
-            self._whole.remove(call)
+        if self.breaker.probe_attempt:
+            self.breaker.release_probe(attempt)
+        if attempt in self._whole:
+            self._whole.remove(attempt)
             self._silence = None
         else:
             self.estimate(observation.streamed).observe(observation)
@@ -254,7 +282,7 @@ class TargetState:
         """Return whether the target is down. A probe whose answer has lasted long enough is noticed here."""
         probe = self._probe
         if probe is not None:
-            if self.breaker.probe_call != probe.call:
+            if self.breaker.probe_attempt != probe.attempt:
                 self._probe = None
             elif probe.reply.token_ns - probe.first_ns >= PROBE_PROGRESS_NS:
                 self._probe = None
@@ -284,10 +312,10 @@ class TargetState:
             return self.breaker.reason.endswith(RATE_LIMITED)
         return self.headroom is not None and self.headroom.exhausted_until_ns(now_ns, self.sent) > 0
 
-    def admit(self, call: str, now_ns: int) -> None:
-        """Let `call` go to the target, as the probe if one is due."""
-        if self.breaker.state == "open" and not self.breaker.probe_call:
-            self.breaker.probe_call = call
+    def admit(self, attempt: str, now_ns: int) -> None:
+        """Let an attempt go to the target, as the probe if one is due."""
+        if self.breaker.state == "open" and not self.breaker.probe_attempt:
+            self.breaker.probe_attempt = attempt
         if self.key.refused_until_ns:
             self.key.refused_until_ns = now_ns + KEY_RETRY_NS  # other calls wait for the outcome of this one
 
@@ -315,7 +343,7 @@ class TargetState:
         if self.is_locked(now_ns):
             return f"its key or account was refused ({self.key.reason}), {again}"
         if self.breaker.is_down(now_ns):
-            probing = "one request is probing it" if self.breaker.probe_call else "another worker may probe it"
+            probing = "one request is probing it" if self.breaker.probe_attempt else "another worker may probe it"
             return f"down ({self.breaker.reason}), {again if until_ns > now_ns else probing}"
         return f"its rate limit is used up, {again}"
 
@@ -344,7 +372,7 @@ class TargetState:
         if self.is_locked(now_ns):
             return "locked"
         if self.breaker.state == "open":
-            return "probing" if self.breaker.probe_call and now_ns >= self.breaker.open_until_ns else "down"
+            return "probing" if self.breaker.probe_attempt and now_ns >= self.breaker.open_until_ns else "down"
         if until_ns:
             return "limited"
         if self.breaker.traffic_share(now_ns) < 1:
@@ -353,10 +381,10 @@ class TargetState:
             return "untested"
         return "degraded" if self.breaker.degradation(now_ns) else "up"
 
-    def _stop_waiting(self, call: str, stream: bool) -> int | None:
-        began_ns = self.waiting[self._mode(stream)].pop(call, None)
+    def _stop_waiting(self, attempt: str, stream: bool) -> int | None:
+        began_ns = self.waiting[self._mode(stream)].pop(attempt, None)
         if began_ns is None and not stream:  # whether it streams was not known when the attempt began
-            began_ns = self.waiting[True].pop(call, None)
+            began_ns = self.waiting[True].pop(attempt, None)
         return began_ns
 
     def _whole_answer_ns(self) -> int:

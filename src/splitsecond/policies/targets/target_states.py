@@ -77,14 +77,19 @@ class TargetStates:
             state.estimate(streamed).seed(found)
 
     def renew(
-        self, info: Callable[[str], TargetInfo | None], key_changed: Callable[[str], bool] = lambda _: False
+        self,
+        info: Callable[[str], TargetInfo | None],
+        key_changed: Callable[[str], bool] = lambda _: False,
+        moved: Callable[[str], bool] = lambda _: False,
     ) -> None:
         """Replace the static facts. What was learned about the targets stays.
 
         `key_changed`: whether a target has another key than before. The refusals of the old key and its rate limit are
-        forgotten.
+        forgotten. `moved`: whether a target is another server than before. It is untested then.
         """
         self._read_info = info
+        for name in [name for name in self._states if moved(name)]:
+            self._replace(name)
         states = list(self._states.values())
         changed = {state.name for state in states if key_changed(state.name)}
         for state in states:
@@ -177,6 +182,12 @@ class TargetStates:
             siblings.append(state)
         return state
 
+    def _replace(self, target: str) -> None:
+        """Forget what was learned about `target`. Attempts in flight end without changing its new state."""
+        old = self._states[target]
+        new = TargetState(target, old.info, old.key, self.chance, old.siblings, since_ns=clock.now_ns())
+        old.siblings[old.siblings.index(old)] = self._states[target] = new
+
     def _evict(self) -> None:
         """Forget the first healthy target without requests in flight; if none is healthy, the latest idle one.
 
@@ -216,9 +227,11 @@ class GuardedTarget:
     async def __call__(self, call: Call) -> Reply:
         now_ns = clock.now_ns()
         state = self._state(self._name)
+        again = self._name in call.notes.attempted
+        attempt = f"{call.id}.{call.notes.attempts + 1}" if again else call.id  # the target will number it so
         on_trial = False
         if state.needs_check() or call.notes.excluded:
-            self._check(call, state, now_ns)
+            self._check(call, attempt, state, now_ns)
             on_trial = state.on_trial
             if on_trial:
                 call.notes.probed = self._name
@@ -227,11 +240,11 @@ class GuardedTarget:
         whole_ns = state.whole_ns(call, self._random, now_ns) if whole else None
         if whole_ns is not None:
             call = replace(call, whole_ns=whole_ns)
-        state.record_start(call.id, call.stream, now_ns, whole=whole_ns is not None)
+        state.record_start(attempt, call.stream, now_ns, again=again, whole=whole_ns is not None)
         try:
-            reply = await (self._probe(call, state, now_ns) if on_trial else self._service(call))
+            reply = await (self._probe(call, attempt, state, now_ns) if on_trial else self._service(call))
         except BaseException as error:
-            state.record_no_reply(call.id, call.stream)
+            state.record_no_reply(attempt, call.stream)
             if isinstance(error, asyncio.CancelledError):
                 if _is_late(call):
                     state.record_timeout(clock.now_ns(), now_ns)
@@ -241,10 +254,10 @@ class GuardedTarget:
                 error.on_trial = on_trial
             raise
         if whole_ns is None:  # the time of a whole answer tells nothing, and it is no probe
-            state.record_first_token(call.id, call.stream, reply, clock.now_ns())
+            state.record_first_token(attempt, call.stream, reply, clock.now_ns())
         return reply
 
-    async def _probe(self, call: Call, state: TargetState, now_ns: int) -> Reply:
+    async def _probe(self, call: Call, attempt: str, state: TargetState, now_ns: int) -> Reply:
         """Return the reply of a target that may still be down. If another target could answer, wait only as long as
         the target usually needs, whatever its settings allow."""
         timeout_ns = state.probe_timeout_ns(call.stream, input_tokens(call)) if self._has_backup(call, now_ns) else None
@@ -259,12 +272,12 @@ class GuardedTarget:
                 raise
         finally:
             del scope  # it refers to the task, a cancelled task to this frame, and the frame to the scope: a cycle
-        state.record_no_reply(call.id, call.stream)
+        state.record_no_reply(attempt, call.stream)
         state.record_timeout(clock.now_ns(), now_ns)
         words = f"no token in {timeout_ns / clock.NS_PER_S:,.0f} s from a target that was down"
         raise TimedOut(words, phase="first token", target=self._name, after_ns=timeout_ns)
 
-    def _check(self, call: Call, state: TargetState, now_ns: int) -> None:
+    def _check(self, call: Call, attempt: str, state: TargetState, now_ns: int) -> None:
         """Admit the call. Raises `Overloaded` if the target should not be asked for it."""
         why = self._rejection(call, state, now_ns)
         if why:
@@ -279,7 +292,7 @@ class GuardedTarget:
                 status=502 if state.is_locked(now_ns) else 429 if state.is_rate_limited(now_ns) else 503,
                 hint="Change the key in the configuration." if until_ns == NEVER_NS else "",
             )
-        state.admit(call.id, now_ns)
+        state.admit(attempt, now_ns)
 
     def _rejection(self, call: Call, state: TargetState, now_ns: int) -> str:
         """Return why the target is not asked for the call; "" if it is."""
@@ -331,7 +344,7 @@ def _may_serve(call: Call, other: TargetState) -> bool:
     notes: Notes = call.notes
     if other.name in notes.rejected or other.name in notes.excluded:
         return False
-    return other.name not in notes.attempted or call.id in other.in_flight
+    return other.name not in notes.attempted or other.serves(call.id)
 
 
 def _is_late(call: Call) -> bool:

@@ -18,7 +18,6 @@ from splitsecond.wire.chat_form import TRANSLATED, assistant_message, plain_cont
 from splitsecond.wire.reasoning import FIELD, ReasoningRequest
 from splitsecond.wire.server_answer import function_call
 from splitsecond.wire.translation import (
-    check_message_count,
     left_out,
     not_translatable,
     object_field,
@@ -52,7 +51,6 @@ def to_chat(call: Call) -> Call:
 
     Raises `CallerFault` for a field that is wrong, or ("not_translatable") that a chat does not have.
     """
-    check_message_count(call.body.get("contents"))
     fields = _camel(plain_fields(call))
     fields |= _camel(object_field("generateContentRequest", fields.pop("generateContentRequest", {})))
     for name in ("model", "stream"):

@@ -15,7 +15,6 @@ from splitsecond.service import Call
 from splitsecond.wire.chat_form import TRANSLATED, assistant_message, schema_format
 from splitsecond.wire.server_answer import function_call
 from splitsecond.wire.translation import (
-    check_message_count,
     left_out,
     object_field,
     plain_fields,
@@ -49,7 +48,6 @@ def chat_to_chat(call: Call) -> Call:
 
     Raises `CallerFault` for a field that is wrong, or ("not_translatable") that a chat does not have.
     """
-    check_message_count(call.body.get("messages"))
     fields = plain_fields(call)
     messages = _messages(fields.pop("messages", None))
     tools = take_tools(fields)
