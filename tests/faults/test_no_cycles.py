@@ -7,16 +7,17 @@ stop for tens of milliseconds to look for them.
 from pathlib import Path
 
 import pytest
+from tests.faults.test_failover import Peculiar, end, pieces
 from tests.faults.test_faults_and_policies import FOR_EVER_S, POLICY
 from tests.faults.world import World, play, profile
 from tests.garbage import garbage
 
+from splitsecond.serving.request_cycle import RequestCycle
 from splitsecond.simulator.faults import InjectedFault
 
 CALLS = 24
-OURS = tuple(
-    f"splitsecond.{room}" for room in ("gateway", "policy", "upstream", "transport", "timing", "service", "errors")
-)
+ROOMS = "errors gateway policies router service serving timing transport upstream wire"
+OURS = tuple(f"splitsecond.{room}" for room in ROOMS.split())
 FAULTS = (
     InjectedFault(kind="http", status=500, every=3),
     InjectedFault(kind="cut", after=3, every=4),
@@ -39,6 +40,25 @@ def test_calls_leave_no_garbage(policy: str, faults: tuple[InjectedFault, ...], 
         found.extend(name for name in left if name.startswith(OURS))
 
     play(f'deadline({POLICY[policy]}, total="30s")', tmp_path, story, a=profile(*faults), b=profile(*faults))
+    assert found == []
+
+
+def test_a_stream_that_arrives_at_once_leaves_no_garbage(tmp_path: Path) -> None:
+    """Its attempt has ended before the client's side takes the reply."""
+    found: list[str] = []
+
+    async def at_once(cycle: RequestCycle) -> None:
+        cycle.begin_stream([])
+        await cycle.send(pieces() + end(), last=True)
+
+    async def story(world: World) -> None:
+        await world.ask(stream=True)
+        with garbage() as left:
+            await world.ask(stream=True)
+            await world.settled()
+        found.extend(name for name in left if name.startswith(OURS))
+
+    play('fallback("a/m", "b/m")', tmp_path, story, a=Peculiar(at_once), b=profile())
     assert found == []
 
 

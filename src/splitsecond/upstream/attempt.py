@@ -527,7 +527,7 @@ class Attempt(TimerEntry, ReplyBase, eq=False, kw_only=True):
         return data
 
     def pass_on(self, take: Callable[[bytes], bool]) -> None:
-        if self._buffer is None:
+        if self._buffer is None and self.observation is None:  # afterwards it would only be a cycle
             self._take = take
 
     def _resume_reading(self, pending: PendingBytes, exchange: Exchange) -> None:
