@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.policies.branches import play
+from tests.policies.resumed import CUT, Received, Stream, chunked, receive
 from tests.policies.test_delivered import pieces
-from tests.policies.test_resume import CUT, Heard, Stream, chunked, hear
 
 from splitsecond.errors import CallerFault, ProviderFault
 from splitsecond.events import Done, Event, Finish, Token, ToolPart, Usage
@@ -182,20 +182,20 @@ class Read:
 
 def carried(
     call: Call, *targets: Stream, policy: str = 'resume("a", "b", "c")', facts: dict[str, TargetInfo] | None = None
-) -> Heard:
+) -> Received:
     """What the client of `call` hears of a policy over `targets`."""
     by_name: dict[str, Service] = {target.target: target for target in targets}
-    heard = Heard()
+    received = Received()
 
     async def main() -> None:
-        nonlocal heard
+        nonlocal received
         service = build(
             parse(policy), by_name.__getitem__, TargetStates(facts or {}), make_encoder=continuation_encoder
         )
-        heard = await hear(service, call)
+        received = await receive(service, call)
 
     play(main)
-    return heard
+    return received
 
 
 TEXTS = st.text(min_size=1, max_size=8) | st.text("ab", min_size=1, max_size=8)
@@ -217,14 +217,14 @@ def test_all_of_it_is_told_once_wherever_it_broke(dialect: Spoken, parts: list[P
     again = stream(dialect, "b", tokens(parts, data), "length")
     until = data.draw(st.none() | st.integers(1, len(again)))
     last = stream(dialect, "c", tokens(parts, data), "length")
-    heard = carried(
+    received = carried(
         asked(dialect),
         Stream("a", chunked(first[:cut], data), CUT),
         Stream("b", chunked(again[:until], data), CUT if until else None),
         Stream("c", chunked(last, data)),
     )
-    assert heard.fault is None
-    read = Read(dialect, heard.data)
+    assert received.fault is None
+    read = Read(dialect, received.data)
     assert read.is_whole(parts)
     assert len(read.ids) == 1
     assert read.output_tokens == 22
@@ -242,13 +242,13 @@ def test_else_it_is_a_beginning_and_an_error(
         sent = stream(dialect, name, tokens(other, data))
         until = data.draw(st.none() | st.integers(1, len(sent)))
         targets.append(Stream(name, chunked(sent[:until], data), CUT if until else None))
-    heard = carried(asked(dialect), *targets)
-    read = Read(dialect, heard.data)
-    if heard.fault is None:
+    received = carried(asked(dialect), *targets)
+    read = Read(dialect, received.data)
+    if received.fault is None:
         assert any(read.is_whole(answer) for answer in (parts, *others))
         assert len(read.ids) == 1
     else:
-        assert heard.fault is CUT
+        assert received.fault is CUT
         assert any(read.begins(answer) for answer in (parts, *others))
 
 
@@ -286,25 +286,25 @@ def signed(name: str, *, until: str = "") -> bytes:
 
 @pytest.mark.parametrize("until", ['"tool_use"', "partial_json", '"index": 3}', "message_delta", "message_stop"])
 def test_thoughts_that_were_told_keep_their_signature(until: str) -> None:
-    heard = carried(
+    received = carried(
         asked("anthropic"), Stream("a", [signed("a", until=until)], CUT), Stream("b", [signed("b")]), policy=BOTH
     )
-    read = Read("anthropic", heard.data)
-    assert heard.fault is None
+    read = Read("anthropic", received.data)
+    assert received.fault is None
     assert read.is_whole(WHOLE)
     assert (read.signatures, read.reason, read.output_tokens) == (["a"], "tool_use", 9)
 
 
 @pytest.mark.parametrize("until", ["signature_delta", '"Once "', '"upon"', '"redacted_thinking"'])
 def test_a_thought_that_is_signed_or_hidden_is_not_told_on(until: str) -> None:
-    heard = carried(
+    received = carried(
         asked("anthropic"), Stream("a", [signed("a", until=until)], CUT), Stream("b", [signed("b")]), policy=BOTH
     )
-    read = Read("anthropic", heard.data)
-    assert heard.fault is CUT
+    read = Read("anthropic", received.data)
+    assert received.fault is CUT
     assert read.begins(WHOLE)
     assert "b" not in read.signatures
-    assert b"hidden" not in heard.data
+    assert b"hidden" not in received.data
 
 
 @pytest.mark.parametrize("until", ["signature_delta", '"index": 0}', '"Once "'])
@@ -313,9 +313,11 @@ def test_a_thought_is_not_signed_by_who_does_not_sign(until: str) -> None:
     for thought, is_whole in (("Hm.", True), ("Hm. Well.", until == "signature_delta")):
         again: list[Part] = [("reasoning", "", thought), ("text", "", "Once"), ("text", "", " more")]
         first = Stream("a", [signed("a", until=until)], CUT)
-        heard = carried(asked("anthropic"), first, Stream("b", [stream("anthropic", "b", tokens(again))]), policy=BOTH)
-        read = Read("anthropic", heard.data)
-        assert (heard.fault is None) == is_whole
+        received = carried(
+            asked("anthropic"), first, Stream("b", [stream("anthropic", "b", tokens(again))]), policy=BOTH
+        )
+        read = Read("anthropic", received.data)
+        assert (received.fault is None) == is_whole
         assert read.is_whole([again[0], ("text", "", "Once more")]) == is_whole
 
 
@@ -333,9 +335,9 @@ def test_a_thought_is_not_signed_by_who_does_not_sign(until: str) -> None:
 def test_what_only_its_provider_can_tell_breaks_as_it_is(dialect: Spoken, fields: dict[str, Any]) -> None:
     first = stream(dialect, "a", tokens(WHOLE[1:2]))
     cut = Stream("a", [first[: begun(first)]], CUT)
-    heard = carried(asked(dialect, **fields), cut, Stream("b", [first]), policy=BOTH)
-    assert heard.fault is CUT
-    assert heard.data == first[: begun(first)]
+    received = carried(asked(dialect, **fields), cut, Stream("b", [first]), policy=BOTH)
+    assert received.fault is CUT
+    assert received.data == first[: begun(first)]
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
@@ -344,16 +346,16 @@ def test_tools_that_the_client_answers_are_told(dialect: Spoken) -> None:
     first = stream(dialect, "a", tokens(WHOLE[-1:]))
     cut = Stream("a", [first[: begun(first)]], CUT)
     raw = msgspec.Raw(msgspec.json.encode(tools))
-    heard = carried(asked(dialect, tools=raw), cut, Stream("b", [first]), policy=BOTH)
-    assert Read(dialect, heard.data).is_whole(WHOLE[-1:])
+    received = carried(asked(dialect, tools=raw), cut, Stream("b", [first]), policy=BOTH)
+    assert Read(dialect, received.data).is_whole(WHOLE[-1:])
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_an_answer_that_nobody_watches_come_is_asked_for_anew(dialect: Spoken) -> None:
     first, again = stream(dialect, "a", tokens(WHOLE[1:2])), stream(dialect, "b", tokens([("text", "", "Else")]))
     whole = msgspec.structs.replace(asked(dialect), stream=False)
-    heard = carried(whole, Stream("a", [first[: begun(first)]], CUT), Stream("b", [again]), policy=BOTH)
-    assert heard.data == again
+    received = carried(whole, Stream("a", [first[: begun(first)]], CUT), Stream("b", [again]), policy=BOTH)
+    assert received.data == again
 
 
 class Noted(Stream):
@@ -381,15 +383,15 @@ def test_by_prefill(dialect: Spoken, facts: TargetInfo, fields: dict[str, Any], 
     cut = Stream("a", [first[: begun(first)]], CUT)
     rest = Noted("b", [stream(dialect, "b", [Token(0, " a time")])])
     policy = 'resume("a", "b", how="prefill")'
-    heard = carried(asked(dialect, **fields), cut, rest, policy=policy, facts={"b": facts})
+    received = carried(asked(dialect, **fields), cut, rest, policy=policy, facts={"b": facts})
     assert hasattr(rest, "calls") == is_asked
     if is_asked:
-        assert Read(dialect, heard.data).is_whole([("text", "", "Once a time")])
+        assert Read(dialect, received.data).is_whole([("text", "", "Once a time")])
         sent = json.loads(msgspec.json.encode(rest.calls[0].body))
         assert sent["messages"][1:] == [{"role": "assistant", "content": "Once"}]
         assert sent["max_tokens"] == 99
     else:
-        assert heard.fault is CUT
+        assert received.fault is CUT
 
 
 def responses_stream(name: str) -> list[bytes]:
@@ -429,20 +431,20 @@ def responses_stream(name: str) -> list[bytes]:
 @pytest.mark.parametrize("cut", range(4, len(responses_stream("a"))))
 def test_parts_of_items_are_told_on_wherever_they_broke(cut: int) -> None:
     first, again = responses_stream("a"), responses_stream("b")
-    heard = carried(asked("responses"), Stream("a", first[:cut], CUT), Stream("b", [b"".join(again)]), policy=BOTH)
-    said = [json.loads(event.split(b"\ndata: ")[1]) for event in heard.data.split(b"\n\n") if event]
+    received = carried(asked("responses"), Stream("a", first[:cut], CUT), Stream("b", [b"".join(again)]), policy=BOTH)
+    said = [json.loads(event.split(b"\ndata: ")[1]) for event in received.data.split(b"\n\n") if event]
     assert [event["sequence_number"] for event in said] == list(range(len(said)))
     told = "".join(event["delta"] for event in said if event["type"].endswith(".delta"))
     whole = "Hm.Well.So.Once upon"
     assert whole.startswith(told)
-    if heard.fault is None:
+    if received.fault is None:
         assert told == whole
         response = said[-1]["response"]
         assert (response["id"], response["status"]) == ("a", "completed")
         texts = [part["text"] for item in response["output"] for part in item.get("summary", item.get("content"))]
         assert "".join(texts) == whole
     else:  # a part that has ended does not go on, and nobody knows that another of its kind was to come
-        assert heard.fault is CUT
+        assert received.fault is CUT
         assert first[cut - 1].split(b"\n")[0].endswith(b".done")
 
 
