@@ -29,7 +29,7 @@ ENDPOINTS: dict[str, Endpoint] = {
 
 
 def endpoint_at(path: str) -> Endpoint | None:
-    """Return the endpoint at `path`; None if there is none."""
+    """Return the endpoint at `path`; None if the path has no endpoint."""
     found = ENDPOINTS.get(path)
     if found is not None or path[-1:] == "/":
         return found

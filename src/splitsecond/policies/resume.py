@@ -32,8 +32,8 @@ of the Responses API get replay only.
 
 An answer that is not streamed is held back until it is complete, so a broken one is simply requested again.
 
-What it costs. While nothing breaks, each chunk is decoded once more. A broken answer is paid for twice: with replay the
-prompt and all that was sent, with prefill the prompt and the rest. The client waits during the replay.
+What it costs. While nothing breaks, the bytes of the answer are kept, compressed. A broken answer is paid for twice:
+with replay the prompt and all that was sent, with prefill the prompt and the rest. The client waits during the replay.
 
 When it helps. With long answers, and with streams that intermediaries cut.
 

@@ -283,7 +283,7 @@ class FleetDatabase:
 
     @contextlib.asynccontextmanager
     async def _connected(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
-        """Yield the connection, a new one if there is none. It is closed after an error, or if it takes too long."""
+        """Yield the open connection, or open one. An error closes it, and so does a call that takes too long."""
         cut = asyncio.get_running_loop().call_later(LONGEST_ANSWER_S, self._cut)
         begin_ns = clock.now_ns()
         connection = self._connection

@@ -23,7 +23,7 @@ def write(path: Path, value: Struct) -> None:
 
 
 def read(path: Path, of: type[T]) -> T | None:
-    """Return the content of a file; None if there is none, or one of another version."""
+    """Return the content of a file; None if the file does not exist, or has another version."""
     try:
         return msgspec.msgpack.decode(path.read_bytes(), type=of)
     except (OSError, msgspec.MsgspecError):

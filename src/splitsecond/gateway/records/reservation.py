@@ -85,7 +85,10 @@ def reserved(
 
 
 def output_limit(call: Call) -> int | None:
-    """Return the largest output limit of one answer in the request; None: there is none, or one is "unlimited"."""
+    """Return the largest output limit of one answer in the request.
+
+    None: the request has no limit, or one of its limits is zero or negative, which means "unlimited".
+    """
     limits = _numbers(call, _LIMITS + PASSED_LIMITS)
     if not limits or min(limits) <= 0:
         return None
@@ -119,7 +122,7 @@ def _numbers(call: Call, paths: Sequence[tuple[str, ...]]) -> list[int]:
 
 
 def _number(body: Any, path: tuple[str, ...]) -> int | None:
-    """Return the number at `path`, rounded up, also of a number in text; None: there is none."""
+    """Return the number at `path`, rounded up; a text that is a number counts. None: no number is there."""
     value = body
     for name in path:
         value = _decoded(value)

@@ -394,7 +394,7 @@ class TargetState:
         return round(PATIENCE * (tokens or 0.0) * (tpot_ns or 0.0))
 
     def estimate(self, streamed: bool) -> SpeedEstimate:
-        """Return the estimate for answers that are streamed, or not; a new one if there is none."""
+        """Return the estimate for streamed answers, or for whole ones. The first call makes it."""
         if (found := self.estimates.get(streamed)) is None:
             found = self.estimates[streamed] = SpeedEstimate(self.waiting[streamed])
         return found
