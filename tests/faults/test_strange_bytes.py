@@ -6,7 +6,7 @@ import tempfile
 from itertools import pairwise
 from pathlib import Path
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.examples import examples
 from tests.faults.world import World, play, profile
@@ -87,6 +87,9 @@ def _asked(provider: Says, *, stream: bool) -> Visitor:
     return found[0]
 
 
+AFTER_THE_END = b'data: {"choices":[{"delta":{"content":"a"}}]}\n\ndata: [DONE]\n\ndata: {"error":{"message":"no"}}\n\n'
+
+
 def _looks_whole(visitor: Visitor) -> bool:
     if visitor.headers["content-type"] == "application/json":
         return visitor.status == 200
@@ -95,6 +98,7 @@ def _looks_whole(visitor: Visitor) -> bool:
 
 @examples(200)
 @given(bodies, st.lists(st.integers(0, 400), max_size=4), st.booleans(), st.booleans())
+@example(body=AFTER_THE_END, cuts=[], ends=False, stream=True)
 def test_any_stream(body: bytes, cuts: list[int], ends: bool, stream: bool) -> None:
     at = [0, *sorted(min(cut, len(body)) for cut in cuts), len(body)]
     parts = [body[begin:end] for begin, end in pairwise(at) if end > begin]

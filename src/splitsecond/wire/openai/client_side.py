@@ -35,9 +35,7 @@ _USAGE = b'"usage"'
 _NULL_USAGE = b'"usage":null'
 _NO_USAGE = re.compile(rb'"usage"\s*:\s*null')
 _MARK = b"[DONE]"
-_LONGEST_MARK = 32
-"""Bytes of the event that holds the end mark, with its blank line."""
-_DONE = re.compile(rb"(?:^|[\r\n])data: ?\[DONE\]\s*$")
+_DONE = re.compile(rb"(?:^|[\r\n])data: ?\[DONE\](?:\s+|$)")
 _NOT_JOINED = frozenset({"id", "type", "role", "name", "format", "call_id"})
 _OBJECTS = {"chat.completion.chunk": "chat.completion"}
 _LOGPROBS_LINE = re.compile(rb'^(data: ?)([^\r\n]*"logprobs"[^\r\n]*)', re.MULTILINE)
@@ -58,17 +56,21 @@ class ChunkRelay(StreamRelay):
     """Relay of a stream of chunks."""
 
     def feed(self, data: bytes) -> bytes:
-        """Return the events that `data` completes, without the usage chunk that was not requested."""
+        """Return the events that `data` completes, to the end mark, without a usage chunk that was not requested."""
+        if self.done:
+            return b""
         cutter = self._cutter
         events = cutter.feed(data)
         if cutter.is_json:
             return self._collect(events)
-        if _MARK in events:
-            self.done = _DONE.search(events[-_LONGEST_MARK:]) is not None
+        if _MARK in events and (mark := _DONE.search(events)) is not None:
+            self.done, events = True, events[: mark.end()]
         return events if self._usage or _USAGE not in events else _without_usage(events)
 
     def rest(self) -> bytes:
         """Return the end of a complete answer, with the end mark if the provider sent none."""
+        if self.done:
+            return b""
         rest = super().rest()
         return rest if self.done else rest + b"data: [DONE]\n\n"
 
