@@ -32,6 +32,7 @@ def build(
     known = states or TargetStates()
     context = PolicyContext(
         states=known,
+        chance=known.chance,
         budget=_budget(expression),
         make_encoder=make_encoder,
         trim_logprobs=trim_logprobs,
