@@ -28,6 +28,9 @@ ArrivalClock = Literal["packets", "kernel", "process"]
 last packet), or this process's clock at the read."""
 TokenSource = Literal["usage", "tokenizer", "events", ""]
 
+REFUSED = 400
+"""From this status on, a response is an error, which is not billed."""
+
 
 class PacketCounts(Struct, frozen=True, omit_defaults=True):
     """What the packet clock has seen.
@@ -215,6 +218,22 @@ class Observation(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.outcome == "ok"
 
     @property
+    def closed_by_us(self) -> bool:
+        """Whether we closed the attempt: its answer was not wanted any more, or a deadline passed."""
+        return is_closed_by_us(self.outcome, "" if self.fault is None else self.fault.type)
+
+    @property
+    def closed_early(self) -> bool:
+        """Whether we closed the attempt after its request was sent and before its output was counted."""
+        fault_type = "" if self.fault is None else self.fault.type
+        return is_closed_early(self.sent_ns is not None, self.outcome, fault_type, self.token_source)
+
+    @property
+    def unbilled(self) -> bool:
+        """Whether the attempt is not billed: it was not sent, or refused before its first token."""
+        return is_unbilled(self.sent_ns is not None, self.first_token_ns is not None, self.status)
+
+    @property
     def ttft_ns(self) -> int | None:
         """Time to first token: first_token − sent."""
         if self.first_token_ns is None or self.sent_ns is None:
@@ -331,6 +350,21 @@ class Observation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     def gaps_ns(self) -> list[int]:
         """ITL, raw: the gaps between content events, in order."""
         return [b - a for a, b in zip(self.token_at, self.token_at[1:], strict=False)]
+
+
+def is_closed_by_us(outcome: str, fault_type: str) -> bool:
+    """See `Observation.closed_by_us`. The log calls it without an observation."""
+    return outcome == "cancelled" or (outcome == "failed" and fault_type == "TimedOut")
+
+
+def is_closed_early(sent: bool, outcome: str, fault_type: str, token_source: str) -> bool:
+    """See `Observation.closed_early`. The log calls it without an observation."""
+    return sent and token_source != "usage" and is_closed_by_us(outcome, fault_type)
+
+
+def is_unbilled(sent: bool, has_token: bool, status: int) -> bool:
+    """See `Observation.unbilled`. The log calls it without an observation."""
+    return not has_token and (not sent or status >= REFUSED)
 
 
 def _ms(ns: int | None) -> float | None:

@@ -89,6 +89,8 @@ def _asked(provider: Says, *, stream: bool) -> Visitor:
 
 AFTER_THE_END = b'data: {"choices":[{"delta":{"content":"a"}}]}\n\ndata: [DONE]\n\ndata: {"error":{"message":"no"}}\n\n'
 
+CR_AFTER_THE_END = USAGE + DONE + b"\r" + _chunk(b'{"content":"a"}')
+
 
 def _looks_whole(visitor: Visitor) -> bool:
     if visitor.headers["content-type"] == "application/json":
@@ -99,6 +101,7 @@ def _looks_whole(visitor: Visitor) -> bool:
 @examples(200)
 @given(bodies, st.lists(st.integers(0, 400), max_size=4), st.booleans(), st.booleans())
 @example(body=AFTER_THE_END, cuts=[], ends=False, stream=True)
+@example(body=CR_AFTER_THE_END, cuts=[], ends=True, stream=True)
 def test_any_stream(body: bytes, cuts: list[int], ends: bool, stream: bool) -> None:
     at = [0, *sorted(min(cut, len(body)) for cut in cuts), len(body)]
     parts = [body[begin:end] for begin, end in pairwise(at) if end > begin]
@@ -109,6 +112,13 @@ def test_any_stream(body: bytes, cuts: list[int], ends: bool, stream: bool) -> N
     else:
         *_, last = re.split(rb"\r\n\r\n|\n\n|\r\r", visitor.body.strip())
         assert json.loads(last.removeprefix(b"data: "))["error"]["message"]
+
+
+def test_an_assembled_answer_ends_at_the_end_mark() -> None:
+    visitor = _asked(
+        Says([_chunk(b'{"content":"b"}'), FINISH, CR_AFTER_THE_END], b"text/event-stream", ends=True), stream=False
+    )
+    assert json.loads(visitor.body)["choices"][0]["message"]["content"] == "b"
 
 
 @examples(60)

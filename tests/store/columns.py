@@ -7,8 +7,6 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from splitsecond.analysis.closed_early import closed_early
-from splitsecond.analysis.cost import unbilled
 from splitsecond.observation import Observation
 from splitsecond.store.log import Past
 from splitsecond.store.rows import ATTEMPT_COLUMNS, observation
@@ -50,10 +48,10 @@ def check_columns(url: str) -> int:
     for (_, o), row, (outcome, source, wait, *flags) in zip(rows, figures(made), _flags(made), strict=True):
         total, tps, waited, *_ = row
         assert (OUTCOMES[outcome], SOURCES[source]) == (o.outcome, o.token_source)
-        assert tuple(flags) == (unbilled(o), closed_early(o), o.role == "loser")
+        assert tuple(flags) == (o.unbilled, o.closed_early, o.role == "loser")
         for figure, expected in ((total, o.total_tps), (tps, o.tps)):
             assert figure == (None if expected is None else pytest.approx(expected))
-        closed = o.outcome == "cancelled" or (o.fault is not None and o.fault.type == "TimedOut")
+        closed = o.closed_by_us
         if o.streamed and o.ttft_ns is not None:
             assert (wait, waited) == (WAIT_ENDED, o.ttft_ms)
         elif o.streamed and o.sent_ns is not None and closed:

@@ -75,6 +75,7 @@ _timings = st.sampled_from(["queue_time", "total_duration", "processing_ms", "pr
 
 @st.composite
 def _attempts(draw: st.DrawFn, call: str, start: int) -> Observation:
+    """An attempt that can exist: only one that did not succeed has a fault."""
     moments = sorted(draw(st.lists(_durations, min_size=6, max_size=6)))
     sent, head, first, answer, last, end = (start + after for after in moments)
     reached = draw(st.sampled_from(["nothing", "sent", "head", "token"]))
@@ -88,13 +89,14 @@ def _attempts(draw: st.DrawFn, call: str, start: int) -> Observation:
         message=_words,
         status=st.integers(0, 599),
     )
+    outcome = draw(st.sampled_from(["ok", "failed", "cancelled"]))
     return Observation(
-        id=f"{call}.{draw(st.integers(1, 9))}",
+        id=call,
         call=call,
         target=draw(_words),
         role=draw(st.sampled_from(["winner", "loser"])),
-        outcome=draw(st.sampled_from(["ok", "failed", "cancelled"])),
-        fault=draw(st.none() | fault),
+        outcome=outcome,
+        fault=None if outcome == "ok" else draw(st.none() | fault),
         streamed=draw(st.booleans()),
         start_ns=start,
         dns_ns=draw(_durations),
@@ -146,5 +148,8 @@ def records(draw: st.DrawFn) -> CallRecord:
         target=draw(_words),
         outcome=draw(st.sampled_from(["ok", "failed", "cancelled"])),
         fault=draw(st.sampled_from(["", "all_failed"])),
-        attempts=tuple(draw(st.lists(_attempts(call, start), max_size=3))),
+        attempts=tuple(
+            msgspec.structs.replace(attempt, id=f"{call}.{number}")
+            for number, attempt in enumerate(draw(st.lists(_attempts(call, start), max_size=3)), 1)
+        ),
     )

@@ -16,6 +16,7 @@ from tests.store.columns import LONG_AFTER, LONG_AGO, check_columns
 from tests.store.records import answered, records
 
 from splitsecond import clock
+from splitsecond.observation import FaultRecord
 from splitsecond.store import columns
 from splitsecond.store.call_record import CallRecord
 from splitsecond.store.log import Log, Past
@@ -35,6 +36,16 @@ def test_columns_have_the_figures_of_the_observations(given: list[CallRecord]) -
         url = f"sqlite:///{folder}/log.db"
         written(url, given)
         assert check_columns(url) == sum(len(record.attempts) for record in given)
+
+
+def test_a_timeout_fault_of_a_good_attempt_is_ignored(tmp_path: Path) -> None:
+    """Such an attempt cannot exist. All definitions of "closed early" agree on it all the same."""
+    call = answered(1)
+    timeout = FaultRecord(type="TimedOut", kind="total", phase="total", message="")
+    odd = replace(call, attempts=(replace(call.attempts[0], fault=timeout, token_source="events"),))
+    url = f"sqlite:///{tmp_path}/log.db"
+    written(url, [odd])
+    assert check_columns(url) == 1
 
 
 def test_ordinary_numbers_are_not_read_row_by_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,12 +34,6 @@ class CostRange(NamedTuple):
         return self.low == self.high
 
 
-def closed_early(o: Observation) -> bool:
-    """Return whether we closed the attempt after its request was sent and before its output was counted."""
-    timed_out = o.fault is not None and o.fault.type == "TimedOut"
-    return o.sent_ns is not None and o.token_source != "usage" and (o.outcome == "cancelled" or timed_out)
-
-
 def cost_range(
     o: Observation,
     cost: Callable[[Observation], float | None],
@@ -53,7 +47,7 @@ def cost_range(
     `cost` returns the cost of an attempt by its token counts. `stops`: the provider's rule. `whole_tokens`: the
     probable length of the complete answer. `most_tokens`: the most tokens that it could have had.
     """
-    if not closed_early(o):
+    if not o.closed_early:
         usd = cost(o)
         return None if usd is None else CostRange(usd, usd, usd)
     seen = o.output_tokens or 0

@@ -34,8 +34,6 @@ if TYPE_CHECKING:  # the gateway uses this module, and must not load numpy
     from splitsecond.analysis.findings import ConditionFindings
 
 S_PER_HOUR = 3600
-REFUSED = 400
-"""From this status on, a response is an error, which is not billed."""
 WORTH_SAYING = 0.01
 """Least share of cached input for a note."""
 _UNKNOWN = "the cost is unknown: no response reports the tokens of its prompt."
@@ -57,7 +55,7 @@ def cost_usd(o: Observation, price: Price | None) -> float | None:
     """Return the cost of one attempt by the token; None if its price or its counts are unknown."""
     if price is None or not price.by_token:
         return None
-    if unbilled(o):
+    if o.unbilled:
         return 0.0
     if o.input_tokens is None or o.output_tokens is None:
         return None
@@ -221,11 +219,6 @@ def usd(value: float | None) -> str:
     size = abs(value)
     decimals = 2 if size >= 0.995 or not size else min(2 - floor(log10(size)), 9)
     return f"{'−' if value < 0 else ''}${size:,.{decimals}f}"
-
-
-def unbilled(o: Observation) -> bool:
-    """Return whether an attempt is not billed: it was not sent, or refused before its first token."""
-    return o.first_token_ns is None and (o.sent_ns is None or o.status >= REFUSED)
 
 
 def _cache_note(answers: Sequence[Observation], price: Price | None) -> list[str]:

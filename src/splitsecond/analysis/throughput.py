@@ -4,7 +4,7 @@ from collections import Counter
 
 from msgspec import Struct
 
-from splitsecond.analysis.closed_early import CostRange, closed_early
+from splitsecond.analysis.closed_early import CostRange
 from splitsecond.catalog.price import MILLION
 from splitsecond.clock import NS_PER_S
 from splitsecond.observation import Observation
@@ -66,7 +66,7 @@ class TokenUsage:
             self.unpriced += 1
         else:
             self.cost = self.cost.plus(cost)
-            self.estimated += closed_early(o)
+            self.estimated += o.closed_early
 
     @property
     def usd_per_million(self) -> float | None:

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from splitsecond import clock
-from splitsecond.analysis.closed_early import BillingRule, CostRange, closed_early, complete_tokens, cost_range
+from splitsecond.analysis.closed_early import BillingRule, CostRange, complete_tokens, cost_range
 from splitsecond.errors import CLIENT_LEFT, AllFailed, Fault
 from splitsecond.observation import Observation, Outcome
 from splitsecond.policies.call_observation import call_observations
@@ -172,7 +172,7 @@ def call_cost(
         if attempt.input_tokens is None and prompt is not None:
             attempt = msgspec.structs.replace(attempt, input_tokens=prompt)
         billed = with_estimated_tokens(attempt, call)
-        if attempt.outcome != "ok" and closed_early(attempt):
+        if attempt.closed_early:
             whole_tokens = complete_tokens(attempts) or USUAL_OUTPUT_TOKENS
             own = cost_range(
                 billed,

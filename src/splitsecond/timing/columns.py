@@ -52,7 +52,7 @@ class AttemptColumns(Struct, frozen=True, kw_only=True):
     call. `flags`: see `packed_attempt`. `waits`: `WAIT_ENDED` where `wait_ns` is the TTFT of a streamed response,
     `WAIT_CLOSED` where it is the time after which the attempt was closed, or timed out, before its first token, else 0.
     `took_ns`: from the arrival of the call to the end of the attempt. `decoded`: tokens after the first event, in
-    `decode_ns`. `unbilled`: not sent, or refused. `closed_early`: see `analysis/closed_early`.
+    `decode_ns`. `unbilled` and `closed_early`: see `Observation`.
     """
 
     labels: Sequence[AttemptLabel]

@@ -11,7 +11,7 @@ from struct import Struct as Layout
 from typing import NamedTuple, TypeVar
 from zlib import crc32
 
-from splitsecond.observation import Outcome, TokenSource
+from splitsecond.observation import Outcome, TokenSource, is_closed_by_us, is_closed_early, is_unbilled
 
 Made = TypeVar("Made")
 
@@ -32,8 +32,6 @@ OUTCOMES: tuple[Outcome, ...] = ("ok", "failed", "cancelled")
 SOURCES: tuple[TokenSource, ...] = ("usage", "tokenizer", "events", "")
 WAIT_ENDED, WAIT_CLOSED = 1, 2
 UNKNOWN = -1
-REFUSED = 400
-"""From this status on, a response is an error, which is not billed."""
 UNBILLED, CLOSED_EARLY, LOSER = 64, 128, 256
 """Flags above two bits each for outcome, source and wait."""
 _OUTCOME: dict[str, int] = {name: place for place, name in enumerate(OUTCOMES)}
@@ -99,22 +97,17 @@ def attempt_numbers(
     wait = 0
     if role == "loser":
         flags |= LOSER
-    if sent is not None:
-        closed = outcome == "cancelled" or fault_type == "TimedOut"
-        if closed and source != "usage":
-            flags |= CLOSED_EARLY
-        if first_token is not None:
-            if streamed:
-                flags |= WAIT_ENDED << 4
-                wait = first_token - sent
-        else:
-            if streamed and closed:
-                flags |= WAIT_CLOSED << 4
-                wait = end - sent
-            if status >= REFUSED:
-                flags |= UNBILLED
-    elif first_token is None:
+    if is_closed_early(sent is not None, outcome, fault_type, source):
+        flags |= CLOSED_EARLY
+    if is_unbilled(sent is not None, first_token is not None, status):
         flags |= UNBILLED
+    if sent is not None and streamed:
+        if first_token is not None:
+            flags |= WAIT_ENDED << 4
+            wait = first_token - sent
+        elif is_closed_by_us(outcome, fault_type):
+            flags |= WAIT_CLOSED << 4
+            wait = end - sent
     decoded = UNKNOWN
     if output_tokens is not None:  # as in `Observation.tps`
         streamed_tokens = output_tokens - (unstreamed_tokens or 0)

@@ -41,6 +41,7 @@ class Assembly:
     _held = b""  # a stream that came in one piece, which may be plain
     _sse: SseDecoder | None = None  # of a stream that is not held
     _text: list[str] | None = None  # the text that the last event added to, if it was a text event
+    _ended = False  # by the end mark; what follows it is ignored
 
     def __init__(self) -> None:
         self.merged: dict[str, Any] = {}
@@ -99,7 +100,7 @@ class Assembly:
 
     def _feed_events(self, sse: SseDecoder, data: bytes) -> None:
         at = 0
-        while at < len(data):
+        while at < len(data) and not self._ended:
             if self._text is not None and sse.between_events:
                 texts, at = self._text_events.read(data, at)
                 self._text += texts
@@ -112,7 +113,11 @@ class Assembly:
 
     def _take(self, event: SseEvent) -> None:
         data = event.data
-        if data is not None and data.strip() not in (b"", END_MARK):
+        if data is None or self._ended or not (word := data.strip()):
+            return
+        if word == END_MARK:
+            self._ended = True
+        else:
             self._text = None
             try:
                 self.take(data, event.name)

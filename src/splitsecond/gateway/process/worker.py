@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from splitsecond import clock
-from splitsecond.analysis.cost import unbilled
 from splitsecond.errors import CallerFault, say
 from splitsecond.gateway.advice import Advice, OperatorNotices
 from splitsecond.gateway.app import Gateway
@@ -259,7 +258,7 @@ class GatewayWorker:
 
     def _charge(self, client: str, attempt: Observation) -> None:
         """Charge an attempt that has ended, or keep it until its price has been looked up."""
-        if not self._limits.counts(client) or unbilled(attempt):  # names that clients invent need no price
+        if not self._limits.counts(client) or attempt.unbilled:  # names that clients invent need no price
             return
         if self.router.directory.knows(attempt.target):
             self._limits.charge(client, attempt)

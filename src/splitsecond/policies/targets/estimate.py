@@ -169,8 +169,7 @@ def first_token(observation: Observation, at_ns: int) -> Sample | None:
     ttft_ns = observation.ttft_cold_ns
     if ttft_ns is not None:
         return Sample(at_ns, ttft_ns, False, observation.input_tokens)
-    fault = observation.fault
-    if observation.outcome == "cancelled" or (fault is not None and fault.type == "TimedOut"):
+    if observation.closed_by_us:
         connecting_ns = observation.dns_ns + observation.tcp_ns + observation.tls_ns
         return Sample(at_ns, observation.end_ns - observation.sent_ns + connecting_ns, True)
     return None
