@@ -14,28 +14,32 @@ NPM_CLIENTS := @ai-sdk/anthropic @ai-sdk/openai @anthropic-ai/sdk ai axe-core op
 PYTEST := $(BIN)/pytest -q -n auto --maxprocesses 8
 # Tests start hundreds of processes. Each would compile every module that it imports.
 unexport PYTHONDONTWRITEBYTECODE
+# A new seed each time for `make fuzz`.
+SEED := $(shell date +%s)
 # Tests with processes wait more than they work.
 SEVERAL := -n 4 --dist loadgroup --durations=25
 
 .DELETE_ON_ERROR:
-.PHONY: demo test test-all fast-tests lint style types clients clients-newest bench docs shots dist clean
+.PHONY: demo test test-all fuzz lint style types clients clients-newest bench docs shots dist clean
 
 # Benchmark simulated providers and a real engine, and write a report. Needs no key, and no network once installed.
 demo: $(VENV)/.runs
 	@$(BIN)/splitsecond demo
 	@echo "Next, a gateway:  . $(BIN)/activate && splitsecond init --yes && splitsecond serve"
 
-# Check the code and run the fast tests: they start no process and wait in virtual time. mypy, which uses one core, runs
-# beside them.
-test: style
-	@$(MAKE) --no-print-directory --jobs=2 types fast-tests
-
-fast-tests: $(VENV)/.develops
+# Run the fast tests: they start no process, wait in virtual time, and are the same every time.
+test: $(VENV)/.develops
 	@$(PYTEST) -m 'not system'
 
 # Run all tests: after the fast ones those with processes, browsers, PostgreSQL, the real engine and other clients.
 test-all: test $(CLIENTS)/.installed $(CODEX)/.installed
 	@$(PYTEST) $(SEVERAL) -m system
+
+# Search for faults: the fast tests that generate examples, with new ones, four times as many. To repeat a search, give
+# its seed: make fuzz SEED=1234
+fuzz: $(VENV)/.develops
+	@echo "make fuzz SEED=$(SEED)"
+	@HYPOTHESIS_PROFILE=fuzz $(PYTEST) -m 'hypothesis and not system' --hypothesis-seed=$(SEED)
 
 # Install the clients that tests/clients runs, and axe-core for tests of pages, at their pinned versions. Needs Node.js 18 or later, with npm.
 clients: $(CLIENTS)/.installed
@@ -50,6 +54,7 @@ clients-newest: $(BIN)/python
 	@SPLITSECOND_CLIENTS=$(CURDIR)/$(NEWEST) $(NEWEST)/vendors/bin/pytest -q tests/clients/test_clients.py \
 	  tests/gateway/dialects tests/gateway/test_openai_library.py tests/gateway/test_anthropic_library.py
 
+# Check the style, the import contract and the types.
 lint: style types
 
 style: $(VENV)/.develops

@@ -18,12 +18,20 @@ from tests.golden import golden as golden  # fixtures for all tests
 from tests.quick import quick_profile as quick_profile
 from tests.quick import simulated as simulated
 
-# Machines are shared, so no example has a time limit, and none is too slow to draw. CI draws the same examples each
-# time, and twice as many.
-SLOW = [HealthCheck.too_slow]
-settings.register_profile("fast", deadline=None, max_examples=25, suppress_health_check=SLOW)
-settings.register_profile("CI", deadline=None, max_examples=50, derandomize=True, suppress_health_check=SLOW)
-settings.load_profile("CI" if "CI" in os.environ else "fast")
+from splitsecond.store import database
+
+# Machines are shared, so no example has a time limit, and none is too slow to draw. Each run draws the same examples,
+# for everyone; `make fuzz` searches with fresh ones. No example is stored, so a run never depends on the one before.
+settings.register_profile(
+    "same",
+    deadline=None,
+    max_examples=25,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile("fuzz", settings.get_profile("same"), max_examples=100, derandomize=False)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 STARTS_PROCESSES = ("subprocess.Popen", "os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.system")
 HERE = Path(__file__).parent
@@ -52,6 +60,20 @@ def _frozen_heap() -> Iterator[None]:
         gc.freeze()
         yield
     gc.unfreeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _disks_are_not_awaited() -> Iterator[None]:
+    """Let SQLite return before the disk has written: that a log survives a crash is tested with processes."""
+    tune = database._tune
+
+    def tune_without_waiting(connection: Any, record: object) -> None:
+        tune(connection, record)
+        connection.execute("PRAGMA synchronous=OFF")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(database, "_tune", tune_without_waiting)
+        yield
 
 
 @pytest.hookimpl(tryfirst=True)

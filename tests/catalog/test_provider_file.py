@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from splitsecond.catalog import provider as catalogue
 from splitsecond.catalog.prices import price
 from splitsecond.catalog.provider import Provider, names, provider
 from splitsecond.errors import CallerFault
@@ -22,6 +23,7 @@ def added(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Pr
         (tmp_path / "providers").mkdir(exist_ok=True)
         (tmp_path / "providers" / "example.toml").write_text(text, "utf-8")
         monkeypatch.setattr(resources, "files", lambda _: tmp_path)
+        monkeypatch.setattr(catalogue, "_read", catalogue._read.__wrapped__)
         return provider("example")
 
     return add

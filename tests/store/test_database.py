@@ -21,7 +21,7 @@ from tests.store.records import answered, kept
 
 from splitsecond.errors import CallerFault
 from splitsecond.store import database, migrations, tables
-from splitsecond.store.database import Database, check_url
+from splitsecond.store.database import Database, _tune, check_url
 from splitsecond.store.log import Log
 
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
@@ -195,7 +195,10 @@ def test_a_step_that_fails_leaves_the_log_as_it_was(tmp_path: Path, monkeypatch:
     connection.close()
 
 
-def test_a_file_is_tuned_and_the_latest_attempts_are_found_by_an_index(tmp_path: Path) -> None:
+def test_a_file_is_tuned_and_the_latest_attempts_are_found_by_an_index(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "_tune", _tune)  # tests do not wait for the disk
     with Database.open(f"sqlite:///{tmp_path}/log.db").connect() as connection:
         assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
         assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 1

@@ -175,7 +175,9 @@ def provider(name: str, own_server: str = OWN_SERVER) -> Provider:
     raise _unknown(f"unknown provider {name!r}", name, known, own_server, _known_for(name))
 
 
+@functools.cache
 def _read(name: str) -> Provider:
+    """Return the provider in the catalogue's file of this name, which is read once."""
     file = resources.files(__package__) / "providers" / f"{name}.toml"
     try:
         text = file.read_text("utf-8")
@@ -184,9 +186,8 @@ def _read(name: str) -> Provider:
     return _checked(name, text)
 
 
-@functools.lru_cache(maxsize=128)
 def _checked(name: str, text: str) -> Provider:
-    """Return the provider in the `text` of its file. It is kept, because a search for an unknown one reads all."""
+    """Return the provider in the `text` of its file."""
     place = f"catalog/providers/{name}.toml"
     found = _parsed(place, text)
     _check_address(f"{place}: base_url", found.base_url)
