@@ -78,13 +78,17 @@ def _disks_are_not_awaited() -> Iterator[None]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give the marker `system` to each test that uses the fixture of this name, directly or not. Order the tests.
+    """Give the marker `system` to each test that uses the fixture of this name, directly or not, and to most cases of a
+    `sampled` test. Order the tests.
 
     System tests that share a fixture of their module run in one worker process, so that it is made once: it may be a
     run, a search or a wheel. Tests of the whole product, outside the folders of the rooms, take longest. They begin
     first: otherwise the last one of them runs alone, while the other worker processes have nothing left to do.
     """
     for item in items:
+        sampled = item.get_closest_marker("sampled")
+        if sampled and sum(getattr(item, "callspec").indices.values()) % sampled.args[0]:  # noqa: B009 - not in its types
+            item.add_marker("system")
         if "system" in getattr(item, "fixturenames", ()):
             item.add_marker("system")
         if item.get_closest_marker("system") and not item.get_closest_marker("xdist_group") and _shares(item):

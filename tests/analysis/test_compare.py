@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 from tests.analysis.made import MS, asked, failure, in_both_forms, request, row
 from tests.golden import Golden
+from tests.power import repeated
 
 from splitsecond.analysis.compare import Comparison, RunData, compare, figure_change, parse_match
 from splitsecond.analysis.condition import condition_rows
@@ -151,15 +152,16 @@ def test_runs_of_several_days_are_compared_by_their_days() -> None:
     assert (errors.before, errors.after) == (0, 0)
 
 
-def test_a_run_compared_with_a_run_like_it_seldom_reports_a_change() -> None:
-    """Twenty evenings, each a comparison of fifteen rows: at most one may report anything."""
+@repeated(2, 20)
+def test_a_run_compared_with_a_run_like_it_seldom_reports_a_change(repeats: int) -> None:
+    """So many evenings, each a comparison of fifteen rows: at most one may report anything."""
     conditions = [asked(condition=f"c{i}", target=f"t{i}") for i in range(15)]
 
     def evening(seed: int) -> RunData:
         rows = [scattered(100, 100 * seed + i, n=20, rounds=5, condition=f"c{i}", target=f"t{i}") for i in range(15)]
         return run(f"e{seed}", [o for each in rows for o in each], *conditions)
 
-    evenings = [evening(seed) for seed in range(40)]
+    evenings = [evening(seed) for seed in range(2 * repeats)]
     reported = [
         any("went from" in sentence for sentence in compare([a], [b]).statements)
         for a, b in zip(evenings[::2], evenings[1::2], strict=True)

@@ -134,17 +134,20 @@ def test_outliers_change_the_band_little() -> None:
 # Performance in simulations. `python -m benchmarks.watching` has more watches and prints the table of docs/watch.md.
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("noise", NOISES, ids=lambda noise: noise.name)
 def test_false_drifts_of_a_thousand_rounds(noise: Noise) -> None:
     assert false_drifts(noise, watches=6, rounds=1000) <= 2 + noise.beyond
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("scatter", "most"), [(0.04, 6), (0.06, 11), (0.08, 17)])
 @pytest.mark.parametrize("before", [60, 200])
 def test_rounds_until_a_shift_by_a_tenth_is_found(scatter: float, most: int, before: int) -> None:
     assert np.median(rounds_until_found(scatter, shift=0.1, before=before, watches=40)) <= most
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("scatter", [0.0, 0.02, 0.04])
 def test_rounds_until_a_creep_is_found(scatter: float) -> None:
     assert np.median(rounds_until_found(scatter, creep=0.001, before=72, watches=30)) <= 60

@@ -321,6 +321,7 @@ def played(policy: str, number: int, folder: Path) -> Result:
     return found[0]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", CONFIGURATIONS)
 @pytest.mark.parametrize("number", range(len(TITLES)), ids=TITLES)
 def test_the_client_is_well_served(number: int, name: str, tmp_path: Path) -> None:
@@ -368,6 +369,7 @@ def test_a_floor_replaces_a_target_that_is_slow(tmp_path: Path) -> None:
     assert found == ["answer of a/m, continued by b/m, after 20 s"]
 
 
+@pytest.mark.system
 def test_the_page_has_what_happens(golden: Golden, tmp_path: Path) -> None:
     lines = ["| what a/m does | simplest | recommended |", "|---|---|---|"]
     for number, title in enumerate(TITLES):

@@ -28,6 +28,7 @@ FAULTS = (
 )
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("faults", [(), FAULTS], ids=["well", "ill"])
 @pytest.mark.parametrize("policy", POLICY)
 def test_calls_leave_no_garbage(policy: str, faults: tuple[InjectedFault, ...], tmp_path: Path) -> None:

@@ -78,6 +78,7 @@ def posted(path: str, body: bytes) -> int:
     return run_virtual(main())
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("kind", JSON_KINDS)
 @pytest.mark.parametrize("path", DOORS)
 def test_any_body_is_answered_in_linear_time(path: str, kind: str) -> None:
@@ -90,6 +91,7 @@ def test_any_body_is_answered_in_linear_time(path: str, kind: str) -> None:
     check_linear(feed, JSON_KINDS[kind], size=1 << 14)
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("path", DOORS)
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 def test_values_may_be_nested_up_to_what_can_be_read(form: bytes, path: str) -> None:
@@ -98,6 +100,7 @@ def test_values_may_be_nested_up_to_what_can_be_read(form: bytes, path: str) -> 
         assert 200 <= posted(path, form % (b"[" * depth + b"]" * depth)) < 500
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     "unit", [b"A" * 2_047 + b" ", b"A" * 4_000 + b" ", b"A", b"It was the best of times. ", b"\\n"]
 )
@@ -113,6 +116,7 @@ def test_a_body_of_32_mb_does_not_stop_the_worker(path: str, unit: bytes) -> Non
     check_cheap(post, lambda: hashlib.sha256(body).digest(), times=100)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("field", "unit"),
     [

@@ -106,6 +106,7 @@ def reader(piece_bytes: int) -> Callable[[bytes], None]:
     return feed
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("piece_bytes", PIECES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_takes_linear_time(kind: str, piece_bytes: int) -> None:
@@ -113,6 +114,7 @@ def test_it_takes_linear_time(kind: str, piece_bytes: int) -> None:
     check_linear(reader(piece_bytes), KINDS[kind], size=size, allowed=())
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_takes_bounded_memory(kind: str) -> None:
     check_bounded(reader(READ_BYTES), KINDS[kind], size=2 << 20, allowed=(), bytes_per_byte=3)

@@ -11,6 +11,7 @@ def test_the_truth_is_erlangs() -> None:
     assert true_share(kind("M/M/c", 10, rate=False), 42) >= 0.95 > true_share(kind("M/M/c", 10, rate=False), 43)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", [1, 2])
 def test_a_closed_loop_is_claimed_within_a_tenth(seed: int) -> None:
     server = kind("M/M/c", 10, rate=False)

@@ -75,6 +75,7 @@ def search(served: Served, slo: str, last: float, *, share: float = 0.95, rate: 
     return capacity
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("bears", [2, 5, 8, 20, 47])
 def test_the_pace_of_tokens_gives_first(bears: int) -> None:
     """A request is in flight for one step more than it has tokens, as it joins the engine's next step. So with slots
@@ -88,6 +89,7 @@ def test_the_pace_of_tokens_gives_first(bears: int) -> None:
     assert next(iter(over.missed)) == "tpot"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("slots", [1, 3, 6, 12])
 def test_a_request_beyond_the_slots_waits_for_the_end_of_another(slots: int) -> None:
     """The slots end one after another, so with one request more than slots each waits for a part of a response."""
@@ -96,6 +98,7 @@ def test_a_request_beyond_the_slots_waits_for_the_end_of_another(slots: int) -> 
     assert found.why == "fails"
 
 
+@pytest.mark.system
 def test_the_rate_that_an_open_loop_bears_is_below_what_the_slots_can_give() -> None:
     spec = replace(SPEC, slots=4)
     most = 4 / (TOKENS * 0.014)

@@ -190,6 +190,7 @@ def tried(client: Spoken, asked: dict[str, Any], dialect: str, quirks: Quirks, p
     assert len(set(call.notes.left_out.get("", []))) == len(call.notes.left_out.get("", []))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("client", ["openai", "anthropic", "responses"])
 @given(data=st.data())
@@ -205,6 +206,7 @@ def test_it_is_written_or_refused(client: Spoken, dialect: str, data: st.DataObj
     tried(client, asked, dialect, quirks, prefill)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("client", ["openai", "anthropic", "responses"])
 def test_with_anything_in_any_one_place(client: Spoken, dialect: str) -> None:

@@ -69,6 +69,7 @@ INDEXED: dict[str, tuple[str, Callable[[int], bytes]]] = {
 }
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("kind", INDEXED)
 def test_many_indexes(kind: str, order: str) -> None:
@@ -86,11 +87,13 @@ def test_more_indexes_than_any_answer_has_are_refused() -> None:
     assert refused.value.kind == "too_long"
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", LINE_KINDS)
 def test_hostile_lines(kind: str) -> None:
     check_linear(reader(ChunkAssembly, 1 << 16), LINE_KINDS[kind], size=1 << 18)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", ASSEMBLIES)
 @pytest.mark.parametrize("kind", JSON_KINDS)
 def test_hostile_json(kind: str, name: str) -> None:
@@ -102,6 +105,7 @@ def test_hostile_json(kind: str, name: str) -> None:
     check_linear(feed, inside(b'data: {"choices":', make, b"}\n\n"), size=size)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", JSON_KINDS)
 def test_memory(kind: str) -> None:
     check_bounded(reader(ChunkAssembly, 1 << 16), inside(b"data: ", JSON_KINDS[kind], b"\n\n"), size=1 << 18)

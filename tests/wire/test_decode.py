@@ -176,6 +176,7 @@ def test_json_nested_without_end_is_malformed() -> None:
     assert fault_of(events_of([b"event: error\ndata: " + b"[" * 100_000 + b"\n\n"])).kind == "in_band_error"
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("stream", STREAMS, ids=lambda stream: stream.name)
 def test_any_split_any_cut_any_wrong_byte(stream: Stream) -> None:
     check_decoder(make, [packet.data for packet in stream.packets], whole=stream.truth.outcome == "ok")

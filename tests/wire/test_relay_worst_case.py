@@ -17,6 +17,7 @@ def passed_on(text: bytes, size: int, *, usage: bool = False) -> None:
     relay.rest()
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("size", [20, 1_400])
 @pytest.mark.parametrize("kind", LINE_KINDS)
 def test_lines(kind: str, size: int) -> None:

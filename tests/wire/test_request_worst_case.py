@@ -166,6 +166,7 @@ def written(call: Call, target: str) -> bytes:
     return transcoding.request(call, target, DIALECTS[target].encode, "o/m", Quirks(), target="t").body
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(("dialect", "kind", "target"), REQUESTS)
 def test_a_request_is_translated_in_linear_time(dialect: Spoken, kind: str, target: str) -> None:
     slow = kind in ("assistant messages", "thoughts", "output settings", "reasoning settings")
@@ -173,6 +174,7 @@ def test_a_request_is_translated_in_linear_time(dialect: Spoken, kind: str, targ
     check_linear(lambda body: written(call_of(dialect, body), target), KINDS[dialect][kind], size=size)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("target", DIALECTS)
 @pytest.mark.parametrize(("dialect", "form"), [(dialect, form) for dialect, forms in DEEP.items() for form in forms])
 def test_a_request_that_is_nested_deeply_is_written_or_refused(dialect: Spoken, form: bytes, target: str) -> None:

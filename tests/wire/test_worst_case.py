@@ -61,6 +61,7 @@ def inside(before: bytes, make: Make, after: bytes) -> Make:
     return lambda size: before + make(size) + after
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", DECODERS)
 @pytest.mark.parametrize("kind", JSON_KINDS)
 def test_json(kind: str, name: str) -> None:
@@ -79,6 +80,7 @@ def test_json(kind: str, name: str) -> None:
         check_linear(feed, each, size=SMALL, allowed=NONE)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", LINE_KINDS)
 @pytest.mark.parametrize("name", ["openai", "ollama"])
 def test_lines(name: str, kind: str) -> None:
@@ -121,6 +123,7 @@ INDEXED: dict[str, tuple[str, Callable[[int], bytes]]] = {
 }
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("kind", INDEXED)
 def test_indexes(kind: str, order: str) -> None:
@@ -170,6 +173,7 @@ def test_an_error_of_any_length_is_a_short_message(field: str) -> None:
     check_linear(feed, repeated(b"a "), allowed=NONE)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", JSON_KINDS)
 def test_a_refusal(kind: str) -> None:
     def feed(body: bytes) -> None:
@@ -181,6 +185,7 @@ def test_a_refusal(kind: str) -> None:
         check_linear(feed, each, size=SMALL, allowed=NONE)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", LINE_KINDS)
 @pytest.mark.parametrize("size", [7, 1_400])
 def test_events_are_read_from_small_pieces(kind: str, size: int) -> None:
@@ -192,6 +197,7 @@ def test_events_are_read_from_small_pieces(kind: str, size: int) -> None:
     check_linear(feed, LINE_KINDS[kind], size=1 << 17, allowed=NONE)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("size", [20, 1_400])
 @pytest.mark.parametrize("kind", LINE_KINDS)
 def test_events_are_cut_from_small_pieces(kind: str, size: int) -> None:

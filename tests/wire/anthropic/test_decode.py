@@ -335,6 +335,7 @@ def test_json_nested_without_end() -> None:
     assert fault_of(events_of([b"event: error\ndata: " + b"[" * 100_000 + b"\n\n"])).kind == "in_band_error"
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", ALL)
 def test_any_split_any_cut_any_wrong_byte(name: str) -> None:
     check_decoder(make, ALL[name], whole=name in STREAMS)

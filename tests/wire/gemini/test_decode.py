@@ -293,6 +293,7 @@ def test_json_nested_without_end() -> None:
     assert fault_of(events_of([b'{"a":' * 100_000])).kind == "truncated"
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", ALL)
 def test_any_split_any_cut_any_wrong_byte(name: str) -> None:
     check_decoder(make, ALL[name], whole=name in STREAMS)

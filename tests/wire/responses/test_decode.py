@@ -279,6 +279,7 @@ def test_nothing_grows_without_bound() -> None:
         assert decoder.close(0) == []
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", ALL)
 def test_any_split_any_cut_any_wrong_byte(name: str) -> None:
     check_decoder(make, ALL[name], whole=name in STREAMS)
