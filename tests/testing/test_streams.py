@@ -1,8 +1,7 @@
 """The corpus itself: every stream loads, is consistent in time, and our decoder makes of it exactly its truth."""
 
 import pytest
-
-from splitsecond.testing.streams import Stream, Truth, check_decoder, differences, load, seen
+from tests.streams import Stream, Truth, check_decoder, differences, load, seen
 
 STREAMS = load()
 

@@ -6,9 +6,8 @@ from collections.abc import Callable
 import msgspec
 import pytest
 import uvloop
-
-from splitsecond.testing.streams import Stream, load
-from splitsecond.testing.streams.sockets import check_over_sockets
+from tests.streams import Stream, load
+from tests.streams.sockets import check_over_sockets
 
 LONG_MS = 400
 

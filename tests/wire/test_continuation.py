@@ -6,10 +6,10 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.streams import Stream, load
 
 from splitsecond.events import Broken, Done, Event, Finish, Quiet, Token, ToolPart, Usage
 from splitsecond.service import Call
-from splitsecond.testing.streams import Stream, load
 from splitsecond.wire.openai import StreamWriter, decoder
 from splitsecond.wire.openai.client_side import ChunkEncoder, continuation_encoder
 

@@ -1,11 +1,11 @@
 """Reading answers: what the corpus and the transcripts do not already show, and properties over all of the corpus."""
 
 import pytest
+from tests.streams import Stream, load
 from tests.wire import conformance
 from tests.wire.conformance import check_any_bytes, check_decoder, fault_of
 
 from splitsecond.events import Done, Event, Finish, Quiet, Token, ToolPart, Usage
-from splitsecond.testing.streams import Stream, load
 from splitsecond.wire import openai
 from splitsecond.wire.dialect import Decoder
 from splitsecond.wire.sse import MAX_EVENT_BYTES

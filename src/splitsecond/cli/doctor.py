@@ -1,4 +1,4 @@
-"""`splitsecond doctor`: checks of this machine's instrument, of targets, and of the decoder."""
+"""`splitsecond doctor`: checks of this machine's instrument and of targets."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -7,8 +7,6 @@ import typer
 from splitsecond.cli.options import ApiKeyEnv, BaseUrl, Dialect, Json, Model, option
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from splitsecond.analysis.accuracy import Accuracy
     from splitsecond.observation import ArrivalClock, Observation
     from splitsecond.report.checkup import TargetCheck
@@ -35,9 +33,6 @@ def doctor(
             default="packets where allowed",
         ),
     ] = "",
-    streams: Annotated[
-        bool, typer.Option("--streams", help="Time a corpus of adversarial streams and compare with its known times.")
-    ] = False,
     json: Json = "",
 ) -> None:
     """Measure the instrument's own error on this machine.
@@ -49,8 +44,7 @@ def doctor(
 
     The error is that of TTFT and TPOT, for each number of streams. This takes about half a minute. With targets:
     test each key and model, show the phases of a request, and compare the clocks that arrival times can be taken
-    from. With --streams: test the decoder. With either, the instrument is not measured. Exit code 1 if a check
-    fails.
+    from. Then the instrument is not measured. Exit code 1 if a check fails.
     """
     from rich.console import Console
 
@@ -84,10 +78,6 @@ def doctor(
             for check in checks
         ]
         healthy &= not any(check.fault for check in checks)
-    if streams:
-        wrong = _try_streams(console)
-        result["streams"] = wrong
-        healthy &= not any(wrong.values())
     if not result:
         accuracy = _measure(asked, settings.arrival_clock)
         accuracy_table(accuracy, console)
@@ -169,28 +159,3 @@ async def _try(spec: "TargetSpec") -> "TargetCheck":
     first, sent = client.times.get(seen[-1].first_token_ns or 0), seen[-1].sent_ns or 0
     after = {name: at - sent for name, at in msgspec.structs.asdict(first).items() if at is not None} if first else {}
     return TargetCheck(spec.name, seen, first_token=after)
-
-
-def _try_streams(console: "Console") -> dict[str, list[str]]:
-    """Serve the corpus on the loopback and time it. Return the errors of each stream."""
-    import numpy as np
-    import uvloop
-
-    from splitsecond.analysis.wording import counted_as
-    from splitsecond.clock import NS_PER_MS
-    from splitsecond.testing.streams import load
-    from splitsecond.testing.streams.sockets import check_over_sockets
-
-    checks = uvloop.run(check_over_sockets(load()))
-    for check in checks:
-        for line in check.wrong:
-            console.print(f"  {check.stream.name}: {line}", style="red", markup=False)
-    errors = np.concatenate([check.error_ns for check in checks]) / NS_PER_MS
-    right = sum(not check.wrong for check in checks)
-    console.print(f"Streams: {right} of {len(checks)} decoded correctly.", style="bold")
-    console.print(
-        f"The timestamps of their {counted_as(len(errors), 'token')} are {np.percentile(errors, 50):.3f} ms (p50) and "
-        f"at most {errors.max():.3f} ms after the server began to write them.",
-        style="dim",
-    )
-    return {check.stream.name: check.wrong for check in checks}

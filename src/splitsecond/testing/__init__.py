@@ -1,1 +1,1 @@
-"""The public test kit: virtual time, fake services, conformance checks, difficult streams and a real engine."""
+"""The public test kit: virtual time, fake services, conformance checks and a real engine."""

@@ -11,13 +11,13 @@ from contextlib import asynccontextmanager
 from urllib.parse import unquote
 
 from msgspec import Struct
+from tests.streams import Stream, Truth, differences, seen
 
 from splitsecond import clock
 from splitsecond.errors import Fault
 from splitsecond.events import Broken, Event
 from splitsecond.observation import Observation
 from splitsecond.service import Call
-from splitsecond.testing.streams import Stream, Truth, differences, seen
 from splitsecond.transport.client import Client
 from splitsecond.upstream.spec import TargetSpec
 from splitsecond.upstream.target import connect
