@@ -50,7 +50,7 @@ WORDS = (
     *('hedge("ours/m", "groq/x", extra_load=1e999)', 'fallback("groq/a", "ours/b", ttft="\\ud800")', "lambda: 0"),
 )
 NESTED = "nested"
-VALUES = (
+VALUES: tuple[Any, ...] = (
     *(*WORDS, NESTED, NESTED, None, True, 0, -1, 2.5, 2**63, 10**30, 1e308, float("inf")),
     *([], {}, [[None]], {"": ""}, {"\ud800": 1}),
 )

@@ -29,6 +29,7 @@ from splitsecond.gateway.process.service_manager import ServiceManager
 from splitsecond.gateway.process.supervisor import Supervisor, WorkerProcess
 from splitsecond.gateway.process.worker import GatewayWorker, WorkerSlot
 from splitsecond.gateway.records.exposition import exposed
+from splitsecond.gateway.records.key_limits import KeyLimits
 from splitsecond.gateway.records.metrics import MetricCounts, Metrics, write_counts
 from splitsecond.observation import Observation
 from splitsecond.policies.targets.target_states import TargetStates
@@ -167,7 +168,7 @@ def test_worker_that_fails_to_change_serves_by_its_old_settings(
 ) -> None:
     async def main() -> None:
         worker = GatewayWorker(GatewaySettings())
-        monkeypatch.setattr(worker_module, "KeyLimits", Failing(1, worker_module.KeyLimits))
+        monkeypatch.setattr(worker_module, "KeyLimits", Failing(1, KeyLimits))
         worker_program.apply(worker, encode(WANTED))
         assert worker.router.routes.names(None) == []
         worker_program.apply(worker, encode(WANTED))

@@ -41,18 +41,19 @@ class CoreLoader(yaml.SafeLoader):
         self._anchored: dict[str, int] = {}
         """The number of values below each anchor."""
 
-    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        event, before = self.peek_event(), self._values
-        if getattr(event, "tag", None) is not None:
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> Any:
+        event: Any = self.peek_event()  # type: ignore[no-untyped-call]
+        before, is_alias = self._values, isinstance(event, yaml.AliasEvent)
+        if not is_alias and event.tag is not None:
             raise _error("tags are not supported", event)
-        self._values += self._anchored.get(event.anchor, 1) if isinstance(event, yaml.AliasEvent) else 1
-        node: yaml.Node | None = super().compose_node(parent, index)
-        if isinstance(event, yaml.ScalarEvent):
-            node.value = _unicode(event)
-        if isinstance(event, yaml.NodeEvent) and event.anchor and not isinstance(event, yaml.AliasEvent):
-            self._anchored[event.anchor] = self._values - before
+        self._values += self._anchored.get(event.anchor, 1) if is_alias else 1
         if self._values > MAX_VALUES:
             raise _error(f"the file has more than {MAX_VALUES:,} values", event)
+        node: Any = super().compose_node(parent, index)
+        if isinstance(event, yaml.ScalarEvent):
+            node.value = _unicode(event)
+        if event.anchor and not is_alias:
+            self._anchored[event.anchor] = self._values - before
         return node
 
     def construct_document(self, node: yaml.Node) -> Any:
@@ -104,8 +105,10 @@ def parsed(text: str) -> Any:
         raise bad(place, error.problem or "this is not YAML") from None
     except RecursionError:
         raise bad("the file", "this is nested too deeply") from None
-    except (yaml.YAMLError, ValueError, OverflowError) as error:  # the last two: \UFFFFFFFF is no character
+    except yaml.YAMLError as error:
         raise bad("the file", f"this is not YAML: {' '.join(str(error).split())}") from None
+    except (ValueError, OverflowError):
+        raise bad("the file", "this is not YAML: an escape such as \\UFFFFFFFF is no character") from None
 
 
 def _unicode(event: yaml.ScalarEvent) -> str:
@@ -119,5 +122,6 @@ def _unicode(event: yaml.ScalarEvent) -> str:
         raise _error("the text has half of a surrogate pair. Write the whole character, or remove it", event) from None
 
 
-def _error(problem: str, at: yaml.Event | yaml.Node) -> yaml.MarkedYAMLError:
+def _error(problem: str, at: Any) -> yaml.MarkedYAMLError:
+    """Return the error `problem` at an event or a node."""
     return yaml.MarkedYAMLError(problem=problem, problem_mark=at.start_mark)

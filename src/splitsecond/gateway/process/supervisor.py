@@ -118,19 +118,20 @@ class Supervisor:
         for each in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(each, self._on_signal)
         on_hangup(watcher.now, self._on_signal)
-        async with (
-            handling(lambda: write_counts(folder, None, MetricCounts(internal_errors=internal_errors.counts))),
-            log_process(self._settings.log, log_at),
-            fleet_process(self._settings, folder, self._sockets[0].getsockname()[1]) as self._apply_to_fleet,
-            simulator(simulated, self._settings),
-            asyncio.TaskGroup() as group,
-        ):
-            watching = group.create_task(watcher.run())
-            living = group.create_task(self._manager.keep_alive())
-            pairs = zip(self._slots, self._sockets, strict=True)
-            await asyncio.wait([group.create_task(self._run_slot(*pair)) for pair in pairs])
-            watching.cancel()
-            living.cancel()
+        counts = MetricCounts(internal_errors=internal_errors.counts)
+        with handling(lambda: write_counts(folder, None, counts)):
+            async with (
+                log_process(self._settings.log, log_at),
+                fleet_process(self._settings, folder, self._sockets[0].getsockname()[1]) as self._apply_to_fleet,
+                simulator(simulated, self._settings),
+                asyncio.TaskGroup() as group,
+            ):
+                watching = group.create_task(watcher.run())
+                living = group.create_task(self._manager.keep_alive())
+                pairs = zip(self._slots, self._sockets, strict=True)
+                await asyncio.wait([group.create_task(self._run_slot(*pair)) for pair in pairs])
+                watching.cancel()
+                living.cancel()
         if self._failure is not None:
             raise self._failure
 

@@ -228,7 +228,11 @@ class MetricCounts(Struct):
     ] = _numbers()
     internal_errors: Annotated[
         dict[str, int],
-        _counter("internal_errors", "Errors of this program, which it has survived. Please report them.", "where"),
+        _counter(
+            "internal_errors",
+            "Errors of this program, by where they were caught. It survives them; please report them.",
+            "where",
+        ),
     ] = _numbers()
     target_ttft: Annotated[
         dict[str, Histogram],
