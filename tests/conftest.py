@@ -18,6 +18,7 @@ from tests.golden import golden as golden  # fixtures for all tests
 from tests.quick import quick_profile as quick_profile
 from tests.quick import simulated as simulated
 
+from splitsecond import internal_errors
 from splitsecond.store import database
 
 # Machines are shared, so no example has a time limit, and none is too slow to draw. Each run draws the same examples,
@@ -74,6 +75,25 @@ def _disks_are_not_awaited() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(database, "_tune", tune_without_waiting)
         yield
+
+
+@pytest.fixture(autouse=True)
+def _no_internal_errors() -> Iterator[None]:
+    """Fail a test that reports an internal error, unless it requests `error_counts`."""
+    before = dict(internal_errors.counts)
+    yield
+    assert internal_errors.counts == before
+
+
+@pytest.fixture
+def error_counts(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, int]]:
+    """The internal errors that this test alone reports, by place."""
+    before = dict(internal_errors.counts)
+    internal_errors.counts.clear()
+    monkeypatch.setattr(internal_errors, "_reported_ns", {})
+    yield internal_errors.counts
+    internal_errors.counts.clear()
+    internal_errors.counts.update(before)
 
 
 @pytest.hookimpl(tryfirst=True)

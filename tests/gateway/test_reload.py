@@ -78,6 +78,75 @@ def test_a_changed_file_is_put_in_force_and_a_wrong_one_is_not(file: Path, serve
         refused.value.close()
 
 
+HOSTILE = (
+    'routes: {one: {policy: truefoundry/m}}',
+    "log: {url: trueroute, keep_days: falsetto}",
+    'listen: {host: "\\ud800"}',
+    'keys: [{name: "\\udfff", key: env:WEB_KEY}]',
+    'routes: {one: {policy: "\\"sim/\\ud800\\""}}',
+    "keys: [{name: web, key: !!bool x}]",
+    "listen: &a [*a]",
+    "seeds: [2026-13-45, 0x, 1e999]",
+    '"\\UFFFFFFFF"',
+    "[" * 400,
+    "keys: [{name: web, key: env:WEB_KEY, requests_per_minute: %s}]" % ("9" * 5000),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_no_edit_ends_the_gateway(workers: str, file: Path, served: Served) -> None:
+    with gateway(file.parent, "--workers", workers) as process:
+        url = ready(process)
+        for text in HOSTILE:
+            replaced(file, text)
+            process.send_signal(signal.SIGHUP)
+            assert "Traceback" not in heard(process, "The old configuration keeps running.")
+            assert models(url) == ["one"]
+        replaced(file, written(served, "two"))
+        process.send_signal(signal.SIGHUP)
+        heard(process, "is loaded: 1 route, 1 key")
+        until(lambda: models(url) == ["two"], "the new route is not served")
+
+
+BROKEN = """
+import sys
+if "splitsecond.cli" in sys.orig_argv:
+    from splitsecond.gateway.process.reload import ConfigSource
+    load = ConfigSource.load
+    def load_unless_broken(source, checks=()):
+        if "# break" in source.path.read_text():
+            raise KeyError("a secret")
+        return load(source, checks)
+    ConfigSource.load = load_unless_broken
+"""
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_errors_of_a_reload_are_shown_in_the_metrics(
+    workers: str, file: Path, served: Served, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = tmp_path_factory.mktemp("broken")
+    (broken / "sitecustomize.py").write_text(BROKEN)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(broken), os.environ.get("PYTHONPATH", "")]))
+    with gateway(file.parent, "--workers", workers) as process:
+        url = ready(process)
+        replaced(file, "# break")
+        said = heard(process, "The old configuration keeps running.")
+        assert "internal error (KeyError)" in said
+        counted = 'splitsecond_internal_errors_total{where="reload"} 1.0'
+        until(lambda: counted in metrics(url), "the error is not counted")
+        assert models(url) == ["one"]
+        replaced(file, written(served, "two"))
+        until(lambda: models(url) == ["two"], "the new route is not served")
+
+
+def metrics(url: str) -> str:
+    request = urllib.request.Request(f"{url.removesuffix('/v1')}/metrics", headers={"authorization": f"Bearer {KEY}"})
+    with urllib.request.urlopen(request, timeout=WITHIN_S) as answer:
+        found: str = answer.read().decode()
+    return found
+
+
 def test_sighup_has_the_file_read_at_once_and_streams_end_as_they_began(file: Path, served: Served) -> None:
     with gateway(file.parent) as process:
         url = ready(process)

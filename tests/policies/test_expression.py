@@ -272,6 +272,14 @@ def test_any_text_is_a_policy_or_raises_caller_fault(text: str) -> None:
     assert parse(repr(expression)) == expression
 
 
+def test_half_a_surrogate_is_escaped_in_messages_and_in_repr() -> None:
+    with pytest.raises(CallerFault, match=r'"\\ud800/x" is not a target'):
+        parse('"\\ud800/x"')
+    policy = parse('cascade("a/x", "b/x", accept="re:\\ud800\U000e0001")')
+    repr(policy).encode()
+    assert parse(repr(policy)) == policy
+
+
 @pytest.mark.parametrize("policy", sorted(POLICIES))
 def test_every_example_is_right(policy: str) -> None:
     example = POLICIES[policy].example

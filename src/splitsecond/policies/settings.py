@@ -224,8 +224,10 @@ def written(
 
 
 def setting_text(value: SettingLiteral) -> str:
-    """Return the text of a literal, or of a target's name, in an expression."""
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
+    """Return the text of a literal, or of a target's name, in an expression. Half a surrogate pair is escaped."""
+    if not isinstance(value, str):
+        return repr(value)
+    return json.dumps(value, ensure_ascii=False).encode("utf-8", "backslashreplace").decode()
 
 
 def short_text(value: object) -> str:

@@ -8,8 +8,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from splitsecond.catalog.model_names import model_name
 from splitsecond.catalog.prices import provider_models
 from splitsecond.catalog.provider import Provider, names, provider
@@ -17,6 +15,7 @@ from splitsecond.errors import CallerFault, file_faults
 from splitsecond.gateway.configuration.error_messages import bad, shaped
 from splitsecond.gateway.configuration.initial import InitialConfig, policy_text
 from splitsecond.gateway.configuration.target_specs import NAME
+from splitsecond.gateway.configuration.yaml_text import parsed
 from splitsecond.store.foreign import PROVIDERS
 
 _STRATEGIES = {
@@ -42,13 +41,7 @@ def read_foreign(path: Path) -> InitialConfig:
     with file_faults(f"cannot read {path}", kind="bad_config"):
         text = path.read_text("utf-8")
     try:
-        found = yaml.safe_load(text)
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        raise CallerFault(
-            f"{path}: this is neither YAML nor JSON: {' '.join(str(error).split())}", kind="bad_config"
-        ) from None
-    try:
-        document = shaped("", _listed(found), dict[str, Any])
+        document = shaped("", _listed(parsed(text)), dict[str, Any])
         if "model_list" in document:
             return _LiteLLM(document).config()
         if "models" in document or "provider" in document:

@@ -8,6 +8,7 @@ import yaml
 from msgspec import Struct
 
 from splitsecond.errors import printable
+from splitsecond.gateway.configuration.yaml_text import CoreDumper
 
 PORT = 8800
 
@@ -91,7 +92,9 @@ def _flow(entry: dict[str, Any]) -> str:
 def _scalar(value: Any, *, inside: bool = False) -> str:
     """Return a value in YAML on one line. `inside` a flow mapping, some characters need quotes as well."""
     if inside:
-        return str(yaml.safe_dump([value], default_flow_style=True, width=float("inf"), allow_unicode=True)).strip()[
-            1:-1
-        ]
-    return str(yaml.safe_dump(value, width=float("inf"), allow_unicode=True)).split("\n")[0]
+        return _dumped([value], default_flow_style=True).strip()[1:-1]
+    return _dumped(value).split("\n")[0]
+
+
+def _dumped(value: Any, **form: Any) -> str:
+    return str(yaml.dump(value, Dumper=CoreDumper, width=float("inf"), allow_unicode=True, **form))

@@ -12,7 +12,6 @@ from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlsplit
 
-import yaml
 from msgspec import structs
 
 from splitsecond.errors import CallerFault, file_faults
@@ -21,6 +20,7 @@ from splitsecond.gateway.configuration.error_messages import Mistakes, SeveralMi
 from splitsecond.gateway.configuration.file_schema import ConfigFile, KeyConfig, LogConfig, ProviderConfig, RouteConfig
 from splitsecond.gateway.configuration.secrets import Secrets, is_reference
 from splitsecond.gateway.configuration.settings import FleetSettings, GatewaySettings, Listen, check_reach
+from splitsecond.gateway.configuration.yaml_text import parsed
 from splitsecond.gateway.records.access_log import STANDARD_OUTPUT
 from splitsecond.gateway.records.shared_counters import MOST_NAMES
 from splitsecond.policies.definition import Policy
@@ -101,7 +101,7 @@ def read(
 ) -> GatewaySettings:
     """Return the settings in `text`, with paths relative to `folder`. For the other arguments see `load`."""
     mistakes = Mistakes()
-    file = _entries(_parsed(text), mistakes)
+    file = _entries(parsed(text), mistakes)
     secrets = Secrets(environment, folder, keys=serving)
     address, log, telemetry, access_log, user_policies, seeds = Listen(), None, None, None, None, list[str]()
     shared: FleetSettings | None = None
@@ -171,41 +171,9 @@ def read(
     return settings
 
 
-class _Strict(yaml.SafeLoader):
-    """Loader with YAML 1.2's booleans, so ``metrics: off`` is a string. Duplicate names are errors."""
-
-    yaml_implicit_resolvers = {  # noqa: RUF012 - PyYAML's own form
-        first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:bool"]
-        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen: set[str] = set()
-        for name, _ in node.value:
-            if name.value in seen:
-                raise yaml.MarkedYAMLError(problem=f"{name.value} is given twice", problem_mark=name.start_mark)
-            seen.add(name.value)
-        return super().construct_mapping(node, deep)
-
-
-_Strict.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile("true|True|TRUE|false|False|FALSE"), list("tTfF"))
-
-
-def _parsed(text: str) -> Any:
-    try:
-        found = yaml.load(text, _Strict)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        place = f"line {mark.line + 1}, column {mark.column + 1}" if mark else "the file"
-        raise bad(place, error.problem or "this is not YAML") from None
-    except (yaml.YAMLError, RecursionError, TypeError, ValueError) as error:
-        raise bad("the file", f"this is not YAML: {error}") from None
-    return {} if found is None else found
-
-
 def _entries(found: Any, mistakes: Mistakes) -> dict[str, Any]:
     """Return all top-level entries, not yet converted: each is converted by itself, so that errors name it."""
-    entries = shaped("", found, dict[str, Any])
+    entries = shaped("", {} if found is None else found, dict[str, Any])
     for name in entries:
         with mistakes:
             if name not in ConfigFile.__struct_fields__:
@@ -304,7 +272,7 @@ def _shared(entry: Any, secrets: Secrets) -> FleetSettings | None:
     if entry is None or entry == "off":
         return None
     url = _database_url("shared", shaped("shared", entry, str), secrets)
-    if not re.match(r"postgres(ql)?(\+psycopg)?://", url):
+    if not re.fullmatch(r"postgres(ql)?(\+psycopg)?://.*", url):
         raise bad("shared", "this is no URL of a PostgreSQL database", "Write postgresql://USER@HOST/DATABASE.")
     if importlib.util.find_spec("psycopg") is None:
         raise bad("shared", "PostgreSQL needs its driver", "pip install 'splitsecond[postgres]'")

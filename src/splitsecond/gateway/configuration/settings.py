@@ -70,10 +70,21 @@ class GatewaySettings(RouterSettings, frozen=True, kw_only=True):
 
 
 def encode(settings: GatewaySettings) -> bytes:
-    """Return `settings`, with their secrets, as one line of JSON for a worker process."""
+    """Return `settings`, with their secrets, as one line of JSON for a worker process.
+
+    Variables of the environment that are not UTF-8 are left out: they cannot be keys or addresses.
+    """
     fields = structs.asdict(settings)
+    fields["environment"] = {
+        name: value for name, value in settings.environment.items() if _is_unicode(name) and _is_unicode(value)
+    }
     fields["routes"] = {name: repr(policy) for name, policy in settings.routes.items()}
     return msgspec.json.encode(fields, enc_hook=str) + b"\n"
+
+
+def _is_unicode(text: str) -> bool:
+    """Return whether `text` has no surrogates, in which Python keeps bytes that are not UTF-8."""
+    return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def decode(line: bytes) -> GatewaySettings:
