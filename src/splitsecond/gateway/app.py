@@ -17,14 +17,13 @@ from functools import partial
 from random import Random
 
 import msgspec
-from msgspec import structs
 
 from splitsecond import clock
 from splitsecond.analysis.closed_early import BillingRule
 from splitsecond.errors import CallerFault, Fault
 from splitsecond.gateway import parsed_request
 from splitsecond.gateway.counting import count_tokens
-from splitsecond.gateway.endpoints import ENDPOINTS, Endpoint, endpoint_at, format_at
+from splitsecond.gateway.endpoints import Endpoint, endpoint_at, format_at
 from splitsecond.gateway.error_response import error_response
 from splitsecond.gateway.headers import (
     HINT_HEADERS,
@@ -41,7 +40,6 @@ from splitsecond.gateway.records.key_limits import KeyLimits
 from splitsecond.gateway.records.metrics import Metrics
 from splitsecond.gateway.records.response_owners import ResponseOwners
 from splitsecond.gateway.response_sending import send_stream, send_whole
-from splitsecond.gateway.responses_socket import Conversations, Turn, serve_socket
 from splitsecond.gateway.wrong_keys import WrongKey, WrongKeys
 from splitsecond.observation import Observation
 from splitsecond.policies.expression import targets
@@ -50,7 +48,6 @@ from splitsecond.router.routes import Routes
 from splitsecond.router.settings import ClientKey
 from splitsecond.service import WHOLE_OPERATIONS, Call, Service
 from splitsecond.serving.request_cycle import RequestCycle
-from splitsecond.serving.websocket import upgrade_to
 from splitsecond.wire.client_format import ClientFormat, listing_at
 from splitsecond.wire.translation import nested_too_deeply
 
@@ -60,8 +57,8 @@ MOST_CACHED_KEYS = 4096
 LONGEST_CACHED_KEY = 1024
 """Longer headers are not cached: any number of spaces may precede a key."""
 _KEY_HEADERS = frozenset({b"authorization", b"x-api-key", b"x-goog-api-key"})
-_TURN = structs.replace(ENDPOINTS["/v1/responses"], stream=True)
-"""What a message of a WebSocket requests."""
+_UPGRADE_REQUIRED = ((b"upgrade", b"HTTP/1.1"), (b"connection", b"upgrade"))
+"""Headers of a response with status 426, which must name the protocol to use (RFC 9110)."""
 
 
 class Gateway:
@@ -100,7 +97,6 @@ class Gateway:
         self._owners = owners or ResponseOwners()
         self._access_log = access_log
         self._wrong_keys = WrongKeys()
-        self._conversations = Conversations()
         self._handlers: Mapping[str, Callable[[RequestCycle], Awaitable[None]]] = {
             "/health/live": self._live,
             "/health/ready": self._ready,
@@ -150,14 +146,6 @@ class Gateway:
         except Fault as fault:
             await self._refuse(cycle, fault)
 
-    async def _turn(self, turn: Turn) -> None:
-        """Serve a message of a WebSocket as a request."""
-        try:
-            if turn.check():
-                await self._complete(turn, _TURN)
-        except Fault as fault:
-            await self._refuse(turn, fault)
-
     async def _refuse(self, cycle: RequestCycle, fault: Fault) -> None:
         """Answer a request that is no call with its error."""
         if isinstance(fault, WrongKey):
@@ -201,8 +189,9 @@ class Gateway:
         if endpoint is None and (handler is None or (cycle.method == "POST" and ":" in cycle.path)):
             raise not_found(cycle)  # an unknown method of a model is no list of models
         if endpoint is not None and cycle.header(b"upgrade").lower() == b"websocket":
-            await self._socket(cycle, endpoint)
-            return
+            cycle.extra = [*cycle.extra, *_UPGRADE_REQUIRED]
+            hint = "Send POST requests."  # Codex does so at once after this status; after 400 and 501 it gives up
+            raise CallerFault(f"{cycle.path} has no WebSocket", kind="websocket_unsupported", status=426, hint=hint)
         expected = "POST" if endpoint else "GET"
         if origin and cycle.method == "OPTIONS" and self._origins.allow(origin):
             wanted = cycle.header(b"access-control-request-headers")
@@ -213,15 +202,6 @@ class Gateway:
             cycle.extra = [*cycle.extra, (b"allow", b"POST" if endpoint else b"GET, HEAD")]
             message = f"{cycle.path} takes {expected}, got {cycle.method}"
             raise CallerFault(message, kind="method_not_allowed", status=405)
-
-    async def _socket(self, cycle: RequestCycle, endpoint: Endpoint) -> None:
-        """Serve a WebSocket, at the path of Responses."""
-        if endpoint.format is not _TURN.format or endpoint.counts:
-            cycle.extra = [*cycle.extra, *upgrade_to(b"HTTP/1.1")]
-            hint = "Send POST requests."  # clients do so at once after this status, and some only after it
-            raise CallerFault(f"{cycle.path} has no WebSocket", kind="websocket_unsupported", status=426, hint=hint)
-        self._key(cycle)
-        await serve_socket(cycle, self._conversations, self._max_body_bytes, self._turn)
 
     async def _live(self, cycle: RequestCycle) -> None:
         await cycle.answer(200, b'{"status":"live"}')
@@ -291,8 +271,6 @@ class Gateway:
         service = self._routes.service(request.model, key, request.routing_preferences)
         if form.continues in request.body:
             service = self._continued(request, cycle.client, form.continues) or service
-        if isinstance(cycle, Turn) and not await cycle.prepared(request):
-            return
         limited = cycle.client in self._limited
         if limited and key is not None and self._limits is not None:
             cycle.extra = [*cycle.extra, *self._limits.admit(key)]
