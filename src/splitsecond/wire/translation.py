@@ -87,10 +87,12 @@ def without_tools(call: Call, messages_field: str, kinds: Sequence[str]) -> Call
     body = plain_fields(call)
     tools, items = body.get("tools"), body.get(messages_field)
     if isinstance(tools, list):
-        dropped = [tool for tool in tools if _type(tool).startswith(tuple(kinds))]
-        body["tools"] = [tool for tool in tools if tool not in dropped]
-        for tool in dropped:
-            left_out(call, _type(tool))
+        body["tools"] = []
+        for tool in tools:
+            if _type(tool).startswith(tuple(kinds)):
+                left_out(call, _type(tool))
+            else:
+                body["tools"].append(tool)
     if isinstance(items, list):
         runs = tuple(f"{kind}_call" for kind in kinds)
         body[messages_field] = [item for item in items if _type(item) not in runs]
