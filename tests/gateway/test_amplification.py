@@ -114,7 +114,8 @@ class Calling(Answering):
         self, origin: Origin, request: Request, receiver: Receiver, *, connect_deadline_ns: int
     ) -> ScriptedExchange:
         names = list(function_names(msgspec.json.decode(request.body).get("tools")))
-        writer = DIALECTS[self._dialect].StreamWriter("chat", "m", id="x", created=1)
+        dialect: Any = DIALECTS[self._dialect]
+        writer = dialect.StreamWriter("chat", "m", id="x", created=1)
         parts = [writer.opening(), *(writer.token("Hi. ") for _ in range(TIMES))]
         for number, name in enumerate(names * TIMES if self._dialect != "replicate" else []):
             parts += [writer.tool_call(name, f"call_{number}"), writer.token('{"input":"a"}', "tool")]

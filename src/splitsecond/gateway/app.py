@@ -16,8 +16,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from random import Random
 
-import msgspec
-
 from splitsecond import clock
 from splitsecond.analysis.closed_early import BillingRule
 from splitsecond.errors import CallerFault, Fault
@@ -49,7 +47,8 @@ from splitsecond.router.settings import ClientKey
 from splitsecond.service import WHOLE_OPERATIONS, Call, Service
 from splitsecond.serving.request_cycle import RequestCycle
 from splitsecond.wire.client_format import ClientFormat, listing_at
-from splitsecond.wire.translation import nested_too_deeply
+from splitsecond.wire.stored_ids import CONTINUES, FIELDS, KeptAnswers, ids_in_request
+from splitsecond.wire.translation import nested_too_deeply, short
 
 MAX_BODY_BYTES = 32 << 20
 MOST_CACHED_KEYS = 4096
@@ -69,7 +68,7 @@ class Gateway:
     and keys for all routes, "key" only the latter, "off" nobody. A proxy on this machine that sends no header about its
     own clients makes them look local. `overview`: returns the dashboard's data, `history` that of the log, `speeds` the
     page of speed grades.
-    `owners`: the targets that have stored responses. `access_log`: gets the requests that are refused.
+    `owners`: the clients and targets of stored responses. `access_log`: gets the requests that are refused.
     """
 
     def __init__(
@@ -269,8 +268,8 @@ class Gateway:
         body = await cycle.body(self._max_body_bytes)
         request = parsed_request.read(body, endpoint.model, endpoint.stream, streams=form.streams)
         service = self._routes.service(request.model, key, request.routing_preferences)
-        if form.continues in request.body:
-            service = self._continued(request, cycle.client, form.continues) or service
+        if endpoint.operation == "chat" and not FIELDS.isdisjoint(request.body):
+            service = self._continued(request, cycle.client) or service
         limited = cycle.client in self._limited
         if limited and key is not None and self._limits is not None:
             cycle.extra = [*cycle.extra, *self._limits.admit(key)]
@@ -303,14 +302,30 @@ class Gateway:
             self._metrics.in_flight -= 1
             self._tracker.close(open_call, cycle.status, complete=cycle.complete)
 
-    def _continued(self, request: ParsedRequest, client: str, field: str) -> Service | None:
-        """Return the target that has stored the response which `field` names; None if it is not known."""
-        try:
-            response_id = msgspec.json.decode(request.body[field], type=str)
-        except msgspec.DecodeError:  # the target reports it
-            return None
-        target = self._owners.owner(client, response_id, targets(self._routes.expression(request.model)))
+    def _continued(self, request: ParsedRequest, client: str) -> Service | None:
+        """Return the target that has stored what `request` continues; None if it is not known.
+
+        Raises `CallerFault` if the request refers to what belongs to another client, as for an id that does not exist.
+        """
+        target = None
+        for field, identity in ids_in_request(request.body):
+            if self._owners.is_of_another(client, identity):
+                raise CallerFault(
+                    f"{field}: {short(identity)} was not found",
+                    kind="of_another_client",
+                    status=404,
+                    hint="Send the whole conversation.",
+                    code=CONTINUES.get(field, "item_not_found"),
+                    param=field,
+                )
+            if target is None and field in CONTINUES:
+                target = self._owners.target(identity, targets(self._routes.expression(request.model)))
         return None if target is None else self._routes.service(target)
+
+    def _note_ids(self, client: str, kept: KeptAnswers, answer: bytes, target: str) -> None:
+        """Note whose the ids in a part of an answer are."""
+        for identity in kept.ids(answer):
+            self._owners.note(client, identity, target)
 
     def _new_id(self) -> str:
         return f"req-{self._chance.getrandbits(128):032x}"
@@ -338,7 +353,9 @@ class Gateway:
             open_call.target = reply.target
             if not reply.empty:
                 open_call.first_token_ns = clock.now_ns()
-            note = partial(self._owners.note, call.client) if form.continues else None
+            kept, note = form.kept, None
+            if kept is not None and (not kept.asked_by or kept.asked_by in request.body):
+                note = partial(self._note_ids, call.client, kept)
             if call.stream:
                 await send_stream(cycle, open_call, reply, form, note, usage=request.usage)
             else:
