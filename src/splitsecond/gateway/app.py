@@ -354,7 +354,7 @@ class Gateway:
             if not reply.empty:
                 open_call.first_token_ns = clock.now_ns()
             kept, note = form.kept, None
-            if kept is not None and (not kept.asked_by or kept.asked_by in request.body):
+            if kept is not None and (not kept.requested_by or kept.requested_by in request.body):
                 note = partial(self._note_ids, call.client, kept)
             if call.stream:
                 await send_stream(cycle, open_call, reply, form, note, usage=request.usage)

@@ -28,12 +28,12 @@ _MAY_HOLD_ID = (b'"id"', b"\\u006")
 class KeptAnswers(Struct, frozen=True):
     """The answers of an API format that a provider may keep.
 
-    `begins` is in the event that begins a stream. `asked_by`: the field of a request whose answer is kept; "": every
-    answer is.
+    `begins` is in the event that begins a stream. `requested_by`: the field of a request whose answer is kept; "":
+    every answer is.
     """
 
     begins: bytes
-    asked_by: str = ""
+    requested_by: str = ""
 
     def ids(self, data: bytes) -> list[str]:
         """Return the ids in `data`, a whole answer or whole events of a stream."""
@@ -46,7 +46,7 @@ class KeptAnswers(Struct, frozen=True):
 
 
 RESPONSES = KeptAnswers(b'"response.created"')
-MESSAGES = KeptAnswers(b'"message_start"', asked_by="thread")
+MESSAGES = KeptAnswers(b'"message_start"', requested_by="thread")
 
 
 class _Id(Struct):
