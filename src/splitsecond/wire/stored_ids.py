@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from splitsecond.validation import read_json
+from splitsecond.errors import CallerFault
+from splitsecond.validation import MAX_VALUES, has_too_many_values, read_json
 from splitsecond.wire.sse import SseDecoder
 
 CONTINUES = {
@@ -90,7 +91,10 @@ _decode_list = msgspec.json.Decoder(list[Raw]).decode
 
 
 def ids_in_request(body: Mapping[str, Raw]) -> Iterator[tuple[str, str]]:
-    """Yield the ids in the fields of a request, each with its field."""
+    """Yield the ids in the fields of a request, each with its field.
+
+    Raises `CallerFault` for more values than are decoded.
+    """
     for name in CONTINUES:
         given = read_json(body[name], _decode_reference) if name in body else None
         named = (given.id, given.previous_message_id) if isinstance(given, _Reference) else (given,)
@@ -98,6 +102,9 @@ def ids_in_request(body: Mapping[str, Raw]) -> Iterator[tuple[str, str]]:
     items = bytes(body.get("input", b""))
     if not any(mark in items for mark in _MAY_HOLD_ID):
         return
+    if has_too_many_values(items):
+        message = f"input has more than {MAX_VALUES:,} values"
+        raise CallerFault(message, kind="request_too_large", status=413, param="input")
     for item in read_json(items, _decode_list) or ():
         match read_json(item, _decode_reference):
             case _Reference(id=str(identity)) as reference if _is_kept(reference):
