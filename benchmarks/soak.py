@@ -1,9 +1,9 @@
 """Soak test of the gateway: `python -m benchmarks.soak` (ten minutes, and one more for idle connections to close).
 
-Clients stream, a quarter of them over WebSockets, and some disconnect in the middle. Providers fail in every way that
-the simulator supports. Every policy and the log are in use. At the end, the records of three sides are compared: the
-clients' requests, the log, and the providers' requests. A hostile client and a hostile provider (`soak_hostile`) are
-active in every second quarter of a minute. The exit code is 1 unless all of this is true:
+Clients stream, and some disconnect in the middle. Providers fail in every way that the simulator supports. Every policy
+and the log are in use. At the end, the records of three sides are compared: the clients' requests, the log, and the
+providers' requests. A hostile client and a hostile provider (`soak_hostile`) are active in every second quarter of a
+minute. The exit code is 1 unless all of this is true:
 
   - each call has one record, each request that a provider received is one attempt, and none is recorded twice
   - no truncated response looked complete, no client lost its connection, and nothing printed a traceback
@@ -31,7 +31,7 @@ from random import Random
 
 import msgspec
 
-from benchmarks.soak_clients import Client, ClientTotals, SocketClient
+from benchmarks.soak_clients import Client, ClientTotals
 from benchmarks.soak_hostile import KEY as HOSTILE_KEY
 from benchmarks.soak_hostile import Hostile, Probes, hostile, probe
 from splitsecond.simulator.process import RunningProvider, run_simulator
@@ -193,8 +193,7 @@ async def _load(
     enemy.begin(port, began_s, until_s)
     async with asyncio.TaskGroup() as group:
         for number in range(clients):
-            kind = SocketClient if number % 4 == 0 else Client
-            client = kind(port, KEY, routes, totals, Random(f"{seed} {number}"))
+            client = Client(port, KEY, routes, totals, Random(f"{seed} {number}"))
             group.create_task(client.run(until_s))
         for _ in range(PROBES):
             group.create_task(probe(port, KEY, PROBED, probes, totals, began_s, until_s))

@@ -1,15 +1,12 @@
 """Clients of the soak test: they send requests, check the responses, and sometimes disconnect in the middle."""
 
 import asyncio
-import json
 from collections import Counter
 from random import Random
 from typing import Any
 
 import msgspec
 from msgspec import Struct
-from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed
 
 from splitsecond.simulator.tokens import token_text
 
@@ -21,8 +18,6 @@ LEAVES = 0.15
 LEAVES_WITHIN_S = (0.05, 1.0)
 PATIENCE_S = 60.0
 PAUSE_S = 0.2
-MAX_TURNS = 6
-"""Requests of a conversation over a WebSocket."""
 
 
 class ClientTotals(Struct):
@@ -73,7 +68,7 @@ class Client:
             totals.ended["client left" if leaves else "never ended"] += 1
             totals.left_early += not self._responded
             self._hang_up()
-        except (OSError, EOFError, ConnectionClosed) as error:
+        except (OSError, EOFError) as error:
             totals.ended["connection lost"] += 1
             totals.wrong.append(f"the gateway closed the connection: {error!r}")
             self._hang_up()
@@ -112,46 +107,6 @@ class Client:
                 self._writer.transport.abort()
             self._writer.close()
         self._reader = self._writer = None
-
-
-class SocketClient(Client):
-    """Sends the same requests over a WebSocket, as Responses. Some continue the conversation."""
-
-    _connection: ClientConnection | None = None
-    _previous = ""  # the response that the next request may continue
-    _turns = 0
-
-    async def _exchange(self, route: str, tokens: int, *, stream: bool) -> None:
-        if self._connection is None:
-            url, headers = f"ws://127.0.0.1:{self._port}/v1/responses", {"authorization": f"Bearer {self._key}"}
-            self._connection = await connect(url, additional_headers=headers, ping_interval=None)
-            self._turns = 0
-        continued = {"previous_response_id": self._previous} if 0 < self._turns < MAX_TURNS else {}
-        fields = {"type": "response.create", "model": route, "max_output_tokens": tokens, "store": False, **continued}
-        question = f"question {self._chance.randrange(1000)}"
-        self._totals.calls += 1
-        await self._connection.send(json.dumps(fields | {"input": question}))  # at once: the message is short
-        parts: list[str] = []
-        while True:
-            event = json.loads(await self._connection.recv())
-            if event["type"] == "response.created":
-                self._previous = event["response"]["id"]
-                self._responded = True
-                self._totals.ids.append(self._previous.replace("resp_", "req-"))
-            elif event["type"] == "response.output_text.delta":
-                parts.append(event["delta"])
-            elif event["type"] in ("response.completed", "response.incomplete"):
-                self._turns = self._turns + 1 if continued or not self._turns else 1
-                return self._note(route, 200, "".join(parts), TEXTS[tokens])
-            elif event["type"] == "error":
-                self._turns = 0
-                self._responded = True
-                return self._note(route, 200 if parts else event["status"], None, "")
-
-    def _hang_up(self) -> None:
-        if self._connection is not None:
-            self._connection.transport.abort()
-        self._connection = None
 
 
 async def read_head(reader: asyncio.StreamReader) -> tuple[int, dict[str, str]]:

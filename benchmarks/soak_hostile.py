@@ -17,7 +17,6 @@ from random import Random
 
 import msgspec
 import numpy as np
-from websockets.frames import Frame, Opcode
 
 from benchmarks.soak_clients import ClientTotals, read_head
 from splitsecond.analysis.summary import percentile
@@ -136,7 +135,6 @@ class HostileClient:
         self._acts: list[Callable[[], Awaitable[None]]] = [
             self.many_trailers, self.long_trailer, self.base64_body, self.count_base64, self.deep_body, self.wrong_keys,
             self.half_a_request, self.unread_response, self.invented_names, self.hostile_response, self.tiny_chunks,
-            self.many_pings, self.many_fragments, self.half_a_message,
         ]  # fmt: skip
 
     async def run(self, began_s: float, until_s: float) -> None:
@@ -165,29 +163,6 @@ class HostileClient:
         """A body of many chunks of one byte, each with an extension."""
         head = HEAD.format(path="/v1/chat/completions") + "transfer-encoding: chunked\r\n\r\n"
         await self._send(head.encode() + b"1;a=b\r\n \r\n" * 200_000, wait=True)
-
-    async def many_pings(self) -> None:
-        """100,000 pings over a WebSocket."""
-        await self._frames(Frame(Opcode.PING, b"").serialize(mask=True) * 100_000)
-
-    async def many_fragments(self) -> None:
-        """A message of 100,000 fragments of one byte."""
-        begin = Frame(Opcode.TEXT, b"{", fin=False).serialize(mask=True)
-        await self._frames(begin + Frame(Opcode.CONT, b" ", fin=False).serialize(mask=True) * 100_000)
-
-    async def half_a_message(self) -> None:
-        """Most of a message of 8 MB."""
-        await self._frames(Frame(Opcode.TEXT, b" " * (8 * MB)).serialize(mask=True)[:-9], wait_s=2)
-
-    async def _frames(self, data: bytes, wait_s: float = 0) -> None:
-        offer = "connection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\n"
-        own = f"sec-websocket-key: {'A' * 22}==\r\nauthorization: Bearer {KEY}\r\n\r\n"
-        async with self._connection() as (reader, writer):
-            writer.write(f"GET /v1/responses HTTP/1.1\r\nhost: soak\r\n{offer}{own}".encode())
-            await reader.readuntil(b"\r\n\r\n")
-            writer.write(data)
-            await writer.drain()
-            await asyncio.sleep(wait_s)
 
     async def base64_body(self) -> None:
         """8 MB of base64 in a message, with a key."""

@@ -50,6 +50,9 @@ FORMS = {
     "provider": b'{"model":"fast","messages":[],"input":"a","prompt":"a","provider":%b}',
     "stream_options": b'{"model":"fast","messages":[],"input":"a","prompt":"a","stream_options":%b}',
     "metadata": b'{"model":"fast","messages":[],"input":"a","prompt":"a","metadata":%b}',
+    "id": b'{"model":"fast","messages":[],"input":"a","previous_response_id":"%b"}',
+    "item": b'{"model":"fast","messages":[],"input":[{"id":%b}]}',
+    "thread": b'{"model":"fast","messages":[{"role":"user","content":"a"}],"thread":%b}',
 }
 BODY_BYTES = 32 << 20
 
@@ -145,8 +148,11 @@ def test_a_body_of_millions_of_values_takes_memory_in_proportion_to_its_bytes(
     def post(values: bytes) -> None:
         posted("/v1/responses", FORMS["input"] % values)
 
+    def refer(values: bytes) -> None:
+        assert posted("/v1/responses", FORMS["input"] % (values[:-1] + b',{"id":"msg_1"}]')) == 413
+
     make = repeated(unit + b",", b"[", unit + b"]")
-    for feed in (translate, post, lambda values: conservative_input_tokens(call(values))):
+    for feed in (translate, post, refer, lambda values: conservative_input_tokens(call(values))):
         check_bounded(feed, make, size=1 << 20, bytes_per_byte=5)
 
 

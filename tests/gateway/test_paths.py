@@ -1,13 +1,15 @@
-"""Paths beside those of calls: lists of models, unknown paths, and the id of a request that is refused."""
+"""Paths beside those of calls: lists of models, unknown paths, WebSockets, and the id of a request that is refused."""
 
+import asyncio
 import hashlib
 from typing import Any
 
 import pytest
-from tests.gateway.visitor import CHAT, Visitor, visitor
+from tests.gateway.visitor import CHAT, Visitor, head, visitor
+from tests.serving.fake_client import ReceivedResponse
 
 from splitsecond.router.settings import ClientKey
-from splitsecond.testing.fake_service import FakeService
+from splitsecond.testing.fake_service import FakeService, Script
 from splitsecond.testing.virtual_time import run_virtual
 
 
@@ -78,6 +80,40 @@ def test_a_method_of_a_model_that_is_not_served_is_not_there() -> None:
     client = got("/v1beta/models/fast:embedContent", method="POST", body={})
     assert (client.status, client.json["error"]["status"]) == (404, "NOT_FOUND")
     assert got("/v1beta/models", method="POST", body={}).status == 405
+
+
+HANDSHAKE = {"upgrade": "websocket", "sec-websocket-key": "dGhlIHNhbXBsZSBub25jZQ==", "sec-websocket-version": "13"}
+"""The headers of a client that wants a WebSocket, beside `Connection`."""
+
+
+@pytest.mark.parametrize("path", ["/v1/responses", "/v1/chat/completions", "/v1/messages"])
+def test_a_websocket_is_refused_in_the_form_of_the_client(path: str) -> None:
+    client = got(path, connection="keep-alive, Upgrade", **HANDSHAKE)
+    assert (client.status, client.headers["upgrade"]) == (426, "HTTP/1.1")
+    assert b"\r\nconnection: upgrade\r\n" in client.transport.written
+    assert "has no WebSocket" in client.json["error"]["message"]
+    assert (client.json.get("type") == "error") == (path == "/v1/messages")
+    assert got("/v1/nowhere", connection="Upgrade", **HANDSHAKE).status == 404
+
+
+def test_a_post_request_follows_a_refused_websocket() -> None:
+    client = visitor(FakeService(script=lambda call: Script(tokens=2)))
+
+    async def main() -> None:
+        connection = client.connect()
+        given = {"host": "127.0.0.1", "connection": "Upgrade"}
+        connection.data_received(head("GET", "/v1/responses", given | HANDSHAKE))
+        await asyncio.sleep(1)
+        assert client.status == 426
+        client.transport.writes.clear()
+        body = b'{"model":"fast","input":"hi"}'
+        sizes = {"content-type": "application/json", "content-length": str(len(body))}
+        connection.data_received(head("POST", "/v1/responses", given | sizes) + body)
+        await asyncio.sleep(60)
+        assert ReceivedResponse(client.transport.written).status == 200
+        client.leave()
+
+    run_virtual(main())
 
 
 def test_every_refusal_has_an_id() -> None:

@@ -1,12 +1,14 @@
-"""Requests that continue a stored response go to the target that has it, in every worker and for its client only."""
+"""What a provider has stored is continued by the target that has it and by its client only, in every worker."""
 
+import asyncio
 import hashlib
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 from tests.gateway.test_embeddings import Answering
-from tests.gateway.visitor import visits
+from tests.gateway.visitor import CHAT, OneRoute, Visitor, visits
+from tests.upstream.scripted_client import ScriptedExchange
 
 from splitsecond.gateway.app import Gateway
 from splitsecond.gateway.records.response_owners import ResponseOwners
@@ -16,31 +18,43 @@ from splitsecond.service import Service
 from splitsecond.testing.fake_service import FakeService, Script
 from splitsecond.testing.virtual_time import run_virtual
 from splitsecond.transport.client import Client
+from splitsecond.transport.exchange import Origin, Receiver, Request
 from splitsecond.upstream.spec import TargetSpec
 from splitsecond.upstream.target import connect
+from splitsecond.wire.anthropic import StreamWriter as MessageWriter
 from splitsecond.wire.responses import StreamWriter
+from splitsecond.wire.sse import events_in
 
-ANSWER = b'data: {"type":"response.created","response":{"id":"resp_1","output":[]}}\n\n'
+KEYS = tuple(ClientKey(name, hashlib.sha256(name.encode()).digest()) for name in ("alice", "bob"))
 
 
 def test_workers_share_owners(tmp_path: Path) -> None:
     path = tmp_path / "owners"
     one, other = ResponseOwners(path), ResponseOwners(path)
-    one.note("web", ANSWER, "b/m")
-    targets = ["a/m", "b/m"]
-    assert other.owner("web", "resp_1", targets) == "b/m"
-    assert other.owner("app", "resp_1", targets) is None
-    assert other.owner("web", "resp_2", targets) is None
-    assert other.owner("web", "resp_1", ["a/m"]) is None
-    other.note("web", ANSWER, "a/m")
-    assert one.owner("web", "resp_1", targets) == "a/m"
+    one.note("alice", "resp_1", "b/m")
+    assert other.target("resp_1", ["a/m", "b/m"]) == "b/m"
+    assert other.target("resp_1", ["a/m"]) is None
+    assert other.target("resp_2", ["a/m", "b/m"]) is None
+    other.note("alice", "resp_1", "a/m")
+    assert one.target("resp_1", ["a/m", "b/m"]) == "a/m"
 
 
-@pytest.mark.parametrize("answer", [b"", b'{"id":"msg_1"}', b'{"id":5}', b'{"id":"resp_' + b"x" * 300])
-def test_an_answer_without_an_id_is_not_noted(answer: bytes) -> None:
+def test_an_id_stays_with_its_first_client() -> None:
     owners = ResponseOwners()
-    owners.note("web", answer, "a/m")
-    assert owners.owner("web", "resp_1", ["a/m"]) is None
+    owners.note("alice", "resp_1", "a/m")
+    owners.note("bob", "resp_1", "b/m")
+    assert owners.is_of_another("bob", "resp_1")
+    assert not owners.is_of_another("alice", "resp_1")
+    assert not owners.is_of_another("bob", "resp_2")
+    assert owners.target("resp_1", ["a/m", "b/m"]) == "a/m"
+
+
+def test_without_keys_ids_belong_to_nobody() -> None:
+    owners = ResponseOwners()
+    owners.note("", "resp_1", "a/m")
+    owners.note("alice", "resp_2", "a/m")
+    assert not owners.is_of_another("alice", "resp_1")
+    assert not owners.is_of_another("", "resp_2")
 
 
 class TwoTargets:
@@ -58,28 +72,126 @@ class TwoTargets:
         return parse('fallback("a/m", "b/m")')
 
 
+async def asks(gateway: Gateway, key: str, path: str = "/v1/responses", **fields: Any) -> Visitor:
+    """The client after a request with one of `KEYS`."""
+    turns = {"input": "hi"} if path == "/v1/responses" else {"messages": CHAT["messages"], "max_tokens": 9}
+    common = {"model": "fast", **turns}
+    return await visits(gateway).asks(common | fields, path=path, headers={"authorization": f"Bearer {key}"})
+
+
 @pytest.mark.parametrize("stream", [True, False])
 def test_a_continued_response_goes_to_its_target(stream: bool) -> None:
     async def main() -> None:
         routes: Any = TwoTargets()
         owners = ResponseOwners()
-        keys = tuple(ClientKey(name, hashlib.sha256(name.encode()).digest()) for name in ("web", "app"))
-        gateway = Gateway(routes, keys, owners=owners)
-        owners.note("web", ANSWER, "b/m")
+        gateway = Gateway(routes, KEYS, owners=owners)
+        owners.note("alice", "resp_1", "b/m")
+        for fields, target in (
+            ({}, "a/m"),
+            ({"previous_response_id": "resp_1"}, "b/m"),
+            ({"conversation": {"id": "resp_1"}}, "b/m"),
+            ({"input": [{"type": "item_reference", "id": "resp_1"}]}, "a/m"),
+            ({"previous_response_id": "resp_2"}, "a/m"),
+            ({"previous_response_id": 5}, "a/m"),
+        ):
+            client = await asks(gateway, "alice", stream=stream, **fields)
+            assert client.headers["x-splitsecond-target"] == target, fields
 
-        async def asks(key: str, **fields: Any) -> str:
-            client = await visits(gateway).asks(
-                {"model": "fast", "input": "hi", "stream": stream, **fields},
-                path="/v1/responses",
-                headers={"authorization": f"Bearer {key}"},
-            )
-            return client.headers["x-splitsecond-target"]
+    run_virtual(main())
 
-        assert await asks("web") == "a/m"
-        assert await asks("web", previous_response_id="resp_1") == "b/m"
-        assert await asks("app", previous_response_id="resp_1") == "a/m"
-        assert await asks("web", previous_response_id="resp_2") == "a/m"
-        assert await asks("web", previous_response_id=5) == "a/m"
+
+def responses() -> bytes:
+    """The stream of a response with the items "msg_resp_7_0" and "fc_resp_7_1"."""
+    writer = StreamWriter("chat", "m", id="resp_7", created=1)
+    items = writer.token("Hi.") + writer.tool_call("f", "call_1") + writer.token("{}", "tool")
+    return b"".join([writer.opening(), items, writer.finish("stop"), writer.done()])
+
+
+def messages() -> bytes:
+    writer = MessageWriter("chat", "m", id="msg_7", created=1)
+    return b"".join([writer.opening(), writer.token("Hi."), writer.finish("stop"), writer.done()])
+
+
+class OneByOne(Answering):
+    """A transport whose requests are answered by one event a second."""
+
+    async def send(
+        self, origin: Origin, request: Request, receiver: Receiver, *, connect_deadline_ns: int
+    ) -> ScriptedExchange:
+        self.sent.append(request)
+        exchange = ScriptedExchange(receiver)
+        exchange.head()
+        loop = asyncio.get_running_loop()
+        events = events_in(self.parts[0])
+        for second, event in enumerate(events):
+            loop.call_later(second, exchange.body, event)
+        loop.call_later(len(events), exchange.end)
+        return exchange
+
+
+def answered(dialect: str, answer: bytes, *keys: ClientKey, **quirks: Any) -> tuple[Gateway, Answering]:
+    """A gateway with one target that always gives `answer`, and its transport."""
+    transport = OneByOne(answer)
+    spec = TargetSpec(name="fake/model", base_url="http://x.test/v1", model="m", dialect=dialect, quirks=quirks)
+    target = connect(spec, lambda attempt: None, environment={}, client=cast(Client, transport), raw=True)
+    routes: Any = OneRoute(target)
+    return Gateway(routes, keys), transport
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"previous_response_id": "resp_7"}, "previous_response_not_found"),
+        ({"conversation": "resp_7"}, "conversation_not_found"),
+        ({"conversation": {"id": "resp_7"}}, "conversation_not_found"),
+        ({"input": [{"type": "item_reference", "id": "msg_resp_7_0"}]}, "item_not_found"),
+        ({"input": [{"id": "fc_resp_7_1"}, {"role": "user", "content": "And now?"}]}, "item_not_found"),
+    ],
+)
+def test_another_clients_response_is_not_continued(fields: dict[str, Any], code: str, stream: bool) -> None:
+    async def main() -> None:
+        gateway, transport = answered("responses", responses(), *KEYS)
+        assert (await asks(gateway, "alice", stream=stream)).status == 200
+        sent = len(transport.sent)
+        refused = await asks(gateway, "bob", **fields)
+        assert (refused.status, refused.json["error"]["code"]) == (404, code)
+        assert refused.json["error"]["param"] == next(iter(fields))
+        assert len(transport.sent) == sent
+        assert (await asks(gateway, "alice", **fields)).status == 200
+        in_a_chat = await asks(gateway, "bob", "/v1/chat/completions", **fields)  # which passes unknown fields on
+        assert (in_a_chat.status, in_a_chat.json["error"]["code"]) == (404, code)
+        assert (await asks(gateway, "bob", previous_response_id="resp_unknown")).status == 200
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_another_clients_thread_is_not_continued(stream: bool) -> None:
+    async def main() -> None:
+        gateway, transport = answered("anthropic", messages(), *KEYS, threads=True)
+        going_on = {"thread": {"type": "continue", "previous_message_id": "msg_7"}}
+        first = await asks(gateway, "alice", "/v1/messages", stream=stream, thread={"type": "create"})
+        assert first.status == 200
+        sent = len(transport.sent)
+        refused = await asks(gateway, "bob", "/v1/messages", **going_on)
+        assert (refused.status, refused.json["error"]["type"]) == (404, "not_found_error")
+        assert refused.json["error"]["details"] == {"error_code": "thread_not_found"}
+        assert len(transport.sent) == sent
+        assert (await asks(gateway, "alice", "/v1/messages", **going_on)).status == 200
+
+    run_virtual(main())
+
+
+def test_a_request_cannot_claim_an_id_by_its_echo() -> None:
+    """Providers repeat fields of a request in the answer."""
+
+    async def main() -> None:
+        echoing = responses().replace(b'"metadata":{}', b'"metadata":{"id":"resp_9"}')
+        gateway, _ = answered("responses", echoing, *KEYS)
+        assert (await asks(gateway, "bob", stream=True)).status == 200
+        assert (await asks(gateway, "alice", previous_response_id="resp_7")).status == 404
+        assert (await asks(gateway, "alice", previous_response_id="resp_9")).status == 200
 
     run_virtual(main())
 
@@ -87,9 +199,7 @@ def test_a_continued_response_goes_to_its_target(stream: bool) -> None:
 @pytest.mark.parametrize("stream", [True, False])
 def test_an_answered_response_is_continued_where_it_began(stream: bool) -> None:
     async def main() -> None:
-        writer = StreamWriter("chat", "m", id="resp_7", created=1)
-        answer = b"".join([writer.opening(), writer.token("Hi."), writer.finish("stop"), writer.done()])
-        transport = cast(Client, Answering(answer))
+        transport = cast(Client, Answering(responses()))
 
         class Alternating(TwoTargets):
             """Its policy asks the second target first, and the first one afterwards."""

@@ -228,25 +228,6 @@ def test_an_invalid_body_after_an_offered_upgrade_is_refused(body: bytes) -> Non
     run_virtual(main())
 
 
-def test_only_the_request_that_offers_a_websocket_can_switch_to_it() -> None:
-    able: dict[str, bool] = {}
-
-    async def app(cycle: RequestCycle) -> None:
-        await asyncio.sleep(1)
-        able[cycle.path] = cycle.connection.can_switch
-        await cycle.answer(404, b"")
-
-    async def main() -> None:
-        connection, _ = await opened(app)
-        with_body = WEBSOCKET.replace(b"/w", b"/with-body").replace(b"\r\n\r\n", b"\r\ncontent-length: 3\r\n\r\none")
-        connection.data_received(with_body + WEBSOCKET)
-        await asyncio.sleep(3)
-        assert able == {"/with-body": False, "/w": True}
-        connection.connection_lost(None)
-
-    run_virtual(main())
-
-
 def test_a_connection_stays_open_while_it_is_used_and_closes_when_it_is_idle() -> None:
     async def main() -> None:
         connection, transport = await opened(echoes)

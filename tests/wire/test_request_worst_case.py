@@ -174,6 +174,23 @@ def test_a_request_is_translated_in_linear_time(dialect: Spoken, kind: str, targ
     check_linear(lambda body: written(call_of(dialect, body), target), KINDS[dialect][kind], size=size)
 
 
+def test_tools_are_left_out_in_linear_time() -> None:
+    """Each tool that is kept was compared with each that is left out."""
+    tools = numbered(
+        lambda n: b'{"type":"web_search","n":%d},{"type":"function","name":"f%d","parameters":{}},' % (n, n),
+        before=INPUT + USER + b'],"tools":[',
+        after=b'{"type":"web_search"}]}',
+    )
+    quirks = Quirks(drop_tools=("web_search",))
+    check_linear(
+        lambda body: (
+            transcoding.request(call_of("responses", body), "openai", openai.encode, "m", quirks, target="t").body
+        ),
+        tools,
+        size=1 << 17,
+    )
+
+
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize("target", DIALECTS)
 @pytest.mark.parametrize(("dialect", "form"), [(dialect, form) for dialect, forms in DEEP.items() for form in forms])

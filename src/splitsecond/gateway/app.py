@@ -16,15 +16,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from random import Random
 
-import msgspec
-from msgspec import structs
-
 from splitsecond import clock
 from splitsecond.analysis.closed_early import BillingRule
 from splitsecond.errors import CallerFault, Fault
 from splitsecond.gateway import parsed_request
 from splitsecond.gateway.counting import count_tokens
-from splitsecond.gateway.endpoints import ENDPOINTS, Endpoint, endpoint_at, format_at
+from splitsecond.gateway.endpoints import Endpoint, endpoint_at, format_at
 from splitsecond.gateway.error_response import error_response
 from splitsecond.gateway.headers import (
     HINT_HEADERS,
@@ -41,7 +38,6 @@ from splitsecond.gateway.records.key_limits import KeyLimits
 from splitsecond.gateway.records.metrics import Metrics
 from splitsecond.gateway.records.response_owners import ResponseOwners
 from splitsecond.gateway.response_sending import send_stream, send_whole
-from splitsecond.gateway.responses_socket import Conversations, Turn, serve_socket
 from splitsecond.gateway.wrong_keys import WrongKey, WrongKeys
 from splitsecond.observation import Observation
 from splitsecond.policies.expression import targets
@@ -50,9 +46,9 @@ from splitsecond.router.routes import Routes
 from splitsecond.router.settings import ClientKey
 from splitsecond.service import WHOLE_OPERATIONS, Call, Service
 from splitsecond.serving.request_cycle import RequestCycle
-from splitsecond.serving.websocket import upgrade_to
 from splitsecond.wire.client_format import ClientFormat, listing_at
-from splitsecond.wire.translation import nested_too_deeply
+from splitsecond.wire.stored_ids import CONTINUES, FIELDS, KeptAnswers, ids_in_request
+from splitsecond.wire.translation import nested_too_deeply, short
 
 MAX_BODY_BYTES = 32 << 20
 MOST_CACHED_KEYS = 4096
@@ -60,8 +56,8 @@ MOST_CACHED_KEYS = 4096
 LONGEST_CACHED_KEY = 1024
 """Longer headers are not cached: any number of spaces may precede a key."""
 _KEY_HEADERS = frozenset({b"authorization", b"x-api-key", b"x-goog-api-key"})
-_TURN = structs.replace(ENDPOINTS["/v1/responses"], stream=True)
-"""What a message of a WebSocket requests."""
+_UPGRADE_REQUIRED = ((b"upgrade", b"HTTP/1.1"), (b"connection", b"upgrade"))
+"""Headers of a response with status 426, which must name the protocol to use (RFC 9110)."""
 
 
 class Gateway:
@@ -72,7 +68,7 @@ class Gateway:
     and keys for all routes, "key" only the latter, "off" nobody. A proxy on this machine that sends no header about its
     own clients makes them look local. `overview`: returns the dashboard's data, `history` that of the log, `speeds` the
     page of speed grades.
-    `owners`: the targets that have stored responses. `access_log`: gets the requests that are refused.
+    `owners`: the clients and targets of stored responses. `access_log`: gets the requests that are refused.
     """
 
     def __init__(
@@ -100,7 +96,6 @@ class Gateway:
         self._owners = owners or ResponseOwners()
         self._access_log = access_log
         self._wrong_keys = WrongKeys()
-        self._conversations = Conversations()
         self._handlers: Mapping[str, Callable[[RequestCycle], Awaitable[None]]] = {
             "/health/live": self._live,
             "/health/ready": self._ready,
@@ -150,14 +145,6 @@ class Gateway:
         except Fault as fault:
             await self._refuse(cycle, fault)
 
-    async def _turn(self, turn: Turn) -> None:
-        """Serve a message of a WebSocket as a request."""
-        try:
-            if turn.check():
-                await self._complete(turn, _TURN)
-        except Fault as fault:
-            await self._refuse(turn, fault)
-
     async def _refuse(self, cycle: RequestCycle, fault: Fault) -> None:
         """Answer a request that is no call with its error."""
         if isinstance(fault, WrongKey):
@@ -201,8 +188,9 @@ class Gateway:
         if endpoint is None and (handler is None or (cycle.method == "POST" and ":" in cycle.path)):
             raise not_found(cycle)  # an unknown method of a model is no list of models
         if endpoint is not None and cycle.header(b"upgrade").lower() == b"websocket":
-            await self._socket(cycle, endpoint)
-            return
+            cycle.extra = [*cycle.extra, *_UPGRADE_REQUIRED]
+            hint = "Send POST requests."  # Codex does so at once after this status; after 400 and 501 it gives up
+            raise CallerFault(f"{cycle.path} has no WebSocket", kind="websocket_unsupported", status=426, hint=hint)
         expected = "POST" if endpoint else "GET"
         if origin and cycle.method == "OPTIONS" and self._origins.allow(origin):
             wanted = cycle.header(b"access-control-request-headers")
@@ -213,15 +201,6 @@ class Gateway:
             cycle.extra = [*cycle.extra, (b"allow", b"POST" if endpoint else b"GET, HEAD")]
             message = f"{cycle.path} takes {expected}, got {cycle.method}"
             raise CallerFault(message, kind="method_not_allowed", status=405)
-
-    async def _socket(self, cycle: RequestCycle, endpoint: Endpoint) -> None:
-        """Serve a WebSocket, at the path of Responses."""
-        if endpoint.format is not _TURN.format or endpoint.counts:
-            cycle.extra = [*cycle.extra, *upgrade_to(b"HTTP/1.1")]
-            hint = "Send POST requests."  # clients do so at once after this status, and some only after it
-            raise CallerFault(f"{cycle.path} has no WebSocket", kind="websocket_unsupported", status=426, hint=hint)
-        self._key(cycle)
-        await serve_socket(cycle, self._conversations, self._max_body_bytes, self._turn)
 
     async def _live(self, cycle: RequestCycle) -> None:
         await cycle.answer(200, b'{"status":"live"}')
@@ -289,10 +268,8 @@ class Gateway:
         body = await cycle.body(self._max_body_bytes)
         request = parsed_request.read(body, endpoint.model, endpoint.stream, streams=form.streams)
         service = self._routes.service(request.model, key, request.routing_preferences)
-        if form.continues in request.body:
-            service = self._continued(request, cycle.client, form.continues) or service
-        if isinstance(cycle, Turn) and not await cycle.prepared(request):
-            return
+        if endpoint.operation == "chat" and not FIELDS.isdisjoint(request.body):
+            service = self._continued(request, cycle.client) or service
         limited = cycle.client in self._limited
         if limited and key is not None and self._limits is not None:
             cycle.extra = [*cycle.extra, *self._limits.admit(key)]
@@ -325,14 +302,30 @@ class Gateway:
             self._metrics.in_flight -= 1
             self._tracker.close(open_call, cycle.status, complete=cycle.complete)
 
-    def _continued(self, request: ParsedRequest, client: str, field: str) -> Service | None:
-        """Return the target that has stored the response which `field` names; None if it is not known."""
-        try:
-            response_id = msgspec.json.decode(request.body[field], type=str)
-        except msgspec.DecodeError:  # the target reports it
-            return None
-        target = self._owners.owner(client, response_id, targets(self._routes.expression(request.model)))
+    def _continued(self, request: ParsedRequest, client: str) -> Service | None:
+        """Return the target that has stored what `request` continues; None if it is not known.
+
+        Raises `CallerFault` if the request refers to what belongs to another client, as for an id that does not exist.
+        """
+        target = None
+        for field, identity in ids_in_request(request.body):
+            if self._owners.is_of_another(client, identity):
+                raise CallerFault(
+                    f"{field}: {short(identity)} was not found",
+                    kind="of_another_client",
+                    status=404,
+                    hint="Send the whole conversation.",
+                    code=CONTINUES.get(field, "item_not_found"),
+                    param=field,
+                )
+            if target is None and field in CONTINUES:
+                target = self._owners.target(identity, targets(self._routes.expression(request.model)))
         return None if target is None else self._routes.service(target)
+
+    def _note_ids(self, client: str, kept: KeptAnswers, answer: bytes, target: str) -> None:
+        """Note whose the ids in a part of an answer are."""
+        for identity in kept.ids(answer):
+            self._owners.note(client, identity, target)
 
     def _new_id(self) -> str:
         return f"req-{self._chance.getrandbits(128):032x}"
@@ -360,7 +353,9 @@ class Gateway:
             open_call.target = reply.target
             if not reply.empty:
                 open_call.first_token_ns = clock.now_ns()
-            note = partial(self._owners.note, call.client) if form.continues else None
+            kept, note = form.kept, None
+            if kept is not None and (not kept.requested_by or kept.requested_by in request.body):
+                note = partial(self._note_ids, call.client, kept)
             if call.stream:
                 await send_stream(cycle, open_call, reply, form, note, usage=request.usage)
             else:

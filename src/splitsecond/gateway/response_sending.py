@@ -22,7 +22,7 @@ ENDS_WITHIN_NS = 20 * clock.NS_PER_MS
 """How long a complete response waits for the end of the provider's body, when the cost is known."""
 
 Note = Callable[[bytes, str], None]
-"""Takes the first bytes of a response that its target may have stored, and the target."""
+"""Takes a response, or whole events of one, and the target, which may have stored it."""
 
 
 async def send_stream(
@@ -33,9 +33,11 @@ async def send_stream(
     cycle.begin_stream(response_headers(cycle, open_call), kind=form.stream_type)
 
     def take(data: bytes) -> bool:
-        if note is not None or not cycle.ready:
+        if not cycle.ready:
             return False
         if (whole := relay.feed(data)) and not cycle.complete:
+            if note is not None:
+                note(whole, open_call.target)
             cycle.write(whole, last=relay.done)
         return True
 
@@ -45,7 +47,6 @@ async def send_stream(
             if (whole := relay.feed(data)) and not cycle.complete:
                 if note is not None:
                     note(whole, open_call.target)
-                    note = None
                 await cycle.send(whole, last=relay.done)  # saves a write for the end of the body
         last = relay.rest()
     except Fault as fault:

@@ -10,13 +10,13 @@ import socket
 import struct
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import httptools
 
 from splitsecond import clock
 from splitsecond.serving.request_cycle import Application, RequestCycle, ServerState
-from splitsecond.serving.request_head import BAD_REQUEST, FRAMING, ambiguous, offers_websocket, parse_url
+from splitsecond.serving.request_head import BAD_REQUEST, FRAMING, ambiguous, parse_url
 from splitsecond.serving.slow_reader import SlowReaderLimit
 
 KEEP_ALIVE_S = 75.0
@@ -32,16 +32,6 @@ _RST = struct.pack("ii", 1, 0)
 _TOO_LARGE = b"431 Request Header Fields Too Large"
 _TOO_SLOW = b"408 Request Timeout"
 UNAVAILABLE = b"503 Service Unavailable"
-
-
-class Upgraded(Protocol):
-    """The protocol that has taken over a connection. Writing is up to it; the connection keeps its backpressure."""
-
-    def receive(self, data: bytes) -> None:
-        """Take what the client has sent."""
-
-    def shut_down(self) -> None:
-        """End soon, because the server shuts down."""
 
 
 class ServerConnection(asyncio.Protocol):
@@ -62,9 +52,6 @@ class ServerConnection(asyncio.Protocol):
     _read_bytes = 0  # size of the last read
     _request_data = b""  # the read, if a request begins with it, until its headers are complete
     _full = False  # too many requests are pipelined: nothing more is parsed
-    _held: bytearray | None = None  # what follows the offer of a WebSocket, until that is answered
-    _upgraded: Upgraded | None = None
-    _divert: Callable[[bytes], None] | None = None  # takes what arrives instead of the parser
     _idle_since = 0.0
     _current: RequestCycle | None = None  # the request that is answered now, or was answered last
     _last: RequestCycle | None = None  # the request whose headers arrived last
@@ -110,14 +97,10 @@ class ServerConnection(asyncio.Protocol):
             self._current.connection_lost()
         self.pipeline.clear()
         self._last = self._current = self._parser = None  # each of them refers to the connection
-        self._held = self._upgraded = self._divert = None
         self._allow_writing()
         self.transport.close()
 
     def data_received(self, data: bytes) -> None:
-        if self._divert is not None:
-            self._divert(data)
-            return
         if self._in_head and not (self._begun or self._loose_bytes or self._full):  # the parser expects a request
             current = self._current
             if current is None or current.complete:
@@ -161,8 +144,6 @@ class ServerConnection(asyncio.Protocol):
         rest = memoryview(data)
         while True:
             rest = rest[upgrade.args[0] :]
-            if self._last is not None and offers_websocket(self._last):
-                return self._hold(rest)
             try:
                 if self._last is not None and self._last.method != "CONNECT":
                     self._expect_body(self._last)
@@ -173,35 +154,6 @@ class ServerConnection(asyncio.Protocol):
                 return self._refuse_invalid()
             else:
                 return None
-
-    def _hold(self, rest: bytes | memoryview) -> None:
-        """Keep `rest` of a read, and read no more, until the request with the offer of a WebSocket is answered."""
-        self._held = bytearray(rest)
-        self._divert = self._hold_more
-        self.pause_reading()
-
-    def _hold_more(self, data: bytes) -> None:
-        if self._held is not None:
-            self._held += data
-        self.pause_reading()  # an earlier request that takes its body resumes it
-
-    def _release(self) -> bytes:
-        """Resume reading, and return what was held."""
-        held, self._held, self._divert = bytes(self._held or b""), None, None
-        self.resume_reading()
-        return held
-
-    @property
-    def can_switch(self) -> bool:
-        """Whether another protocol can take over: the current request, the last one read, offers a WebSocket."""
-        return self._held is not None and self._current is self._last
-
-    def switch(self, upgraded: Upgraded) -> None:
-        """Give the connection to another protocol from now on."""
-        held = self._release()
-        self._upgraded, self._divert = upgraded, upgraded.receive
-        if held:
-            upgraded.receive(held)
 
     def _expect_body(self, cycle: RequestCycle) -> None:
         """If the headers announce a body, give them to a new parser without the offer of another protocol."""
@@ -315,11 +267,8 @@ class ServerConnection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._allow_writing()
-        if not self.transport.is_closing():
-            if self._slow_reader is not None:
-                self._slow_reader.stop()
-            if self._upgraded is not None:
-                self.resume_reading()  # a WebSocket pauses it while the client does not read
+        if self._slow_reader is not None and not self.transport.is_closing():
+            self._slow_reader.stop()
 
     def _allow_writing(self) -> None:
         self.write_paused = False
@@ -350,9 +299,7 @@ class ServerConnection(asyncio.Protocol):
 
     def shut_down(self) -> None:
         """Close the connection after the response in progress, because the server shuts down."""
-        if self._upgraded is not None:
-            self._upgraded.shut_down()
-        elif self._last is None or self._last.complete:
+        if self._last is None or self._last.complete:
             self.close()
         else:
             self._last.keep_alive = False
@@ -362,7 +309,7 @@ class ServerConnection(asyncio.Protocol):
         if self.transport.is_closing():
             return
         following = self.pipeline.popleft() if self.pipeline else None
-        if self._read_paused and not self.pipeline and self._held is None and not self._full:
+        if self._read_paused and not self.pipeline and not self._full:
             self.resume_reading()  # no request waits
         if following is not None:
             self._start(following)
@@ -370,8 +317,6 @@ class ServerConnection(asyncio.Protocol):
         self._idle_since = self._loop.time()
         if self._idle_timer is None:
             self._await_request(KEEP_ALIVE_S)
-        if self._held is not None and (held := self._release()):
-            self.data_received(held)
 
     def _await_request(self, seconds: float) -> None:
         self._idle_timer = self._loop.call_later(seconds, self._check_idle)

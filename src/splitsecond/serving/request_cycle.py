@@ -32,7 +32,7 @@ JSON = b"application/json"
 _TEXT = b"text/plain; charset=utf-8"
 _NO_CACHE = (b"cache-control", b"no-cache")
 _PHRASES = {status.value: status.phrase for status in HTTPStatus} | {529: "Overloaded"}
-_STATUS_LINES = {code: b"HTTP/1.1 %d %b" % (code, _PHRASES.get(code, "").encode()) for code in (101, *range(200, 600))}
+_STATUS_LINES = {code: b"HTTP/1.1 %d %b" % (code, _PHRASES.get(code, "").encode()) for code in range(200, 600)}
 """The status lines of all codes, because providers use codes that are not registered, such as Anthropic's 529."""
 _KEEP_ALIVE = (b"", b"")
 _CLOSE = (b"connection: close", b"", b"")
@@ -74,9 +74,6 @@ class ClientConnection(Protocol):
     write_paused: bool
     peer: str
 
-    @property
-    def can_switch(self) -> bool: ...
-
     def pause_reading(self) -> None: ...
 
     def resume_reading(self) -> None: ...
@@ -88,8 +85,6 @@ class ClientConnection(Protocol):
     def reset(self) -> None: ...
 
     def on_response_complete(self) -> None: ...
-
-    def switch(self, upgraded: Any) -> None: ...
 
 
 class ClientLeft(Exception):
@@ -349,13 +344,6 @@ class RequestCycle:
         else:
             self.keep_alive = False  # the end of the connection is the end of the body
             self.begin(200, [(b"content-type", kind), _NO_CACHE, *headers])
-
-    def switch(self, headers: Headers, upgraded: Any) -> None:
-        """Answer with status 101, and give the connection to the protocol `upgraded` until `cut` is called."""
-        self.keep_alive = True  # the headers name another kind of connection
-        self.begin(HTTPStatus.SWITCHING_PROTOCOLS, headers)
-        self.flush()
-        self._connection.switch(upgraded)
 
     async def send(self, data: bytes, *, last: bool = False) -> None:
         """Send a part of the response's body as soon as the client has read enough of the previous parts."""

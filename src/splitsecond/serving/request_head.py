@@ -1,12 +1,10 @@
-"""Checks of a request's head: whether it is ambiguous, whether it offers a WebSocket, and its URL."""
+"""Checks of a request's head: whether it is ambiguous, and its URL."""
 
 from collections.abc import Sequence
 from functools import lru_cache
 from urllib.parse import unquote
 
 import httptools
-
-from splitsecond.serving.request_cycle import RequestCycle
 
 BAD_REQUEST = b"400 Bad Request"
 NOT_IMPLEMENTED = b"501 Not Implemented"
@@ -31,13 +29,6 @@ def ambiguous(version: str, headers: Sequence[tuple[bytes, bytes]]) -> tuple[byt
     if codings and codings != [b"chunked"]:
         return NOT_IMPLEMENTED, b"The only Transfer-Encoding is chunked."
     return None
-
-
-def offers_websocket(cycle: RequestCycle) -> bool:
-    """Return whether a request that has no body offers a WebSocket."""
-    if cycle.method != "GET" or not cycle.http_1_1 or cycle.header(b"upgrade").lower() != b"websocket":
-        return False
-    return not any(name in cycle.headers for name in FRAMING)
 
 
 def parse_url(url: bytes) -> tuple[str, bytes]:

@@ -7,15 +7,23 @@ does not define belong to the target's format, in the request and in each messag
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
-from msgspec import Struct, structs
+from msgspec import Meta, Struct, structs
 
 from splitsecond.errors import CallerFault
 from splitsecond.service import Call
 from splitsecond.wire import tool_results
-from splitsecond.wire.translation import leave_out, left_out, not_translatable, plain_fields, refuse, short
+from splitsecond.wire.translation import (
+    MAX_TOOL_NAME,
+    leave_out,
+    left_out,
+    not_translatable,
+    plain_fields,
+    refuse,
+    short,
+)
 
 _OWN_FIELDS = ("model", "stream", "stream_options")
 """Fields that the encoder of each format sets."""
@@ -56,7 +64,7 @@ TRANSLATED = "translated"
 class Function(Struct, frozen=True):
     """The function of a tool call; `arguments` is JSON."""
 
-    name: str
+    name: Annotated[str, Meta(max_length=MAX_TOOL_NAME)]
     arguments: str = ""
 
 

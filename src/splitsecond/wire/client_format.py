@@ -14,7 +14,7 @@ from msgspec import Struct, structs
 
 from splitsecond.events import Usage
 from splitsecond.service import Call, Operation, Spoken
-from splitsecond.wire import anthropic, gemini, ollama, openai, responses
+from splitsecond.wire import anthropic, gemini, ollama, openai, responses, stored_ids
 from splitsecond.wire.anthropic import client_side as messages_side
 from splitsecond.wire.anthropic.messages import UNSIGNED_REASONING
 from splitsecond.wire.assembly import Assembly
@@ -25,6 +25,7 @@ from splitsecond.wire.openai import client_side as chat_side
 from splitsecond.wire.relay import StreamRelay
 from splitsecond.wire.responses import client_side as responses_side
 from splitsecond.wire.responses.encode import FOREIGN_REASONING
+from splitsecond.wire.stored_ids import KeptAnswers
 from splitsecond.wire.transcoder import Transcoder, WriterType
 from splitsecond.wire.translated import TranslatedAssembly, TranslatedRelay
 
@@ -82,11 +83,10 @@ class ClientFormat(Struct, frozen=True, kw_only=True):
     the conversation; `system_field`: the system prompt, "" if it is a message. `limit_fields`: the limit on output
     tokens; the last is set if the client sets none. `output_format`: paths of fields that fix the form of the answer;
     `effort`: the path of the reasoning effort. `stored`: the provider stores answers unless the request forbids it.
-    `prefills`: a last message of the assistant begins the answer. `continues`: the field with the id of a stored
-    response that the request continues, "" for none. `streams`: an answer is a stream unless the request
-    says otherwise. `method_roots`: other paths are one of these, a model and a method (`methods`: whether it streams).
-    `incoming`: rewrites a call in the common chat form as it comes in; then `name` is that form's, and policies and
-    targets know no other.
+    `prefills`: a last message of the assistant begins the answer. `kept`: the answers that a provider may keep, None if
+    there are none. `streams`: an answer is a stream unless the request says otherwise. `method_roots`: other paths
+    are one of these, a model and a method (`methods`: whether it streams). `incoming`: rewrites a call in the common
+    chat form as it comes in; then `name` is that form's, and policies and targets know no other.
 
     Translation. `reader`: None for the common chat form itself. `own_fields`, `own_parts`: what this format calls
     fields and parts of messages of the common chat form, for error messages; `left_out_names`: the same for what was
@@ -113,7 +113,7 @@ class ClientFormat(Struct, frozen=True, kw_only=True):
     effort: tuple[str, ...]
     stored: bool = False
     prefills: bool = False
-    continues: str = ""
+    kept: KeptAnswers | None = None
     streams: bool = False
     incoming: Callable[[Call], Call] | None = None
     reader: RequestReader | None = None
@@ -162,6 +162,7 @@ ANTHROPIC_MESSAGES = ClientFormat(
     output_format=(("output_config", "format"), ("output_format",)),
     effort=("output_config", "effort"),
     prefills=True,
+    kept=stored_ids.MESSAGES,
     reader=RequestReader(anthropic.pass_on, anthropic.to_chat, anthropic.sources),
     own_fields={"stop": "stop_sequences", "response_format": "output_config.format"},
     own_parts={"file": "document", "image_url": "image"},
@@ -191,7 +192,7 @@ OPENAI_RESPONSES = ClientFormat(
     output_format=(("text", "format"),),
     effort=("reasoning", "effort"),
     stored=True,
-    continues="previous_response_id",
+    kept=stored_ids.RESPONSES,
     reader=RequestReader(responses.pass_on, responses.to_chat, responses.sources),
     own_fields={"response_format": "text.format", "max_completion_tokens": "max_output_tokens"},
     own_parts={"file": "input_file", "image_url": "input_image"},

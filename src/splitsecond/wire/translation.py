@@ -16,6 +16,9 @@ MAX_NAME_CHARACTERS = 64
 AND_MORE = "and more"
 """The last name, if there are more."""
 OTHER_FORMAT = "a target of another API format"
+MAX_TOOL_NAME = 256
+"""Characters in the name of a tool or a namespace; providers allow up to 128. Some requests repeat it with each result,
+and answers with each call, so a long name would be copied thousands of times."""
 MAX_MESSAGES = 20_000
 """Messages and their parts in a conversation that is translated."""
 
@@ -84,10 +87,12 @@ def without_tools(call: Call, messages_field: str, kinds: Sequence[str]) -> Call
     body = plain_fields(call)
     tools, items = body.get("tools"), body.get(messages_field)
     if isinstance(tools, list):
-        dropped = [tool for tool in tools if _type(tool).startswith(tuple(kinds))]
-        body["tools"] = [tool for tool in tools if tool not in dropped]
-        for tool in dropped:
-            left_out(call, _type(tool))
+        body["tools"] = []
+        for tool in tools:
+            if _type(tool).startswith(tuple(kinds)):
+                left_out(call, _type(tool))
+            else:
+                body["tools"].append(tool)
     if isinstance(items, list):
         runs = tuple(f"{kind}_call" for kind in kinds)
         body[messages_field] = [item for item in items if _type(item) not in runs]
@@ -105,6 +110,13 @@ def take_tools(fields: dict[str, Any]) -> list[Any]:
     if not isinstance(tools, list):
         raise CallerFault(f"tools must be a list, got {short(tools)}")
     return tools
+
+
+def checked_name(name: str, place: str) -> str:
+    """Return `name`, of the tool or namespace at `place`. Raises `CallerFault` if it is longer than `MAX_TOOL_NAME`."""
+    if len(name) > MAX_TOOL_NAME:
+        raise CallerFault(f"{place}.name has {len(name):,} characters; the maximum is {MAX_TOOL_NAME}")
+    return name
 
 
 def not_translatable(what: str, dialect: str = OTHER_FORMAT, hint: str = "") -> CallerFault:

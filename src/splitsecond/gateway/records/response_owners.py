@@ -1,22 +1,27 @@
-"""Which target has stored a response, so that a request that continues it (``previous_response_id``) goes there.
+"""Which client a stored response belongs to, and which target has stored it.
 
-All workers share one table in memory of a fixed size. Each entry holds the hash of a client and a response's id, and
-the hash of the target's name; a new entry replaces the one in its place. An entry that is lost or half written is not
-found, and then the route's policy chooses.
+A request that continues a response (``previous_response_id``) goes to the target that has it, and is refused if the
+response is another client's. The same holds for conversations, and the items of a response are refused as well. An id
+belongs to the first client that got an answer with it.
+
+All workers share one table in memory of a fixed size. Each entry holds the hashes of an id, of its client and of the
+target's name; a new entry replaces the one in its place. An id whose entry is lost or half written is not known, and
+then the route's policy chooses.
 """
 
 import hashlib
-import re
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from splitsecond.gateway.records.shared_counters import mapped
 
-SLOTS = 65_536
-"""Responses that are remembered."""
+SLOTS = 131_072
+"""Ids that are remembered. A response has one, and each of its items."""
 _HASH_BYTES = 8
-_SLOT_BYTES = 2 * _HASH_BYTES
-_ID = re.compile(rb'"id"\s{0,8}:\s{0,8}"(resp[^"\\]{1,200})"')
+_SLOT_BYTES = 3 * _HASH_BYTES
+_NOBODY = bytes(_HASH_BYTES)
+"""Stands for the client of a gateway without keys."""
 
 
 class ResponseOwners:
@@ -25,26 +30,41 @@ class ResponseOwners:
     def __init__(self, path: Path | None = None) -> None:
         self._table = memoryview(mapped(path, SLOTS * _SLOT_BYTES))
 
-    def note(self, client: str, answer: bytes, target: str) -> None:
-        """Note that `target` has stored a response for `client`. Its id is the first in `answer`, its first bytes."""
-        found = _ID.search(answer)
-        if found is not None:
-            key = _hash(client, found[1].decode("latin-1"))
+    def note(self, client: str, identity: str, target: str) -> None:
+        """Note that `target` has stored what has this id for `client`, unless it is another client's."""
+        key = _hash(identity)
+        if not self.is_of_another(client, identity):
             at = _place(key)
-            self._table[at : at + _SLOT_BYTES] = key + _hash(target)
+            self._table[at : at + _SLOT_BYTES] = key + _of_client(client) + _of_target(target)
 
-    def owner(self, client: str, response_id: str, targets: Sequence[str]) -> str | None:
-        """Return which of `targets` has stored that response for `client`; None if it is not known."""
-        key = _hash(client, response_id)
+    def is_of_another(self, client: str, identity: str) -> bool:
+        """Return whether the id is known to belong to another client than `client`."""
+        owner = self._entry(identity)[:_HASH_BYTES]
+        return _NOBODY not in (owner, _of_client(client)) and owner not in (b"", _of_client(client))
+
+    def target(self, identity: str, targets: Sequence[str]) -> str | None:
+        """Return which of `targets` has stored what has this id; None if it is not known."""
+        stored = self._entry(identity)[_HASH_BYTES:]
+        return next((target for target in targets if _of_target(target) == stored), None)
+
+    def _entry(self, identity: str) -> bytes:
+        """Return the hashes of the client and the target of an id; b"" if it is not known."""
+        key = _hash(identity)
         at = _place(key)
         entry = bytes(self._table[at : at + _SLOT_BYTES])
-        if entry[:_HASH_BYTES] != key:
-            return None
-        return next((target for target in targets if _hash(target) == entry[_HASH_BYTES:]), None)
+        return entry[_HASH_BYTES:] if entry.startswith(key) else b""
 
 
-def _hash(*texts: str) -> bytes:
-    return hashlib.blake2b("\0".join(texts).encode(), digest_size=_HASH_BYTES).digest()
+def _hash(text: str) -> bytes:
+    return hashlib.blake2b(text.encode(), digest_size=_HASH_BYTES).digest()
+
+
+_of_target = lru_cache(maxsize=256)(_hash)
+
+
+@lru_cache(maxsize=256)
+def _of_client(name: str) -> bytes:
+    return _hash(name) if name else _NOBODY
 
 
 def _place(key: bytes) -> int:

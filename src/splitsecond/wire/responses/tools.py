@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from splitsecond.errors import CallerFault
-from splitsecond.wire.translation import not_translatable, short
+from splitsecond.wire.translation import checked_name, not_translatable, short
 
 _LONGEST_NAME = 64
 """Characters in the name of a function, at OpenAI and Anthropic."""
@@ -52,13 +52,14 @@ def functions(tool: Any, place: str, namespace: str = "") -> Iterator[tuple[Fiel
     match tool:
         case {"type": "function", "name": str(name)}:
             named = {key: tool[key] for key in ("description", "parameters", "strict") if tool.get(key) is not None}
-            yield _function(name, namespace, named), CarriedTool(name, namespace)
+            yield _function(checked_name(name, place), namespace, named), CarriedTool(name, namespace)
         case {"type": "custom", "name": str(name)}:
             text = {"type": "object", "properties": {INPUT: {"type": "string"}}, "required": [INPUT]}
             described = _description(tool)
             named = {**({"description": described} if described else {}), "parameters": text}
-            yield _function(name, namespace, named), CarriedTool(name, namespace, custom=True)
+            yield _function(checked_name(name, place), namespace, named), CarriedTool(name, namespace, custom=True)
         case {"type": "namespace", "name": str(name), "tools": [*tools]} if not namespace:
+            checked_name(name, place)
             for number, each in enumerate(tools):
                 yield from functions(each, f"{place}.tools[{number}]", name)
         case {"type": str(kind)} if kind not in ("function", "custom", "namespace"):
