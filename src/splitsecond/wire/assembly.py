@@ -32,8 +32,11 @@ choices."""
 class Assembly:
     """Assembly of one answer: `feed` it the body; at its end `answer` returns the whole.
 
-    A format merges its events into one object, `merged`, or takes them in another way.
+    A format merges its events into one object, `merged`, or takes them in another way. `done_ends`: ``[DONE]`` ends the
+    stream. Nothing after its end is read, whatever it is.
     """
+
+    done_ends = True
 
     _text_events: TextEvents  # recognises the text events of a stream
     _size = 0
@@ -41,6 +44,7 @@ class Assembly:
     _held = b""  # a stream that came in one piece, which may be plain
     _sse: SseDecoder | None = None  # of a stream that is not held
     _text: list[str] | None = None  # the text that the last event added to, if it was a text event
+    _ended = False
 
     def __init__(self) -> None:
         self.merged: dict[str, Any] = {}
@@ -99,7 +103,7 @@ class Assembly:
 
     def _feed_events(self, sse: SseDecoder, data: bytes) -> None:
         at = 0
-        while at < len(data):
+        while at < len(data) and not self._ended:
             if self._text is not None and sse.between_events:
                 texts, at = self._text_events.read(data, at)
                 self._text += texts
@@ -112,7 +116,10 @@ class Assembly:
 
     def _take(self, event: SseEvent) -> None:
         data = event.data
-        if data is not None and data.strip() not in (b"", END_MARK):
+        word = b"" if data is None else data.strip()
+        if word == END_MARK:
+            self._ended = self._ended or self.done_ends
+        elif data is not None and word and not self._ended:
             self._text = None
             try:
                 self.take(data, event.name)
