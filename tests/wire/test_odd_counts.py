@@ -5,30 +5,15 @@ from typing import Any
 
 import pytest
 from tests.wire.conformance import events_of, without_quiet
+from tests.wire.counted_answers import BODIES, COUNTS, FORMATS, INPUT, ODD, OUTPUT, short_id, whole
 
 from splitsecond.events import Done, Event, Token, Usage
 from splitsecond.wire import anthropic, cohere, gemini, ollama, openai, replicate, responses
-from splitsecond.wire.dialect import Decoder, ServerAnswer
+from splitsecond.wire.dialect import Decoder
 from splitsecond.wire.streaming import repair_json
 
-INPUT, OUTPUT = 123_456_789, 987_654
-"""Numbers that appear nowhere else in an answer."""
-COUNTS = Usage(0, INPUT, OUTPUT)
-DIALECTS = (anthropic, cohere, gemini, ollama, openai, replicate, responses)
-HUGE = [b"9007199254740993", b"1e400", b"1" + b"0" * 400, b"1" + b"0" * 5000]
-ODD = [b"-1", b"1.5", b'"12"', b"true", b"{}", b"[7]", *HUGE]
 REPORTS = [b"7", b'"none"', b"[]", b"true", b"1e400"]
 """Anything in the place of the object with the counts."""
-
-
-def stream(dialect: ModuleType) -> bytes:
-    writer = dialect.StreamWriter("chat", "m", id="x", created=1)
-    begun = writer.opening(0, COUNTS) + writer.token("Yes")
-    return bytes(begun + writer.finish("stop") + writer.usage(COUNTS) + writer.done())
-
-
-def whole(dialect: ModuleType) -> bytes:
-    return bytes(dialect.StreamWriter("chat", "m", id="x", created=1).whole([ServerAnswer(text="Yes")], COUNTS))
 
 
 def events(dialect: ModuleType, body: bytes) -> list[Event]:
@@ -48,18 +33,11 @@ def numbers(found: list[Event]) -> tuple[int | None, int | None]:
     return last.input_tokens, last.output_tokens
 
 
-BODIES = [
-    pytest.param(dialect, make(dialect), id=f"{dialect.__name__.rpartition('.')[2]}-{make.__name__}")
-    for dialect in DIALECTS
-    for make in (stream, whole)
-    if str(OUTPUT).encode() in make(dialect)  # Replicate counts whole answers only
-]
-
-
-@pytest.mark.parametrize("odd", ODD, ids=lambda odd: odd[:12].decode())
+@pytest.mark.parametrize("odd", ODD, ids=short_id)
 @pytest.mark.parametrize("number", [INPUT, OUTPUT])
-@pytest.mark.parametrize(("dialect", "body"), BODIES)
-def test_a_count_that_is_none_fails_no_answer(dialect: ModuleType, body: bytes, number: int, odd: bytes) -> None:
+@pytest.mark.parametrize("name", BODIES)
+def test_a_count_that_is_none_fails_no_answer(name: str, number: int, odd: bytes) -> None:
+    dialect, body = FORMATS[name.partition("-")[0]], BODIES[name]
     good, found = events(dialect, body), events(dialect, body.replace(str(number).encode(), odd))
     assert isinstance(found[-1], Done)
     assert [each for each in found if not isinstance(each, Usage)] == [
@@ -70,8 +48,9 @@ def test_a_count_that_is_none_fails_no_answer(dialect: ModuleType, body: bytes, 
 
 
 @pytest.mark.parametrize("number", [INPUT, OUTPUT])
-@pytest.mark.parametrize(("dialect", "body"), BODIES)
-def test_a_count_that_is_null_is_not_reported(dialect: ModuleType, body: bytes, number: int) -> None:
+@pytest.mark.parametrize("name", BODIES)
+def test_a_count_that_is_null_is_not_reported(name: str, number: int) -> None:
+    dialect, body = FORMATS[name.partition("-")[0]], BODIES[name]
     found = events(dialect, body.replace(str(number).encode(), b"null"))
     assert isinstance(found[-1], Done)
     assert not counts(found)[-1].implausible
@@ -127,7 +106,7 @@ def test_a_good_report_after_an_odd_one_is_not_trusted() -> None:
     assert counts(found) == [Usage(0, 5, 1), *[Usage(0, implausible=True)] * 2]
 
 
-@pytest.mark.parametrize("odd", [*ODD, *REPORTS], ids=lambda odd: odd[:12].decode())
+@pytest.mark.parametrize("odd", [*ODD, *REPORTS], ids=short_id)
 @pytest.mark.parametrize("place", ["timings", "time_info"])
 def test_times_that_are_none_fail_no_answer(place: str, odd: bytes) -> None:
     body = b'{"choices":[{"message":{"content":"Yes"},"finish_reason":"stop"}],"%b":{"prompt_ms":%b}}'
@@ -143,7 +122,7 @@ def test_wrong_times_leave_the_counts_alone(dialect: ModuleType, name: bytes) ->
     assert numbers(found) == (INPUT, OUTPUT)
 
 
-@pytest.mark.parametrize("odd", ODD, ids=lambda odd: odd[:12].decode())
+@pytest.mark.parametrize("odd", ODD, ids=short_id)
 def test_an_odd_count_of_embeddings_fails_no_answer(odd: bytes) -> None:
     decoder = openai.decoder("embeddings")
     body = b'{"data":[{"index":0,"embedding":[0.5]}],"usage":{"prompt_tokens":%b}}' % odd
@@ -152,7 +131,7 @@ def test_an_odd_count_of_embeddings_fails_no_answer(odd: bytes) -> None:
     assert counts(found)[-1].implausible
 
 
-@pytest.mark.parametrize("number", [b"1e400", b"-1e400", b"1" + b"0" * 5000], ids=lambda number: number[:8].decode())
+@pytest.mark.parametrize("number", [b"1e400", b"-1e400", b"1" + b"0" * 5000], ids=short_id)
 def test_repair_reads_numbers_beyond_all_bounds_as_null(number: bytes) -> None:
     assert repair_json(b'{"a":[%b,1]}' % number) == b'{"a": [null, 1]}'
 
