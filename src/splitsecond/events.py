@@ -95,6 +95,7 @@ class Usage(Struct, frozen=True, gc=False):
 
     `output_tokens` includes `reasoning_tokens`. `input_tokens` includes `cached_tokens`, which were read from the
     prompt cache, and `cache_write_tokens`, which were written to it for later requests. None: not reported.
+    `implausible`: the provider reported counts that cannot be true, so none of them is in here.
     """
 
     at: int
@@ -103,6 +104,7 @@ class Usage(Struct, frozen=True, gc=False):
     reasoning_tokens: int | None = None
     cached_tokens: int | None = None
     cache_write_tokens: int | None = None
+    implausible: bool = False
 
 
 class Finish(Struct, frozen=True, gc=False):

@@ -26,7 +26,7 @@ LOAD_ROLES: tuple[Role, ...] = ("warmup", "measured", "cooldown")
 ArrivalClock = Literal["packets", "kernel", "process"]
 """What arrival times were taken from: the packets that brought the bytes, the kernel's stamp of a read (that of its
 last packet), or this process's clock at the read."""
-TokenSource = Literal["usage", "tokenizer", "events", ""]
+TokenSource = Literal["usage", "tokenizer", "events", "estimate", ""]
 
 REFUSED = 400
 """From this status on, a response is an error, which is not billed."""
@@ -163,7 +163,9 @@ class Observation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     cache_write_tokens: int | None = None
     """Input tokens written to the provider's prompt cache."""
     token_source: TokenSource = ""
-    """Where `output_tokens` comes from: the provider's usage, a tokenizer, or the number of content events."""
+    """Where `output_tokens` comes from: the provider's usage, a tokenizer, or the number of content events.
+    `estimate`: the provider reported counts that cannot be true, so all counts are our own: output by content events or
+    characters, and in the log of the gateway input by bytes."""
 
     events: int = 0
     """The number of events in the stream."""

@@ -87,7 +87,7 @@ def test_an_attempt_that_was_closed_early_costs_its_prompt_and_what_came() -> No
     alone = bill([closed], PRICES)
     assert (alone.usd, alone.estimated, alone.unpriced) == (0.0, 0, 1)
     noted = with_cost(row(), [request(**WHOLE, name="1"), closed], PRICES, hours=1.0)
-    assert noted.notes == ["the cost of 1 attempt that did not end is an estimate, and may be higher."]
+    assert noted.notes == ["the cost of 1 attempt without token counts is an estimate, and may be higher."]
 
 
 def race(price_of_b: bool) -> tuple[list[Observation], dict[str, Price]]:

@@ -75,6 +75,12 @@ def test_a_call_costs_all_of_its_attempts() -> None:
     assert rows["a/x"].usd_per_million == pytest.approx(0.002 / 1100 * 1e6)
 
 
+def test_estimated_counts_are_counted_as_estimates() -> None:
+    _, total = spent([attempt(token_source="estimate")], [attempt()])
+    assert (total.attempts, total.estimated) == (2, 1)
+    assert total.usd == pytest.approx(0.004)
+
+
 def test_an_attempt_costs_the_price_of_the_tier_that_served_it() -> None:
     prices = {"a/x@fast": Price(input_usd=2.0, output_usd=20.0, by_tier={"default": 0.5})}
     served = [attempt("a/x@fast", tier=tier) for tier in ("fast", "default", "")]

@@ -281,6 +281,11 @@ def test_counting_events_says_where_the_counts_should_have_been() -> None:
     assert "The provider is known to send them inside choices[0] of the last chunk" in said
 
 
+def test_estimated_counts_are_noted() -> None:
+    said = only_note(judged([*turns(9), *turns(1, token_source="estimate")]))
+    assert said.startswith("1 of 10 responses report token counts that cannot be true")
+
+
 def test_cached_prompts_are_noted_unless_wanted() -> None:
     warm = turns(cached_tokens=50)
     assert only_note(judged(warm)).startswith("10 of 10 prompts came partly from the provider's cache")

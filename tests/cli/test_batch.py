@@ -84,7 +84,7 @@ def test_the_cost_includes_attempts_that_were_closed(split: Split, requests: str
     assert found["low_usd"] <= found["cost_usd"] <= found["high_usd"]  # it is not known whether closing stops the bill
     assert found["high_usd"] > found["low_usd"]
     assert found["usd_per_million"] is None
-    assert f"{found['estimated']} attempts were closed before the tokens were counted" in ended.err
+    assert f"The cost of {found['estimated']} attempts is estimated: closed early" in ended.err
 
 
 def test_what_was_stopped_goes_on(split: Split, requests: str) -> None:

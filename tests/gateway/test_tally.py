@@ -1,5 +1,6 @@
 """Counts of several workers in one table: nobody's is lost, nobody's is counted twice, none lasts too long."""
 
+import math
 from pathlib import Path
 
 import pytest
@@ -94,3 +95,34 @@ def test_more_names_than_places_are_still_counted() -> None:
 def test_a_worker_has_its_place(workers: int, number: int) -> None:
     with pytest.raises(ValueError, match="worker"):
         SharedCounters(workers=workers, number=number)
+
+
+ABSURD = [1e12, 1e300, math.inf, math.nan]
+
+
+@pytest.mark.parametrize("usd", ABSURD)
+def test_absurd_amounts_stay_at_the_largest(usd: float) -> None:
+    tally = SharedCounters()
+    for _ in range(3):
+        tally.spend("web", 1, usd)
+        tally.reserve("web", usd)
+        tally.carry_over("web", 1, usd)
+    assert 9e9 <= tally.spent_usd("web", 1) < 2e10
+    assert 9e9 <= tally.reserved_usd("web") < 1e10
+    tally.spend("web", 1, 5.0)
+    assert tally.spent_usd("web", 1) >= 9e9
+    assert tally.forfeit(["web"], 1)["web"] >= 9e9
+
+
+@pytest.mark.parametrize("usd", ABSURD[:-1])
+def test_more_is_never_released_than_was_reserved(usd: float) -> None:
+    tally = SharedCounters()
+    tally.reserve("web", usd)
+    tally.reserve("web", -usd)
+    tally.reserve("web", -usd)
+    assert tally.reserved_usd("web") == 0
+    tally.request("web", 1, -5)
+    tally.request("web", 1)
+    assert tally.requests("web", 1) == (1, 0)
+    tally.request("web", 1, 1 << 70)
+    assert tally.requests("web", 1) == ((1 << 63) - 1, 0)

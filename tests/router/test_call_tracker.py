@@ -125,6 +125,24 @@ def test_an_answer_that_was_closed_before_its_count_is_charged_by_its_characters
     assert with_estimated_tokens(whole, asked) == whole
 
 
+def test_estimates_are_the_same_in_the_record_and_the_charge() -> None:
+    kept = Kept()
+    charged: list[Observation] = []
+    tracker = CallTracker(kept.records.append, charge=lambda client, attempt: charged.append(attempt))
+    asked = call(1)
+    open_call = tracker.open(asked, "fast")
+    assert asked.notes.observer is not None
+    odd = structs.replace(
+        observation(asked), sent_ns=0, first_token_ns=1, token_lengths=[400], output_tokens=1, token_source="estimate"
+    )
+    asked.notes.observer(odd)
+    tracker.close(open_call, 200)
+    ((recorded,),) = [record.attempts for record in kept.records]
+    for each in (recorded, *charged):
+        assert (each.input_tokens, each.output_tokens) == (conservative_input_tokens(asked), 100)
+        assert each.token_source == "estimate"
+
+
 def observation(call: Call, number: int = 1) -> Observation:
     return Observation(id=f"{call.id}.{number}", call=call.id, target="a/x")
 

@@ -1,12 +1,12 @@
 """Records for the log, and what of them is to come back."""
 
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 from hypothesis import strategies as st
 
 from splitsecond import clock
-from splitsecond.observation import FaultRecord, Observation
+from splitsecond.observation import FaultRecord, Observation, TokenSource
 from splitsecond.store.call_record import CallRecord
 
 MOMENTS = ("sent_ns", "head_ns", "first_token_ns", "first_answer_ns", "last_token_ns", "end_ns")
@@ -120,7 +120,7 @@ def _attempts(draw: st.DrawFn, call: str, start: int) -> Observation:
         cache_write_tokens=draw(_counts),
         output_tokens=draw(_counts),
         reasoning_tokens=draw(_counts),
-        token_source=draw(st.sampled_from(["usage", "events", ""])),
+        token_source=draw(st.sampled_from(get_args(TokenSource))),
         lag_max_ns=draw(_durations),
         kernel_time=draw(st.booleans()),
         server_timings=draw(st.dictionaries(_timings, st.floats())),

@@ -252,7 +252,7 @@ def _estimated_note(found: Bill) -> list[str]:
     notes = []
     if found.estimated:
         attempts = counted_as(found.estimated, "attempt", "attempts")
-        notes.append(f"the cost of {attempts} that did not end is an estimate, and may be higher.")
+        notes.append(f"the cost of {attempts} without token counts is an estimate, and may be higher.")
     if found.unpriced:
         attempts = counted_as(found.unpriced, "attempt without a known price is", "attempts without a known price are")
         notes.append(f"{attempts} not in the cost.")

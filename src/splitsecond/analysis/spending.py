@@ -25,7 +25,7 @@ from splitsecond.analysis.value_counts import ValueCounts, distinct, median
 from splitsecond.catalog.model_names import identify
 from splitsecond.catalog.price import MILLION, Price
 from splitsecond.clock import US_PER_DAY
-from splitsecond.timing.columns import UNKNOWN, AttemptColumns, AttemptLabel, Floats, Integers, Mask
+from splitsecond.timing.columns import SOURCES, UNKNOWN, AttemptColumns, AttemptLabel, Floats, Integers, Mask
 
 SCHEMA = "splitsecond.cost/1"
 DAYS_PER_MONTH = 30
@@ -36,6 +36,7 @@ Pricing = Callable[[str], Price | None]
 MOST_WAITING = 200_000
 """Attempts that wait for others of their call. Attempts of one call are written together, so few wait."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_ESTIMATE = SOURCES.index("estimate")
 _STOPS, _BILLS_ON = 1, 2
 """A provider's rule on requests that we close; 0: not known."""
 _NAMES: Mapping[str, Callable[[AttemptLabel], str]] = {
@@ -223,6 +224,7 @@ class SpendingLedger:
         table, place = PriceTable.of([target.price for target in targets]), columns.label
         factor = tier_factors(self._price, columns.labels)[place]
         counted = (columns.input_tokens != UNKNOWN) & (columns.output_tokens != UNKNOWN)
+        counted &= columns.sources != _ESTIMATE
         seen = np.maximum(columns.output_tokens, 0)
         complete = np.where(
             (columns.outcomes == 0) & (columns.output_tokens != UNKNOWN), columns.output_tokens, UNKNOWN

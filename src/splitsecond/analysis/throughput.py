@@ -19,7 +19,7 @@ class BatchThroughput(Struct, kw_only=True):
     and `left` were not sent. `again`: number of retries. `attempts` by target, those of a policy included. `widest`:
     most requests in flight. `cuts`: how often a target refused load. `cost_usd` is the expected cost, between `low_usd`
     and `high_usd`, because providers bill closed requests in different ways. `estimated` attempts were closed before
-    their tokens were counted; `unpriced` ones are in no sum.
+    their tokens were counted, or reported counts that cannot be true; `unpriced` ones are in no sum.
     """
 
     requests: int
@@ -66,7 +66,7 @@ class TokenUsage:
             self.unpriced += 1
         else:
             self.cost = self.cost.plus(cost)
-            self.estimated += o.closed_early
+            self.estimated += o.closed_early or o.token_source == "estimate"
 
     @property
     def usd_per_million(self) -> float | None:

@@ -49,6 +49,7 @@ from splitsecond.timing.columns import (
     Floats,
     Integers,
     Mask,
+    source_places,
 )
 from splitsecond.timing.packed_attempt import UNBILLED
 
@@ -96,7 +97,7 @@ SIDES = ("provider", "host", "hosting", "region")
 SPLIT = ("hour", "size")
 """Rows that do not follow from the names of an attempt."""
 
-FLAG_BITS = 9
+FLAG_BITS = 10
 FLAGS = (1 << FLAG_BITS) - 1
 """The flags of `timing/packed_attempt`."""
 
@@ -243,7 +244,7 @@ class ProductionTraffic:
         for number, outcome in enumerate(OUTCOMES):
             self._count(outcome, row, attempts * (flags & 3 == number))
         for number, source in enumerate(SOURCES):
-            self._count(f"from {source}", row, attempts * (was_answered & (flags >> 2 & 3 == number)))
+            self._count(f"from {source}", row, attempts * (was_answered & (source_places(flags) == number)))
         self._count("input", row, read_sum * was_answered)
         self._count("output", row, written_sum * was_answered)
         self._count("waits closed", row, attempts * (flags >> 4 & 3 == WAIT_CLOSED))

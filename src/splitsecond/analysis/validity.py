@@ -312,6 +312,16 @@ def _counted_by_events(inputs: CheckInputs) -> str:
     return f"{note} The provider is known to send them {expected}: check for a proxy." if expected else note
 
 
+def _implausible_counts(inputs: CheckInputs) -> str:
+    estimated = sum(o.token_source == "estimate" for o in inputs.answered)
+    if not estimated:
+        return ""
+    return (
+        f"{estimated:,} of {len(inputs.answered):,} responses report token counts that cannot be true, so each of "
+        "their events counts as one token and TPS may be too low."
+    )
+
+
 def _cached(inputs: CheckInputs) -> str:
     hits = sum(1 for o in inputs.answered if o.cached_tokens)
     if inputs.asked.cache_reuse:
@@ -425,6 +435,7 @@ _INVALID: tuple[Check, ...] = (
 _INVALID_OF_NODE: tuple[Check, ...] = (_lost, _read_lag_in_ttft, _read_lag_in_tps, _dispatch_late, _stood_still)
 _NOTES: tuple[Check, ...] = (
     _counted_by_events,
+    _implausible_counts,
     _cached,
     _length,
     _merged_first_tokens,

@@ -33,8 +33,8 @@ RESPONSE_HEADERS: Mapping[str, str] = {
     "x-splitsecond-dropped": "Dropped fields of the request. usage: streams of the target have no token counts "
     "(Replicate's).",
     "x-splitsecond-estimated": "input_tokens: the count is estimated from the length. usage: the target reported no "
-    "token counts, or only some; the others are the estimates by which limits and costs are computed. Only on "
-    "responses that are not streamed.",
+    "token counts, only some, or counts that cannot be true; the others are the estimates by which limits and costs "
+    "are computed. Only on responses that are not streamed.",
     "x-splitsecond-cost-usd": "The cost of the call by tokens, losers of a race included. Only on responses that are "
     "not streamed, and only if the price of every attempted target is known.",
     "x-splitsecond-cost-low-usd": "The least that the call may cost, if the provider of a request that was closed "

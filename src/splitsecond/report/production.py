@@ -110,6 +110,9 @@ def speed_remarks(speeds: Sequence[ProductionSpeed]) -> list[str]:
     events = [speed.name for speed in speeds if speed.token_source.get("events")]
     if events:
         said.append(f"Tokens counted by events, because the provider reports none: {', '.join(events)}.")
+    estimated = [speed.name for speed in speeds if speed.token_source.get("estimate")]
+    if estimated:
+        said.append(f"Tokens estimated, because reported counts cannot be true: {', '.join(estimated)}.")
     return said
 
 

@@ -468,8 +468,8 @@ def throughput_lines(found: BatchThroughput) -> Iterator[tuple[str, str]]:
                 bounds = f"{usd(found.low_usd)} to {usd(found.high_usd)}"
                 yield f"The cost is {bounds}: providers bill requests that we closed early in different ways.", "dim"
         if found.estimated:
-            attempts = counted_as(found.estimated, "attempt was", "attempts were")
-            yield f"{attempts} closed before the tokens were counted; the cost is estimated.", "dim"
+            attempts = counted_as(found.estimated, "attempt", "attempts")
+            yield f"The cost of {attempts} is estimated: closed early, or with token counts that cannot be true.", "dim"
         if found.unpriced:
             unknown = counted_as(found.unpriced, "attempt whose", "attempts whose")
             yield f"Not included: {unknown} price or prompt length is not known.", "dim"

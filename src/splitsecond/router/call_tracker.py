@@ -114,6 +114,8 @@ class CallTracker:
         if open_call.recorded and open_call.has_all_attempts:
             return
         call = open_call.call
+        if attempt.token_source == "estimate":
+            attempt = with_estimated_tokens(attempt, call)  # so the log, the metrics and the charge agree
         open_call.attempts.append(attempt if attempt.fault is None else redact(attempt, call.body))
         if open_call.charged and self._charge is not None:
             with contained("observer"):
@@ -146,7 +148,8 @@ class CallTracker:
 
 
 def with_estimated_tokens(attempt: Observation, call: Call) -> Observation:
-    """Return `attempt`, with estimated tokens if they were not counted: it was closed early, or the target counts none.
+    """Return `attempt`, with estimated tokens if they were not counted: it was closed early, or the target counts none
+    or reports counts that cannot be true.
 
     Otherwise a client that leaves before the count, which comes last, would not pay for its prompts.
     """

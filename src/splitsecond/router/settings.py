@@ -161,9 +161,12 @@ class RouterSettings(Struct, frozen=True, kw_only=True):
         spec = self._without_prefill(target)
         known = self._known(target)
         prefill = known.prefill
-        if prefill is None and known.like:
-            prefill = provider(known.like).continues(spec.model)
-        return structs.replace(spec, prefill=prefill)
+        output_tokens = known.output_tokens(spec.model)
+        if known.like:
+            entry = provider(known.like)
+            prefill = entry.continues(spec.model) if prefill is None else prefill
+            output_tokens = output_tokens or entry.model(spec.model).output_tokens
+        return structs.replace(spec, prefill=prefill, output_tokens=output_tokens)
 
     def split_tier(self, target: str) -> tuple[str, str]:
         """Return the model of a target, and its speed tier or "". Raises `CallerFault` for an unknown tier."""

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Row
 
-from splitsecond.clock import NS_PER_S
 from splitsecond.errors import excerpt
 from splitsecond.observation import FaultRecord, Observation
 from splitsecond.store.call_record import CallRecord
@@ -47,8 +46,6 @@ _SERVER_TIMES = {
 """Places among the columns `server_queue_ns` to `server_total_ns`, by the names of Groq, Cerebras and Replicate (which
 end in ``_time``), of llama.cpp and OpenAI (``_ms``), and of Ollama (``_duration``). Other names are dropped."""
 _NO_SERVER_TIMES: tuple[int | None, ...] = (None,) * 5
-_LONGEST_SERVER_TIME_NS = 86_400 * NS_PER_S
-"""A day. A server that reports more is wrong, and the number can be too large for the database."""
 
 
 class Rows(NamedTuple):
@@ -159,7 +156,7 @@ def _server_times(reported: Mapping[str, float]) -> tuple[int | None, ...]:
     for name, value in reported.items():
         place = _SERVER_TIMES.get(name)
         took_ns = None if place is None else duration_ns(name, value)
-        if place is not None and took_ns is not None and 0 <= took_ns <= _LONGEST_SERVER_TIME_NS:  # false for NaN
+        if place is not None and took_ns is not None:
             found[place] = round(took_ns)
     return tuple(found)
 

@@ -91,7 +91,7 @@ CALLS = Table(
         output_tokens="Output tokens, reasoning included.",
         reasoning_tokens="Output tokens that were reasoning.",
     ),
-    *_text(token_source="Where `output_tokens` comes from: `usage`, `tokenizer` or `events`."),
+    *_text(token_source="Where `output_tokens` comes from: `usage`, `tokenizer`, `events` or `estimate`."),
     Index("calls_by_time", "came_us"),
 )
 

@@ -30,7 +30,16 @@ from splitsecond.timing.packed_attempt import (
     call_hash,
 )
 
-__all__ = ["OUTCOMES", "SOURCES", "UNKNOWN", "WAIT_CLOSED", "WAIT_ENDED", "AttemptColumns", "AttemptLabel"]
+__all__ = [
+    "OUTCOMES",
+    "SOURCES",
+    "UNKNOWN",
+    "WAIT_CLOSED",
+    "WAIT_ENDED",
+    "AttemptColumns",
+    "AttemptLabel",
+    "source_places",
+]
 
 Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -134,7 +143,7 @@ class AttemptColumns(Struct, frozen=True, kw_only=True):
     @property
     def sources(self) -> Integers:
         """Places in `SOURCES`."""
-        return self.flags >> 2 & 3
+        return source_places(self.flags)
 
     @property
     def waits(self) -> Integers:
@@ -168,6 +177,11 @@ class AttemptColumns(Struct, frozen=True, kw_only=True):
     def wait_ms(self) -> Floats:
         """Time until the first token or until the attempt was closed, in ms, NaN where `waits` is 0."""
         return np.where(self.waits != 0, self.wait_ns / NS_PER_MS, np.nan)
+
+
+def source_places(flags: Integers) -> Integers:
+    """Return the places in `SOURCES` by the flags of attempts."""
+    return flags >> 2 & 3 | flags >> 7 & 4
 
 
 def _ratio(above: Integers, below: Integers, known: Mask) -> Floats:

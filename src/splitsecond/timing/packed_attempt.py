@@ -29,13 +29,13 @@ LABEL_AT = 8
 MOST_ATTEMPTS = 0xFFFF
 
 OUTCOMES: tuple[Outcome, ...] = ("ok", "failed", "cancelled")
-SOURCES: tuple[TokenSource, ...] = ("usage", "tokenizer", "events", "")
+SOURCES: tuple[TokenSource, ...] = ("usage", "tokenizer", "events", "", "estimate")
 WAIT_ENDED, WAIT_CLOSED = 1, 2
 UNKNOWN = -1
 UNBILLED, CLOSED_EARLY, LOSER = 64, 128, 256
-"""Flags above two bits each for outcome, source and wait."""
+"""Flags above two bits each for outcome, source and wait. The highest bit is the third one of the source."""
 _OUTCOME: dict[str, int] = {name: place for place, name in enumerate(OUTCOMES)}
-_SOURCE: dict[str, int] = {name: place << 2 for place, name in enumerate(SOURCES)}
+_SOURCE: dict[str, int] = {name: (place & 3) << 2 | (place & 4) << 7 for place, name in enumerate(SOURCES)}
 
 
 class AttemptLabel(NamedTuple):

@@ -5,14 +5,18 @@ Cerebras; seconds), ``eval_duration`` (Ollama; nanoseconds), ``time_to_first_tok
 another ending is a count or a rate, and a time per token is TPOT under another name.
 """
 
+MAX_NS = 24 * 3600 * 1e9
+"""A day. A server that reports more is wrong, and the number can be too large for a database."""
 _NS = {"_ms": 1e6, "_time": 1e9, "_duration": 1.0, "_to_first_token": 1e9}
 
 
 def duration_ns(name: str, value: float) -> float | None:
-    """Return the duration that a server reports as `value` under `name`, in nanoseconds; None if it is no duration."""
+    """Return the duration that a server reports as `value` under `name`, in nanoseconds; None if it is no duration, or
+    one that cannot be true."""
     if "_per_" in name:
         return None
-    return next((value * ns for ending, ns in _NS.items() if name.endswith(ending)), None)
+    took_ns = next((value * ns for ending, ns in _NS.items() if name.endswith(ending)), None)
+    return took_ns if took_ns is not None and 0 <= took_ns <= MAX_NS else None  # NaN is neither
 
 
 def step_name(name: str) -> str:

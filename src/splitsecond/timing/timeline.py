@@ -96,6 +96,11 @@ class Timeline(Struct, kw_only=True):
     _last_merged_ns: int = 0
 
     @property
+    def body_bytes(self) -> int:
+        """The bytes of the response body so far."""
+        return self._body_bytes
+
+    @property
     def last_activity_ns(self) -> int:
         """The arrival time of the last content event, 0 before the first. Pings do not count as progress."""
         return self._token_at[-1] if self._token_at else 0
@@ -329,7 +334,8 @@ class Timeline(Struct, kw_only=True):
             fields["fault"] = record_fault(fault)
         if not sending.reused or sending.resent:
             fields |= {name: getattr(sending, name) for name in ("dns_ns", "tcp_ns", "tls_ns", "resent")}
-        counted = bool(self._so_far) and len(self._so_far) == len(self._token_at)
+        so_far = len(self._so_far)
+        counted = so_far > 0 and so_far == len(self._token_at) and not self._usage.implausible
         if counted:
             fields["tokens_so_far"] = self._so_far
         # Without reasoning, only the token that ends an answer has no content of its own.
@@ -356,8 +362,10 @@ class Timeline(Struct, kw_only=True):
     def _count(self) -> tuple[int | None, TokenSource]:
         """Return N and its source: the provider's usage, its running count, or the number of content events.
 
-        A usage of 0 next to content is not a count.
+        A usage of 0 next to content is not a count, and one that cannot be true is replaced by the number of events.
         """
+        if self._usage.implausible:
+            return len(self._token_at), "estimate"
         if self._usage.output_tokens or (self._usage.output_tokens == 0 and not self._token_at):
             return self._usage.output_tokens, "usage"
         if self._so_far and self._so_far[-1]:

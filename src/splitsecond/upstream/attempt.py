@@ -35,6 +35,7 @@ from splitsecond.upstream.attempt_config import AttemptConfig
 from splitsecond.upstream.attempt_faults import no_token_yet, overdue, too_slow, unread
 from splitsecond.upstream.pending_bytes import FULL_BYTES, HELD_BYTES, PendingBytes
 from splitsecond.upstream.spec import redact_fault
+from splitsecond.upstream.usage_check import UnseenTokens, exceeds, unseen_tokens, without_counts
 from splitsecond.wire.dialect import Decoder
 from splitsecond.wire.rate_limits import rate_limits
 from splitsecond.wire.server_times import PROCESSING_HEADER, processing_times
@@ -77,11 +78,13 @@ class Attempt(TimerEntry, ReplyBase, eq=False, kw_only=True):
     _timeline: Timeline
     _decoder: Decoder
     _transcoder: Transcoder | None
+    _request_bytes: int
     _asked: int | None
     _buffer: deque[Event] | None
     _pending: PendingBytes | None
     _last_ns: int  # the latest time that transport reported
     _exchange: Exchange | None = None
+    _unseen: UnseenTokens | None = None
     _first_request: Sending | None = None  # of the request before this one, if there was one
     _status: int = 0
     _headers: Mapping[str, str] = {}
@@ -102,8 +105,12 @@ class Attempt(TimerEntry, ReplyBase, eq=False, kw_only=True):
         timeline: Timeline,
         decoder: Decoder,
         transcoder: Transcoder | None = None,
+        request_bytes: int = 0,
     ) -> "Attempt":
-        """Return an attempt whose request is about to be sent. A struct gets its initial values in C."""
+        """Return an attempt whose request is about to be sent. A struct gets its initial values in C.
+
+        `request_bytes`: the length of the request's body.
+        """
         deadline_ns, total_ms = call.deadline_ns, config.timeouts.total_ms
         if total_ms is not None:
             total_ns = call.start_ns + total_ms * NS_PER_MS
@@ -124,6 +131,7 @@ class Attempt(TimerEntry, ReplyBase, eq=False, kw_only=True):
             _timeline=timeline,
             _decoder=decoder,
             _transcoder=transcoder,
+            _request_bytes=request_bytes,
             _asked=asked,
             _buffer=buffer,
             _pending=pending,
@@ -159,6 +167,8 @@ class Attempt(TimerEntry, ReplyBase, eq=False, kw_only=True):
                 self._timeline.record_sparse_read([], *exchange.packets_read())
         else:
             events = self._decoder.feed(data, at)
+            if self._decoder.counted:
+                events = self._with_possible_counts(events)
             if events:
                 self._take_events(events)
             if self._transcoder is not None:
@@ -185,6 +195,8 @@ class Attempt(TimerEntry, ReplyBase, eq=False, kw_only=True):
             return
         if not self._complete:
             events = self._decoder.close(at)
+            if self._decoder.counted:
+                events = self._with_possible_counts(events)
             if events:
                 self._take_events(events, last=True)
             if self._transcoder is not None:
@@ -235,6 +247,17 @@ class Attempt(TimerEntry, ReplyBase, eq=False, kw_only=True):
                 self._finished_ns = self._last_ns
             if finished or self._complete or not had_token:
                 self._restart_timer()  # another deadline applies from now on, perhaps an earlier one
+
+    def _with_possible_counts(self, events: list[Event]) -> list[Event]:
+        """Return `events`, which hold a report of token counts, without the counts if they cannot be true."""
+        self._decoder.counted = False
+        sent, received = self._request_bytes, self._timeline.body_bytes
+        if not exceeds(events, sent, received):  # nearly all; for the others the call is examined
+            return events
+        if self._unseen is None:
+            self._unseen = unseen_tokens(self._call, self._config.output_tokens)
+        unseen = self._unseen
+        return without_counts(events) if exceeds(events, sent + unseen.input, received + unseen.output) else events
 
     def _awaits_only_the_end(self) -> bool:
         """Whether a chat has all of its finish reasons, and no further choice can begin."""

@@ -26,6 +26,7 @@ class AttemptConfig(Struct, frozen=True):
 
     `read_fault` reads error responses. `secrets` must not appear in any fault. `raw`: replies keep the bytes of the
     body for `Reply.read`, and no events; for a watched call they keep both. `lengths`: those of the answers so far.
+    `output_tokens`: the maximum output of the model; None: not known.
     """
 
     target: str
@@ -36,3 +37,4 @@ class AttemptConfig(Struct, frozen=True):
     lengths: AnswerLengths = field(default_factory=AnswerLengths)
     secrets: Sequence[str] = ()
     raw: bool = False
+    output_tokens: int | None = None

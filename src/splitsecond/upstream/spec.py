@@ -39,8 +39,8 @@ class TargetSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     `quirks`: the provider's deviations from the API format, as in the catalogue. `api_key_env`: the first of these
     variables that is set contains the key; empty: no key is sent. `auth`: how it is sent. `prefill`: whether and how
-    the model continues the beginning of an answer; None: unknown. `region`: the region in its name; "": none.
-    `trusted`: its requests carry ``traceparent``.
+    the model continues the beginning of an answer; None: unknown. `output_tokens`: the model's maximum output; None:
+    unknown. `region`: the region in its name; "": none. `trusted`: its requests carry ``traceparent``.
     """
 
     name: str
@@ -52,6 +52,7 @@ class TargetSpec(msgspec.Struct, frozen=True, kw_only=True):
     headers: dict[str, str] = {}
     quirks: dict[str, Any] = {}
     prefill: Prefill | None = None
+    output_tokens: int | None = None
     region: str = ""
     timeouts: Timeouts = Timeouts()
     trusted: bool = False
@@ -72,6 +73,7 @@ def from_catalog(target: str, environment: Mapping[str, str]) -> TargetSpec:
         headers=found.headers,
         quirks=found.quirks | (found.tiers[tier].quirks if tier else {}),
         prefill=found.continues(model),
+        output_tokens=found.model(model).output_tokens,
         region=found.region,
     )
     api_key(spec, environment)

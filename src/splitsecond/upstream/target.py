@@ -97,6 +97,7 @@ class Target:
             timers=TimerWheel(),
             secrets=self._secrets,
             raw=raw,
+            output_tokens=spec.output_tokens,
         )
         self._token = GoogleToken(key) if key is not None and spec.auth == "google" else None
         self._headers = {
@@ -143,6 +144,7 @@ class Target:
             timeline,
             dialect.decoder(call.operation),
             None if call.dialect == spec.dialect else self._transcoder(call),
+            len(encoded.body),
         )
         headers = self._headers_with.get(encoded.headers)
         if headers is None:

@@ -32,8 +32,11 @@ choices."""
 class Assembly:
     """Assembly of one answer: `feed` it the body; at its end `answer` returns the whole.
 
-    A format merges its events into one object, `merged`, or takes them in another way.
+    A format merges its events into one object, `merged`, or takes them in another way. `done_ends`: ``[DONE]`` ends the
+    stream. Nothing after its end is read, whatever it is.
     """
+
+    done_ends = True
 
     _text_events: TextEvents  # recognises the text events of a stream
     _size = 0
@@ -113,11 +116,10 @@ class Assembly:
 
     def _take(self, event: SseEvent) -> None:
         data = event.data
-        if data is None or self._ended or not (word := data.strip()):
-            return
+        word = b"" if data is None else data.strip()
         if word == END_MARK:
-            self._ended = True
-        else:
+            self._ended = self._ended or self.done_ends
+        elif data is not None and word and not self._ended:
             self._text = None
             try:
                 self.take(data, event.name)

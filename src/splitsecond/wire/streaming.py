@@ -7,29 +7,40 @@ whole answer, and when the end of a body is a complete one.
 
 JSON that msgspec rejects and a lenient reader accepts (half of a surrogate pair, bytes that are not UTF-8, NaN) is
 repaired and decoded again: it need not fail an answer.
+
+A report of token counts is decoded apart from the event that holds it, so that no count fails an answer. A report that
+is not as its format says, or that contradicts itself, becomes a `Usage` that is `implausible`. Counts that are too large
+for the request and the answer are found later (`upstream/usage_check`), because decoders do not know the request.
 """
 
 import json
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Annotated, Any
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, TypeVar
 
 import msgspec
-from msgspec import Meta
+from msgspec import Meta, Raw
 
 from splitsecond.errors import Phase, ProviderFault, excerpt
-from splitsecond.events import Broken, Done, Event, Quiet, Token, TokenKind, TokenRun, ToolPart
+from splitsecond.events import Broken, Done, Event, Quiet, Token, TokenKind, TokenRun, ToolPart, Usage
 from splitsecond.service import Operation
 from splitsecond.wire.provider_errors import HTML_HINT, ProviderError, parse_error
 from splitsecond.wire.sse import LEADING, MAX_EVENT_BYTES, SseDecoder, SseEvent
+
+T = TypeVar("T")
 
 END_MARK = b"[DONE]"
 """OpenAI's end mark; some servers of other formats send it too."""
 
 Count = Annotated[int, Meta(ge=0, lt=1 << 53)]
 """A number of tokens."""
+ABSENT = Raw()
+NOTHING = (ABSENT, Raw(b"null"))
+"""A raw field that is absent or null."""
 
-
+MAX_DIGITS = 300
+"""Digits of an integer in JSON that is repaired."""
 LONGEST_TIER = 40
 """Longest word for a speed tier, in characters: a provider can send any text there."""
 
@@ -44,6 +55,8 @@ class AnswerDecoder:
     def __init__(self, operation: Operation = "chat") -> None:
         self.server_timings: dict[str, float] = {}
         self.in_runs = False
+        self.counted = False
+        self._miscounted = False  # a report of token counts could not be read
         self.tier = ""
         self._ended = False
         self._chunks = 0
@@ -73,6 +86,26 @@ class AnswerDecoder:
     def finished(self) -> bool:
         """Whether each choice that began has its finish reason; False in formats in which an event ends the answer."""
         return False
+
+    def _read_counts(self, data: Raw | bytes, decode: Callable[[Any], T], at: int, out: list[Event]) -> T | None:
+        """Return a report of token counts as `decode` reads it; None if there is none.
+
+        None also for a report with counts that are no counts. Then no report of this answer is trusted.
+        """
+        if data in NOTHING:
+            return None
+        try:
+            return decode(data)
+        except (ValueError, RecursionError):
+            self._miscounted = True
+            self._add_usage(out, Usage(at))
+            return None
+
+    def _add_usage(self, out: list[Event], usage: Usage | None) -> None:
+        """Add a report of token counts, if there is one. One that cannot be true is replaced by an implausible one."""
+        if usage is not None:
+            self.counted = True
+            out.append(Usage(usage.at, implausible=True) if self._miscounted or contradictory(usage) else usage)
 
     def _note_tier(self, word: object) -> None:
         """Note the provider's word for the speed tier that served the request. It can be any JSON value."""
@@ -260,10 +293,27 @@ class StreamDecoder(AnswerDecoder, ABC):
 def repair_json(data: bytes) -> bytes:
     """Return `data` as JSON for msgspec: U+FFFD for invalid UTF-8, "?" for half a surrogate pair, null for NaN.
 
-    Raises `ValueError` or `RecursionError` if a lenient reader refuses it too.
+    Also null for a number that is too large to be read. Raises `ValueError` or `RecursionError` if a lenient reader
+    refuses it too.
     """
-    value = json.loads(data.decode("utf-8", "replace"), parse_constant=lambda _: None)
+    text = data.decode("utf-8", "replace")
+    value = json.loads(text, parse_constant=lambda _: None, parse_int=_integer, parse_float=_finite)
     return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
+
+
+def _integer(text: str) -> int | None:
+    return int(text) if len(text) <= MAX_DIGITS else None
+
+
+def _finite(text: str) -> float | None:
+    number = float(text)
+    return number if math.isfinite(number) else None
+
+
+def contradictory(usage: Usage) -> bool:
+    """Return whether a part of the input, or of the output, is larger than the whole."""
+    part, hidden = (usage.cached_tokens or 0) + (usage.cache_write_tokens or 0), usage.reasoning_tokens or 0
+    return part > (usage.input_tokens or 0) or hidden > (usage.output_tokens or 0)
 
 
 def is_json(data: bytes) -> bool:

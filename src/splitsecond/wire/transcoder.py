@@ -76,7 +76,7 @@ class Transcoder:
                     if event.index == 0 or not self._single:
                         self._choice(event.index, out).reason = event.reason
                 case Usage():
-                    self._usage = event
+                    self._usage = None if event.implausible else event
                 case Done():
                     self._end(out)
         return b"".join(out)

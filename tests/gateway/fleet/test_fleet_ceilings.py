@@ -29,6 +29,15 @@ def test_a_key_without_a_place_has_no_ceiling_and_no_other_key_has_its(tmp_path:
     assert process.refused("requests", names[-1]) == 0
 
 
+def test_absurd_ceilings_stay_at_the_largest_number(tmp_path: Path) -> None:
+    process = FleetCeilings(tmp_path / "ceilings", workers=1)
+    process.set("usd", "web", ceiling=10**40, share=10**40, others=-(10**40))
+    process.set("requests", "web", ceiling=-1, share=10**40, others=0)
+    assert process.held("usd", "web") == ((1 << 63) - 1, 0)
+    assert process.others("usd", "web") == 0
+    assert process.held("requests", "web") == (0, (1 << 63) - 1)
+
+
 def test_more_keys_with_limits_than_a_fleet_can_hold_are_refused() -> None:
     def settings(number: int) -> str:
         keys = "\n".join(f"- {{name: k{each}, key: env:K{each}, requests_per_minute: 5}}" for each in range(number))

@@ -122,7 +122,6 @@ def test_an_error_line() -> None:
         (b"<html>", "malformed", "not the JSON"),
         (b"[]\n", "malformed", "Expected `object`"),
         (b'{"message":7}\n', "malformed", "message"),
-        (b'{"eval_count":-1}\n', "malformed", "eval_count"),
         (b'{"a":' * 100_000 + b"\n", "malformed", "not the JSON"),
         (b'{"a":' * 100_000, "truncated", "inside a line"),
         (b"data: {}\n\n", "malformed", "not the JSON"),

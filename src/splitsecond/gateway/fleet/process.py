@@ -34,7 +34,7 @@ from splitsecond.gateway.fleet.shared_limit import SILENT_S, Period
 from splitsecond.gateway.records.fleet_ceilings import FILE, NANO, FleetCeilings, Limit
 from splitsecond.gateway.records.key_limits import MINUTE_NS, today
 from splitsecond.gateway.records.metrics import MetricCounts, process_metrics, write_counts
-from splitsecond.gateway.records.shared_counters import MOST_NAMES, SHARED_COUNTERS, SharedCounters
+from splitsecond.gateway.records.shared_counters import MOST_NAMES, SHARED_COUNTERS, SharedCounters, nano
 from splitsecond.internal_errors import contained, handling
 
 EVERY_S = 1.0
@@ -84,7 +84,7 @@ class FleetProcess:
             if key.requests_per_minute is not None:
                 wanted[f"requests of {key.name}"] = "minute", key.name, key.requests_per_minute
             if key.usd_per_day is not None:
-                wanted[f"usd of {key.name}"] = "day", key.name, round(key.usd_per_day * NANO)
+                wanted[f"usd of {key.name}"] = "day", key.name, nano(key.usd_per_day)
         for name, (period, client, amount) in wanted.items():
             if name in self._holders:
                 self._holders[name].limit = amount
@@ -196,7 +196,7 @@ class FleetProcess:
         client, refused = holder.client, self._ceilings.refused(_LIMITS[holder.period], holder.client)
         if holder.period == "day":
             spent = self._counters.spent_usd(client, today()) + self._counters.reserved_usd(client)
-            return LimitUse(max(round(spent * NANO), 0), refused)
+            return LimitUse(max(nano(spent), 0), refused)
         minute, into_ns = divmod(clock.now_ns() + self._ceilings.offset_ns, MINUTE_NS)
         current, previous = self._counters.requests(client, minute)
         return LimitUse(current - (-previous * (MINUTE_NS - into_ns) // MINUTE_NS), refused)

@@ -11,7 +11,7 @@ ceiling, so its requests are refused: a shared place would give it the ceiling o
 from pathlib import Path
 from typing import Literal
 
-from splitsecond.gateway.records.shared_counters import SharedTable
+from splitsecond.gateway.records.shared_counters import SharedTable, within_cell
 
 Limit = Literal["requests", "usd"]
 FILE = "fleet-ceilings"
@@ -82,10 +82,10 @@ class FleetCeilings(SharedTable):
         if at < 0:
             return False
         at += _PLACES[limit]
-        self._cells[at + _CEILING] = ceiling
-        self._cells[at + _OTHERS] = others
+        self._cells[at + _CEILING] = within_cell(ceiling)
+        self._cells[at + _OTHERS] = within_cell(others)
         if limit == "requests":
-            self._cells[at + _SHARE] = share
+            self._cells[at + _SHARE] = within_cell(share)
         return True
 
     def reach(self, reached_ns: int, until_ns: int, offset_ns: int) -> None:

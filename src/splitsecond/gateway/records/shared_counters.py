@@ -3,7 +3,8 @@
 A worker writes only its own row and adds up all rows, so no two processes write one cell. A cell is eight bytes at a
 multiple of eight, which processors write and read atomically. A count is stored next to its minute or day. When the
 next minute begins, the count is set to 0 first and then the minute, so a reader sees either the old minute, which it
-skips, or the new minute with its count. Reservations for calls in flight belong to no day.
+skips, or the new minute with its count. Reservations for calls in flight belong to no day. A count stays at the largest
+or least number of a cell where it would go beyond it, so that a limit that was reached stays reached.
 
 The table is a file that all workers map. It outlives a worker, so a restarted worker continues in its row. What its
 predecessor had reserved for calls in flight stays reserved until `forfeit` charges it. A row finds its names by their
@@ -26,6 +27,9 @@ _CELLS = 8
 _CELL_BYTES = 8
 _NAME, _MINUTE, _COUNT, _DAY, _SPENT, _RESERVED = 0, 1, 3, 5, 6, 7  # two minutes and their counts: the even, the odd
 _NANO = 1_000_000_000
+_MAX_CELL = (1 << 63) - 1
+_MAX_USD = 9e9
+"""More billionths do not fit into a cell."""
 
 
 class SharedTable:
@@ -95,7 +99,7 @@ class SharedCounters(SharedTable):
         if cells[at + _MINUTE + parity] != minute:
             cells[at + _COUNT + parity] = 0
             cells[at + _MINUTE + parity] = minute
-        cells[at + _COUNT + parity] += count
+        cells[at + _COUNT + parity] = within_cell(cells[at + _COUNT + parity] + count)
 
     def requests(self, name: str, minute: int) -> tuple[int, int]:
         """Return the requests in this minute and in the previous one."""
@@ -118,7 +122,8 @@ class SharedCounters(SharedTable):
 
     def reserve(self, name: str, usd: float) -> None:
         """Reserve money for a call in flight; a negative amount releases it."""
-        self._cells[self._taken(self._row, name) + _RESERVED] += round(usd * _NANO)
+        at = self._taken(self._row, name) + _RESERVED
+        self._cells[at] = within_cell(self._cells[at] + nano(usd))
 
     def reserved_usd(self, name: str) -> float:
         """Return the money reserved for calls in flight, in US dollars."""
@@ -152,7 +157,17 @@ class SharedCounters(SharedTable):
         if cells[at + _DAY] != day:
             cells[at + _SPENT] = 0
             cells[at + _DAY] = day
-        cells[at + _SPENT] += round(usd * _NANO)
+        cells[at + _SPENT] = within_cell(cells[at + _SPENT] + nano(usd))
+
+
+def within_cell(count: int) -> int:
+    """Return a count that is never negative as a cell can hold it."""
+    return min(max(count, 0), _MAX_CELL)
+
+
+def nano(usd: float) -> int:
+    """Return an amount in billionths; one that is too large, or no number, as the largest."""
+    return round(max(-_MAX_USD, min(_MAX_USD, usd)) * _NANO)
 
 
 def mapped(path: Path | None, size: int) -> mmap.mmap:

@@ -34,6 +34,8 @@ class MessageRelay(StreamRelay):
 class MessageAssembly(Assembly):
     """Assembly of a message, block by block. Fields of events that are unknown here are kept."""
 
+    done_ends = False
+
     def __init__(self) -> None:
         super().__init__()
         self._blocks: dict[int, dict[str, Any]] = {}
@@ -56,6 +58,8 @@ class MessageAssembly(Assembly):
                     counts = {name: count for name, count in usage.items() if count is not None}
                     known = self.merged.get("usage")
                     self.merged["usage"] = known | counts if isinstance(known, dict) else counts
+            case {"type": "message_stop"}:
+                self._ended = True
 
     def added_text(self, chunk: dict[str, Any]) -> str | None:
         """Return the text of the only field of a delta that is joined, if nothing else of the event is added."""

@@ -31,7 +31,7 @@ from splitsecond.events import Event, Finish, Quiet, Usage
 from splitsecond.service import Operation
 from splitsecond.wire import provider_errors
 from splitsecond.wire.provider_errors import error_of
-from splitsecond.wire.streaming import Count, StreamDecoder
+from splitsecond.wire.streaming import ABSENT, Count, StreamDecoder
 from splitsecond.wire.tool_calls import ToolCalls
 
 
@@ -76,25 +76,29 @@ class Delta(Struct, gc=False):
 
 
 class Message(Struct, gc=False):
-    """The message in ``message_start``, which has only its usage."""
+    """The message in ``message_start``, which has only its usage, raw as in `MessageEvent`."""
 
-    usage: UsageShape | None = None
+    usage: Raw = ABSENT
 
 
 class MessageEvent(Struct, gc=False):
-    """One event of a stream, or a whole answer (`content` and later fields). `index`: the number of the block."""
+    """One event of a stream, or a whole answer (`content` and later fields). `index`: the number of the block.
+
+    `usage` (`UsageShape`) is raw, so that a wrong count in it fails no answer.
+    """
 
     type: str = ""
     index: Any = None
     message: Message | None = None
     content_block: Block | None = None
     delta: Delta | None = None
-    usage: UsageShape | None = None
+    usage: Raw = ABSENT
     error: Any = None
     content: list[Block] | None = None
     stop_reason: str | None = None
 
 
+_decode_usage = msgspec.json.Decoder(UsageShape).decode
 _NO_INPUT = (b"", b"{}", b"null")
 
 
@@ -169,12 +173,11 @@ class AnthropicDecoder(StreamDecoder):
             self._finished = reason
             out.append(Finish(at, reason))
 
-    def _count(self, shape: UsageShape | None, at: int, out: list[Event], *, opening: bool = False) -> None:
-        usage = None if shape is None else self._counts.take(shape, at, opening=opening)
+    def _count(self, data: Raw, at: int, out: list[Event], *, opening: bool = False) -> None:
+        shape = self._read_counts(data, _decode_usage, at, out)
         if shape is not None:
             self._note_tier(shape.speed)
-        if usage is not None:
-            out.append(usage)
+            self._add_usage(out, self._counts.take(shape, at, opening=opening))
 
     def _take_whole(self, parsed: MessageEvent, body: bytes, at: int, out: list[Event]) -> None:
         if parsed.type == "error" or parsed.error:

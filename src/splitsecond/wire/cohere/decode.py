@@ -11,16 +11,17 @@ One structure serves the events of a stream, whose fields are in `delta`, and a 
 or null.
 """
 
+from functools import partial
 from typing import Annotated, Any
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Meta, Raw, Struct
 
 from splitsecond.events import Event, Finish, Quiet, Token, Usage
 from splitsecond.service import Operation
 from splitsecond.wire.openai.shapes import ToolCall
 from splitsecond.wire.provider_errors import ProviderError, error_of, parse_error, with_hints
-from splitsecond.wire.streaming import StreamDecoder
+from splitsecond.wire.streaming import ABSENT, StreamDecoder
 from splitsecond.wire.tool_calls import ToolCalls
 
 Count = Annotated[float, Meta(ge=0, lt=1 << 53)]
@@ -58,11 +59,14 @@ class UsageShape(Struct, gc=False):
 
 
 class Delta(Struct, gc=False):
-    """The change that an event makes. The last one has the finish reason, the counts, or an error."""
+    """The change that an event makes. The last one has the finish reason, the counts, or an error.
+
+    `usage` (`UsageShape`) is raw here and in `Chunk`, so that a wrong count in it fails no answer.
+    """
 
     message: Message | None = None
     finish_reason: str | None = None
-    usage: UsageShape | None = None
+    usage: Raw = ABSENT
     error: Any = None
 
 
@@ -74,10 +78,11 @@ class Chunk(Struct, gc=False):
     delta: Delta | None = None
     message: Message | str | None = None
     finish_reason: str | None = None
-    usage: UsageShape | None = None
+    usage: Raw = ABSENT
     error: Any = None
 
 
+_decode_usage = msgspec.json.Decoder(UsageShape).decode
 _CHUNK = msgspec.json.Decoder(Chunk)
 _decode_chunk = _CHUNK.decode
 
@@ -159,8 +164,7 @@ class CohereDecoder(StreamDecoder):
             return
         if reason:
             out.append(Finish(at, reason))
-        if end.usage is not None and (usage := _usage(end.usage, at)) is not None:
-            out.append(usage)
+        self._add_usage(out, self._read_counts(end.usage, partial(_read_usage, at), at, out))
         self._complete(at, out, marker=marker)
 
     def _take_whole(self, chunk: Chunk, body: bytes, at: int, out: list[Event]) -> None:
@@ -187,7 +191,9 @@ def _only_content(chunk: Chunk) -> Content | None:
     return message.content if isinstance(message.content, Content) else None
 
 
-def _usage(shape: UsageShape, at: int) -> Usage | None:
+def _read_usage(at: int, data: Raw) -> Usage | None:
+    """Return the counts; None if there are none. Raises `ValueError` for counts that are no counts."""
+    shape = _decode_usage(data)
     counts = shape.tokens or shape.billed_units
     if counts is None or (counts.input_tokens is None and counts.output_tokens is None):
         return None
@@ -201,7 +207,9 @@ def _usage(shape: UsageShape, at: int) -> Usage | None:
 
 
 def _whole_number(count: Count | None) -> int | None:
-    return None if count is None else round(count)
+    if count is not None and not count.is_integer():
+        raise ValueError(f"a part of a token: {count}")
+    return None if count is None else int(count)
 
 
 fault_from_response = with_hints(

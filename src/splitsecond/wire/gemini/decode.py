@@ -26,7 +26,7 @@ from splitsecond.events import Event, Finish, Quiet, Token, TokenKind, ToolPart,
 from splitsecond.service import Operation
 from splitsecond.wire import provider_errors
 from splitsecond.wire.provider_errors import error_details, error_of, parse_error
-from splitsecond.wire.streaming import Count, StreamDecoder
+from splitsecond.wire.streaming import ABSENT, Count, StreamDecoder
 from splitsecond.wire.tool_calls import ToolCalls
 
 
@@ -105,14 +105,18 @@ class UsageMetadata(Struct, gc=False, rename="camel"):
 
 
 class Chunk(Struct, gc=False, rename="camel"):
-    """One event of a stream, or a whole answer: a ``GenerateContentResponse``, or an error."""
+    """One event of a stream, or a whole answer: a ``GenerateContentResponse``, or an error.
+
+    `usage_metadata` (`UsageMetadata`) is raw, so that a wrong count in it fails no answer.
+    """
 
     candidates: list[Candidate] | None = None
-    usage_metadata: UsageMetadata | None = None
+    usage_metadata: Raw = ABSENT
     prompt_feedback: PromptFeedback | None = None
     error: Any = None
 
 
+_decode_usage = msgspec.json.Decoder(UsageMetadata).decode
 _JSON_BEGINS = (b"{", b"[")
 _NO_REASON = (None, "", "FINISH_REASON_UNSPECIFIED")
 
@@ -152,7 +156,7 @@ class GeminiDecoder(StreamDecoder):
             return
         before = len(out)
         self._chunks += 1
-        shape = chunk.usage_metadata
+        shape = self._read_counts(chunk.usage_metadata, _decode_usage, at, out)
         usage = None if shape is None else _usage(shape, at)
         for candidate in chunk.candidates or ():
             index = candidate.index or 0
@@ -174,8 +178,7 @@ class GeminiDecoder(StreamDecoder):
         if chunk.prompt_feedback is not None and chunk.prompt_feedback.block_reason:
             self._blocked = True
             out.append(Finish(at, chunk.prompt_feedback.block_reason))
-        if usage is not None:
-            out.append(usage)
+        self._add_usage(out, usage)
         if len(out) == before:
             out.append(Quiet(at, "empty" if chunk.candidates else "no candidates"))
 

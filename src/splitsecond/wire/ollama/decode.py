@@ -16,6 +16,7 @@ from msgspec import Raw, Struct
 
 from splitsecond.events import Broken, Done, Event, Finish, Quiet, Token, Usage
 from splitsecond.service import Operation
+from splitsecond.validation import read_json
 from splitsecond.wire.provider_errors import error_of, with_hints
 from splitsecond.wire.sse import MAX_EVENT_BYTES
 from splitsecond.wire.streaming import AnswerDecoder, Count, is_json, repair_json
@@ -45,24 +46,33 @@ class Message(Struct, gc=False):
 
 
 class ResponseLine(Struct, gc=False):
-    """A line, or a whole answer. The last one has `done`, the counts, and the durations in nanoseconds."""
+    """A line, or a whole answer. The last one has `done`, and beside it `Counts` and `Durations`."""
 
     message: Message | None = None
     done: bool = False
     done_reason: str | None = None
     error: Any = None
+
+
+class Counts(Struct, gc=False):
+    """The counts of the last line. They are decoded apart, so that a wrong one fails no answer."""
+
     prompt_eval_count: Count | None = None
     eval_count: Count | None = None
+
+
+class Durations(Struct, gc=False):
+    """The durations of the last line, in nanoseconds."""
+
     total_duration: Count | None = None
     load_duration: Count | None = None
     prompt_eval_duration: Count | None = None
     eval_duration: Count | None = None
 
 
-DURATIONS = ("total_duration", "load_duration", "prompt_eval_duration", "eval_duration")
-
-
 _decode_line = msgspec.json.Decoder(ResponseLine).decode
+_decode_counts = msgspec.json.Decoder(Counts).decode
+_decode_durations = msgspec.json.Decoder(Durations).decode
 
 _BLANK = b" \t\r\n"
 _HTML_HINT = "The response is a web page, not Ollama: check the base URL (it has no path)."
@@ -128,7 +138,8 @@ class OllamaDecoder(AnswerDecoder):
                 out.append(Quiet(at, "empty"))
                 return
             try:
-                line = _decode_line(repair_json(data))
+                data = repair_json(data)
+                line = _decode_line(data)
             except (ValueError, RecursionError):
                 self._break(at, out, "malformed", f"a line is not the JSON of a chat: {error}", data)
                 return
@@ -142,7 +153,7 @@ class OllamaDecoder(AnswerDecoder):
         elif not (line.done or self._foreign_line):
             self._foreign_line = data
         if line.done:
-            self._take_done(line, at, out)
+            self._take_done(line, data, at, out)
         elif len(out) == before:
             out.append(Quiet(at, "empty" if line.message is not None else "no message"))
 
@@ -159,14 +170,16 @@ class OllamaDecoder(AnswerDecoder):
                 out.append(Token(at, part.name + arguments, "tool", tool=part))
         self._tokens += len(out) - before
 
-    def _take_done(self, line: ResponseLine, at: int, out: list[Event]) -> None:
-        for name in DURATIONS:
-            if (value := getattr(line, name)) is not None:
+    def _take_done(self, line: ResponseLine, data: bytes, at: int, out: list[Event]) -> None:
+        durations = read_json(data, _decode_durations) or Durations()
+        for name in Durations.__struct_fields__:
+            if (value := getattr(durations, name)) is not None:
                 self.server_timings[name] = float(value)
         if line.done_reason:
             out.append(Finish(at, line.done_reason))
-        if line.prompt_eval_count is not None or line.eval_count is not None:
-            out.append(Usage(at, line.prompt_eval_count, line.eval_count))
+        counts = self._read_counts(data, _decode_counts, at, out) or Counts()
+        if counts.prompt_eval_count is not None or counts.eval_count is not None:
+            self._add_usage(out, Usage(at, counts.prompt_eval_count, counts.eval_count))
         self._complete(at, out, marker=True)
 
     def _end(self, at: int, out: list[Event], *, cut: bool) -> None:

@@ -94,8 +94,8 @@ def _without_usage(events: bytes) -> bytes:
     place, end = events.rfind(_USAGE), len(events)
     while place >= 0:
         if not events.startswith(_NULL_USAGE, place):
-            before = events.rfind(b"\n\n", 0, place)
-            place, stop = (0 if before < 0 else before + 2), events.index(b"\n\n", place) + 2
+            before, after = events.rfind(b"\n\n", 0, place), events.find(b"\n\n", place)
+            place, stop = (0 if before < 0 else before + 2), end if after < 0 else after + 2
             if _is_usage(events[place:stop]):
                 kept.append(events[stop:end])
                 end = place

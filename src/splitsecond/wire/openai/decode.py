@@ -19,11 +19,20 @@ from splitsecond.service import WHOLE_OPERATIONS, Operation
 from splitsecond.validation import read_json
 from splitsecond.wire.dialect import Decoder
 from splitsecond.wire.openai.embeddings import ItemsDecoder
-from splitsecond.wire.openai.shapes import NOTHING, Choice, Chunk, Delta, Function, PlainAnswer, PlainChunk, ToolCall
+from splitsecond.wire.openai.shapes import (
+    Choice,
+    Chunk,
+    Delta,
+    Function,
+    PlainAnswer,
+    PlainChunk,
+    ToolCall,
+    UsageShape,
+)
 from splitsecond.wire.openai.usage_sum import UsageTally, timings_of, usage_of, usage_times
 from splitsecond.wire.provider_errors import ProviderError, error_of, parse_error
 from splitsecond.wire.sse import SseEvent
-from splitsecond.wire.streaming import END_MARK, StreamDecoder
+from splitsecond.wire.streaming import ABSENT, END_MARK, NOTHING, StreamDecoder, contradictory
 from splitsecond.wire.text_events import TextEvents
 from splitsecond.wire.tool_calls import ToolCalls
 
@@ -40,6 +49,7 @@ class _Logprobs(Struct, gc=False):
 _decode_logprobs = msgspec.json.Decoder(_Logprobs).decode
 _CHUNK = msgspec.json.Decoder(Chunk)
 _decode_chunk = _CHUNK.decode
+_decode_usage = msgspec.json.Decoder(UsageShape).decode
 _decode_plain = msgspec.json.Decoder(PlainAnswer).decode
 _decode_piece = msgspec.json.Decoder(PlainChunk).decode
 
@@ -198,8 +208,9 @@ class OpenAIDecoder(StreamDecoder):
             return False
         (choice,), arrived = answer.choices, self._json_at
         reason, usage = choice.finish_reason, usage_of(answer.usage, arrived)
-        if reason == "error" or usage is None:
+        if reason == "error" or usage is None or contradictory(usage):
             return False
+        self.counted = True
         if answer.service_tier is not None:
             self._note_tier(answer.service_tier)
         self._tokens = 1
@@ -225,16 +236,17 @@ class OpenAIDecoder(StreamDecoder):
                 return
         choices = chunk.choices or ()
         counted = None
-        if chunk.usage is not None or groq is not None:
-            counted = self._count(chunk, at)
+        if chunk.usage is not ABSENT or groq is not None:
+            counted = self._count(chunk, at, out)
         for choice in choices:
             index = choice.index
             self._choices.add(index)
             if len(self._choices) > MAX_CHOICES:
                 self._break(at, out, "malformed", f"the answer has more than {MAX_CHOICES} choices")
                 return
-            if choice.usage is not None:
-                counted = self._usage.take(choice.usage, at, index) or counted
+            if choice.usage is not ABSENT:
+                shape = self._read_counts(choice.usage, _decode_usage, at, out)
+                counted = counted if shape is None else self._usage.take(shape, at, index) or counted
             if pieces := _pieces(choice, fresh, self._calls):
                 so_far = None
                 if self._json is None:
@@ -254,9 +266,10 @@ class OpenAIDecoder(StreamDecoder):
                 out.append(Finish(at, reason, index))
         if counted is not None:
             self._closed_by_usage = not choices and (counted.output_tokens or 0) >= max(self._tokens, 1)
-            out.append(counted)
-        if chunk.timings is not None or chunk.time_info is not None:
-            self.server_timings.update(timings_of(chunk.timings or chunk.time_info or {}))
+            self._add_usage(out, counted)
+        for timings in (chunk.time_info, chunk.timings):
+            if timings is not ABSENT:
+                self.server_timings.update(timings_of(timings))
         if len(out) == before:
             role = any(choice.delta is not None and choice.delta.role for choice in choices)
             out.append(Quiet(at, "role" if role else "empty" if choices else "no choices"))
@@ -268,10 +281,10 @@ class OpenAIDecoder(StreamDecoder):
             self._running_count = count is not None
         return count if self._running_count else None
 
-    def _count(self, chunk: Chunk, at: int) -> Usage | None:
-        shape = chunk.usage
+    def _count(self, chunk: Chunk, at: int, out: list[Event]) -> Usage | None:
+        shape = self._read_counts(chunk.usage, _decode_usage, at, out)
         if shape is None and chunk.x_groq is not None:
-            shape = chunk.x_groq.usage
+            shape = self._read_counts(chunk.x_groq.usage, _decode_usage, at, out)
         if shape is None:
             return None
         if times := usage_times(shape):

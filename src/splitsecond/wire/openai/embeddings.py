@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from splitsecond.events import Event, Token, TokenKind, Usage
 from splitsecond.service import Operation
 from splitsecond.wire.openai.shapes import UsageShape
 from splitsecond.wire.provider_errors import error_of
-from splitsecond.wire.streaming import AnswerDecoder
+from splitsecond.wire.streaming import ABSENT, AnswerDecoder
 
 MAX_BYTES = 64 * 1024 * 1024
 """2,048 vectors, the most that OpenAI returns at once, of 3,072 numbers are 33 MB in base64."""
@@ -34,8 +34,11 @@ class _Item(Struct, gc=False):
 class _Answer(Struct, gc=False):
     data: list[_Item] | None = None
     results: list[_Item] | None = None
-    usage: UsageShape | None = None
+    usage: Raw = ABSENT
     error: Any = None
+
+
+_decode_usage = msgspec.json.Decoder(UsageShape).decode
 
 
 class ItemsDecoder(AnswerDecoder):
@@ -77,9 +80,9 @@ class ItemsDecoder(AnswerDecoder):
         else:
             if not self._tokens:
                 self._begin(at, out)
-            counted = answer.usage
-            read = None if counted is None else counted.prompt_tokens
-            out.append(Usage(at, counted.total_tokens if read is None and counted is not None else read, 0))
+            counted = self._read_counts(answer.usage, _decode_usage, at, out) or UsageShape()
+            read = counted.total_tokens if counted.prompt_tokens is None else counted.prompt_tokens
+            self._add_usage(out, Usage(at, read, 0))
             self._complete(at, out, marker=False)
         return out
 

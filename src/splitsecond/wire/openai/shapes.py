@@ -8,11 +8,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Raw, Struct
 
-from splitsecond.wire.streaming import Count
-
-ABSENT = Raw()
-NOTHING = (ABSENT, Raw(b"null"))
-"""A raw field that is absent or null."""
+from splitsecond.wire.streaming import ABSENT, Count
 
 
 class CachedDetails(Struct, gc=False):
@@ -104,14 +100,14 @@ class Delta(Struct, gc=False):
 
 
 class Choice(Struct, gc=False):
-    """One choice. Moonshot puts the usage in here."""
+    """One choice. Moonshot puts the usage in here (`UsageShape`, raw as in `Chunk`)."""
 
     index: Count = 0
     delta: Delta | None = None
     text: str | None = None
     message: Delta | None = None
     finish_reason: str | None = None
-    usage: UsageShape | None = None
+    usage: Raw = ABSENT
     logprobs: Raw = ABSENT
 
 
@@ -188,9 +184,9 @@ class PlainAnswer(Struct, gc=False):
 
 
 class GroqExtra(Struct, gc=False):
-    """``x_groq``: usage and errors inside a stream of Groq."""
+    """``x_groq``: usage (as in `Chunk`) and errors inside a stream of Groq."""
 
-    usage: UsageShape | None = None
+    usage: Raw = ABSENT
     error: Any = None
 
 
@@ -202,13 +198,16 @@ class BaseResponse(Struct, gc=False):
 
 
 class Chunk(Struct, gc=False):
-    """One event of a stream, or a whole answer."""
+    """One event of a stream, or a whole answer.
+
+    `usage` (`UsageShape`) and the server's times (objects) are raw, so that a wrong number in them fails no answer.
+    """
 
     choices: list[Choice] | None = None
-    usage: UsageShape | None = None
+    usage: Raw = ABSENT
     error: Any = None
     x_groq: GroqExtra | None = None
     base_resp: BaseResponse | None = None
-    timings: dict[str, Any] | None = None
-    time_info: dict[str, Any] | None = None
+    timings: Raw = ABSENT
+    time_info: Raw = ABSENT
     service_tier: Any = None

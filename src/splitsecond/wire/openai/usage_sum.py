@@ -6,13 +6,12 @@ the whole answer and takes precedence. But llama.cpp sends one such chunk for ea
 All choices have the same prompt, so input tokens never add up.
 """
 
-from collections.abc import Mapping
 from itertools import islice
-from typing import Any
 
-from msgspec import Struct, field
+from msgspec import Raw, Struct, field
 
 from splitsecond.events import Usage
+from splitsecond.validation import read_json
 from splitsecond.wire.openai.shapes import UsageShape
 
 _GROQ_TIMES = ("queue_time", "prompt_time", "completion_time", "total_time")
@@ -116,8 +115,11 @@ def usage_times(shape: UsageShape) -> dict[str, float]:
     return {name: value for name in _GROQ_TIMES if (value := getattr(shape, name)) is not None}
 
 
-def timings_of(fields: Mapping[str, Any]) -> dict[str, float]:
+def timings_of(timings: Raw) -> dict[str, float]:
     """Return the numbers in llama.cpp's ``timings`` or Cerebras' ``time_info``, at most 32."""
+    fields = read_json(timings)
+    if not isinstance(fields, dict):
+        return {}
     return {
         name[:_LONGEST_NAME]: float(value)
         for name, value in islice(fields.items(), _MOST_TIMINGS)

@@ -8,37 +8,41 @@ is the prediction as JSON: ``output`` is a text or a list of its pieces, and ``m
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from splitsecond.events import Event, Finish, Quiet, Token, Usage
+from splitsecond.validation import read_json
 from splitsecond.wire.provider_errors import ProviderError, error_of, parse_error
 from splitsecond.wire.sse import SseEvent
-from splitsecond.wire.streaming import Count, StreamDecoder
+from splitsecond.wire.streaming import ABSENT, Count, StreamDecoder
 
 _RUNNING = ("starting", "processing")
-_TIMES = ("predict_time", "time_to_first_token", "total_time")
 
 
 class _Urls(Struct):
     stream: str | None = None
 
 
-class _Metrics(Struct, gc=False):
+class _Counts(Struct, gc=False):
     input_token_count: Count | None = None
     output_token_count: Count | None = None
+
+
+class _Times(Struct, gc=False):
     predict_time: float | None = None
     time_to_first_token: float | None = None
     total_time: float | None = None
 
 
 class Prediction(Struct, gc=False):
-    """A prediction, as it is created or when it has ended."""
+    """A prediction, as it is created or when it has ended. `metrics` (`_Counts` and `_Times`) is raw, so that a wrong
+    number in it fails no answer."""
 
     status: str | None = None
     output: Any = None
     error: Any = None
     detail: Any = None
-    metrics: _Metrics | None = None
+    metrics: Raw = ABSENT
     urls: _Urls | None = None
 
 
@@ -48,6 +52,8 @@ class _DoneEvent(Struct, gc=False):
 
 _PREDICTION = msgspec.json.Decoder(Prediction)
 decode_prediction = _PREDICTION.decode
+_decode_counts = msgspec.json.Decoder(_Counts).decode
+_decode_times = msgspec.json.Decoder(_Times).decode
 _decode_done = msgspec.json.Decoder(_DoneEvent).decode
 
 
@@ -112,10 +118,11 @@ class ReplicateDecoder(StreamDecoder):
             self._tokens += 1
             out.append(Token(at, text))
         out.append(Finish(at, prediction.status or "succeeded"))
-        metrics = prediction.metrics or _Metrics()
-        if metrics.input_token_count is not None or metrics.output_token_count is not None:
-            out.append(Usage(at, metrics.input_token_count, metrics.output_token_count))
-        for name in _TIMES:
-            if (value := getattr(metrics, name)) is not None:
+        counts = self._read_counts(prediction.metrics, _decode_counts, at, out) or _Counts()
+        if counts.input_token_count is not None or counts.output_token_count is not None:
+            self._add_usage(out, Usage(at, counts.input_token_count, counts.output_token_count))
+        times = read_json(prediction.metrics, _decode_times) or _Times()
+        for name in _Times.__struct_fields__:
+            if (value := getattr(times, name)) is not None:
                 self.server_timings[name] = value
         self._complete(at, out, marker=False)

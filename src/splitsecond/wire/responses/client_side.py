@@ -78,6 +78,7 @@ class ResponseAssembly(Assembly):
         event = decoded(data, _decode_end)
         if event.type in _ANSWER_ENDS and event.response:
             self._response = bytes(event.response)
+            self._ended = True
 
     def whole(self) -> bytes:
         """Return the response of the last event."""

@@ -17,13 +17,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from splitsecond.events import Event, Finish, Quiet, TokenKind, Usage
 from splitsecond.service import Operation
 from splitsecond.wire.openai.shapes import CachedDetails, ReasoningDetails
 from splitsecond.wire.provider_errors import ProviderError, error_of, parse_error
-from splitsecond.wire.streaming import Count, StreamDecoder
+from splitsecond.wire.streaming import ABSENT, Count, StreamDecoder
 from splitsecond.wire.tool_calls import ToolCalls
 
 
@@ -66,11 +66,14 @@ class Incomplete(Struct, gc=False):
 
 
 class Response(Struct, gc=False):
-    """An answer as far as it has come; the events that end a stream hold it with its usage."""
+    """An answer as far as it has come; the events that end a stream hold it with its usage.
+
+    `usage` (`UsageShape`) is raw, so that a wrong count in it fails no answer.
+    """
 
     status: str | None = None
     output: list[Item] | None = None
-    usage: UsageShape | None = None
+    usage: Raw = ABSENT
     error: Any = None
     incomplete_details: Incomplete | None = None
     service_tier: Any = None
@@ -86,6 +89,7 @@ class ResponseEvent(Response, gc=False):
     response: Response | None = None
 
 
+_decode_usage = msgspec.json.Decoder(UsageShape).decode
 _DELTAS: Mapping[str, TokenKind] = {
     "response.output_text.delta": "text",
     "response.refusal.delta": "refusal",
@@ -166,8 +170,8 @@ class ResponsesDecoder(StreamDecoder):
         self._note_tier(response.service_tier)
         incomplete = response.incomplete_details
         out.append(Finish(at, (incomplete and incomplete.reason) or response.status or "completed"))
-        if response.usage is not None and (usage := _usage(response.usage, at)) is not None:
-            out.append(usage)
+        if (shape := self._read_counts(response.usage, _decode_usage, at, out)) is not None:
+            self._add_usage(out, _usage(shape, at))
         self._complete(at, out, marker=marker)
 
     def _take_whole(self, response: ResponseEvent, body: bytes, at: int, out: list[Event]) -> None:

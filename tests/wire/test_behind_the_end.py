@@ -1,0 +1,43 @@
+"""Events behind the end of a stream: they belong to no answer, and fail none."""
+
+from types import ModuleType
+
+import pytest
+
+from splitsecond.events import Usage
+from splitsecond.service import Call
+from splitsecond.wire import anthropic, openai, responses
+from splitsecond.wire.client_format import client_format
+
+TAILS = [
+    b'data: {"choices":[],"usage":{"prompt_tokens":1e400}}\n\n',
+    b'event: message_delta\ndata: {"type":"message_delta","delta":{},"usage":{"output_tokens":99}}\n\n',
+    b'event: response.completed\ndata: {"type":"response.completed","response":{"status":"completed"}}\n\n',
+    b'data: {"choices":[{"index":0,"delta":{"content":"more"}}]}\n\n',
+    b"data: {\n\n",
+    b"data: [DONE]\n\n",
+]
+
+
+@pytest.mark.parametrize("tail", TAILS)
+@pytest.mark.parametrize(("name", "dialect"), [("openai", openai), ("anthropic", anthropic), ("responses", responses)])
+def test_a_whole_answer_ends_with_its_stream(name: str, dialect: ModuleType, tail: bytes) -> None:
+    writer = dialect.StreamWriter("chat", "m", id="x", created=1)
+    stream = writer.opening() + writer.token("Yes") + writer.token("!")
+    stream += writer.finish("stop") + writer.usage(Usage(0, 5, 2)) + writer.done()
+    answers = []
+    for body in (stream, stream + tail):
+        for parts in ([body], [body[:-1], body[-1:]], [body[: len(stream)], body[len(stream) :]]):
+            assembly = client_format(Call(id="c", body={}, dialect=name)).assembly()  # type: ignore[arg-type]
+            for part in parts:
+                assembly.feed(part)
+            answers.append(assembly.answer())
+    assert b"Yes!" in answers[0]
+    assert set(answers) == {answers[0]}
+
+
+def test_a_usage_event_that_the_mark_cuts_is_left_as_it_is() -> None:
+    relay = client_format(Call(id="c", body={})).relay(Call(id="c", body={}), "a/x", usage=False)
+    event = b'data: {"choices":[],"usage":{"prompt_tokens":1}}\ndata: [DONE]\n'
+    assert relay.feed(event + b"data: x\n\n") == event
+    assert relay.done
