@@ -51,11 +51,8 @@ def stream(
     events = [CHUNK] * tokens + [STOP]
     if usage:
         counted = {"prompt_tokens": asked.words, "completion_tokens": tokens, "total_tokens": asked.words + tokens}
-        events.append(
-            json.dumps(
-                {"choices": [], "usage": counted | {"prompt_tokens_details": {"cached_tokens": cached}} | (counts or {})}
-            )
-        )
+        details = {"prompt_tokens_details": {"cached_tokens": cached}}
+        events.append(json.dumps({"choices": [], "usage": {**counted, **details, **(counts or {})}}))
     return answer(200, "".join(f"data: {event}\n\n" for event in [*events, "[DONE]"]), "text/event-stream")
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from tests.wire.conformance import events_of, without_quiet
-from tests.wire.counted_answers import BODIES, COUNTS, FORMATS, INPUT, ODD, OUTPUT, short_id, whole
+from tests.wire.counted_answers import BODIES, FORMATS, INPUT, ODD, OUTPUT, short_id, whole
 
 from splitsecond.events import Done, Event, Token, Usage
 from splitsecond.wire import anthropic, cohere, gemini, ollama, openai, replicate, responses

@@ -192,8 +192,8 @@ class Target:
     async def count_tokens(self, call: Call, due_ns: int) -> bytes:
         """Return the provider's response to a request to count the tokens of `call`. Both use the target's API format.
 
-        No model runs, so this is not an attempt and makes no observation. Raises `Fault`, at the latest at `due_ns`, also
-        for a count that cannot be true.
+        No model runs, so this is not an attempt and makes no observation. Raises `Fault`, at the latest at `due_ns`,
+        also for a count that cannot be true.
         """
         encoded = transcoding.count(call, self._spec.model)
         headers = tuple({**self._headers, **dict(encoded.headers)}.items())
@@ -205,11 +205,12 @@ class Target:
         if not 200 <= poll.status < 300:
             fault = self._dialect.fault_from_response(poll.status, poll.headers, bytes(poll.body))
             raise redact_fault(fault, self._spec.name, self._secrets)
-        counted = read_json(poll.body, _decode_counted)
+        answer = bytes(poll.body)
+        counted = read_json(answer, _decode_counted)
         if counted is None or counted.input_tokens > len(encoded.body) + unseen_tokens(call, None).input:
-            words = f"the count of tokens cannot be true: {excerpt(bytes(poll.body))}"
+            words = f"the count of tokens cannot be true: {excerpt(answer)}"
             raise ProviderFault(words, kind="malformed", phase="head", status=poll.status, target=self._spec.name)
-        return bytes(poll.body)
+        return answer
 
     def _full_path(self, path: str) -> str:
         """Return `path` below the target's address, with the query of that address."""
