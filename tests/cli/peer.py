@@ -3,7 +3,7 @@
 import asyncio
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from ssl import SSLContext
 from types import TracebackType
@@ -35,15 +35,24 @@ def answer(status: int, body: str, content_type: str = "application/json") -> by
     return f"{head}Content-Length: {len(body.encode())}\r\n\r\n{body}".encode()
 
 
-def stream(asked: Asked, *, tokens: int | None = None, usage: bool = True, cached: int = 0) -> bytes:
-    """A streamed answer: of as many tokens as were asked for, unless it is said how many."""
+def stream(
+    asked: Asked,
+    *,
+    tokens: int | None = None,
+    usage: bool = True,
+    cached: int = 0,
+    counts: Mapping[str, object] | None = None,
+) -> bytes:
+    """A streamed answer: of as many tokens as were asked for, unless it is said how many.
+
+    `counts`: what is reported instead of the true counts.
+    """
     tokens = asked.body["max_tokens"] if tokens is None else tokens
     events = [CHUNK] * tokens + [STOP]
     if usage:
         counted = {"prompt_tokens": asked.words, "completion_tokens": tokens, "total_tokens": asked.words + tokens}
-        events.append(
-            json.dumps({"choices": [], "usage": counted | {"prompt_tokens_details": {"cached_tokens": cached}}})
-        )
+        details = {"prompt_tokens_details": {"cached_tokens": cached}}
+        events.append(json.dumps({"choices": [], "usage": {**counted, **details, **(counts or {})}}))
     return answer(200, "".join(f"data: {event}\n\n" for event in [*events, "[DONE]"]), "text/event-stream")
 
 

@@ -204,6 +204,21 @@ def test_a_key_in_a_header_is_not_stored(split: Split, tmp_path: Path) -> None:
     assert "speed" in kept
 
 
+@pytest.mark.parametrize("name", ["prompt_tokens", "completion_tokens"])
+@pytest.mark.parametrize("odd", [10**15, 10**400, -1, "12"], ids=["large", "huge", "negative", "text"])
+def test_absurd_usage_is_replaced_and_said(split: Split, name: str, odd: object) -> None:
+    with Peer(lambda asked: stream(asked, counts={name: odd})) as peer:
+        ended = bench(split, peer, "--price", "1,1", "--json", "-")
+    assert ended.code == 0
+    (row,) = ended.json["conditions"]
+    assert (row["token_source"], row["output_tokens"], row["errors"]) == ("estimate", 8, 0)
+    assert row["input_tokens"] is None
+    assert "8 of 8 responses report token counts that cannot be true" in " ".join(row["notes"])
+    assert "input length not verified" in ended.words
+    assert "NaN" not in ended.out
+    assert split("report", "run", "--no-html").code == 0
+
+
 def test_without_usage_tokens_are_events_and_the_prompt_is_estimated(split: Split) -> None:
     with Peer(lambda asked: stream(asked, usage=False)) as peer:
         ended = bench(split, peer, "--json", "-")

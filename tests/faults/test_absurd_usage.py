@@ -41,9 +41,7 @@ def served_as(dialect: str, usd_per_day: float = 5, price: float = 1) -> Any:
 
     def edit(text: str) -> str:
         text = text.replace("key: env:CLIENT_KEY}", f"key: env:CLIENT_KEY, usd_per_day: {usd_per_day}}}")
-        text = text.replace(
-            "price: {input_usd: 1, output_usd: 1}", f"price: {{input_usd: {price}, output_usd: {price}}}"
-        )
+        text = text.replace("{input_usd: 1, output_usd: 1}", f"{{input_usd: {price}, output_usd: {price}}}")
         return text.replace("api_key: env:KEY_A,", f"api_key: env:KEY_A, dialect: {dialect},")
 
     return edit

@@ -26,7 +26,8 @@ def _chunk(delta: bytes, reason: bytes = b"null") -> bytes:
 FINISH = _chunk(b"{}", b'"stop"')
 DONE = _event(b"[DONE]")
 USAGE = _event(b'{"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":2}}')
-ENDS = (FINISH, DONE, USAGE)
+ABSURD_USAGE = USAGE.replace(b":2}", b":1000000000000000}")
+ENDS = (FINISH, DONE, USAGE, ABSURD_USAGE)
 """What may end an answer: its reason, the end mark, or usage alone, which some send in the place of both."""
 ERROR = _event(b'{"error":{"message":"no"}}')
 PIECES = [
@@ -36,6 +37,8 @@ PIECES = [
     _chunk(b'{"content":"[DONE]"}'),
     _chunk(b'{"tool_calls":[{"index":0,"id":"c","function":{"name":"f","arguments":"{}"}}]}'),
     USAGE,
+    ABSURD_USAGE,
+    USAGE.replace(b":1,", b":-1,"),
     FINISH,
     DONE,
     ERROR,

@@ -9,6 +9,8 @@ from msgspec import Raw
 from tests.upstream.scripted_client import ScriptedClient
 from tests.wire.counted_answers import BODIES, INPUT, ODD, OUTPUT, short_id
 
+from splitsecond import clock
+from splitsecond.errors import ProviderFault
 from splitsecond.events import Usage, WholeText
 from splitsecond.observation import Observation
 from splitsecond.service import Call
@@ -165,6 +167,34 @@ def test_a_known_maximum_bounds_the_hidden_output() -> None:
 
 def test_a_body_that_cannot_be_encoded_may_hold_anything() -> None:
     assert unseen_tokens(Call(id="c", body={"messages": "\ud800"}), None).input == MAX_CONTEXT_TOKENS
+
+
+@pytest.mark.parametrize(
+    ("count", "possible"),
+    [(b"0", True), (b"12", True), (b"%d" % ADDED_TOKENS, True), (b"%d" % (2 * ADDED_TOKENS), False), (b"null", False)]
+    + [(odd, False) for odd in ODD],
+    ids=short_id,
+)
+def test_a_count_of_a_requests_tokens_must_be_possible(count: bytes, possible: bool) -> None:
+    client = ScriptedClient()
+    spec = msgspec.structs.replace(SPEC, dialect="anthropic")
+    target = connect(spec, lambda observation: None, environment={}, client=client.as_client())
+    body = b'{"input_tokens":%b}' % count
+
+    async def main() -> bytes:
+        call = Call(id="c", body={"messages": MESSAGES}, dialect="anthropic")
+        counting = asyncio.get_running_loop().create_task(target.count_tokens(call, clock.now_ns() + clock.NS_PER_S))
+        exchange = await client.exchange()
+        exchange.head()
+        exchange.body(body)
+        exchange.end()
+        return await counting
+
+    if possible:
+        assert run_virtual(main()) == body
+    else:
+        with pytest.raises(ProviderFault, match="the count of tokens cannot be true"):
+            run_virtual(main())
 
 
 def test_nothing_exceeds_the_largest_number() -> None:

@@ -14,7 +14,7 @@ import msgspec
 
 from splitsecond import __version__, clock
 from splitsecond.catalog.provider import Auth
-from splitsecond.errors import CallerFault, Fault, TimedOut
+from splitsecond.errors import CallerFault, Fault, ProviderFault, TimedOut, excerpt
 from splitsecond.service import Call, Operation
 from splitsecond.timers import TimerWheel
 from splitsecond.timing.timeline import Timeline
@@ -27,8 +27,11 @@ from splitsecond.upstream.attempt_config import AttemptConfig, Observer
 from splitsecond.upstream.google_token import GoogleToken
 from splitsecond.upstream.poll_request import PollRequest, stream_address
 from splitsecond.upstream.spec import TargetSpec, api_key, redact_fault, secrets
+from splitsecond.upstream.usage_check import unseen_tokens
+from splitsecond.validation import read_json
 from splitsecond.wire import anthropic, cohere, gemini, ollama, openai, replicate, responses
 from splitsecond.wire.dialect import Decoder, Encoded, Follow, Quirks
+from splitsecond.wire.streaming import Count
 from splitsecond.wire.transcoder import Transcoder
 
 
@@ -53,6 +56,13 @@ DIALECTS: Mapping[str, Dialect] = {
 }
 
 
+class _Counted(msgspec.Struct):
+    """The answer to a request to count tokens, in each API format that has such requests."""
+
+    input_tokens: Count
+
+
+_decode_counted = msgspec.json.Decoder(_Counted).decode
 _REQUEST_ID = "x-client-request-id"
 """Providers log this id (OpenAI documents it), so that users can ask them about a slow request. The simulator stores
 its record of what it sent under this id."""
@@ -182,7 +192,8 @@ class Target:
     async def count_tokens(self, call: Call, due_ns: int) -> bytes:
         """Return the provider's response to a request to count the tokens of `call`. Both use the target's API format.
 
-        No model runs, so this is not an attempt and makes no observation. Raises `Fault`, at the latest at `due_ns`.
+        No model runs, so this is not an attempt and makes no observation. Raises `Fault`, at the latest at `due_ns`,
+        also for a count that cannot be true.
         """
         encoded = transcoding.count(call, self._spec.model)
         headers = tuple({**self._headers, **dict(encoded.headers)}.items())
@@ -194,7 +205,12 @@ class Target:
         if not 200 <= poll.status < 300:
             fault = self._dialect.fault_from_response(poll.status, poll.headers, bytes(poll.body))
             raise redact_fault(fault, self._spec.name, self._secrets)
-        return bytes(poll.body)
+        answer = bytes(poll.body)
+        counted = read_json(answer, _decode_counted)
+        if counted is None or counted.input_tokens > len(encoded.body) + unseen_tokens(call, None).input:
+            words = f"the count of tokens cannot be true: {excerpt(answer)}"
+            raise ProviderFault(words, kind="malformed", phase="head", status=poll.status, target=self._spec.name)
+        return answer
 
     def _full_path(self, path: str) -> str:
         """Return `path` below the target's address, with the query of that address."""

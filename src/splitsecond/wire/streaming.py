@@ -10,7 +10,7 @@ repaired and decoded again: it need not fail an answer.
 
 A report of token counts is decoded apart from the event that holds it, so that no count fails an answer. A report that
 is not as its format says, or that contradicts itself, becomes a `Usage` that is `implausible`. Counts that are too
-large for the request and the answer are found later (`upstream/usage_check`), because decoders do not know the request.
+large for the request and the answer are found in `upstream/usage_check`, because decoders do not know the request.
 """
 
 import json

@@ -218,7 +218,8 @@ class MetricCounts(Struct):
     ] = _numbers()
     """By route, which `/metrics` does not show, kind, and "won" or "lost"."""
     tokens: Annotated[
-        dict[tuple[str, str], int], _counter("tokens", "Tokens, as counted by targets.", "target", "direction")
+        dict[tuple[str, str], int],
+        _counter("tokens", "Tokens, as counted by targets, or estimated.", "target", "direction"),
     ] = _numbers()
     cost_usd: Annotated[
         dict[tuple[str, str], float],

@@ -117,7 +117,7 @@ def usage_times(shape: UsageShape) -> dict[str, float]:
 
 def timings_of(timings: Raw) -> dict[str, float]:
     """Return the numbers in llama.cpp's ``timings`` or Cerebras' ``time_info``, at most 32."""
-    fields = read_json(timings)
+    fields: object = read_json(timings)
     if not isinstance(fields, dict):
         return {}
     return {
