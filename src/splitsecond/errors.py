@@ -6,6 +6,8 @@ parts: what happened, with numbers (got, expected); where; and, in `hint`, what 
 key: what looks like a key is redacted, and bytes of a provider are only quoted as a short, printable `excerpt`.
 """
 
+import csv
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -32,6 +34,7 @@ CLIENT_LEFT = 499
 EXCERPT_BYTES = 600
 LONGEST_MESSAGE = 4096
 """Characters. A message about a request can quote a name or a value of it, which has any length."""
+_NOT_IN_WORDS = re.compile(r"[^A-Za-z0-9_.:+/-]")
 
 
 def excerpt(data: bytes | str) -> str:
@@ -40,6 +43,15 @@ def excerpt(data: bytes | str) -> str:
     text = start.decode("utf-8", "replace") if isinstance(start, bytes) else start
     line: str = redacted(" ".join("".join(c if c.isprintable() else " " for c in text).split()))
     return line if len(line) <= EXCERPT_BYTES else line[: EXCERPT_BYTES - 1] + "…"
+
+
+def provider_word(text: str, max_length: int) -> str:
+    """Return the beginning of a provider's word, with _ for characters that such words do not have.
+
+    A provider can send any text, and the word becomes a header, a label or a part of a page.
+    """
+    word = text[:max_length]
+    return word if word.isascii() and word.isidentifier() else _NOT_IN_WORDS.sub("_", word)
 
 
 def printable(text: str) -> str:
@@ -130,6 +142,27 @@ def file_faults(words: str, *, kind: str, hint: str = "") -> Iterator[None]:
     except (OSError, UnicodeDecodeError) as error:
         why = isinstance(error, OSError) and error.strerror
         raise CallerFault(f"{words}: {why or error}", kind=kind, hint=hint) from None
+
+
+PARSER_ERRORS = (ValueError, RecursionError, OverflowError, csv.Error)
+"""What parsers raise for content that they cannot read: more than their own errors, of which most are `ValueError`."""
+
+
+@contextmanager
+def content_faults(place: str, *, kind: str, hint: str = "") -> Iterator[None]:
+    """Raise what a parser raises for content that it cannot read as `CallerFault`.
+
+    Its message begins with `place`, such as "runs/1/run.json". Only the call of a parser belongs into the block.
+    """
+    try:
+        yield
+    except PARSER_ERRORS as error:
+        raise CallerFault(f"{place}: {parser_words(error)}", kind=kind, hint=hint) from None
+
+
+def parser_words(error: Exception) -> str:
+    """Return in a line why a parser cannot read its content. `error`: one of `PARSER_ERRORS`."""
+    return "it is nested too deeply" if isinstance(error, RecursionError) else excerpt(str(error))
 
 
 class ProviderFault(Fault):

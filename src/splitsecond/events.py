@@ -2,7 +2,8 @@
 
 API formats encode these events differently; everything above `wire` uses only the events. `at` is copied from the read
 that completed the event, so events that shared a packet share it. The structs are frozen and not tracked by the garbage
-collector, because a measurement makes one for each token.
+collector, because a measurement makes one for each token. Only a `Broken` is tracked: its fault, once raised, refers to
+frames that can refer to the `Broken`.
 
 These types define what the first token is: only a `Token` is content. A delta with only a role, an empty delta, a ping,
 an SSE comment and the opening message of a format are `Quiet`.
@@ -122,7 +123,7 @@ class Done(Struct, frozen=True, gc=False):
     marker: bool
 
 
-class Broken(Struct, frozen=True, gc=False):
+class Broken(Struct, frozen=True):
     """The stream failed after it had begun; nothing follows. `fault` tells who is at fault, and in which phase."""
 
     at: int

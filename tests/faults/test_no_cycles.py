@@ -4,14 +4,26 @@ Cycles would be found only when there are many. A worker would then hold megabyt
 stop for tens of milliseconds to look for them.
 """
 
+import asyncio
+import gc
+import importlib
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
+import msgspec
 import pytest
+from msgspec import Raw, Struct, UnsetType
 from tests.faults.test_failover import Peculiar, end, pieces
 from tests.faults.test_faults_and_policies import FOR_EVER_S, POLICY
 from tests.faults.world import World, play, profile
 from tests.garbage import garbage
 
+import splitsecond
+from splitsecond.errors import Fault, ProviderFault
+from splitsecond.policies.replies.shared_reply import SharedReply
 from splitsecond.serving.request_cycle import RequestCycle
 from splitsecond.simulator.faults import InjectedFault
 
@@ -61,6 +73,66 @@ def test_a_stream_that_arrives_at_once_leaves_no_garbage(tmp_path: Path) -> None
 
     play('fallback("a/m", "b/m")', tmp_path, story, a=Peculiar(at_once), b=profile())
     assert found == []
+
+
+def test_a_broken_reply_is_freed_after_its_fault_was_raised() -> None:
+    """The fault then has frames that hold the reply."""
+
+    class BrokenReply:
+        target, empty, token_ns = "a/x", False, 0
+
+        async def read(self) -> bytes:
+            raise ProviderFault("cut", kind="cut", phase="total")
+
+        def arrived(self) -> list[Any]:
+            return []
+
+    async def read() -> "weakref.ref[SharedReply]":
+        shared = SharedReply(BrokenReply())  # type: ignore[arg-type]
+        with pytest.raises(Fault, match="cut"):
+            await shared.reader(watched=False).read()
+        return weakref.ref(shared)
+
+    freed = asyncio.run(read())
+    gc.collect()
+    assert freed() is None
+
+
+VALUES = (str, int, float, bool, bytes, NoneType, Raw, UnsetType, Any)
+CONTAINERS = (list, tuple, dict, Sequence, Mapping, Union, UnionType)
+
+
+def test_structs_that_the_collector_ignores_hold_only_values() -> None:
+    """A cycle through such a struct is never freed. `Any` is a value of JSON."""
+    found = list(ignored_structs())
+    assert len(found) > 50
+    assert [each.__qualname__ for each in found if not holds_only_values(each)] == []
+
+
+def ignored_structs() -> Iterator[type[Struct]]:
+    """Yield all structs with gc=False."""
+    root = Path(splitsecond.__file__).parent
+    for file in sorted(root.rglob("*.py")):
+        if "gc=False" in file.read_text("utf-8"):
+            module = importlib.import_module(".".join(("splitsecond", *file.relative_to(root).with_suffix("").parts)))
+            for each in vars(module).values():
+                if isinstance(each, type) and issubclass(each, Struct) and each.__module__ == module.__name__:
+                    yield from () if each.__struct_config__.gc else (each,)
+
+
+def holds_only_values(kind: Any, outer: tuple[Any, ...] = ()) -> bool:
+    """Return whether objects of this type hold nothing but values of JSON. `outer`: the structs that it is part of."""
+    origin = get_origin(kind)
+    if kind in VALUES or kind in outer or origin is Literal:
+        return True
+    if origin is Annotated:
+        return holds_only_values(get_args(kind)[0], outer)
+    if origin in CONTAINERS:
+        return all(holds_only_values(part, outer) for part in get_args(kind) if part is not ...)
+    if isinstance(kind, type) and issubclass(kind, Struct):
+        hints = get_type_hints(kind, include_extras=True)
+        return all(holds_only_values(hints[field.name], (*outer, kind)) for field in msgspec.structs.fields(kind))
+    return False
 
 
 async def calls(world: World) -> None:

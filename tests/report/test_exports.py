@@ -3,6 +3,7 @@
 import csv
 import io
 
+import pytest
 from tests.golden import Golden
 from tests.report.invented import invented_run
 
@@ -41,6 +42,18 @@ def test_nested_values_of_csv_are_plain_numbers() -> None:
         "tps.p50,tps.p50.low,tps.p50.high,ci95.low,ci95.high,models,needs",
         "1.5,1,,2.0,3.0,a; b,",
     ]
+
+
+@pytest.mark.parametrize("begin", ["=", "+", "-", "@", "\t", "\r", "\n", "＝"])
+def test_a_text_that_begins_a_formula_gets_an_apostrophe(begin: str) -> None:
+    formula = f"{begin}1+1"
+    record = {"target": formula, "tps": -1.5, "models": (formula, "b"), "change": (-1, None), formula: {formula: 1}}
+    formula = formula.replace("\r", "\n")
+    (found,) = csv.DictReader(io.StringIO(csv_text([record]), newline=""))
+    assert found == {
+        "target": f"'{formula}", "tps": "-1.5", "models": f"'{formula}; b", "change.low": "-1", "change.high": "",
+        f"'{formula}.{formula}": "1",
+    }  # fmt: skip
 
 
 def test_markdown_has_the_tables_and_sentences_of_the_terminal(golden: Golden) -> None:

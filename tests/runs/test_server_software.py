@@ -37,7 +37,8 @@ def serving(answers: Mapping[str, object]) -> Iterator[str]:
         ({"/api/version": {"version": "0.12.6"}, "/version": {"version": "x"}}, "Ollama 0.12.6"),
         ({"/get_server_info": {"version": "0.5.4", "device": "cuda"}}, "SGLang 0.5.4 on cuda"),
         ({"/info": {"router": "tgi", "version": "3.3.6", "model_device_type": "cuda"}}, "TGI 3.3.6 on cuda"),
-        ({"/version": {"version": "1\n\x1b[31m" + "x" * 200}}, "version 1[31m" + "x" * 67),
+        ({"/version": {"version": "1\n\x1b[31m" + "x" * 200}}, "version 1___31m" + "x" * 33),
+        ({"/get_server_info": {"version": "0.5+cu124", "device": "<b>&"}}, "SGLang 0.5+cu124 on _b__"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )  # fmt: skip

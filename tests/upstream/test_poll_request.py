@@ -16,7 +16,7 @@ from splitsecond.testing.virtual_time import run_virtual
 from splitsecond.transport.exchange import Origin
 from splitsecond.upstream.attempt import Attempt
 from splitsecond.upstream.poll_request import MAX_BODY_BYTES, stream_address
-from splitsecond.upstream.spec import TargetSpec, Timeouts
+from splitsecond.upstream.spec import TargetSpec, Timeouts, from_catalog
 from splitsecond.upstream.target import connect
 
 URL = "https://stream.replicate.test/v1/files/x"
@@ -39,6 +39,7 @@ class Stage:
             base_url="https://api.replicate.test/v1",
             model="o/m",
             dialect="replicate",
+            quirks={"stream_hosts": ["stream.replicate.test"]},
             api_key_env=("KEY",),
             timeouts=Timeouts(head_ms=1000),
         )
@@ -205,11 +206,18 @@ def test_who_gives_up_meanwhile_closes_it_at_once() -> None:
     ("address", "base", "own"),
     [
         ("https://stream.example.com/x", "https://api.example.com", True),
+        ("https://STREAM.example.com:443/x", "https://api.example.com", True),
         ("https://api.example.com/x", "https://api.example.com", True),
         ("https://example.com/x", "https://api.example.com", False),
+        ("https://other.example.com/x", "https://api.example.com", False),
+        ("https://stream.example.com.evil.com/x", "https://api.example.com", False),
+        ("https://stream.example.com:8443/x", "https://api.example.com", False),
+        ("https://api.example.com:8443/x", "https://api.example.com", False),
         ("https://evil.com/x", "https://api.com", False),
         ("http://stream.example.com/x", "https://api.example.com", False),
-        ("http://127.0.0.1:9/x", "http://127.0.0.1:8", True),
+        ("http://stream.example.com:443/x", "https://api.example.com", False),
+        ("http://127.0.0.1:8/x", "http://127.0.0.1:8", True),
+        ("http://127.0.0.1:9/x", "http://127.0.0.1:8", False),
         ("http://10.0.0.2/x", "http://10.0.0.1", False),
         ("http://169.254.169.254/latest", "https://api.example.com", False),
     ],
@@ -217,7 +225,13 @@ def test_who_gives_up_meanwhile_closes_it_at_once() -> None:
 def test_only_the_providers_own_hosts_are_followed(address: str, base: str, own: bool) -> None:
     origin = Origin.parse(base)[0]
     if own:
-        assert stream_address(address, origin)[0] == Origin.parse(address)[0]
+        assert stream_address(address, origin, ("stream.example.com",))[0] == Origin.parse(address)[0]
     else:
         with pytest.raises(ProviderFault, match="outside the provider's hosts"):
-            stream_address(address, origin)
+            stream_address(address, origin, ("stream.example.com",))
+
+
+def test_the_catalogue_names_the_stream_host_of_replicate() -> None:
+    spec = from_catalog("replicate/meta/meta-llama-3-70b-instruct", {"REPLICATE_API_TOKEN": "k" * 20})
+    origin, hosts = Origin.parse(spec.base_url)[0], spec.quirks["stream_hosts"]
+    assert stream_address("https://stream.replicate.com/v1/files/x", origin, hosts)[1] == "/v1/files/x"

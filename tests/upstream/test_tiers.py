@@ -128,6 +128,20 @@ def test_whatever_stands_in_the_place_of_the_tier_breaks_nothing() -> None:
     assert len(observation.tier) == 40
 
 
+@pytest.mark.parametrize(
+    ("sent", "word"),
+    [
+        ("<script>alert(1)</script>", "_script_alert_1__/script_"),
+        ("schnell é\\r\\nx: y", "schnell____x:_y"),
+        ("a.b-1", "a.b-1"),
+    ],
+)
+def test_words_of_a_provider_have_only_characters_of_words(sent: str, word: str) -> None:
+    end = OPENAI.replace(b"stop", b"%s") % (sent.encode(), sent.encode())
+    _, _, observation = asked("openai/gpt-5@flex", {"messages": HI}, end)
+    assert (observation.tier, observation.finish_reason) == (word, word)
+
+
 CONFIGURATION = """
 providers:
   main: {like: openai, api_key: env:OURS, price: {input_usd: 1, output_usd: 10}, models: {

@@ -39,9 +39,9 @@ _COMPARE: dict[str, Callable[[float, float], bool]] = {
     "<=": operator.le,
 }
 _GATE = re.compile(
-    r"\s*(?P<figure>[a-z0-9_]+)(?:\.(?P<statistic>[a-z0-9]+))?"
-    r"\s*(?P<compare>[<>]=?)"
-    r"\s*(?P<limit>[+\-−]?(?:\d+(?:\.\d+)?|\.\d+))\s*(?P<percent>%?)\s*"
+    r"\s*+(?P<figure>[a-z0-9_]++)(?:\.(?P<statistic>[a-z0-9]++))?"
+    r"\s*+(?P<compare>[<>]=?)"
+    r"\s*+(?P<limit>[+\-−]?(?:\d++(?:\.\d++)?|\.\d++))\s*+(?P<percent>%?)\s*+"
 )
 _EXAMPLES = (
     "Examples: 'ttft_ms.p95 > 300', 'errors > 0', and against a baseline 'tps.p50 < -5%'. "
@@ -289,8 +289,8 @@ def parse_equivalence(text: str) -> Equivalence:
 
 
 _EQUIVALENT = re.compile(
-    r"\s*(?P<figure>[a-z0-9_]+)(?:\.(?P<statistic>[a-z0-9]+))?\s*(?:±|\+-|\+/-)\s*"
-    r"(?P<limit>\d+(?:\.\d+)?|\.\d+)\s*%\s*"
+    r"\s*+(?P<figure>[a-z0-9_]++)(?:\.(?P<statistic>[a-z0-9]++))?\s*+(?:±|\+-|\+/-)\s*+"
+    r"(?P<limit>\d++(?:\.\d++)?|\.\d++)\s*+%\s*+"
 )
 
 

@@ -2,7 +2,6 @@
 
 import csv
 import io
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import NoneType
 from typing import Any
@@ -21,7 +20,8 @@ WIDER_THAN_ANY_TABLE = 10_000
 PERCENTILES = ("p50", "p95", "p99")
 _LISTS = (list, tuple)
 _NUMBERS = (int, float, NoneType)
-_WITH_INTERVAL = re.compile(r"^(\S+) (\S+–\S+)$")
+_FORMULA_BEGINS = ("=", "+", "-", "@", "\t", "\n", "＝", "＋", "－", "＠")
+"""Beginnings of cells that spreadsheets take for formulas: those of OWASP's page on CSV injection."""
 
 
 def run_records(run: Run) -> list[dict[str, Any]]:
@@ -59,9 +59,10 @@ def csv_text(records: Iterable[object]) -> str:
     """Return structs or mappings as CSV with a heading.
 
     Nested values have keys with dots. A pair of numbers (an interval) becomes two columns, `.low` and `.high`, and the
-    interval of a percentile stands beside it: `tps.p50.low`.
+    interval of a percentile stands beside it: `tps.p50.low`. A text that a spreadsheet would take for a formula begins
+    with an apostrophe.
     """
-    flat = [dict(_flat(msgspec.to_builtins(record))) for record in records]
+    flat = [{_inert(key): _inert(value) for key, value in _flat(msgspec.to_builtins(record))} for record in records]
     text = io.StringIO()
     columns = dict.fromkeys(key for record in flat for key in record)
     writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
@@ -79,6 +80,17 @@ def _flat(value: Any, key: str = "") -> Iterable[tuple[str, Any]]:
         yield from zip((f"{beside}.low", f"{beside}.high"), value, strict=True)
     else:
         yield key, "; ".join(map(str, value)) if isinstance(value, _LISTS) else value
+
+
+def _inert(value: Any) -> Any:
+    """Return a text with an apostrophe before it if a spreadsheet would take it for a formula; numbers unchanged.
+
+    A carriage return becomes a line feed, because the writer of CSV does not quote it, so that it would begin a row.
+    """
+    if not isinstance(value, str):
+        return value
+    text = value.replace("\r\n", "\n").replace("\r", "\n")
+    return f"'{text}" if text.startswith(_FORMULA_BEGINS) else text
 
 
 def markdown_text(show: Callable[[Console], None]) -> str:
@@ -122,8 +134,10 @@ def _row_line(cells: Sequence[Any]) -> str:
 
 def _cell(cell: Any) -> str:
     """Return the text of a cell on one line. An interval, below its figure in a terminal, is in brackets."""
-    text = " ".join((cell.plain if isinstance(cell, Text) else str(cell)).split())
-    return _escaped(_WITH_INTERVAL.sub(r"\1 (\2)", text))
+    words = (cell.plain if isinstance(cell, Text) else str(cell)).split()
+    if len(words) == 2 and "–" in words[1][1:-1]:
+        words[1] = f"({words[1]})"
+    return _escaped(" ".join(words))
 
 
 def _escaped(text: str) -> str:

@@ -12,12 +12,13 @@ from typing import Any
 import msgspec
 
 from splitsecond.analysis.wording import SIMULATED
+from splitsecond.errors import provider_word
 from splitsecond.gateway.configuration.discovery import LIST_ERRORS, OWNERS, fetch, listed_models
 from splitsecond.upstream.spec import TargetSpec
 
 TIMEOUT_S = 2.0
-LONGEST = 80
-"""Most characters of what a server tells."""
+LONGEST = 40
+"""Most characters of a version or a device that a server tells."""
 GPUS = Path("/proc/driver/nvidia/gpus")
 NAMES = {"vllm": "vLLM", "llamacpp": "llama.cpp", "ollama": "Ollama", "sglang": "SGLang"}
 
@@ -51,9 +52,9 @@ def _software(spec: TargetSpec, pool: ThreadPoolExecutor) -> str:
     for describe, answer in zip(PATHS.values(), answers, strict=True):
         name, version, device = describe(answer)
         if isinstance(version, str) and version:
-            known = "" if "unknown" in version else version
-            words = [name or _owner(spec), known, f"on {device}" if isinstance(device, str) and device else ""]
-            return "".join(filter(str.isprintable, " ".join(filter(None, words))))[:LONGEST]
+            known = "" if "unknown" in version else provider_word(version, LONGEST)
+            on = f"on {provider_word(device, LONGEST)}" if isinstance(device, str) and device else ""
+            return " ".join(filter(None, (name or _owner(spec), known, on)))
     return ""
 
 

@@ -6,8 +6,6 @@ Of the responses' headers it holds those that clients use.
 
 import asyncio
 import base64
-import binascii
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
@@ -17,7 +15,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from splitsecond import clock
-from splitsecond.errors import CallerFault, Fault, file_faults
+from splitsecond.errors import CallerFault, Fault, content_faults, file_faults
 from splitsecond.observation import ArrivalClock
 from splitsecond.serving.connection import ServerConnection
 from splitsecond.serving.request_cycle import ClientLeft, RequestCycle
@@ -28,7 +26,7 @@ from splitsecond.transport.client import Client
 from splitsecond.transport.exchange import Exchange, Origin, Request
 
 MAX_REQUEST_BYTES = 32 << 20
-_KEPT_HEADERS = re.compile(r"content-type|retry-after.*|.*ratelimit.*|.*request-id|openai-.*|x-groq-.*|anthropic-.*")
+_KEPT_BEGINNINGS = ("retry-after", "openai-", "x-groq-", "anthropic-")
 _NOT_FORWARDED = frozenset(
     (b"host", b"connection", b"content-length", b"transfer-encoding", b"accept-encoding", b"expect", b"keep-alive")
 )
@@ -80,12 +78,10 @@ def load_recordings(path: Path) -> list[RecordedExchange]:
         lines = path.read_bytes().splitlines()
     found: list[RecordedExchange] = []
     for number, line in enumerate(lines, 1):
-        try:
+        with content_faults(f"{path}:{number}", kind="bad_recording"):
             found.append(msgspec.json.decode(line, type=RecordedExchange))
             for chunk in found[-1].chunks:
                 chunk.content()
-        except (ValueError, binascii.Error) as error:
-            raise CallerFault(f"{path}:{number}: {error}", kind="bad_recording") from error
     if not found:
         raise CallerFault(f"the recording {path} is empty", kind="bad_recording")
     return found
@@ -106,6 +102,16 @@ def as_raw_json(body: bytes) -> Raw:
     return Raw(msgspec.json.encode(value, order="sorted"))
 
 
+def _is_kept(name: str) -> bool:
+    """Return whether a response header is one that clients use."""
+    return (
+        name == "content-type"
+        or name.startswith(_KEPT_BEGINNINGS)
+        or name.endswith("request-id")
+        or "ratelimit" in name
+    )
+
+
 class _Tap:
     """Receiver that passes a response on to the client and keeps it."""
 
@@ -121,7 +127,7 @@ class _Tap:
 
     def head_received(self, at: int, status: int, headers: Mapping[str, str]) -> None:
         self.head_ns, self.status = at, status
-        self.headers = {name: value for name, value in headers.items() if _KEPT_HEADERS.fullmatch(name)}
+        self.headers = {name: value for name, value in headers.items() if _is_kept(name)}
         kept = [(name.encode(), value.encode("latin-1")) for name, value in self.headers.items()]
         try:
             self.cycle.begin(status, kept)

@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from splitsecond.errors import Fault, ProviderFault
+from splitsecond.errors import Fault, ProviderFault, provider_word
 from splitsecond.events import Broken, Done, Event, Finish, RateLimits, Token, TokenRun, Usage, WholeText
 from splitsecond.observation import ArrivalClock, FaultRecord, Observation, Outcome, Role, TokenSource
 from splitsecond.service import RateFloor
@@ -181,11 +181,11 @@ class Timeline(Struct, kw_only=True):
                 self._token_at = [event.at]
                 self._lengths = [event.length]
                 self._first_answer_ns = event.at
-                self._finish_reason = event.reason[:LONGEST_REASON]
+                self._finish_reason = provider_word(event.reason, LONGEST_REASON)
                 self._usage = event.usage
                 self.ended_well = True
             elif isinstance(event, Finish):
-                self._finish_reason = event.reason[:LONGEST_REASON]
+                self._finish_reason = provider_word(event.reason, LONGEST_REASON)
             elif isinstance(event, Usage):
                 self._usage = event
             elif isinstance(event, Done):

@@ -1,11 +1,12 @@
 """The first of two requests, at providers whose first response contains only the address of the answer.
 
 Its time is part of the attempt: the measurement begins with the first byte of this request. The address comes from the
-provider, so it is followed only to the provider's own hosts, and the key is sent only to the host of the first request.
+provider, so it is followed only to the host of the first request and to the hosts that the catalogue names. The key is
+sent only to the origin of the first request.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from splitsecond import clock
 from splitsecond.errors import CallerFault, Fault, ProviderFault, TimedOut, excerpt
@@ -71,24 +72,17 @@ class PollRequest:
             raise self._fault
 
 
-def stream_address(address: str, base: Origin) -> tuple[Origin, str]:
-    """Return the origin and path of `address`. Raises `ProviderFault` if its host is not the provider's.
+def stream_address(address: str, base: Origin, hosts: Collection[str]) -> tuple[Origin, str]:
+    """Return the origin and path of `address`. Raises `ProviderFault` if its origin is not the provider's.
 
-    The provider's hosts are that of `base` and its siblings: stream.example.com for api.example.com.
+    It is the provider's if it has the scheme and the port of `base`, and its host or one of `hosts`.
     """
     try:
         origin, path = Origin.parse(address)
     except CallerFault as fault:
         words = f"the first response names an unusable address: {fault.message}"
         raise ProviderFault(words, kind="malformed", phase="head", status=200) from fault
-    own = origin.host == base.host or _siblings(origin.host, base.host)
-    if not own or (base.scheme == "https" and origin.scheme != "https"):
+    if origin not in (base, *(Origin(base.scheme, host, base.port) for host in hosts)):
         words = f"the first response names an address outside the provider's hosts: {excerpt(address.encode())}"
         raise ProviderFault(words, kind="foreign_address", phase="head", status=200)
     return origin, path
-
-
-def _siblings(one: str, other: str) -> bool:
-    """Return whether two names (not IP addresses) differ in the first label only, below at least two equal labels."""
-    domain = one.partition(".")[2]
-    return domain == other.partition(".")[2] and "." in domain and not domain.rpartition(".")[2].isdigit()

@@ -257,11 +257,14 @@ class Target:
         if not 200 <= poll.status < 300:
             poll.forward_to(attempt)
             await attempt.first_token()
-        origin, path = stream_address(follow(bytes(poll.body)), self._origin)
-        headers = self._headers if origin == self._origin else {"user-agent": self._headers["user-agent"]}
+        origin, path = stream_address(follow(bytes(poll.body)), self._origin, self._quirks.stream_hosts)
+        headers, fresh = self._headers, request.fresh
+        if origin != self._origin:
+            headers = {"user-agent": headers["user-agent"]}
+            fresh = tuple(each for each in fresh if each[0] != "authorization")
         wanted = {**headers, "accept": "text/event-stream", "cache-control": "no-store"}
         wanted.pop("content-type", None)
-        return origin, Request("GET", path, tuple(wanted.items()), fresh=request.fresh)
+        return origin, Request("GET", path, tuple(wanted.items()), fresh=fresh)
 
     def close(self) -> None:
         """Close every connection at once."""

@@ -54,6 +54,7 @@ class Quirks(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     `stream_whole`      what the client wants whole may be requested as a stream: only a stream can be timed
     `takes`             the fields that few providers accept and a translated chat keeps (`openai.encode`)
     `thinking`          how to set the reasoning of its models; the first entry that matches a model counts
+    `stream_hosts`      hosts beside its own to which it may refer for a stream (Replicate)
     `usage`             the place of the token counts (see `UsagePlace`), for messages about missing counts
     `reasoning_field`   the field that holds the reasoning; "content": it is part of the answer's text
     `rate_limits`       the common beginning of its rate limit headers; "none": it sends none
@@ -71,6 +72,7 @@ class Quirks(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     stream_whole: bool = True
     takes: tuple[FewTake, ...] = ("top_k", "user")
     thinking: tuple[ReasoningStyle, ...] = (ReasoningStyle(),)
+    stream_hosts: tuple[str, ...] = ()
     usage: UsagePlace = ""
     reasoning_field: Literal["", "reasoning_content", "reasoning", "content"] = ""
     rate_limits: Literal["", "x-ratelimit", "anthropic-ratelimit", "none"] = ""

@@ -22,7 +22,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from msgspec import Meta, Raw
 
-from splitsecond.errors import Phase, ProviderFault, excerpt
+from splitsecond.errors import Phase, ProviderFault, excerpt, provider_word
 from splitsecond.events import Broken, Done, Event, Quiet, Token, TokenKind, TokenRun, ToolPart, Usage
 from splitsecond.service import Operation
 from splitsecond.wire.provider_errors import HTML_HINT, ProviderError, parse_error
@@ -110,7 +110,7 @@ class AnswerDecoder:
     def _note_tier(self, word: object) -> None:
         """Note the provider's word for the speed tier that served the request. It can be any JSON value."""
         if isinstance(word, str) and word:
-            self.tier = word[:LONGEST_TIER]
+            self.tier = provider_word(word, LONGEST_TIER)
 
     def _complete(self, at: int, out: list[Event], *, marker: bool) -> None:
         self._ended = True

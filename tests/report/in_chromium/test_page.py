@@ -162,6 +162,26 @@ root.dataset.acted = JSON.stringify(found);
 """
 
 
+SAVED = """
+let saved = "";
+inside.Blob = class { constructor(parts) { saved = parts.join(""); } };
+inside.URL.createObjectURL = () => "";
+inside.HTMLAnchorElement.prototype.click = () => {};
+const { cells } = root.querySelector("table[data-export]").tBodies[0].rows[0];
+["=1+1", "-1.5", "+2%", "@a", "-a"].forEach((text, at) => { cells[at].textContent = text; });
+root.querySelectorAll(".exports button")[1].click();
+root.dataset.acted = saved.split("\\n")[1];
+"""
+
+
+def test_a_formula_in_a_saved_table_gets_an_apostrophe(
+    invented: tuple[Run, Sequence[Observation]], tmp_path: Path
+) -> None:
+    (view, _), log = seen_in_chromium(render_run(*invented), tmp_path, widths=(1280,), act=SAVED)
+    assert [each for each in view["acted"].split(",") if each][:5] == ["'=1+1", "-1.5", "+2%", "'@a", "'-a"]
+    assert "CONSOLE" not in log, log
+
+
 def test_tables_are_copied_marks_have_tooltips_and_legends_highlight(
     invented: tuple[Run, Sequence[Observation]], tmp_path: Path
 ) -> None:

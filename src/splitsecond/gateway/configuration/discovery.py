@@ -9,6 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 import msgspec
 from msgspec import Struct
 
+from splitsecond.errors import PARSER_ERRORS
+
 PORTS = {8000: "vllm", 8080: "llamacpp", 11434: "ollama", 30000: "sglang"}
 """Ports where servers are looked for, and the catalogue's provider that usually listens there."""
 OWNERS = {"vllm": "vllm", "llamacpp": "llamacpp", "library": "ollama", "sglang": "sglang"}
@@ -16,7 +18,9 @@ OWNERS = {"vllm": "vllm", "llamacpp": "llamacpp", "library": "ollama", "sglang":
 PROBE_S = 0.5
 """Timeout of a server's list of models."""
 LONGEST_LIST = 1 << 20
-LIST_ERRORS = (OSError, http.client.HTTPException, msgspec.DecodeError, UnicodeDecodeError)
+MAX_NAME = 300
+"""Characters of a model's name."""
+LIST_ERRORS = (OSError, http.client.HTTPException, *PARSER_ERRORS)
 """Errors of a server that does not list its models."""
 
 
@@ -45,9 +49,13 @@ class _ModelList(Struct):
 
 
 def listed_models(base_url: str, *, timeout_s: float, headers: Mapping[str, str] | None = None) -> list[ListedModel]:
-    """Return the models that an OpenAI-compatible server lists. Raises one of `LIST_ERRORS`."""
+    """Return the models that an OpenAI-compatible server lists, without those whose names no target can have.
+
+    Raises one of `LIST_ERRORS`.
+    """
     body = fetch(f"{base_url.rstrip('/')}/models", timeout_s=timeout_s, headers=headers)
-    return msgspec.json.decode(body, type=_ModelList).data
+    listed = msgspec.json.decode(body, type=_ModelList).data
+    return [each for each in listed if 0 < len(each.id) <= MAX_NAME and each.id.isprintable() and " " not in each.id]
 
 
 def fetch(url: str, *, timeout_s: float, headers: Mapping[str, str] | None = None) -> bytes:
@@ -83,9 +91,7 @@ def _server(port: int) -> FoundServer | None:
         data = listed_models(base_url, timeout_s=PROBE_S)
     except LIST_ERRORS:
         return None
-    # Policies can name these.
-    models = [each.id for each in data if each.id and each.id.isprintable() and " " not in each.id]
-    if not models:
+    if not data:
         return None
     owner = OWNERS.get(data[0].owned_by, "")
-    return FoundServer(base_url, owner if PORTS.get(port) == owner else "", models)
+    return FoundServer(base_url, owner if PORTS.get(port) == owner else "", [each.id for each in data])

@@ -28,7 +28,7 @@ EVENT_BYTES = 128
 """The approximate memory of an event beside its text."""
 
 
-class RecordedChunk(Struct, frozen=True, gc=False):
+class RecordedChunk(Struct, frozen=True):
     """The bytes and events of one read."""
 
     data: bytes

@@ -91,14 +91,16 @@
     }));
   }
   const plain = (text) => /^[\d,]+(\.\d+)?$/.test(text) ? text.replaceAll(",", "") : text;
-  const quoted = (text) => /[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+  // A spreadsheet takes a text that begins so for a formula, unless it is a number.
+  const inert = (text) => /^[=+\-@\t\r\n＝＋－＠]/.test(text) && !/^[+-][\d,.]+%?$/.test(text) ? `'${text}` : text;
+  const quoted = (text) => /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
   function csv(table) {
     const rows = texts(table);
     const noted = rows[0].map((_, at) => rows.slice(1).some((row) => row[at][1]));
     return rows.map((row, line) => row.flatMap(([text, small], at) => {
       const named = line ? plain(text) : [text, small].filter(Boolean).join(" ");
       return noted[at] ? [named, line ? small : `${text} interval`] : [named];
-    }).map(quoted).join(",") + "\n").join("");
+    }).map(inert).map(quoted).join(",") + "\n").join("");
   }
   function markdown(table) {
     const [head, ...rows] = texts(table).map((row) => row.map(([text, small]) => `${text} ${small && `(${small})`}`.trim().replaceAll("|", "\\|")));
