@@ -39,7 +39,7 @@ TEXT = "".join(map(token_text, range(TOKENS)))
 INPUT_TOKENS = count_tokens("chat", PROMPT)
 
 PROVIDERS = """
-keys: [{name: web, key: env:CLIENT_KEY}]
+keys: [{name: web, key: env:CLIENT_KEYLIMIT}]
 providers:
   a:
     {base_url: "http://127.0.0.1:1/v1", api_key: env:KEY_A, region: eu, price: {input_usd: 1, output_usd: 1},
@@ -90,7 +90,13 @@ class World:
     """The gateway and its providers "a" and "b". Use within `play`."""
 
     def __init__(
-        self, policy: str, folder: Path, providers: Mapping[str, Profile | Application], pacer: Pacer, stall: str
+        self,
+        policy: str,
+        folder: Path,
+        providers: Mapping[str, Profile | Application],
+        pacer: Pacer,
+        stall: str,
+        usd_per_day: float | None,
     ) -> None:
         self._truth = TruthLog()
         self.simulated = {
@@ -103,7 +109,11 @@ class World:
         }
         self.database = folder / "log.db"
         environment = OUR_KEYS | {"CLIENT_KEY": CLIENT_KEY}
-        text = f"{PROVIDERS.replace('STALL', stall)}routes: {{fast: {{policy: '{policy}'}}}}\nlog: sqlite:///log.db\n"
+        limit = "" if usd_per_day is None else f", usd_per_day: {usd_per_day}"
+        given = PROVIDERS.replace("STALL", stall).replace("LIMIT", limit)
+        text = f"{given}routes: {{fast: {{policy: '{policy}'}}}}\n"
+        if usd_per_day is None:  # calls with a limit would wait until the log has been read, in a thread
+            text += "log: sqlite:///log.db\n"
         self.worker = GatewayWorker(read(text, environment, folder=folder), chance=Random(1))
         self.asked = 0
         self.connecting: dict[str, Callable[[int | None], Coroutine[Any, Any, None]]] = {}
@@ -144,16 +154,18 @@ def play(
     story: Callable[[World], Coroutine[Any, Any, None]],
     *,
     stall: str = "60s",
+    usd_per_day: float | None = None,
     **providers: Profile | Application,
 ) -> World:
     """Makes a world, plays `story` in it, and takes it down: the log is written then.
 
-    `stall`: how long "a" may say nothing within an answer.
+    `stall`: how long "a" may say nothing within an answer. `usd_per_day`: the limit of the client's
+    key; then there is no log.
     """
 
     async def main() -> World:
         with Pacer(asyncio.get_running_loop()) as pacer:
-            world = World(policy, folder, providers, pacer, stall)
+            world = World(policy, folder, providers, pacer, stall, usd_per_day)
             try:
                 with mock.patch("splitsecond.transport.client.open_socket", world.open_socket):
                     await story(world)

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import msgspec
 import pytest
+from tests.gateway.limits import key_limits
 from tests.gateway.over_socket import frame, gateway, identity, inputs, key, run, service, text, types
 from tests.gateway.socket_client import SocketClient
 from tests.gateway.test_embeddings import Answering
@@ -19,7 +20,6 @@ from websockets.frames import Opcode
 from splitsecond.errors import ProviderFault
 from splitsecond.gateway.app import Gateway
 from splitsecond.gateway.records.access_log import AccessLog
-from splitsecond.gateway.records.key_limits import KeyLimits
 from splitsecond.router.call_tracker import CallTracker
 from splitsecond.store.call_record import CallRecord
 from splitsecond.testing.fake_service import Script
@@ -233,7 +233,7 @@ def test_a_key_that_is_removed_is_refused_at_the_next_message() -> None:
 def test_limits_hold_for_each_response() -> None:
     async def main() -> None:
         web = key("web", requests_per_minute=2)
-        limits = KeyLimits([web], lambda attempt: None)
+        limits = key_limits([web], lambda attempt: None)
         keyed = gateway(service(), web, limits=limits)
         client = await SocketClient(keyed, headers={"authorization": "Bearer web"}).opened()
         for _ in range(2):
