@@ -17,6 +17,7 @@ from typing import Any, Literal, Protocol, Self
 
 from msgspec import Raw, Struct, field
 
+from splitsecond.errors import Fault
 from splitsecond.events import Event
 from splitsecond.observation import Observation, Role
 
@@ -42,6 +43,9 @@ class Notes(Struct, kw_only=True):
     A measurement sets `condition` and `role`, which the observations of the call's attempts carry, and `observer`,
     which receives the observation of each attempt when the attempt ends. That can be after the call has ended: the
     observer has all observations when it has `attempts` of them.
+
+    `meter` is set for a call whose cost is limited. While an answer arrives, it gets the target and about how many
+    output tokens there are so far, and may return the fault that ends the answer.
     """
 
     attempts: int = 0
@@ -56,6 +60,7 @@ class Notes(Struct, kw_only=True):
     condition: str = ""
     role: Role = "measured"
     observer: Callable[[Observation], None] | None = None
+    meter: Callable[[str, int], Fault | None] | None = None
 
 
 class RateFloor(Struct, frozen=True):

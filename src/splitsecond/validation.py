@@ -35,9 +35,7 @@ def has_too_many_values(*fields: bytes | memoryview | Raw) -> bool:
     Nothing is decoded: it takes no memory but a copy of the longest field that is not bytes, and 0.3 s for 32 MiB.
     """
     views = [memoryview(each) for each in fields]
-    if sum(map(len, views)) <= MAX_VALUES:
-        return False
-    if sum(1 + sum(map(bytes(each).count, _BEFORE_VALUES)) for each in views) <= MAX_VALUES:  # with marks in texts
+    if not may_have_too_many_values(*views):
         return False
     marks = (match[0] for each in views for match in _MARKS.finditer(each))
     found = len(views)
@@ -46,6 +44,14 @@ def has_too_many_values(*fields: bytes | memoryview | Raw) -> bool:
         if found > MAX_VALUES:
             return True
     return False
+
+
+def may_have_too_many_values(*fields: memoryview) -> bool:
+    """Return whether `fields` may consist of more than `MAX_VALUES` values: marks in texts count too. Takes a tenth of
+    the time of `has_too_many_values`."""
+    if sum(map(len, fields)) <= MAX_VALUES:
+        return False
+    return sum(1 + sum(map(bytes(each).count, _BEFORE_VALUES)) for each in fields) > MAX_VALUES
 
 
 def plain_value(field: Raw | Any) -> Any:

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.gateway.limits import key_limits
 from tests.gateway.visitor import CHAT, STREAM, Visitor, visitor
 
 from splitsecond import clock
 from splitsecond.errors import ProviderFault
 from splitsecond.gateway.error_response import LimitReached
-from splitsecond.gateway.records.key_limits import DAY_S, MOST_RESERVED_USD, KeyLimits
+from splitsecond.gateway.records.key_limits import DAY_S, MAX_RESERVED_USD, KeyLimits
 from splitsecond.gateway.records.shared_counters import SharedCounters
 from splitsecond.observation import Observation
 from splitsecond.policies.expression import parse
@@ -63,7 +64,7 @@ def admitted(allowance: KeyLimits, key: ClientKey) -> bool:
 def test_no_window_of_a_minute_holds_more_than_the_limit(moment: Moment) -> None:
     key = limited(requests=30)
     with clock.using(moment.monotonic_ns, moment.wall_ns):
-        allowance = KeyLimits([key], lambda attempt: None)
+        allowance = key_limits([key], lambda attempt: None)
         times = []
         for tenth in range(3000):
             moment.s = tenth / 10
@@ -78,7 +79,7 @@ def test_no_window_of_a_minute_holds_more_than_the_limit(moment: Moment) -> None
 def test_who_waits_as_long_as_told_is_let_in(moment: Moment, used_at: float) -> None:
     key = limited(requests=4)
     with clock.using(moment.monotonic_ns, moment.wall_ns):
-        allowance = KeyLimits([key], lambda attempt: None)
+        allowance = key_limits([key], lambda attempt: None)
         for at in (used_at, used_at + 60, used_at + 90):
             moment.s = max(at, moment.s)
             while admitted(allowance, key):
@@ -96,7 +97,7 @@ def test_who_waits_as_long_as_told_is_let_in(moment: Moment, used_at: float) -> 
 def test_headers_say_what_is_left(moment: Moment) -> None:
     key = limited(requests=3)
     with clock.using(moment.monotonic_ns, moment.wall_ns):
-        allowance = KeyLimits([key], lambda attempt: None)
+        allowance = key_limits([key], lambda attempt: None)
         said = [dict(allowance.admit(key)) for _ in range(3)]
         assert [each[b"x-ratelimit-remaining-requests"] for each in said] == [b"2", b"1", b"0"]
         assert said[0][b"x-ratelimit-limit-requests"] == b"3"
@@ -123,7 +124,7 @@ def test_workers_together_do_not_pass_a_limit_at_any_moment(moment: Moment, tmp_
     key = limited(requests=limit)
     with clock.using(moment.monotonic_ns, moment.wall_ns):
         tallies = [Interrupted(tmp_path / "tally", workers=2, number=number) for number in (0, 1)]
-        one, two = (KeyLimits([key], lambda attempt: None, counters=tally) for tally in tallies)
+        one, two = (key_limits([key], lambda attempt: None, counters=tally) for tally in tallies)
         let_in: list[bool] = []
         for _ in range(2 * limit):
             tallies[0].between = lambda: let_in.append(admitted(two, key))
@@ -136,7 +137,7 @@ def test_money_of_all_workers_of_today(moment: Moment) -> None:
     key = limited(usd=1.0)
     with clock.using(moment.monotonic_ns, moment.wall_ns):
         tally = SharedCounters()
-        one, two = (KeyLimits([key], lambda attempt: 0.3, counters=tally) for _ in range(2))
+        one, two = (key_limits([key], lambda attempt: 0.3, counters=tally) for _ in range(2))
         one.carry_over({"web": 0.2})
         for worker in (one, two):
             worker.charge("web", ATTEMPT)
@@ -154,7 +155,7 @@ def test_money_of_all_workers_of_today(moment: Moment) -> None:
 def test_an_attempt_without_a_known_price_counts_as_nothing(moment: Moment) -> None:
     key = limited(usd=0.1)
     with clock.using(moment.monotonic_ns, moment.wall_ns):
-        allowance = KeyLimits([key], lambda attempt: None)
+        allowance = key_limits([key], lambda attempt: None)
         allowance.charge("web", ATTEMPT)
         assert allowance.spent_usd("web") == 0
 
@@ -169,7 +170,7 @@ def client_key(*, requests: int | None = None, usd: float | None = None) -> Clie
 def test_a_client_is_told_in_the_words_of_openai() -> None:
     async def main() -> None:
         key = client_key(requests=1)
-        allowance = KeyLimits([key], lambda attempt: None)
+        allowance = key_limits([key], lambda attempt: None)
         headers = {"authorization": f"Bearer {KEY}"}
         service = FakeService(script=lambda call: Script())
         first = await visitor(service, key, limits=allowance).asks(CHAT, headers=headers)
@@ -190,7 +191,7 @@ def test_a_client_is_told_in_the_words_of_openai() -> None:
 def test_losers_are_paid_for_and_an_empty_purse_is_told() -> None:
     async def main() -> None:
         key = client_key(usd=0.5)
-        allowance = KeyLimits([key], lambda attempt: 0.25 if attempt.outcome == "cancelled" else 0.30)
+        allowance = key_limits([key], lambda attempt: 0.25 if attempt.outcome == "cancelled" else 0.30)
         tracker = CallTracker(charge=allowance.charge)
 
         def fake(ttft: float) -> FakeService:
@@ -217,7 +218,7 @@ def purse(usd: float, script: Script) -> tuple[KeyLimits, Visits]:
     """A key with so much for a day, whose calls cost a cent for each token that they may have: what is left of it, and
     how it visits."""
     key = client_key(usd=usd)
-    allowance = KeyLimits([key], lambda attempt: (attempt.output_tokens or 0) / 100)
+    allowance = key_limits([key], lambda attempt: (attempt.output_tokens or 0) / 100)
     tracker = CallTracker(charge=allowance.charge)
     service = FakeService(script=lambda call: script)
     return allowance, lambda: visitor(service, key, limits=allowance, tracker=tracker)
@@ -284,23 +285,25 @@ def test_a_call_reserves_the_dearest_answer_and_the_prompts_of_the_other_targets
         usd = prices.get(attempt.target)
         return None if usd is None else usd * ((attempt.input_tokens or 0) + 10 * (attempt.output_tokens or 0))
 
-    allowance = KeyLimits([limited(usd=1.0)], price)
+    allowance = key_limits([limited(usd=1.0)], price)
     made = Call(id="c", client="web", body={"prompt": "a" * 38, "max_tokens": 5}, operation="completions")
-    release = allowance.reserve(made, "fast", parse('race("a/x", "b/x", "c/x")'))
-    assert release is not None
+    reservation = allowance.reserve(made, "fast", parse('race("a/x", "b/x", "c/x")'))
+    assert reservation is not None
     tokens = conservative_input_tokens(made)
     assert allowance.reserved_usd("web") == pytest.approx(3.0 * (tokens + 50) + 1.0 * tokens)
-    release()
+    reservation.release()
     assert allowance.reserved_usd("web") == 0
     assert allowance.reserve(made, "fast", parse('"c/x"')) is None
 
 
 def test_an_absurd_reservation_stays_in_the_range_of_the_counters() -> None:
-    allowance = KeyLimits([limited(usd=1.0)], lambda attempt: 1e6 * (attempt.output_tokens or 0))
+    allowance = key_limits([limited(usd=1.0)], lambda attempt: 1e6 * (attempt.output_tokens or 0))
     body = {"messages": [], "max_tokens": 10**30, "n": 10**30}
-    releases = [allowance.reserve(Call(id="c", client="web", body=body), "fast", parse('"a/x"')) for _ in range(100)]
-    assert allowance.reserved_usd("web") == 100 * MOST_RESERVED_USD
-    for release in releases:
-        assert release is not None
-        release()
+    call = Call(id="c", client="web", body=body)
+    reservation = allowance.reserve(call, "fast", parse('"a/x"'))
+    assert reservation is not None
+    assert allowance.reserved_usd("web") == MAX_RESERVED_USD
+    with pytest.raises(LimitReached):
+        allowance.reserve(call, "fast", parse('"a/x"'))
+    reservation.release()
     assert allowance.reserved_usd("web") == 0

@@ -11,6 +11,7 @@ from typing import Any
 import openai
 import pytest
 from tests.gateway.conftest import KEY, Served, gateway, heard, ready
+from tests.gateway.limits import key_limits
 from tests.gateway.test_allowance import limited
 from tests.gateway.test_served import ASK
 from tests.gateway.test_supervisor import workers
@@ -23,7 +24,7 @@ from splitsecond import clock
 from splitsecond.gateway.configuration.reading import read
 from splitsecond.gateway.process.worker import GatewayWorker, WorkerSlot
 from splitsecond.gateway.records.journal import SLOT_BYTES, SLOTS, Journal, Reservation
-from splitsecond.gateway.records.key_limits import KeyLimits, today
+from splitsecond.gateway.records.key_limits import today
 from splitsecond.gateway.records.orphans import WORKER_DIED, journal_of, settle
 from splitsecond.gateway.records.reservation import ReservedTokens
 from splitsecond.gateway.records.shared_counters import SHARED_COUNTERS, SharedCounters
@@ -56,7 +57,7 @@ class SlotUser:
     def __init__(self, folder: Path, number: int = 0) -> None:
         self.counters = SharedCounters(folder / SHARED_COUNTERS, workers=2, number=number)
         self.journal = journal_of(folder / "in-flight", number)
-        self.allowance = KeyLimits([limited(usd=9.0)], price, counters=self.counters, journal=self.journal)
+        self.allowance = key_limits([limited(usd=99.0)], price, counters=self.counters, journal=self.journal)
 
     def call(self, name: str, **body: Any) -> Any:
         return self.allowance.reserve(Call(id=name, client="web", body=body, start_ns=7), "fast", parse('"a/x"'))
@@ -70,7 +71,7 @@ class SlotUser:
 @pytest.mark.usefixtures("noon")
 def test_what_a_dead_worker_had_reserved_is_charged_logged_and_said(tmp_path: Path) -> None:
     other, dead = SlotUser(tmp_path, 1), SlotUser(tmp_path)
-    dead.call("over", max_tokens=900)()
+    dead.call("over", max_tokens=900).release()
     dead.call("first", max_tokens=30)
     dead.call("second", max_tokens=10, n=2)
     other.call("elsewhere", max_tokens=70)
@@ -152,7 +153,7 @@ def test_a_worker_settles_for_the_one_before_it(tmp_path: Path, capfd: pytest.Ca
 
     async def main() -> None:
         dead, journal = SharedCounters(tmp_path / SHARED_COUNTERS, workers=2), journal_of(tmp_path / "in-flight", 0)
-        allowance = KeyLimits(settings.keys, lambda attempt: 0.5, counters=dead, journal=journal)
+        allowance = key_limits(settings.keys, lambda attempt: 0.5, counters=dead, journal=journal)
         allowance.reserve(call, "fast", settings.routes["fast"])
         worker = GatewayWorker(settings, seat)
         worker.close()

@@ -112,4 +112,4 @@ def test_prices_that_cannot_be_looked_up_are_reported(monkeypatch: pytest.Monkey
         assert [each.status.target for each in found.targets] == ["ours/a", "ours/b"]
 
     asyncio.run(main())
-    assert said == ["the prices could not be looked up. Targets without a price in the configuration count as free."]
+    assert said == ["the prices could not be looked up. Targets without a price in the configuration have none."]

@@ -112,6 +112,17 @@ class Price(Rates, frozen=True, kw_only=True, omit_defaults=True):
             + output_tokens * rates.output_usd
         ) / MILLION
 
+    def dearest_usd(self, *, input_tokens: int, output_tokens: int, any_tier: bool = False) -> float:
+        """Return the most that a request with these tokens can cost, in US dollars, without the price per hour.
+
+        Its prompt may be written to the provider's cache. `any_tier`: any speed tier may serve it.
+        """
+        factor = max(1.0, *self.by_tier.values()) if any_tier and self.by_tier else 1.0
+        return factor * max(
+            self.cost_usd(input_tokens=input_tokens, output_tokens=output_tokens, cache_write_tokens=written)
+            for written in (0, input_tokens)
+        )
+
 
 def _first(rate: float | None, fallback: float) -> float:
     return fallback if rate is None else rate

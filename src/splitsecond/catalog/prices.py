@@ -73,10 +73,11 @@ class PriceQuery(Struct, frozen=True):
 
 
 class PriceLookup(Struct, frozen=True):
-    """The `prices` by target, and the names of the `models` in service by provider."""
+    """The `prices` and the known `context_tokens` by target, and the names of the `models` in service by provider."""
 
     prices: dict[str, Price | None] = {}
     models: dict[str, list[str]] = {}
+    context_tokens: dict[str, int] = {}
 
 
 def lookup_in_child(
@@ -108,7 +109,12 @@ def _lookup(query: PriceQuery) -> PriceLookup:
     models = {
         owner.name: _in_service(owner, price_list.models(owner.prices) if owner.prices else ()) for owner in owners
     }
-    return PriceLookup(prices(query.targets), models)
+    found = {target: listing(target) for target in query.targets}
+    return PriceLookup(
+        {target: each.price for target, each in found.items()},
+        models,
+        {target: each.context_tokens for target, each in found.items() if each.context_tokens is not None},
+    )
 
 
 def replacements(target: str, known: Iterable[str] | None = None) -> tuple[str, list[str]]:

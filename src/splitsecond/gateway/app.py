@@ -293,7 +293,7 @@ class Gateway:
             body, headers = await count_tokens(target, call, form)
             await cycle.answer(200, body, [*call_headers(cycle, call), *headers])
             return
-        release = self._reserve(call, request.model) if limited else None
+        release = await self._reserve(call, request.model) if limited else None
         open_call = self._tracker.open(call, request.model, release, charged=limited)
         self._metrics.in_flight += 1
         try:
@@ -333,11 +333,18 @@ class Gateway:
     def _advised(self, fault: Fault) -> Fault:
         return fault if self._advise is None else self._advise(fault)
 
-    def _reserve(self, call: Call, model: str) -> Callable[[], None] | None:
-        """Reserve what `call` may cost, if the client's key has a spending limit."""
-        if self._limits is None or not self._limits.counts(call.client):
+    async def _reserve(self, call: Call, model: str) -> Callable[[], None] | None:
+        """Reserve what `call` may cost, if the client's key has a spending limit. Return what releases it."""
+        limits = self._limits
+        if limits is None or not limits.counts(call.client):
             return None
-        return self._limits.reserve(call, model, self._routes.expression(model))
+        expression = self._routes.expression(model)
+        await limits.cost_known(call.client, expression)
+        reservation = limits.reserve(call, model, expression)
+        if reservation is None:
+            return None
+        call.notes.meter = reservation.extend
+        return reservation.release
 
     async def _serve(
         self, cycle: RequestCycle, request: ParsedRequest, open_call: OpenCall, service: Service, form: ClientFormat

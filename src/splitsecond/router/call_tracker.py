@@ -68,12 +68,19 @@ class OpenCall(Struct, kw_only=True):
 class CallTracker:
     """Calls in flight. Each of `sinks` gets the record of a call when it has ended.
 
-    `charge` gets a client's name and an attempt, whose tokens are estimated if they were not counted.
+    `charge` gets a client's name and an attempt, whose tokens are estimated if they were not counted. `context` returns
+    the context length of a target, None if it is not known.
     """
 
-    def __init__(self, *sinks: RecordSink, charge: Callable[[str, Observation], None] | None = None) -> None:
+    def __init__(
+        self,
+        *sinks: RecordSink,
+        charge: Callable[[str, Observation], None] | None = None,
+        context: Callable[[str], int | None] = lambda target: None,
+    ) -> None:
         self._sinks = sinks
         self._charge = charge
+        self._context = context
         self._waiting: OrderedDict[str, OpenCall] = OrderedDict()
         self._all_recorded: asyncio.Future[None] | None = None
 
@@ -115,11 +122,11 @@ class CallTracker:
             return
         call = open_call.call
         if attempt.token_source == "estimate":
-            attempt = with_estimated_tokens(attempt, call)  # so the log, the metrics and the charge agree
+            attempt = with_estimated_tokens(attempt, call, self._context)  # so the log, the metrics and the charge agree
         open_call.attempts.append(attempt if attempt.fault is None else redact(attempt, call.body))
         if open_call.charged and self._charge is not None:
             with contained("observer"):
-                self._charge(call.client, with_estimated_tokens(attempt, call))
+                self._charge(call.client, with_estimated_tokens(attempt, call, self._context))
         if open_call.recorded:
             if open_call.has_all_attempts:
                 call.notes.observer = None  # see `_record`
@@ -147,18 +154,23 @@ class CallTracker:
                 report_internal_error("observer", error)
 
 
-def with_estimated_tokens(attempt: Observation, call: Call) -> Observation:
+def with_estimated_tokens(
+    attempt: Observation, call: Call, context: Callable[[str], int | None] = lambda target: None
+) -> Observation:
     """Return `attempt`, with estimated tokens if they were not counted: it was closed early, or the target counts none
     or reports counts that cannot be true.
 
-    Otherwise a client that leaves before the count, which comes last, would not pay for its prompts.
+    Otherwise a client that leaves before the count, which comes last, would not pay for its prompts. `context`: see
+    `CallTracker`.
     """
     if attempt.input_tokens is not None and attempt.output_tokens is not None and attempt.token_source == "usage":
         return attempt
     failed = attempt.fault is not None and attempt.fault.type != "TimedOut" and attempt.first_token_ns is None
     if attempt.sent_ns is None or failed:
         return attempt  # providers do not bill these
-    given = conservative_input_tokens(call) if attempt.input_tokens is None else attempt.input_tokens
+    given = attempt.input_tokens
+    if given is None:
+        given = conservative_input_tokens(call, context(attempt.target))
     made = attempt.output_tokens or 0
     if attempt.token_source != "usage":  # events were counted, and one may hold several tokens
         made = max(made, sum(attempt.token_lengths) // CHARACTERS_PER_TOKEN)

@@ -1,83 +1,90 @@
 """Estimate of a request's input tokens, from its bytes.
 
 A token is a quarter of the text's bytes, or fewer bytes where there are many digits, punctuation marks, short words or
-non-ASCII characters.
+non-ASCII characters. Media count by their kind (`wire.media`), not by their bytes.
 """
 
 import re
 import string
-from collections.abc import Iterator
-from typing import Any
+from random import Random
 
-import msgspec
+from msgspec import Struct
 
-from splitsecond.policies.choosing.prompt_size import BYTES_PER_TOKEN, PICTURE_TOKENS, raw_bytes
+from splitsecond.policies.choosing.prompt_size import BYTES_PER_TOKEN
 from splitsecond.service import Call
-from splitsecond.validation import has_too_many_values
+from splitsecond.wire.media import request_content
 
+MAX_PICTURE_TOKENS = 16_384
+"""The most tokens that a picture of any size counts as, at the large providers: GPT-6 counts 14,400 for a photo, Qwen
+at most 16,384. Only GPT-4o mini counts up to 48,169, each at a sixteenth of GPT-4o's price."""
+UNKNOWN_CONTEXT_TOKENS = 200_000
+"""Assumed context length of a model where it is not known."""
 _LETTERS = string.ascii_letters.encode()
 _DIGIT = re.compile(rb"\d")
 _NOT_ASCII = bytes(range(0x80, 0x100))
-_HOLDS_TEXT = (b'"', b"[", b"{")
-_MAY_HOLD_MEDIA = 16_384
-_BASE64 = re.compile(r"(?:data:[^,]{0,256};base64,)?[A-Za-z0-9+/]{2048,}={0,2}")
-_MEDIA_FIELDS = frozenset({"url", "image_url", "data", "file_data"})
+_SAMPLES = 256
+_SAMPLE_BYTES = 1024
+_chance = Random()
 
 
-def conservative_input_tokens(call: Call) -> int:
+class PromptSize(Struct, frozen=True):
+    """Estimated size of a request. `tokens`: its text and its pictures. `unbounded`: there is also content whose length
+    is not known."""
+
+    tokens: int
+    unbounded: bool
+
+    def within(self, context_tokens: int | None) -> int:
+        """Return the most input tokens that the request can have at a model with this context length, None if that is
+        not known."""
+        return max(self.tokens, context_tokens or UNKNOWN_CONTEXT_TOKENS) if self.unbounded else self.tokens
+
+
+def prompt_size(call: Call) -> PromptSize:
+    """Return the estimated size of `call`, which errs on the high side.
+
+    It counts every field with text, and a client cannot lower it by text that looks like a picture. Takes linear time:
+    60 ms of CPU for 30 MB.
+    """
+    content = request_content(call)
+    tokens = content.pictures * MAX_PICTURE_TOKENS
+    for name, text in content.text.items():
+        tokens += _text_tokens(text, may_be_ids=name in ("prompt", "input"))
+    return PromptSize(max(tokens, 1), content.unbounded)
+
+
+def conservative_input_tokens(call: Call, context_tokens: int | None = None) -> int:
     """Return an estimate of the input tokens, of the whole request, that errs on the high side.
 
-    Limits and charges use it. So it counts every field with text, and a client cannot lower it by text that looks like
-    a picture. It decodes large requests for that. For decisions see `policies.choosing.prompt_size.input_tokens`.
+    Limits and charges use it. `context_tokens`: see `PromptSize.within`. For decisions see
+    `policies.choosing.prompt_size.input_tokens`.
     """
-    total = 0
-    for name, value in call.body.items():
-        data = bytes(raw_bytes(value))
-        if name == "model" or not data.startswith(_HOLDS_TEXT):
-            continue
-        ids = _token_ids(data) if name in ("prompt", "input") else None
-        total += _text_tokens(data) if ids is None else ids
-    return max(total, 1)
+    return prompt_size(call).within(context_tokens)
+
+
+def _text_tokens(text: memoryview, *, may_be_ids: bool) -> int:
+    """Return an estimate of the tokens of JSON text. `may_be_ids`: it can be a list of token ids, or several."""
+    ids = _token_ids(bytes(text)) if may_be_ids and text[:1] == b"[" else None
+    if ids is not None:
+        return ids
+    data = _sample(text)
+    marks = data.replace(b"  ", b"").translate(None, _LETTERS)  # a run of spaces is one token
+    foreign = 0 if data.isascii() else len(marks) - len(marks.translate(None, _NOT_ASCII))
+    syntax = (data.count(b'"') - data.count(b'\\"')) * 3 // 2  # JSON's own marks: of two quotes, about three
+    tokens = max(len(data) // BYTES_PER_TOKEN, len(marks) - foreign // 2 - syntax)
+    return tokens if len(data) == len(text) else tokens * len(text) // len(data)
 
 
 def _token_ids(data: bytes) -> int | None:
     """Return the number of tokens where `data` holds token ids, in one list or in several; None where it does not."""
-    if not data.startswith(b"[") or b'"' in data or b"{" in data or not _DIGIT.search(data):
+    if b'"' in data or b"{" in data or not _DIGIT.search(data):
         return None
     return data.count(b",") + 1
 
 
-def _text_tokens(data: bytes) -> int:
-    """Return an estimate of the tokens of JSON text. Media count as `PICTURE_TOKENS` each."""
-    media = _media_in(data) if len(data) > _MAY_HOLD_MEDIA else []
-    marks = data.replace(b"  ", b"").translate(None, _LETTERS)  # a run of spaces is one token
-    foreign = len(marks) - len(marks.translate(None, _NOT_ASCII))
-    size = len(data) - sum(map(len, media))
-    mark_count = len(marks) - sum(len(each.translate(None, _LETTERS)) for each in media)
-    syntax = (data.count(b'"') - data.count(b'\\"')) * 3 // 2  # JSON's own marks: of two quotes, about three
-    return len(media) * PICTURE_TOKENS + max(size // BYTES_PER_TOKEN, mark_count - foreign // 2 - syntax)
-
-
-def _media_in(data: bytes) -> list[bytes]:
-    """Return the encoded media in `data`: base64 text in the fields where models read it as media, not as text.
-
-    There are none in data of so many values that decoding them would take much memory.
-    """
-    if has_too_many_values(data):
-        return []
-    try:
-        return [found.encode() for found in _media(msgspec.json.decode(data))]
-    except (ValueError, RecursionError):
-        return []
-
-
-def _media(value: Any) -> Iterator[str]:
-    if isinstance(value, list):
-        for each in value:
-            yield from _media(each)
-    elif isinstance(value, dict):
-        for name, each in value.items():
-            if not isinstance(each, str):
-                yield from _media(each)
-            elif name in _MEDIA_FIELDS and value.get("type") != "text" and _BASE64.fullmatch(each):
-                yield each
+def _sample(text: memoryview) -> bytes:
+    """Return `text`, or a sample of a long one: pieces from random places, which a client cannot know."""
+    if len(text) <= _SAMPLES * _SAMPLE_BYTES:
+        return bytes(text)
+    places = (_chance.randrange(len(text) - _SAMPLE_BYTES) for _ in range(_SAMPLES))
+    return b"".join(text[at : at + _SAMPLE_BYTES] for at in places)

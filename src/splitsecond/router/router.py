@@ -66,7 +66,12 @@ class Router:
         self._client = Client()
         self.routes = Routes(settings, self._observe, self._client, self.states)  # may raise: before the log's thread
         self.log = open_log(settings.log, say, process=log_process)
-        self.tracker = CallTracker(*sinks, *([self.log.put] if self.log is not None else []), charge=charge)
+        self.tracker = CallTracker(
+            *sinks,
+            *([self.log.put] if self.log is not None else []),
+            charge=charge,
+            context=lambda target: self.directory.context_tokens(target),
+        )
 
     def __repr__(self) -> str:
         return repr(self._client)
@@ -96,13 +101,13 @@ class Router:
     async def learn_prices(self, asked: Iterable[str]) -> None:
         """Look up the prices of the targets `asked` in the public list, in a child process; about one second.
 
-        A failure is reported, and targets without a configured price then count as free.
+        A failure is reported: targets without a configured price cannot be used by keys with a limit in dollars.
         """
         try:
             found = await asyncio.to_thread(self.directory.look_up, list(asked))
             self.directory.learn(found)  # by now another one may be in use
         except CallerFault as fault:
-            self._say(f"{fault} Targets without a price in the configuration count as free.")
+            self._say(f"{fault} Targets without a price in the configuration have none.")
         self.states.renew(self.directory.facts)
 
     async def warm_start(self) -> int:

@@ -7,6 +7,7 @@ is known. The names of models are learned with it, to suggest one for an unknown
 
 import difflib
 from collections.abc import Iterable, Iterator
+from typing import Literal
 
 import msgspec
 from msgspec import structs
@@ -23,6 +24,10 @@ from splitsecond.policies.targets.target_info import TargetInfo
 from splitsecond.router.settings import PriceConfig, ProviderSettings, RouterSettings, provider
 from splitsecond.wire.reasoning import ReasoningStyle, style_for
 
+PriceState = Literal["known", "unread", "missing"]
+"""unread: the price list has not been read for it yet. missing: it costs money, and neither the configuration nor the
+list has the whole price. A server that needs no key of a provider in the catalogue is "known": without a price, it is
+free."""
 MOST_PRICES = 4096
 """Prices kept in memory. Clients can name any number of targets."""
 
@@ -38,6 +43,7 @@ class TargetDirectory:
         self._instead: dict[str, tuple[str, list[str]]] = {}
         # By the catalogue's names of targets and of providers.
         self._listed: dict[str, Price | None] = dict(listed._listed) if listed is not None else {}
+        self._contexts: dict[str, int] = dict(listed._contexts) if listed is not None else {}
         self._models: dict[str, list[str]] = dict(listed._models) if listed is not None else {}
 
     def look_up(self, targets: Iterable[str]) -> PriceLookup:
@@ -52,10 +58,12 @@ class TargetDirectory:
         """Remember what was looked up. Beyond `MOST_PRICES`, the oldest targets that no route names are forgotten, so
         that targets named by clients cannot displace others."""
         self._listed |= listed.prices
+        self._contexts |= listed.context_tokens
         routed = {self._like(target) for target in self._routed()}
         named = [like for like in self._listed if like not in routed]
         for like in named[: max(len(named) - MOST_PRICES, 0)]:
             del self._listed[like]
+            self._contexts.pop(like, None)
         self._models |= listed.models
         self._prices.clear()
         self._instead.clear()
@@ -91,7 +99,17 @@ class TargetDirectory:
 
     def knows(self, target: str) -> bool:
         """Return whether the price of `target` is known, or known to be missing."""
-        return self.price(target) is not None or self._like(target) in self._listed
+        return self.price_state(target) != "unread"
+
+    def price_state(self, target: str) -> PriceState:
+        """Return whether the price of `target` is known: see `PriceState`."""
+        if self.price(target) is not None:
+            return "known"
+        about = self._about(target)
+        entry = self._entry(about.like)
+        if entry is None or not entry.api_key_env:  # a server of one's own is free, unless its price has a gap
+            return "known" if about.price is None else "missing"
+        return "missing" if self._like(target) in self._listed else "unread"
 
     def price(self, target: str) -> Price | None:
         """Return the price of `target`; None if it is not known."""
@@ -118,6 +136,13 @@ class TargetDirectory:
         """Return the token cost of an attempt in US dollars; None if its price or token counts are not known."""
         return cost_usd(attempt, self.price(attempt.target))
 
+    def dearest_usd(self, target: str, input_tokens: int, output_tokens: int, *, any_tier: bool) -> float | None:
+        """Return the most that so many tokens of `target` can cost: see `Price.dearest_usd`. None: not known."""
+        price = self.price(target)
+        if price is None or not price.by_token:
+            return None
+        return price.dearest_usd(input_tokens=input_tokens, output_tokens=output_tokens, any_tier=any_tier)
+
     def closing_stops_billing(self, target: str) -> bool | None:
         """Return whether closing a request stops the billing of its output; None: not known."""
         entry = self._entry(self._about(target).like)
@@ -128,6 +153,10 @@ class TargetDirectory:
         model, about = self._split_tier(target)[0], self._about(target)
         entry = self._entry(about.like)
         return about.output_tokens(model) or (entry.model(model).output_tokens if entry else None)
+
+    def context_tokens(self, target: str) -> int | None:
+        """Return the context length of `target` in tokens, also by the price list; None if it is not known."""
+        return self.facts(target).context_tokens or self._contexts.get(self._like(target))
 
     def facts(self, target: str) -> TargetInfo:
         """Return all facts about a target, for policies; empty for a name that is no target."""

@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping
 from splitsecond import clock
 from splitsecond.clock import NS_PER_MS, NS_PER_S
 from splitsecond.errors import Fault, Phase
-from splitsecond.events import Broken, Event
+from splitsecond.events import Broken, Event, Token
 from splitsecond.internal_errors import report_internal_error
 from splitsecond.observation import ArrivalClock, Observation
 from splitsecond.service import Call, ReplyBase
@@ -45,6 +45,11 @@ LINGER_NS = NS_PER_S
 FINISHED_NS = 2 * NS_PER_S
 """How long the token counts and the end mark may come after the finish reason of a chat's only choice."""
 ERROR_BODY_BYTES = 65_536
+METERED_BYTES = 4096
+"""An answer whose cost is limited can be longer by the tokens of so many bytes."""
+CHARACTERS_PER_TOKEN = 4
+_MEDIA = frozenset({"audio", "image"})
+"""Kinds of content whose characters are no text."""
 _CHOICES = frozenset({"n", "best_of", "generationConfig"})
 """Fields of a request that can ask for several choices, of which one can begin after another has ended."""
 
@@ -123,7 +128,8 @@ class Attempt(TimerEntry, ReplyBase, eq=False, kw_only=True):
             asked, buffer = None if config.raw else asked_length(call.body), deque[Event]()
             if call.watched:
                 pending = PendingBytes(HELD_BYTES)
-        return Attempt(
+        kind = Attempt if call.notes.meter is None else MeteredAttempt
+        return kind(
             target=config.target,
             deadline_ns=deadline_ns,
             _config=config,
@@ -569,3 +575,34 @@ class Attempt(TimerEntry, ReplyBase, eq=False, kw_only=True):
         if self.observation is not None or (self._complete and self._fault is None):
             return  # ended; or complete, and the timer waits for the end of the body
         self._settle(self._last_ns, cancelled=not self._complete)
+
+
+class MeteredAttempt(Attempt, eq=False, kw_only=True):
+    """An attempt of a call whose cost is limited: its meter is read every `METERED_BYTES` of the body."""
+
+    _metered_at: int = 0  # bytes of the body
+    _metered_texts: int = 0  # content events whose characters are counted
+    _characters: int = 0
+    _media_characters: int = 0
+
+    def body_received(self, at: int, lag: int, source: ArrivalClock, data: bytes) -> None:
+        Attempt.body_received(self, at, lag, source, data)
+        size = self._timeline.body_bytes
+        if size - self._metered_at >= METERED_BYTES and not self._complete:
+            self._metered_at = size
+            self._read_meter(at)
+
+    def _take_events(self, events: list[Event], *, last: bool = False) -> None:
+        for event in events:
+            if isinstance(event, Token) and event.kind in _MEDIA:
+                self._media_characters += len(event.text)
+        Attempt._take_events(self, events, last=last)
+
+    def _read_meter(self, at: int) -> None:
+        """End the answer if the meter says so."""
+        lengths, meter = self._timeline.lengths, self._call.notes.meter
+        self._characters += sum(lengths[self._metered_texts :])
+        self._metered_texts = len(lengths)
+        tokens = max(len(lengths), (self._characters - self._media_characters) // CHARACTERS_PER_TOKEN)
+        if meter is not None and (fault := meter(self.target, tokens)) is not None:
+            self._break(at, fault)

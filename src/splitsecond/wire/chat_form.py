@@ -201,6 +201,27 @@ def chat_messages(value: Any, dialect: str, *, pictures: bool = False, failures:
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)(?:;[^,]*)?;base64,", re.ASCII)
 
 
+_LINK_TYPES: Mapping[str, str] = {
+    "png": "image/png",
+    "jpg": "image/jpeg",
+    "jpeg": "image/jpeg",
+    "webp": "image/webp",
+    "gif": "image/gif",
+    "heic": "image/heic",
+    "heif": "image/heif",
+    "pdf": "application/pdf",
+}
+"""Media types, by the endings of addresses."""
+
+
+def media_type(url: str) -> str:
+    """Return the media type that a data URL states, or that the ending of an address tells; "" if neither does."""
+    if url.startswith("data:"):
+        found = _DATA_URL.match(url)
+        return "" if found is None else found[1]
+    return _LINK_TYPES.get(url.partition("?")[0].rpartition(".")[2].lower(), "")
+
+
 def media_of(url: str, place: str) -> tuple[str, str]:
     """Return the media type and the base64 of a data URL. Raises `CallerFault` for another URL."""
     found = _DATA_URL.match(url)

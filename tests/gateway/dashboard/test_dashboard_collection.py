@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.gateway.conftest import KEY, Served
+from tests.gateway.limits import key_limits
 from tests.gateway.test_metrics import attempt, record
 from tests.gateway.test_server import AS_WEB, Configured, configured, play  # noqa: F401 - a fixture
 from tests.gateway.visitor import CHAT, Visitor, visits
@@ -23,7 +24,6 @@ from splitsecond.gateway.configuration.reading import read
 from splitsecond.gateway.dashboard.collection import MAX_PREVIEWS, DashboardData
 from splitsecond.gateway.dashboard.data import Overview
 from splitsecond.gateway.process.worker import GatewayWorker
-from splitsecond.gateway.records.key_limits import KeyLimits
 from splitsecond.gateway.records.metrics import Metrics
 from splitsecond.policies.targets.target_states import TargetStates
 from splitsecond.router.target_directory import TargetDirectory
@@ -172,7 +172,7 @@ class Played:
             given: Any = log
             self.dashboard = DashboardData(self.metrics, TargetStates(), self.said.append, log=given)
             found = read(settings, {"WEB_KEY": KEY, "MORE_KEY": KEY + "-2"})
-            self.dashboard.use(found, KeyLimits(found.keys, lambda each: None), TargetDirectory(found))
+            self.dashboard.use(found, key_limits(found.keys, lambda each: None), TargetDirectory(found))
 
     def clock(self) -> Any:
         return clock.using(lambda: self.now_ns, lambda: round((self._begun - 5) * NS_PER_S) + self.now_ns)
@@ -256,7 +256,7 @@ def test_a_changed_route_is_previewed_again() -> None:
 
     assert where() == [("ours/m",)]
     found = read(f"{PRICED}routes: {{one: {{policy: '\"ours/other\"'}}}}\n", {})
-    played.dashboard.use(found, KeyLimits([], lambda each: None), TargetDirectory(found))
+    played.dashboard.use(found, key_limits([], lambda each: None), TargetDirectory(found))
     assert where() == [("ours/other",)]
 
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from msgspec import structs
+from tests.gateway.limits import key_limits
 from tests.gateway.test_metrics import attempt, record
 from tests.noon import noon as noon  # a fixture
 from tests.policies.attempts import answered
@@ -25,7 +26,6 @@ from splitsecond.gateway.dashboard.data import (
     worker_overviews,
 )
 from splitsecond.gateway.fleet.view import FleetView, GatewayStatus
-from splitsecond.gateway.records.key_limits import KeyLimits
 from splitsecond.gateway.records.metrics import BUCKETS_S, MetricCounts, Metrics, ProcessMetrics
 from splitsecond.gateway.records.recent_calls import RecentCalls
 from splitsecond.observation import FaultRecord, Observation
@@ -156,7 +156,7 @@ def test_what_is_left_of_a_keys_limits(noon: None) -> None:
         ClientKey("web", b"1", requests_per_minute=60, usd_per_day=2),
         ClientKey("free", b"2"),
     ]
-    limits = KeyLimits(keys, lambda each: 0.5)
+    limits = key_limits(keys, lambda each: 0.5)
     for _ in range(3):
         limits.admit(keys[0])
     limits.charge("web", attempt())
@@ -178,7 +178,7 @@ def test_of_many_clients_those_that_ask_are_shown(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(data, "MAX_SHOWN", 2)
     keys = [ClientKey(name, name.encode()) for name in "abcd"]
     found = counts(record(client="d"), record(client="b"), record(client="b"))
-    seen, more = client_overviews(found, keys, KeyLimits(keys, lambda each: None))
+    seen, more = client_overviews(found, keys, key_limits(keys, lambda each: None))
     assert ([each.name for each in seen], more) == (["b", "d"], 2)
 
 

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from tests.gateway.limits import key_limits
 from tests.store.server import Server
 from tests.waiting import WITHIN_S
 
@@ -43,7 +44,7 @@ class OneGateway:
         )
         self.process = FleetProcess(settings, self.said.append)
         self.workers = [
-            KeyLimits(
+            key_limits(
                 [key],
                 lambda attempt: 0.01,
                 counters=SharedCounters(folder / SHARED_COUNTERS, workers=WORKERS, number=number),

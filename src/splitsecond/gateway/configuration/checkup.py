@@ -14,7 +14,7 @@ from splitsecond.catalog.provider import names
 from splitsecond.errors import CallerFault
 from splitsecond.gateway.configuration.error_messages import Mistakes
 from splitsecond.gateway.configuration.settings import FleetSettings, GatewaySettings
-from splitsecond.gateway.configuration.warnings import misspelt, problems
+from splitsecond.gateway.configuration.warnings import misspelt, problems, unpriced
 from splitsecond.gateway.process.reload import summary
 from splitsecond.policies.expression import Expression, TargetName, targets
 from splitsecond.policies.settings import setting_text
@@ -41,7 +41,7 @@ def checkup(settings: GatewaySettings) -> list[str]:
     if settings.shared is not None:
         found.append(_shared(settings.shared, settings))
     found += [f"seeds: {counted_as(len(glob.glob(pattern)), 'run')} in {pattern}" for pattern in settings.seeds]
-    found += [f"problem: {words}" for words in (*problems(settings), *misspelt(settings))]
+    found += [f"problem: {words}" for words in (*problems(settings), *misspelt(settings), *unpriced(settings))]
     listen = settings.listen
     where = f"{listen.host}:{listen.port}, {counted_as(listen.workers, 'worker')}"
     return [*found, f"ok: {summary(settings)}, listens on {where}"]

@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from difflib import SequenceMatcher
 from urllib.parse import urlsplit
 
-from splitsecond.catalog.prices import replacements
+from splitsecond.catalog.prices import PriceLookup, prices, replacements
 from splitsecond.catalog.provider import TYPO_RATIO, split_target
 from splitsecond.errors import CallerFault
 from splitsecond.gateway.configuration.settings import GatewaySettings
 from splitsecond.policies.expression import targets
 from splitsecond.redaction import redacted
 from splitsecond.router.settings import provider
+from splitsecond.router.target_directory import TargetDirectory
 
 
 def problems(settings: GatewaySettings) -> Iterator[str]:
@@ -24,6 +25,14 @@ def problems(settings: GatewaySettings) -> Iterator[str]:
             yield f"providers.{name}: {fault.message}; it cannot be used."
         if spec.api_key_env and _in_clear(spec.base_url):
             yield f"providers.{name}: our key is sent to {redacted(spec.base_url)} unencrypted. Use https."
+    if _has_spending_limits(settings):
+        for name, about in settings.known.items():
+            given = settings.providers.get(name)
+            if not about.like and about.price is None and given is not None and given.api_key_env:
+                yield (
+                    f"providers.{name}: it has no price, so it is free for keys with usd_per_day, except models with "
+                    "a price of their own. Set price, also if it is free."
+                )
     for pattern in settings.seeds:
         if not glob.glob(pattern):
             yield f"seeds: no folder matches {pattern}."
@@ -61,6 +70,22 @@ def misspelt(settings: GatewaySettings) -> Iterator[str]:
         nearest = split_target(near[0])[1]
         if any(SequenceMatcher(None, model, each).ratio() >= TYPO_RATIO for each in (nearest, *gone)):
             yield f"routes.{route}: {target} is unknown. Did you mean {name}/{nearest}?"
+
+
+def unpriced(settings: GatewaySettings) -> Iterator[str]:
+    """Yield warnings about targets of routes that keys with `usd_per_day` cannot use. Reads the public price list."""
+    if not _has_spending_limits(settings):
+        return
+    directory = TargetDirectory(settings)
+    found = list(_catalogued(settings))
+    directory.learn(PriceLookup(prices(f"{like}/{split_target(target)[1]}" for _, target, like in found)))
+    for route, target, _ in found:
+        if directory.price_state(target) == "missing":
+            yield f"routes.{route}: the price of {target} is not known: keys with usd_per_day cannot use it. Set price."
+
+
+def _has_spending_limits(settings: GatewaySettings) -> bool:
+    return any(key.usd_per_day is not None for key in settings.keys)
 
 
 def _catalogued(settings: GatewaySettings) -> Iterator[tuple[str, str, str]]:

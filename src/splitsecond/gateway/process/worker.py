@@ -43,6 +43,10 @@ RESPONSE_OWNERS = "response-owners"
 """The file of the table of stored responses that workers share, in their folder."""
 LEARN_S = 5.0
 """Least time between two look-ups of prices, each of which takes a second of CPU."""
+COST_WAIT_S = 10.0
+"""How long a call waits for what its cost depends on. A look-up may have to wait for `LEARN_S` before it begins."""
+SPENDING_READ = "spending-read"
+"""A file in the folder of the workers: the first worker has counted what clients spent before the gateway started."""
 LOG_AWAY_S = 10.0
 """Time between two attempts to read from the log what clients have spent today."""
 MOST_UNPRICED = 10_000
@@ -123,7 +127,10 @@ class GatewayWorker:
         self._advice = Advice(settings, self.router.directory)
         self._notices = OperatorNotices(self.router.states, say, folder)
         self._unpriced: deque[tuple[str, Observation]] = deque(maxlen=MOST_UNPRICED)
-        self._changed = asyncio.Event()
+        self._awaited: set[str] = set()
+        self._missing_said: set[str] = set()
+        self._spending_read = self.router.log is None or self._ceilings is not None
+        self._changed, self._learned = asyncio.Event(), asyncio.Event()
         self._dashboard = DashboardData(
             self._metrics,
             self.router.states,
@@ -170,20 +177,29 @@ class GatewayWorker:
         self._changed.set()
 
     async def learn(self) -> None:
-        """Learn how fast targets were, then what they cost, until cancelled. Requests do not wait for it."""
-        used = None
+        """Learn how fast targets were and what they cost, until cancelled. Only calls whose cost is limited wait."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._warm_start())
+            await self._learn_costs()
+
+    async def _warm_start(self) -> None:
         with contained("task"):
             await self.router.warm_start()
+
+    async def _learn_costs(self) -> None:
+        used = None
         while True:
-            learned = False
+            complete = False
             with contained("task"):
                 if used is None:
                     used = await self._used_today()
                 await self._learn_prices(used or {})
-                learned = used is not None
+                complete = used is not None
+            learned, self._learned = self._learned, asyncio.Event()
+            learned.set()
             await asyncio.sleep(LEARN_S)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), None if learned else LOG_AWAY_S)
+                await asyncio.wait_for(self._changed.wait(), None if complete else LOG_AWAY_S)
             self._changed.clear()
 
     async def exchange(self) -> None:
@@ -210,8 +226,12 @@ class GatewayWorker:
         """Learn the prices of routes and of targets that were used, and charge what was `used` today and since."""
         used_targets = [target for each in used.values() for target in each]
         unpriced = [attempt.target for _, attempt in self._unpriced]
-        await self.router.learn_prices([*self.router.routed(), *used_targets, *unpriced])
+        awaited = [*self._awaited]
+        self._awaited.clear()
+        await self.router.learn_prices([*awaited, *self.router.routed(), *used_targets, *unpriced])
         self._limits.carry_over({client: spent_usd(each, self.router.price) for client, each in used.items()})
+        self._note_spending_read()
+        self._say_missing_prices()
         for _ in range(len(self._unpriced)):
             self._limits.charge(*self._unpriced.popleft())
 
@@ -254,11 +274,55 @@ class GatewayWorker:
         return KeyLimits(
             self._settings.keys,
             self.router.directory.cost_usd,
+            self.router.directory,
             counters=self._counters,
             journal=self._journal,
-            most_output=self.router.directory.output_tokens,
             ceilings=self._ceilings,
+            unknown=self._unknown,
+            learn=self._wait_for_costs,
         )
+
+    def _unknown(self, targets: Sequence[str]) -> str:
+        """Return what the cost of calls to `targets` depends on and is not known yet; "" for nothing."""
+        if not self._is_spending_read():
+            return "what it has spent today"
+        unread = (name for name in targets if self.router.directory.price_state(name) == "unread")
+        return f"the price of {name}" if (name := next(unread, None)) is not None else ""
+
+    async def _wait_for_costs(self, targets: Sequence[str]) -> None:
+        """Return when `_unknown` is known, or after `COST_WAIT_S`."""
+        self._awaited.update(targets)
+        self._changed.set()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(COST_WAIT_S):
+                while self._unknown(targets):
+                    await self._learned.wait()
+
+    def _is_spending_read(self) -> bool:
+        """Return whether the first worker has counted what clients spent before the gateway started."""
+        if not self._spending_read and self._slot.folder is not None:
+            self._spending_read = Path(self._slot.folder, SPENDING_READ).exists()
+        return self._spending_read
+
+    def _note_spending_read(self) -> None:
+        if self._slot.number:
+            return
+        self._spending_read = True
+        if self._slot.folder is not None:
+            file = Path(self._slot.folder, SPENDING_READ)
+            try:
+                file.touch()
+            except OSError as error:
+                say(f"cannot write {file}: {error}. Until it exists, other workers refuse keys with usd_per_day.")
+
+    def _say_missing_prices(self) -> None:
+        """Report targets of routes that keys with a limit in dollars cannot use, each once."""
+        if self._slot.number or all(key.usd_per_day is None for key in self._settings.keys):
+            return
+        for name in self.router.routed():
+            if name not in self._missing_said and self.router.directory.price_state(name) == "missing":
+                self._missing_said.add(name)
+                say(f"the price of {name} is not known: keys with usd_per_day cannot use it. Set price.")
 
     def _settle(self, journal: Journal) -> None:
         """Charge and log the calls of a worker that died in this slot."""

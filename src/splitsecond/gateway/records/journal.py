@@ -61,10 +61,20 @@ class Journal:
         if not self._free or len(data) > SLOT_BYTES:
             return None
         slot = self._free.pop()
+        self._put(slot, data)
+        return slot
+
+    def rewrite(self, slot: int, entry: Reservation) -> None:
+        """Replace the entry in a slot. The old one stays if the new one is too long."""
+        data = msgspec.msgpack.encode(entry)
+        if len(data) <= SLOT_BYTES:
+            self._lengths[slot] = 0
+            self._put(slot, data)
+
+    def _put(self, slot: int, data: bytes) -> None:
         at = _LENGTHS_BYTES + slot * SLOT_BYTES
         self._data[at : at + len(data)] = data
         self._lengths[slot] = len(data)
-        return slot
 
     def erase(self, slot: int) -> None:
         """Free the slot of a call that has ended."""

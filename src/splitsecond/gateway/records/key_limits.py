@@ -12,26 +12,35 @@ The cost that a call may reach is reserved while it is in flight (`reservation`)
 then the reservation is released. If the worker dies first, the reservation is charged (`orphans`). A call is admitted
 while anything is left, so the last call of a day can exceed the limit; with several workers, the last call of each.
 
+Unknown is not free. A call waits until the prices of its targets are known, and what its key has spent before the
+gateway started; if that takes too long, or a target that costs money has no price, the call is refused. An answer that
+is longer than was reserved, because its provider ignores the request's limit, extends its reservation as it arrives,
+and ends when its key has nothing left.
+
 In a fleet of gateways (`shared` in the configuration) the use of this gateway is compared with its ceiling
 (`fleet_ceilings`) instead of the limit, and minutes begin with those of the database's clock.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Protocol
+
+from msgspec import structs
 
 from splitsecond import clock
 from splitsecond.analysis.wording import counted_as
+from splitsecond.errors import CallerFault, Fault
 from splitsecond.gateway.error_response import QUOTA, Headers, LimitReached
 from splitsecond.gateway.records.fleet_ceilings import NANO, FleetCeilings
 from splitsecond.gateway.records.journal import Journal, Reservation
-from splitsecond.gateway.records.reservation import ReservedTokens, reserved
+from splitsecond.gateway.records.reservation import Cost, ReservedTokens, reserved
 from splitsecond.gateway.records.shared_counters import SharedCounters
 from splitsecond.observation import Observation
-from splitsecond.policies.expression import Expression
+from splitsecond.policies.expression import Expression, targets
 from splitsecond.router.settings import ClientKey
+from splitsecond.router.target_directory import PriceState
 from splitsecond.service import Call
 
-MOST_RESERVED_USD = 1e6
+MAX_RESERVED_USD = 1e6
 """Largest reservation of one call, so that the sum of many stays in the range of the shared counters."""
 MINUTE_NS = 60 * clock.NS_PER_S
 DAY_S = 24 * 3600
@@ -39,36 +48,55 @@ RESERVED_NS = clock.NS_PER_S
 """Retry-After for a client whose calls in flight have reserved all that is left."""
 CEILING_NS = clock.NS_PER_S
 """Retry-After for a client that has used only this gateway's part: the next exchange with the database raises it."""
+UNKNOWN_NS = clock.NS_PER_S
+"""Retry-After for a client whose call may have a cost that is not known yet."""
 NEVER_REACHED = "the gateway has not reached the database that it shares its limits by"
 
 Price = Callable[[Observation], float | None]
 """Returns the cost of an attempt in US dollars; None if it is not known, and then it counts as 0."""
 
 
-class KeyLimits:
-    """The limits of all `keys`. `counters`: shared by all workers; None: this process counts alone.
+class TargetFacts(Protocol):
+    """What is known of targets: see `TargetDirectory`."""
 
-    `journal` lists the calls that have a reservation, in case this worker dies. `most_output` returns the maximum
-    output of a target's model in tokens, None if it is not known. `ceilings`: this gateway's part of the limits; None:
-    it is not in a fleet.
+    def output_tokens(self, target: str) -> int | None: ...
+
+    def context_tokens(self, target: str) -> int | None: ...
+
+    def price_state(self, target: str) -> PriceState: ...
+
+    def dearest_usd(self, target: str, input_tokens: int, output_tokens: int, *, any_tier: bool) -> float | None: ...
+
+
+class KeyLimits:
+    """The limits of all `keys`. `price`: of attempts. `facts`: of targets, for reservations.
+
+    `counters`: shared by all workers; None: this process counts alone. `journal` lists the calls that have a
+    reservation, in case this worker dies. `ceilings`: this gateway's part of the limits; None: it is not in a fleet.
+    `unknown` returns what the cost of calls to some targets depends on and is not known yet, "" for nothing; `learn`
+    waits for it.
     """
 
     def __init__(
         self,
         keys: Iterable[ClientKey],
         price: Price,
+        facts: TargetFacts,
         *,
         counters: SharedCounters | None = None,
         journal: Journal | None = None,
-        most_output: Callable[[str], int | None] = lambda target: None,
         ceilings: FleetCeilings | None = None,
+        unknown: Callable[[Sequence[str]], str] = lambda targets: "",
+        learn: Callable[[Sequence[str]], Awaitable[None]] | None = None,
     ) -> None:
         self._price = price
+        self._facts = facts
         self._ceilings = ceilings
         self._counters = counters or SharedCounters()
         self._journal = journal
-        self._most_output = most_output
-        self._limited = frozenset(key.name for key in keys if key.usd_per_day is not None)
+        self._unknown = unknown
+        self._learn = learn
+        self._limits = {key.name: key.usd_per_day for key in keys if key.usd_per_day is not None}
 
     def carry_over(self, spent_usd: Mapping[str, float]) -> None:
         """Count what clients spent today before the counters began. Only the first call counts, so a restarted worker
@@ -85,53 +113,68 @@ class KeyLimits:
 
     def counts(self, client: str) -> bool:
         """Return whether `client` has a spending limit."""
-        return client in self._limited
+        return client in self._limits
 
-    def reserve(self, call: Call, route: str, expression: Expression) -> Callable[[], None] | None:
+    async def cost_known(self, client: str, expression: Expression) -> None:
+        """Return when the cost of a call of `client`, served by `expression`, can be computed.
+
+        Raises `LimitReached` if that takes too long, and `CallerFault` for a target whose price nobody knows.
+        """
+        names = list(targets(expression))
+        if self._unknown(names) and self._learn is not None:
+            await self._learn(names)
+        if words := self._unknown(names):
+            raise LimitReached(
+                f"the key {client!r} has a limit in USD, and {words} is not known yet",
+                kind="cost_unknown",
+                retry_after_ns=UNKNOWN_NS,
+                hint="Try again in a moment.",
+            )
+        for name in names:
+            if self._facts.price_state(name) == "missing":
+                raise CallerFault(
+                    f"the price of {name} is not known, and the key {client!r} has a limit in USD",
+                    kind="price_unknown",
+                    status=403,
+                    hint="The gateway's operator can set it: price, in the entry of the provider or of its model.",
+                )
+
+    def reserve(self, call: Call, route: str, expression: Expression) -> "OpenReservation | None":
         """Reserve the cost that `call` may reach, served by `expression` as `route`.
 
-        Returns a function that releases the reservation, to be called once; None if no price is known.
+        None: it costs nothing. Raises `LimitReached` if the key has nothing left.
         """
-        usages = reserved(call, expression, partial(self._usage_usd, call), self._most_output)
-        usd = min(sum(self._usage_usd(call, each) for each in usages), MOST_RESERVED_USD)
+        self._check_money(call.client, self._limits[call.client])
+        any_tier = "service_tier" in call.body or "speed" in call.body
+
+        def cost(usage: ReservedTokens) -> float:
+            usd = self._facts.dearest_usd(usage.target, usage.input_tokens, usage.output_tokens, any_tier=any_tier)
+            return usd or 0.0
+
+        usages = reserved(call, expression, cost, self._facts.output_tokens, self._facts.context_tokens)
+        usd = min(sum(map(cost, usages)), MAX_RESERVED_USD)
         if not usd:
             return None
-        self._counters.reserve(call.client, usd)
-        slot = None
-        if self._journal is not None:
-            slot = self._journal.write(
-                Reservation(
-                    call=call.id,
-                    client=call.client,
-                    route=route,
-                    operation=call.operation,
-                    stream=call.stream,
-                    start_ns=call.start_ns,
-                    usd=usd,
-                    usages=usages,
-                )
-            )
-        return partial(self._release, call.client, usd, slot)
-
-    def _usage_usd(self, call: Call, usage: ReservedTokens) -> float:
-        attempt = Observation(
-            id=call.id,
+        entry = Reservation(
             call=call.id,
-            target=usage.target,
-            sent_ns=0,
-            input_tokens=usage.input_tokens,
-            output_tokens=usage.output_tokens,
+            client=call.client,
+            route=route,
+            operation=call.operation,
+            stream=call.stream,
+            start_ns=call.start_ns,
+            usd=usd,
+            usages=usages,
         )
-        return self._price(attempt) or 0.0
+        return OpenReservation(self, self._counters, self._journal, entry, cost)
 
-    def _release(self, client: str, usd: float, slot: int | None) -> None:
-        if self._journal is not None and slot is not None:
-            self._journal.erase(slot)
-        self._counters.reserve(client, -usd)
+    def nothing_left(self, client: str) -> float | None:
+        """Return the limit of `client` if it is spent and reserved, with what other gateways have spent; else None."""
+        limit = self._limits[client]
+        return limit if self.spent_usd(client) + self.reserved_usd(client) >= limit else None
 
     def charge(self, client: str, attempt: Observation) -> None:
         """Charge the cost of `attempt` to `client`."""
-        if client in self._limited and (usd := self._price(attempt)):
+        if client in self._limits and (usd := self._price(attempt)):
             self._counters.spend(client, today(), usd)
 
     def requests_used(self, client: str) -> float:
@@ -216,6 +259,57 @@ class KeyLimits:
                 hint=f"Wait {wait_ns / clock.NS_PER_S:.1f} s.",
             )
         return _headers(limit, max(int(limit - used - others), 0), 2 * MINUTE_NS - into_ns)
+
+
+class OpenReservation:
+    """The reservation `entry` of one call in flight. `cost` returns what tokens may cost, in US dollars.
+
+    `release` it once, when the call has ended. It holds no call: the notes of its call refer to it.
+    """
+
+    def __init__(
+        self, limits: KeyLimits, counters: SharedCounters, journal: Journal | None, entry: Reservation, cost: Cost
+    ) -> None:
+        self._limits = limits
+        self._counters = counters
+        self._journal = journal
+        self._entry = entry
+        self._cost = cost
+        counters.reserve(entry.client, entry.usd)
+        self._slot = None if journal is None else journal.write(entry)
+
+    def release(self) -> None:
+        """Release what is reserved."""
+        if self._journal is not None and self._slot is not None:
+            self._journal.erase(self._slot)
+        self._counters.reserve(self._entry.client, -self._entry.usd)
+
+    def extend(self, target: str, output_tokens: int) -> Fault | None:
+        """Reserve what so many output tokens of `target` cost, if that is more than what is reserved.
+
+        Returns the fault that ends the answer, if nothing of the key's limit is left then; else None.
+        """
+        entry = self._entry
+        planned = next((each for each in entry.usages if each.target == target), entry.usages[0])
+        actual = structs.replace(planned, target=target, output_tokens=output_tokens)
+        usd = min(self._cost(actual), MAX_RESERVED_USD)
+        if usd <= entry.usd:
+            return None
+        self._counters.reserve(entry.client, usd - entry.usd)
+        usages = tuple(actual if each is planned else each for each in entry.usages)
+        self._entry = structs.replace(entry, usd=usd, usages=usages)
+        if self._journal is not None and self._slot is not None:
+            self._journal.rewrite(self._slot, self._entry)
+        limit = self._limits.nothing_left(entry.client)
+        if limit is None:
+            return None
+        return CallerFault(
+            f"the answer was ended after about {output_tokens:,} tokens, which is longer than the request's limit: the "
+            f"key {entry.client!r} has nothing left of its {limit:g} USD for today",
+            kind=QUOTA,
+            status=429,
+            phase="between tokens",
+        )
 
 
 def today() -> int:

@@ -2,11 +2,11 @@
 
 A reservation must not be smaller than the bill, whatever the client writes. So it takes the largest of all output
 limits that are named, in the words of every API format, since fields pass through to targets that may read any of them.
-It multiplies that by the number of answers (`n`, `best_of`) and of prompts. `conservative_input_tokens` estimates the
-prompt.
+It multiplies that by the number of answers (`n`, `best_of`) and of prompts. `prompt_size` estimates the prompt.
 
 Where no limit is named, an answer is as long as the model's maximum output if that is known, else
-`USUAL_OUTPUT_TOKENS`. A limit that is zero or negative means "no limit" to some servers, and is read as none.
+`USUAL_OUTPUT_TOKENS`. A limit that is zero or negative means "no limit" to some servers, and is read as none. A number
+beyond `MAX_TOKENS`, of any length, is read as `MAX_TOKENS`.
 """
 
 import math
@@ -16,14 +16,11 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from splitsecond.policies.choosing.prompt_size import PASSED_LIMITS, USUAL_OUTPUT_TOKENS, raw_bytes
+from splitsecond.policies.choosing.prompt_size import MAX_TOKENS, PASSED_LIMITS, USUAL_OUTPUT_TOKENS, raw_bytes
 from splitsecond.policies.expression import Expression, TargetName
-from splitsecond.router.prompt_tokens import conservative_input_tokens
+from splitsecond.router.prompt_tokens import prompt_size
 from splitsecond.service import WHOLE_OPERATIONS, Call
 from splitsecond.validation import has_too_many_values, read_json
-
-MOST_TOKENS = 10**9
-"""Larger numbers are read as this one, so that no product leaves the range of the shared counters."""
 
 _LIMITS = (("max_tokens",), ("max_completion_tokens",), ("max_output_tokens",))
 _REASONING = (("reasoning", "max_tokens"), ("thinking", "budget_tokens"))
@@ -52,21 +49,26 @@ Cost = Callable[[ReservedTokens], float]
 
 
 def reserved(
-    call: Call, expression: Expression, cost: Cost, most_output: Callable[[str], int | None]
+    call: Call,
+    expression: Expression,
+    cost: Cost,
+    most_output: Callable[[str], int | None],
+    context: Callable[[str], int | None] = lambda target: None,
 ) -> tuple[ReservedTokens, ...]:
     """Return the tokens to reserve for `call`, served by the policy `expression`.
 
     A policy that asks several targets at once, or one after another, reserves the most expensive answer and the prompts
     of the others. One that may need two whole answers (`cascade`, `pipeline`) reserves both. `most_output` gives the
-    maximum output of a target's model, None where it is not known.
+    maximum output of a target's model, `context` its context length; None where they are not known.
     """
-    prompt = conservative_input_tokens(call)
+    prompt = prompt_size(call)
     answers = 0 if call.operation in WHOLE_OPERATIONS else answer_count(call)
     limit = output_limit(call)
 
     def usage(target: str, capped: int) -> ReservedTokens:
         longest = (most_output(target) or USUAL_OUTPUT_TOKENS) if limit is None else limit
-        return ReservedTokens(target, prompt, min(min(longest, capped) * answers, MOST_TOKENS))
+        output = min(min(longest, capped) * answers, MAX_TOKENS)
+        return ReservedTokens(target, prompt.within(context(target) if prompt.unbounded else None), output)
 
     def of(part: Expression, capped: int) -> tuple[ReservedTokens, ...]:
         if isinstance(part, TargetName):
@@ -81,7 +83,7 @@ def reserved(
             return (*dearest, *others)
         return (*dearest, *(msgspec.structs.replace(each, output_tokens=0) for each in others))
 
-    return of(expression, MOST_TOKENS)
+    return of(expression, MAX_TOKENS)
 
 
 def output_limit(call: Call) -> int | None:
@@ -98,7 +100,7 @@ def output_limit(call: Call) -> int | None:
 def answer_count(call: Call) -> int:
     """Return how many answers the request asks for: per prompt, times the number of prompts."""
     each = max([1, *_numbers(call, _ANSWERS)])
-    return min(each * _prompt_count(call), MOST_TOKENS)
+    return min(each * _prompt_count(call), MAX_TOKENS)
 
 
 def _prompt_count(call: Call) -> int:
@@ -121,27 +123,21 @@ def _numbers(call: Call, paths: Sequence[tuple[str, ...]]) -> list[int]:
     return [number for number in found if number is not None]
 
 
-def _number(body: Any, path: tuple[str, ...]) -> int | None:
+def _number(body: Mapping[str, Any], path: tuple[str, ...]) -> int | None:
     """Return the number at `path`, rounded up; a text that is a number counts. None: no number is there."""
-    value = body
-    for name in path:
-        value = _decoded(value)
+    value = body[path[0]]
+    if isinstance(value, Raw):
+        try:
+            value = msgspec.json.decode(value)
+        except (ValueError, RecursionError):  # a number beyond all bounds, or nesting without end
+            return -1 if bytes(value).startswith(b"-") else MAX_TOKENS
+    for name in path[1:]:
         value = value.get(name) if isinstance(value, Mapping) else None
-    value = _decoded(value)
     if isinstance(value, str):
         try:
             value = float(value)
         except ValueError:
             return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
         return None
-    return math.ceil(min(max(value, -1), MOST_TOKENS))
-
-
-def _decoded(value: Any) -> Any:
-    if not isinstance(value, Raw):
-        return value
-    try:
-        return msgspec.json.decode(value)
-    except (ValueError, RecursionError):  # a number beyond all bounds, or nesting without end
-        return MOST_TOKENS if bytes(value)[:1].isdigit() else None
+    return math.ceil(min(max(value, -1), MAX_TOKENS))

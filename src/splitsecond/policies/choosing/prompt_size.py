@@ -21,6 +21,9 @@ BYTES_PER_TOKEN = 4
 PICTURE_TOKENS = 1000
 """Tokens of an inline picture of any size: between what large providers count for a small and for a large one."""
 
+MAX_TOKENS = 10**9
+"""Larger numbers of tokens or answers in a request are read as this one, so that every product of them fits in the
+counters and in the log."""
 USUAL_OUTPUT_TOKENS = 256
 """The assumed length of an answer while no answer has been observed."""
 
@@ -96,8 +99,10 @@ def most_output_tokens(call: Call) -> int | None:
 def _limit(value: Any) -> int | None:
     if isinstance(value, Raw):
         text = bytes(value)
-        return (int(text) or None) if text.isdigit() and len(text) < 10 else None
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+        if not text.isdigit():
+            return None
+        value = int(text) if len(text) < 10 else MAX_TOKENS
+    return min(value, MAX_TOKENS) if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
 
 
 def decoded_fields(value: Any) -> dict[str, Any]:

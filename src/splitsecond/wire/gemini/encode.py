@@ -179,16 +179,6 @@ def _allowed_name(tool: Any) -> str:
 
 
 _NO_SIGNATURE = "skip_thought_signature_validator"
-_MEDIA_TYPES = {
-    "png": "image/png",
-    "jpg": "image/jpeg",
-    "jpeg": "image/jpeg",
-    "webp": "image/webp",
-    "gif": "image/gif",
-    "heic": "image/heic",
-    "heif": "image/heif",
-    "pdf": "application/pdf",
-}
 
 Parts = list[dict[str, Any]]
 
@@ -196,9 +186,8 @@ Parts = list[dict[str, Any]]
 def _media(url: str, place: str) -> dict[str, Any]:
     """Return the data of a data URL, or a link that Google fetches."""
     if not url.startswith("data:"):
-        ending = url.partition("?")[0].rpartition(".")[2].lower()
-        media_type = {"mimeType": _MEDIA_TYPES[ending]} if ending in _MEDIA_TYPES else {}
-        return {"fileData": {"fileUri": url, **media_type}}
+        known = chat_form.media_type(url)
+        return {"fileData": {"fileUri": url, **({"mimeType": known} if known else {})}}
     kind, data = chat_form.media_of(url, place)
     return {"inlineData": {"mimeType": kind, "data": data}}
 

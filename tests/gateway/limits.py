@@ -1,0 +1,35 @@
+"""Limits of client keys before targets whose prices a function gives."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from splitsecond.gateway.records.key_limits import KeyLimits, Price
+from splitsecond.observation import Observation
+from splitsecond.router.settings import ClientKey
+from splitsecond.router.target_directory import PriceState
+
+
+class PricedTargets:
+    """Targets that cost what `price` says. `states`: those whose price is not known."""
+
+    def __init__(self, price: Price, states: Mapping[str, PriceState] | None = None) -> None:
+        self._price = price
+        self.states = dict(states or {})
+
+    def output_tokens(self, target: str) -> int | None:
+        return None
+
+    def context_tokens(self, target: str) -> int | None:
+        return None
+
+    def price_state(self, target: str) -> PriceState:
+        return self.states.get(target, "known")
+
+    def dearest_usd(self, target: str, input_tokens: int, output_tokens: int, *, any_tier: bool) -> float | None:
+        attempt = Observation(id="r.1", call="r", target=target, input_tokens=input_tokens, output_tokens=output_tokens)
+        return self._price(attempt)
+
+
+def key_limits(keys: Iterable[ClientKey], price: Price, **settings: Any) -> KeyLimits:
+    """Return the limits of `keys`, before targets that cost what `price` says."""
+    return KeyLimits(keys, price, PricedTargets(price), **settings)
