@@ -27,9 +27,8 @@ TOKENS_BEYOND = METERED_BYTES // len(CHUNK) + 30
 
 
 def limited(text: str) -> str:
-    """Give the client's key a limit. There is no log: calls would wait until a thread has read it."""
-    text = text.replace("key: env:CLIENT_KEY}", f"key: env:CLIENT_KEY, usd_per_day: {LIMIT_USD}}}")
-    return text.replace("log: sqlite:///log.db\n", "")
+    """Give the client's key a limit."""
+    return text.replace("key: env:CLIENT_KEY}", f"key: env:CLIENT_KEY, usd_per_day: {LIMIT_USD}}}")
 
 
 async def talkative(cycle: RequestCycle) -> None:

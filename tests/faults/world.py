@@ -111,6 +111,7 @@ class World:
         environment = OUR_KEYS | {"CLIENT_KEY": CLIENT_KEY}
         text = f"{PROVIDERS.replace('STALL', stall)}routes: {{fast: {{policy: '{policy}'}}}}\nlog: sqlite:///log.db\n"
         self.worker = GatewayWorker(read(edit(text), environment, folder=folder), chance=Random(1))
+        self.worker._note_spending_read()  # as `learn` does when a thread has read the log, which is new
         self.asked = 0
         self.connecting: dict[str, Callable[[int | None], Coroutine[Any, Any, None]]] = {}
         """What happens, by provider, before a connection to it is there; the argument is the deadline (ns)."""

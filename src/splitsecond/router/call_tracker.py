@@ -122,7 +122,8 @@ class CallTracker:
             return
         call = open_call.call
         if attempt.token_source == "estimate":
-            attempt = with_estimated_tokens(attempt, call, self._context)  # so the log, the metrics and the charge agree
+            # so that the log, the metrics and the charge agree
+            attempt = with_estimated_tokens(attempt, call, self._context)
         open_call.attempts.append(attempt if attempt.fault is None else redact(attempt, call.body))
         if open_call.charged and self._charge is not None:
             with contained("observer"):

@@ -106,11 +106,6 @@ class Timeline(Struct, kw_only=True):
         return self._token_at[-1] if self._token_at else 0
 
     @property
-    def body_bytes(self) -> int:
-        """The bytes of the body so far."""
-        return self._body_bytes
-
-    @property
     def lengths(self) -> Sequence[int]:
         """The characters of each content event so far. Do not change it."""
         return self._lengths
