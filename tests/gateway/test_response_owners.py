@@ -1,7 +1,6 @@
 """Requests that continue a stored response go to the target that has it, in every worker and for its client only."""
 
 import hashlib
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -23,9 +22,9 @@ from splitsecond.wire.responses import StreamWriter
 ANSWER = b'data: {"type":"response.created","response":{"id":"resp_1","output":[]}}\n\n'
 
 
-def test_workers_share_owners(tmp_path: Path) -> None:
-    path = tmp_path / "owners"
-    one, other = ResponseOwners(path), ResponseOwners(path)
+def test_workers_share_owners() -> None:
+    memory = ResponseOwners.create()
+    one, other = ResponseOwners(memory), ResponseOwners(memory)
     one.note("web", ANSWER, "b/m")
     targets = ["a/m", "b/m"]
     assert other.owner("web", "resp_1", targets) == "b/m"

@@ -1,7 +1,5 @@
 """Ceilings of more keys than the table has places for."""
 
-from pathlib import Path
-
 import pytest
 
 from splitsecond.errors import CallerFault
@@ -10,9 +8,10 @@ from splitsecond.gateway.records.fleet_ceilings import FleetCeilings
 from splitsecond.gateway.records.shared_counters import MOST_NAMES
 
 
-def test_a_key_without_a_place_has_no_ceiling_and_no_other_key_has_its(tmp_path: Path) -> None:
-    process = FleetCeilings(tmp_path / "ceilings", workers=1)
-    worker = FleetCeilings(tmp_path / "ceilings", workers=1, number=0)
+def test_a_key_without_a_place_has_no_ceiling_and_no_other_key_has_its() -> None:
+    memory = FleetCeilings.create(1)
+    process = FleetCeilings(memory, workers=1)
+    worker = FleetCeilings(memory, workers=1, number=0)
     process.reach(5, 100, 7)
     names = [f"key-{number}" for number in range(MOST_NAMES + 3)]
     placed = [

@@ -19,7 +19,7 @@ from splitsecond.gateway.process.reload import ConfigSource, ConfigWatcher, on_h
 from splitsecond.gateway.process.service_manager import ServiceManager
 from splitsecond.gateway.process.simulation import simulator
 from splitsecond.gateway.process.worker import GatewayWorker, WorkerSlot
-from splitsecond.gateway.records.orphans import journal_stem, recover
+from splitsecond.gateway.records.orphans import journal_stem, open_journal, recover, remove_journals
 from splitsecond.scratch import scratch_folder
 from splitsecond.serving.accepting import MAX_FILES, Accepting
 from splitsecond.serving.listening import base_url, bind
@@ -90,8 +90,8 @@ async def _serve(
     simulated: socket.socket | None,
 ) -> None:
     recover(settings.log, say)
-    stem = journal_stem(settings.log, None)
-    slot = WorkerSlot(journal=None if stem is None else str(stem), log=str(log_at))
+    stem = journal_stem(settings.log)
+    slot = WorkerSlot(journal=None if stem is None else open_journal(stem, 0, say), log=str(log_at))
     address = base_url(listening)
     async with log_process(settings.log, log_at), simulator(simulated, settings):
         worker = GatewayWorker(settings, slot)
@@ -114,3 +114,4 @@ async def _serve(
             await run_worker(worker, server, ready)
             watching.cancel()
             living.cancel()
+    remove_journals(stem)

@@ -8,9 +8,8 @@ found, and then the route's policy chooses.
 import hashlib
 import re
 from collections.abc import Sequence
-from pathlib import Path
 
-from splitsecond.gateway.records.shared_counters import mapped
+from splitsecond.gateway.records.shared_memory import create_memory, mapped
 
 SLOTS = 65_536
 """Responses that are remembered."""
@@ -20,10 +19,15 @@ _ID = re.compile(rb'"id"\s{0,8}:\s{0,8}"(resp[^"\\]{1,200})"')
 
 
 class ResponseOwners:
-    """The table in the file at `path`, shared with other processes; None: of this process only."""
+    """The table in shared memory. `memory`: the descriptor that `create` returned; None: memory of this process."""
 
-    def __init__(self, path: Path | None = None) -> None:
-        self._table = memoryview(mapped(path, SLOTS * _SLOT_BYTES))
+    def __init__(self, memory: int | None = None) -> None:
+        self._table = mapped(memory, SLOTS * _SLOT_BYTES)
+
+    @staticmethod
+    def create() -> int:
+        """Return a descriptor of memory for the table, which child processes inherit."""
+        return create_memory(SLOTS * _SLOT_BYTES)
 
     def note(self, client: str, answer: bytes, target: str) -> None:
         """Note that `target` has stored a response for `client`. Its id is the first in `answer`, its first bytes."""
