@@ -15,6 +15,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from splitsecond.errors import CallerFault
+
 _PREFIX = "splitsecond-"
 _LOCK = "owner.lock"
 _MEMORY = Path("/dev/shm")
@@ -44,13 +46,18 @@ def scratch_folder(kind: str = "") -> Iterator[Scratch]:
 
 
 def temporary_files() -> Path:
-    """Return the system's folder for temporary files. If no disk takes any now, it is Linux's folder in memory."""
+    """Return the system's folder for temporary files. If no disk takes any now, it is Linux's folder in memory.
+
+    Raises `CallerFault` if there is none.
+    """
     try:
         return Path(tempfile.gettempdir())
-    except FileNotFoundError:
+    except FileNotFoundError as error:
         if _MEMORY.is_dir():
             return _MEMORY
-        raise
+        raise CallerFault(
+            error.strerror, kind="no_temporary_folder", hint="Free some space, or set TMPDIR to another folder."
+        ) from None
 
 
 def _sweep(parent: Path) -> None:

@@ -92,8 +92,8 @@ class Database:
         """Open the log at `url` and create its tables if there are none. Raises `CallerFault` if that fails.
 
         `new`: a file that does not exist is created. With `away`, a server that does not answer, or that is migrating
-        the tables, is no failure, nor is a file that cannot be read or written now, as on a full disk: `away` gets the
-        reason, and `prepare` must be called before the first write.
+        the tables, is no failure, nor is a file that cannot be read or written, as on a full or broken disk: `away`
+        gets the reason, and `prepare` must be called before the first write.
         """
         database = cls(_parsed(url, check_folder=away is None))
         if not new and database._file and not os.path.exists(database._file):
@@ -108,10 +108,11 @@ class Database:
             database.prepare(within_s=None if away is None else PREPARE_S)
         except SQLAlchemyError as error:
             text = database.error_text(error)
-            foreign = "not a database" in text or "malformed" in text
+            foreign = "not a database" in text
             if away is not None and not foreign:
                 away(text)
                 return database
+            foreign = foreign or "malformed" in text
             raise CallerFault(
                 f"cannot open the log {database.where}: {text}",
                 kind="not_a_log" if foreign else "log_unavailable",
