@@ -15,8 +15,6 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from splitsecond.errors import CallerFault
-
 _PREFIX = "splitsecond-"
 _LOCK = "owner.lock"
 _MEMORY = Path("/dev/shm")
@@ -48,16 +46,14 @@ def scratch_folder(kind: str = "") -> Iterator[Scratch]:
 def temporary_files() -> Path:
     """Return the system's folder for temporary files. If no disk takes any now, it is Linux's folder in memory.
 
-    Raises `CallerFault` if there is none.
+    Raises `FileNotFoundError` if there is none.
     """
     try:
         return Path(tempfile.gettempdir())
-    except FileNotFoundError as error:
+    except FileNotFoundError:
         if _MEMORY.is_dir():
             return _MEMORY
-        raise CallerFault(
-            error.strerror, kind="no_temporary_folder", hint="Free some space, or set TMPDIR to another folder."
-        ) from None
+        raise
 
 
 def _sweep(parent: Path) -> None:

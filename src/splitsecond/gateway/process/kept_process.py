@@ -13,11 +13,12 @@ import msgspec
 
 from splitsecond import clock
 from splitsecond.child_process import ChildProcess, how_it_ended
-from splitsecond.errors import CallerFault, say
+from splitsecond.errors import CallerFault, file_faults, say
 from splitsecond.gateway.configuration.settings import GatewaySettings
 from splitsecond.gateway.fleet.settings import MODULE, FleetProcessSettings, LimitedKey
 from splitsecond.gateway.process.worker import WorkerSlot
 from splitsecond.router.settings import LogSettings
+from splitsecond.scratch import Scratch, scratch_folder
 from splitsecond.store.log_process import LogProcessSettings
 
 LOG_STOP_S = 10.0
@@ -40,6 +41,13 @@ def pause_after_death_s(start_ns: int, before_s: float) -> float:
     """
     steady = clock.now_ns() - start_ns > STEADY_S * clock.NS_PER_S
     return FIRST_PAUSE_S if steady else min(max(FIRST_PAUSE_S, 2 * before_s), LONGEST_PAUSE_S)
+
+
+def gateway_folder(stack: contextlib.ExitStack) -> Scratch:
+    """Create the gateway's temporary folder, until `stack` is closed. Raises `CallerFault` if none can be created."""
+    hint = "Free some space, or set TMPDIR to another folder."
+    with file_faults("the gateway needs a temporary folder", kind="bad_config", hint=hint):
+        return stack.enter_context(scratch_folder())
 
 
 def log_socket(folder: Path) -> Path:

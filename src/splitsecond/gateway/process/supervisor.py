@@ -23,7 +23,13 @@ from splitsecond import clock
 from splitsecond.child_process import ChildProcess, how_it_ended, passes
 from splitsecond.errors import CallerFault, Fault, say
 from splitsecond.gateway.configuration.settings import GatewaySettings, encode
-from splitsecond.gateway.process.kept_process import fleet_process, log_process, log_socket, pause_after_death_s
+from splitsecond.gateway.process.kept_process import (
+    fleet_process,
+    gateway_folder,
+    log_process,
+    log_socket,
+    pause_after_death_s,
+)
 from splitsecond.gateway.process.reload import ConfigSource, ConfigWatcher, on_hangup
 from splitsecond.gateway.process.service_manager import ServiceManager
 from splitsecond.gateway.process.simulation import simulator
@@ -39,7 +45,6 @@ from splitsecond.gateway.records.orphans import (
 )
 from splitsecond.gateway.records.shared_counters import SharedCounters
 from splitsecond.router.router import check_settings
-from splitsecond.scratch import scratch_folder
 from splitsecond.serving.listening import base_url, bind
 
 START_S = 120.0
@@ -71,7 +76,7 @@ def serve(source: ConfigSource, settings: GatewaySettings, simulated: socket.soc
     with contextlib.ExitStack() as stack:
         for each in sockets:
             stack.enter_context(each)
-        scratch = stack.enter_context(scratch_folder())
+        scratch = gateway_folder(stack)
         recover(settings.log, say)
         journals, log_at, shared = (
             journal_stem(settings.log),
@@ -258,8 +263,7 @@ class Supervisor:
         waiting = len(self._been_ready) < len(self._slots)
         self._been_ready.add(number)
         if waiting and len(self._been_ready) == len(self._slots):
-            print(f"READY {self._address}", flush=True)
-            self._manager.ready()
+            self._manager.announce(self._address)
 
 
 class WorkerProcess:
