@@ -133,6 +133,23 @@ def test_a_gateway_starts_and_serves_on_a_full_disk(disk: Path, tmp_path: Path, 
     assert "Traceback" not in said
 
 
+@pytest.mark.parametrize("number", ["1", "2"])
+def test_a_gateway_starts_and_serves_with_a_read_only_log(
+    disk: Path, tmp_path: Path, served: Served, number: str
+) -> None:
+    configure(tmp_path, served, disk)
+    subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
+    with gateway(tmp_path, "--workers", number) as process:
+        url = ready(process)
+        respond(url)
+        if number != "1":
+            kill_in_flight(process, url)
+        respond(url)
+        said = ended(process)
+    assert "records not written" in said
+    assert "Traceback" not in said
+
+
 def test_limits_hold_without_the_temporary_folder(tmp_path: Path, disk: Path, served: Served) -> None:
     configure(tmp_path, served, tmp_path)
     with gateway(tmp_path, "--workers", "2") as process:
