@@ -36,6 +36,8 @@ from splitsecond.gateway.fleet.process import FleetProcess
 from splitsecond.gateway.fleet.settings import FleetProcessSettings, LimitedKey
 from splitsecond.gateway.fleet.view import WorkerReport, report_path
 from splitsecond.gateway.records.exchanged_file import write
+from splitsecond.gateway.records.fleet_ceilings import FleetCeilings
+from splitsecond.gateway.records.shared_counters import SharedCounters
 
 GATEWAYS, WORKERS = 3, 2
 PORT = 8850
@@ -402,7 +404,14 @@ async def _exchanges(folder: Path, server: Server) -> tuple[float, float, int]:
         own = folder / f"f{number}"
         own.mkdir()
         settings = FleetProcessSettings(
-            url=url, gateway=f"g{number}", instance=f"{number}", folder=str(own), workers=2, keys=keys
+            url=url,
+            gateway=f"g{number}",
+            instance=f"{number}",
+            folder=str(own),
+            counters=SharedCounters.create(2),
+            ceilings=FleetCeilings.create(2),
+            workers=2,
+            keys=keys,
         )
         processes.append((own, FleetProcess(settings, print)))
     ending = asyncio.Event()

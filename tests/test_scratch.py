@@ -1,6 +1,7 @@
 """Temporary folders: those of dead processes are removed, those of living ones never."""
 
 import os
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -9,6 +10,7 @@ from subprocess import PIPE
 import pytest
 from tests.processes import Process
 
+from splitsecond import scratch
 from splitsecond.scratch import scratch_folder
 
 pytestmark = pytest.mark.system
@@ -80,3 +82,22 @@ def test_what_is_not_known_to_be_dead_is_left_alone(place: Path) -> None:
         pass
     assert sorted(os.listdir(place)) == before
     assert (elsewhere / "owner.lock").exists()
+
+
+def test_without_room_on_any_disk_it_is_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> str:
+        raise FileNotFoundError("No usable temporary directory found")
+
+    monkeypatch.setattr(tempfile, "gettempdir", refuse)
+    monkeypatch.setattr(scratch, "_MEMORY", tmp_path)
+    with scratch_folder() as made:
+        assert made.path.parent == tmp_path
+    monkeypatch.setattr(scratch, "_MEMORY", tmp_path / "none")
+    with pytest.raises(FileNotFoundError), scratch_folder():
+        pass
+
+
+def test_a_folder_that_was_removed_raises_nothing_at_its_end(place: Path) -> None:
+    with scratch_folder() as made:
+        shutil.rmtree(made.path)
+    assert list(place.iterdir()) == []

@@ -126,8 +126,8 @@ class CallerFault(Fault):
 
 def say(message: str) -> None:
     """Print one line on standard error, without secrets and with control characters escaped: clients choose some of
-    the text. A line that cannot be written, for example on a full disk, is lost."""
-    with suppress(OSError, ValueError):  # ValueError: it is closed
+    the text. Never raises: standard error may be closed, or a file on a full disk."""
+    with suppress(OSError, ValueError):
         print(f"splitsecond: {printable(redacted(message))}", file=sys.stderr, flush=True)
 
 

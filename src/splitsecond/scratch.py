@@ -17,6 +17,7 @@ from msgspec import Struct
 
 _PREFIX = "splitsecond-"
 _LOCK = "owner.lock"
+_MEMORY = Path("/dev/shm")
 
 
 class Scratch(Struct, frozen=True):
@@ -29,8 +30,9 @@ class Scratch(Struct, frozen=True):
 @contextlib.contextmanager
 def scratch_folder(kind: str = "") -> Iterator[Scratch]:
     """Create a temporary folder and remove it at the end. First remove the folders of this user's dead processes."""
-    _sweep(Path(tempfile.gettempdir()))
-    with tempfile.TemporaryDirectory(prefix=_PREFIX + kind) as folder:
+    parent = temporary_files()
+    _sweep(parent)
+    with tempfile.TemporaryDirectory(prefix=_PREFIX + kind, dir=parent, ignore_cleanup_errors=True) as folder:
         path = Path(folder)
         lock = os.open(path / _LOCK, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -39,6 +41,19 @@ def scratch_folder(kind: str = "") -> Iterator[Scratch]:
             yield Scratch(path, lock)
         finally:
             os.close(lock)
+
+
+def temporary_files() -> Path:
+    """Return the system's folder for temporary files. If no disk takes any now, it is Linux's folder in memory.
+
+    Raises `FileNotFoundError` if there is none.
+    """
+    try:
+        return Path(tempfile.gettempdir())
+    except FileNotFoundError:
+        if _MEMORY.is_dir():
+            return _MEMORY
+        raise
 
 
 def _sweep(parent: Path) -> None:

@@ -1,5 +1,7 @@
 """Intervals, comparisons and reports on requests that share slow minutes: a few cells of the table in docs."""
 
+import math
+
 import numpy as np
 import pytest
 from benchmarks.coverage import SCATTERS, Scatter, covered, false_reports, found_in_reports, found_real
@@ -14,7 +16,7 @@ INDEPENDENT, SECONDS, MINUTES, SLOW_MINUTES, QUEUE = SCATTERS[:5]
 
 def scatter_of(repeats: int) -> float:
     """By how much a share of about .95 of so many repeats scatters: .01 of 600."""
-    return 0.012 * (600 / repeats) ** 0.5
+    return 0.012 * math.sqrt(600 / repeats)
 
 
 @repeated(60, 600)

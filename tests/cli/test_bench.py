@@ -323,23 +323,29 @@ def test_a_worker_that_is_killed_costs_what_it_had_not_said(
     assert 0 < len(read_observations(tmp_path / "run")) <= 20  # a busy machine leaves the last ones unsaid
 
 
+@pytest.mark.parametrize("failures", [1, 1000], ids=["for a moment", "for good"])
 def test_a_disk_that_fills_up_stops_the_run_and_what_was_measured_is_shown(
-    split: Split, endpoint: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    split: Split, endpoint: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failures: int
 ) -> None:
-    room = 15
+    calls, add, ids = 0, RunFolder.add, set[str]()
 
-    def add(folder: RunFolder, observation: Observation) -> None:
-        nonlocal room
-        room -= 1
-        if room < 0:
+    def fill_up(folder: RunFolder, observation: Observation) -> None:
+        nonlocal calls
+        calls += 1
+        ids.add(observation.id)
+        if 15 < calls <= 15 + failures:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        add(folder, observation)
 
-    monkeypatch.setattr(RunFolder, "add", add)
+    monkeypatch.setattr(RunFolder, "add", fill_up)
     ended = split("bench", *endpoint, "-c", 2, "-n", 60, *FEW, "--out", "run", "--json", "-")
     assert ended.code == 1
     assert ended.json["finished"] is False
     assert 0 < ended.json["conditions"][0]["requests"] < 60
     assert "splitsecond: cannot write to run: No space left on device; the run was stopped" in ended.words
+    kept = {each.id for each in read_observations(tmp_path / "run")}
+    lacks = [note for note in ended.json["asked"]["notes"] if "could not be written and are only in its report" in note]
+    assert (kept == ids, len(lacks)) == ((True, 0) if failures == 1 else (False, 1))
 
 
 @pytest.mark.parametrize("failing", ["run.json", "report.html"])

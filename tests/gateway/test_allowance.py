@@ -4,7 +4,6 @@ import asyncio
 import hashlib
 from collections.abc import Callable
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -120,10 +119,11 @@ class Interrupted(SharedCounters):
 
 
 @pytest.mark.parametrize("limit", [1, 5])
-def test_workers_together_do_not_pass_a_limit_at_any_moment(moment: Moment, tmp_path: Path, limit: int) -> None:
+def test_workers_together_do_not_pass_a_limit_at_any_moment(moment: Moment, limit: int) -> None:
     key = limited(requests=limit)
     with clock.using(moment.monotonic_ns, moment.wall_ns):
-        tallies = [Interrupted(tmp_path / "tally", workers=2, number=number) for number in (0, 1)]
+        memory = Interrupted.create(2)
+        tallies = [Interrupted(memory, workers=2, number=number) for number in (0, 1)]
         one, two = (key_limits([key], lambda attempt: None, counters=tally) for tally in tallies)
         let_in: list[bool] = []
         for _ in range(2 * limit):

@@ -1,13 +1,18 @@
 """A child process that cannot start for a while: it is tried again, and the gateway goes on."""
 
 import asyncio
+import contextlib
 import errno
+import tempfile
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
+from splitsecond import scratch
 from splitsecond.child_process import ChildProcess
-from splitsecond.gateway.process.kept_process import KeptProcess
+from splitsecond.errors import CallerFault
+from splitsecond.gateway.process.kept_process import KeptProcess, gateway_folder
 from splitsecond.testing.virtual_time import run_virtual
 
 
@@ -16,7 +21,7 @@ def test_it_is_started_again_after_growing_pauses(
 ) -> None:
     tried_s: list[float] = []
 
-    async def start(*command: str, answers: bool) -> ChildProcess:
+    async def start(*command: str, **options: object) -> ChildProcess:
         tried_s.append(asyncio.get_running_loop().time())
         raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
 
@@ -34,3 +39,17 @@ def test_it_is_started_again_after_growing_pauses(
         "The log process cannot start: [Errno 11] Resource temporarily unavailable. It is tried again; "
         "records wait for it."
     )
+
+
+def test_a_gateway_without_a_temporary_folder_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> str:
+        raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found")
+
+    monkeypatch.setattr(tempfile, "gettempdir", refuse)
+    monkeypatch.setattr(scratch, "_MEMORY", Path("/nonexistent"))
+    with (
+        contextlib.ExitStack() as stack,
+        pytest.raises(CallerFault, match="needs a temporary folder: No usable") as caught,
+    ):
+        gateway_folder(stack)
+    assert "TMPDIR" in caught.value.hint

@@ -3,13 +3,14 @@
 import asyncio
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import openai
 import pytest
+from msgspec import structs
 from tests.gateway.conftest import KEY, Served, gateway, heard, ready
 from tests.gateway.limits import key_limits
 from tests.gateway.test_allowance import limited
@@ -22,12 +23,12 @@ from tests.waiting import WITHIN_S, until
 
 from splitsecond import clock
 from splitsecond.gateway.configuration.reading import read
-from splitsecond.gateway.process.worker import GatewayWorker, WorkerSlot
+from splitsecond.gateway.process.worker import GatewayWorker, SharedTables, WorkerSlot
 from splitsecond.gateway.records.journal import SLOT_BYTES, SLOTS, Journal, Reservation
 from splitsecond.gateway.records.key_limits import today
-from splitsecond.gateway.records.orphans import WORKER_DIED, journal_of, settle
+from splitsecond.gateway.records.orphans import WORKER_DIED, open_journal, settle
 from splitsecond.gateway.records.reservation import ReservedTokens
-from splitsecond.gateway.records.shared_counters import SHARED_COUNTERS, SharedCounters
+from splitsecond.gateway.records.shared_counters import SharedCounters
 from splitsecond.observation import Observation
 from splitsecond.policies.expression import parse
 from splitsecond.router.prompt_tokens import conservative_input_tokens
@@ -51,12 +52,19 @@ def price(attempt: Observation) -> float:
     return (attempt.output_tokens or 0) / 100
 
 
+@pytest.fixture
+def slot() -> WorkerSlot:
+    return WorkerSlot(workers=2, shared=SharedTables.create(2), journal=open_journal(None, 0, print))
+
+
 class SlotUser:
     """A worker in a slot that others had before: its counters, journal and limits."""
 
-    def __init__(self, folder: Path, number: int = 0) -> None:
-        self.counters = SharedCounters(folder / SHARED_COUNTERS, workers=2, number=number)
-        self.journal = journal_of(folder / "in-flight", number)
+    def __init__(self, slot: WorkerSlot, number: int = 0) -> None:
+        assert slot.shared is not None
+        assert slot.journal is not None
+        self.counters = SharedCounters(slot.shared.counters, workers=2, number=number)
+        self.journal = Journal(open_journal(None, 1, print) if number else slot.journal, print)
         self.allowance = key_limits([limited(usd=99.0)], price, counters=self.counters, journal=self.journal)
 
     def call(self, name: str, **body: Any) -> Any:
@@ -64,19 +72,24 @@ class SlotUser:
 
     def settle(self) -> tuple[list[Record], list[str]]:
         records, said = list[Record](), list[str]()
-        settle(self.counters, self.journal, worker=0, keys=["web"], keep=records.extend, say=said.append)
+
+        def keep(orphans: Sequence[Record]) -> bool:
+            records.extend(orphans)
+            return True
+
+        settle(self.counters, self.journal, worker=0, keys=["web"], keep=keep, say=said.append)
         return records, said
 
 
 @pytest.mark.usefixtures("noon")
-def test_what_a_dead_worker_had_reserved_is_charged_logged_and_said(tmp_path: Path) -> None:
-    other, dead = SlotUser(tmp_path, 1), SlotUser(tmp_path)
+def test_what_a_dead_worker_had_reserved_is_charged_logged_and_said(slot: WorkerSlot) -> None:
+    other, dead = SlotUser(slot, 1), SlotUser(slot)
     dead.call("over", max_tokens=900).release()
     dead.call("first", max_tokens=30)
     dead.call("second", max_tokens=10, n=2)
     other.call("elsewhere", max_tokens=70)
     assert other.allowance.reserved_usd("web") == pytest.approx(1.2)
-    successor = SlotUser(tmp_path)
+    successor = SlotUser(slot)
     assert other.allowance.reserved_usd("web") == pytest.approx(1.2), "nothing is free in between"
     records, (said,) = successor.settle()
     assert other.allowance.reserved_usd("web") == pytest.approx(0.7), "what lives elsewhere is still reserved"
@@ -88,76 +101,80 @@ def test_what_a_dead_worker_had_reserved_is_charged_logged_and_said(tmp_path: Pa
     first = next(each for each in records if each.call == "first")
     assert (first.client, first.route, first.start_ns, first.fault) == ("web", "fast", 7, WORKER_DIED)
     assert sum(price(each.attempts[0]) for each in records) == pytest.approx(0.5), "as the log is read after a restart"
-    assert SlotUser(tmp_path).settle() == ([], []), "once"
+    assert SlotUser(slot).settle() == ([], []), "once"
 
 
 @pytest.mark.usefixtures("noon")
-def test_calls_beyond_the_journal_are_charged_and_counted(tmp_path: Path) -> None:
-    dead = SlotUser(tmp_path)
+def test_calls_beyond_the_journal_are_charged_and_counted(slot: WorkerSlot) -> None:
+    dead = SlotUser(slot)
     for number in range(SLOTS + 3):
         dead.call(f"r{number}", max_tokens=1)
-    records, (said,) = SlotUser(tmp_path).settle()
+    records, (said,) = SlotUser(slot).settle()
     assert len(records) == SLOTS
+    assert dead.journal.missing == 3
     assert f"Calls in the log: {SLOTS:,}." in said
-    assert SlotUser(tmp_path).allowance.spent_usd("web") == pytest.approx((SLOTS + 3) / 100)
+    assert SlotUser(slot).allowance.spent_usd("web") == pytest.approx((SLOTS + 3) / 100)
 
 
 @pytest.mark.usefixtures("noon")
-def test_a_key_that_has_gone_is_charged_too(tmp_path: Path) -> None:
-    SharedCounters(tmp_path / SHARED_COUNTERS, workers=2).reserve("gone", 0.5)
-    _, (said,) = SlotUser(tmp_path).settle()
+def test_a_key_that_has_gone_is_charged_too(slot: WorkerSlot) -> None:
+    SlotUser(slot).counters.reserve("gone", 0.5)
+    _, (said,) = SlotUser(slot).settle()
     assert "a key that is no longer in the configuration" in said
-    assert SharedCounters(tmp_path / SHARED_COUNTERS, workers=2).spent_usd("gone", today()) == pytest.approx(0.5)
+    assert SlotUser(slot).counters.spent_usd("gone", today()) == pytest.approx(0.5)
 
 
-def test_a_journal_keeps_what_is_not_erased(tmp_path: Path) -> None:
-    journal = Journal(tmp_path / "journal")
+def test_a_journal_keeps_what_is_not_erased(slot: WorkerSlot) -> None:
+    journal = SlotUser(slot).journal
     first, second = journal.write(ENTRY), journal.write(ENTRY)
     assert first is not None
     assert second is not None
     journal.erase(first)
-    again = Journal(tmp_path / "journal")
+    again = SlotUser(slot).journal
     assert again.entries() == [ENTRY]
     again.clear()
-    assert Journal(tmp_path / "journal").entries() == []
+    assert SlotUser(slot).journal.entries() == []
 
 
 @pytest.mark.usefixtures("noon")
-def test_what_a_successor_could_not_keep_is_left_to_the_next(tmp_path: Path) -> None:
-    SlotUser(tmp_path).call("r", max_tokens=50)
-    dying = SlotUser(tmp_path)
+def test_what_a_successor_could_not_keep_is_left_to_the_next(slot: WorkerSlot) -> None:
+    SlotUser(slot).call("r", max_tokens=50)
+    dying = SlotUser(slot)
 
-    def dies(records: object) -> None:
+    def dies(records: object) -> bool:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         settle(dying.counters, dying.journal, worker=0, keys=["web"], keep=dies, say=lambda words: None)
-    records, _ = SlotUser(tmp_path).settle()
+    records, _ = SlotUser(slot).settle()
     assert [each.call for each in records] == ["r"]
 
 
-def test_an_entry_that_fits_no_slot_is_not_written(tmp_path: Path) -> None:
-    journal = Journal(tmp_path / "journal")
+def test_an_entry_that_fits_no_slot_is_not_written(slot: WorkerSlot) -> None:
+    journal = SlotUser(slot).journal
     long = Reservation(
         call="r", client="web", route="x" * SLOT_BYTES, operation="chat", stream=True, start_ns=5, usd=0.25, usages=()
     )
     assert journal.write(long) is None
     assert journal.entries() == []
+    assert journal.missing == 1
 
 
 @pytest.mark.usefixtures("noon")
-def test_a_worker_settles_for_the_one_before_it(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_worker_settles_for_the_one_before_it(
+    tmp_path: Path, slot: WorkerSlot, capfd: pytest.CaptureFixture[str]
+) -> None:
     settings = read(DEAR.format(url="http://127.0.0.1:9"), {"WEB_KEY": KEY}, folder=tmp_path)
-    seat = WorkerSlot(number=0, workers=2, folder=str(tmp_path), journal=str(tmp_path / "in-flight"))
+    seat = structs.replace(slot, folder=str(tmp_path))
     call = Call(id="r", client="web", body={"max_tokens": 500})
 
     async def main() -> None:
-        dead, journal = SharedCounters(tmp_path / SHARED_COUNTERS, workers=2), journal_of(tmp_path / "in-flight", 0)
-        allowance = key_limits(settings.keys, lambda attempt: 0.5, counters=dead, journal=journal)
+        dead = SlotUser(slot)
+        allowance = key_limits(settings.keys, lambda attempt: 0.5, counters=dead.counters, journal=dead.journal)
         allowance.reserve(call, "fast", settings.routes["fast"])
         worker = GatewayWorker(settings, seat)
         worker.close()
-        assert dead.spent_usd("web", today()) == pytest.approx(0.5)
+        assert dead.counters.spent_usd("web", today()) == pytest.approx(0.5)
 
     asyncio.run(main())
     assert "0.500000 USD" in capfd.readouterr().err
@@ -167,11 +184,11 @@ def test_a_worker_settles_for_the_one_before_it(tmp_path: Path, capfd: pytest.Ca
 
 
 @pytest.mark.usefixtures("noon")
-def test_a_successor_that_is_killed_at_its_start_loses_no_orphaned_call(tmp_path: Path) -> None:
+def test_a_successor_that_is_killed_at_its_start_loses_no_orphaned_call(tmp_path: Path, slot: WorkerSlot) -> None:
     """It has settled, and has not connected to the log process."""
     settings = read(DEAR.format(url="http://127.0.0.1:9"), {"WEB_KEY": KEY}, folder=tmp_path)
-    seat = WorkerSlot(workers=2, folder=str(tmp_path), journal=str(tmp_path / "in-flight"), log=str(tmp_path / "log"))
-    SlotUser(tmp_path).call("r", max_tokens=50)
+    seat = structs.replace(slot, folder=str(tmp_path), log=str(tmp_path / "log"))
+    SlotUser(slot).call("r", max_tokens=50)
 
     async def main() -> None:
         GatewayWorker(settings, seat)  # never closed
@@ -182,7 +199,7 @@ def test_a_successor_that_is_killed_at_its_start_loses_no_orphaned_call(tmp_path
         until(lambda: not [*tmp_path.glob("log.db.unwritten-*")], "the call is not written")
     ((_, record),) = Past.open(url).calls(clock.wall_time() - timedelta(days=1))
     assert (record.call, record.fault, record.attempts[0].output_tokens) == ("r", WORKER_DIED, 50)
-    assert SlotUser(tmp_path).settle() == ([], []), "once"
+    assert SlotUser(slot).settle() == ([], []), "once"
 
 
 @pytest.mark.parametrize("stops", [False, True], ids=["a successor", "none"])

@@ -2,7 +2,6 @@
 
 import asyncio
 import hashlib
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -28,9 +27,9 @@ from splitsecond.wire.sse import events_in
 KEYS = tuple(ClientKey(name, hashlib.sha256(name.encode()).digest()) for name in ("alice", "bob"))
 
 
-def test_workers_share_owners(tmp_path: Path) -> None:
-    path = tmp_path / "owners"
-    one, other = ResponseOwners(path), ResponseOwners(path)
+def test_workers_share_owners() -> None:
+    memory = ResponseOwners.create()
+    one, other = ResponseOwners(memory), ResponseOwners(memory)
     one.note("alice", "resp_1", "b/m")
     assert other.target("resp_1", ["a/m", "b/m"]) == "b/m"
     assert other.target("resp_1", ["a/m"]) is None

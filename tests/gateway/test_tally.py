@@ -1,7 +1,6 @@
 """Counts of several workers in one table: nobody's is lost, nobody's is counted twice, none lasts too long."""
 
 import math
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -14,8 +13,13 @@ steps = st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 4)), max_size=
 
 
 @pytest.fixture
-def workers(tmp_path: Path) -> list[SharedCounters]:
-    return [SharedCounters(tmp_path / "tally", workers=WORKERS, number=number) for number in range(WORKERS)]
+def memory() -> int:
+    return SharedCounters.create(WORKERS)
+
+
+@pytest.fixture
+def workers(memory: int) -> list[SharedCounters]:
+    return [SharedCounters(memory, workers=WORKERS, number=number) for number in range(WORKERS)]
 
 
 @given(steps)
@@ -40,12 +44,11 @@ def test_requests_of_several_workers_add_up(workers: list[SharedCounters]) -> No
     assert workers[2].requests("nobody", 8) == (0, 0)
 
 
-def test_a_worker_that_is_started_again_goes_on_in_its_row(tmp_path: Path) -> None:
-    path = tmp_path / "tally"
-    first = SharedCounters(path, workers=2, number=0)
+def test_a_worker_that_is_started_again_goes_on_in_its_row(memory: int) -> None:
+    first = SharedCounters(memory, workers=WORKERS, number=0)
     first.request("web", 5)
     first.spend("web", 100, 0.25)
-    again, other = SharedCounters(path, workers=2, number=0), SharedCounters(path, workers=2, number=1)
+    again, other = (SharedCounters(memory, workers=WORKERS, number=number) for number in (0, 1))
     again.request("web", 5)
     again.spend("web", 100, 0.5)
     assert other.requests("web", 5) == (2, 0)
@@ -60,15 +63,28 @@ def test_money_is_of_its_day(workers: list[SharedCounters]) -> None:
     assert workers[2].spent_usd("web", 101) == pytest.approx(1.0)
 
 
-def test_what_a_dead_worker_had_reserved_is_charged(tmp_path: Path) -> None:
-    one, two = (SharedCounters(tmp_path / "tally", workers=2, number=number) for number in (0, 1))
+@pytest.mark.parametrize("step", [1, -1, 365, -20_000])
+def test_a_step_of_the_wall_clock_and_back_keeps_the_sum_of_a_day(workers: list[SharedCounters], step: int) -> None:
+    today = 20_500
+    for worker in workers[:2]:
+        worker.spend("web", today, 1.0)
+        worker.spend("web", today + step, 0.25)
+        worker.spend("web", today, 0.5)
+    assert workers[2].spent_usd("web", today) == pytest.approx(3.0)
+    assert workers[2].spent_usd("web", today + step) == pytest.approx(0.5)
+    workers[0].spend("web", today + 1, 0.125)
+    assert workers[2].spent_usd("web", today) == pytest.approx(3.0), "the last two days are kept"
+
+
+def test_what_a_dead_worker_had_reserved_is_charged(memory: int) -> None:
+    one, two = (SharedCounters(memory, workers=WORKERS, number=number) for number in (0, 1))
     one.reserve("web", 0.3)
     two.reserve("web", 0.1)
     two.reserve("other", 1.0)
     assert one.reserved_usd("web") == two.reserved_usd("web") == pytest.approx(0.4)
     one.reserve("web", -0.3)
     assert two.reserved_usd("web") == pytest.approx(0.1)
-    again = SharedCounters(tmp_path / "tally", workers=2, number=1)
+    again = SharedCounters(memory, workers=WORKERS, number=1)
     assert again.reserved_usd("web") == pytest.approx(0.1), "nobody has charged it yet, so it must stay reserved"
     assert again.forfeit(["web"], 100) == {"web": pytest.approx(0.1), "": pytest.approx(1.0)}
     assert (one.reserved_usd("web"), one.reserved_usd("other")) == (0, 0)

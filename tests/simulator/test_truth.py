@@ -76,4 +76,4 @@ def test_a_full_disk_ends_the_log_and_not_the_simulator(capsys: pytest.CaptureFi
     truth.add(record("a"))
     truth.add(record("b"))
     assert ids(truth) == ["a", "b"]
-    assert capsys.readouterr().err.count("cannot write the log any more: ") == 1
+    assert capsys.readouterr().err.count("cannot be written any more: ") == 1

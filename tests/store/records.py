@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from splitsecond import clock
 from splitsecond.observation import FaultRecord, Observation, TokenSource
 from splitsecond.store.call_record import CallRecord
+from splitsecond.timing.packed_attempt import OUTCOMES
 
 MOMENTS = ("sent_ns", "head_ns", "first_token_ns", "first_answer_ns", "last_token_ns", "end_ns")
 LOST: dict[str, Any] = {
@@ -89,7 +90,7 @@ def _attempts(draw: st.DrawFn, call: str, start: int) -> Observation:
         message=_words,
         status=st.integers(0, 599),
     )
-    outcome = draw(st.sampled_from(["ok", "failed", "cancelled"]))
+    outcome = draw(st.sampled_from(OUTCOMES))
     return Observation(
         id=call,
         call=call,

@@ -1,7 +1,9 @@
 """A log that cannot be opened says why and what to do, before anything is served."""
 
 import contextlib
+import errno
 import importlib.util
+import os
 import shutil
 import sqlite3
 import threading
@@ -95,6 +97,31 @@ def test_a_log_that_was_damaged(tmp_path: Path) -> None:
     with pytest.raises(CallerFault, match="malformed") as caught:
         Log.open(f"sqlite:///{tmp_path}/log.db")
     assert caught.value.kind == "not_a_log"
+
+
+def test_a_file_that_cannot_be_opened_now_is_away(tmp_path: Path) -> None:
+    why = list[str]()
+    Database.open(f"sqlite:///{tmp_path}/gone/log.db", away=why.append)
+    url = f"sqlite:///{tmp_path}/log.db"
+    Log.open(url).close()
+    with (tmp_path / "log.db").open("r+b") as file:
+        file.seek(100)
+        file.write(b"\xff" * 3996)
+    Database.open(url, away=why.append)
+    (tmp_path / "log.db").write_bytes(b"these are notes of mine, and they are to stay\n" * 100)
+    with pytest.raises(CallerFault, match="file is not a database"):
+        Database.open(url, away=why.append)
+    assert why == ["unable to open database file", "database disk image is malformed"]
+
+
+def test_a_file_that_may_not_be_created_is_a_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> int:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", refuse)
+        with pytest.raises(CallerFault, match=r"cannot open the log .*/log\.db: Permission denied"):
+            Database.open(f"sqlite:///{tmp_path}/log.db", away=lambda why: None)
 
 
 def test_a_database_of_something_else_is_left_alone(tmp_path: Path) -> None:

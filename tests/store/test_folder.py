@@ -1,5 +1,7 @@
 """A run's folder loses nothing that was whole."""
 
+import errno
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -110,6 +112,24 @@ def test_a_full_disk_is_an_error_of_the_append(tmp_path: Path) -> None:
     folder._observations = -1
     with pytest.raises(OSError, match="Bad file"):
         folder.add(OBSERVATION)
+
+
+def test_a_disk_that_fills_up_in_a_line_leaves_whole_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write = os.write
+
+    def fill_up(descriptor: int, data: memoryview) -> int:
+        if len(data) < 10 or bytes(data[:1]) != b"{":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(descriptor, data[:10])
+
+    with RunFolder(tmp_path) as folder:
+        folder.add(OBSERVATION)
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "write", fill_up)
+            with pytest.raises(OSError, match="No space"):
+                folder.add(FAILED)
+        folder.add(FAILED)
+    assert read_observations(tmp_path) == [OBSERVATION.compact(), FAILED.compact()]
 
 
 def test_a_run_that_was_not_worth_keeping_leaves_nothing_of_ours(tmp_path: Path) -> None:

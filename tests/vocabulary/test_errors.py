@@ -1,5 +1,9 @@
 """Faults say what happened, where, and what to try; and hold no more of a provider's bytes than they may."""
 
+import sys
+from contextlib import suppress
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,6 +18,7 @@ from splitsecond.errors import (
     ProviderFault,
     TimedOut,
     excerpt,
+    say,
 )
 
 
@@ -56,3 +61,13 @@ def test_an_excerpt_is_one_bounded_printable_line(data: bytes) -> None:
     line = excerpt(data)
     assert len(line) <= EXCERPT_BYTES
     assert line.isprintable()
+
+
+def test_a_message_for_a_full_disk_raises_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    full = Path("/dev/full").open("w")  # noqa: SIM115 - closing it raises
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stderr", full)
+        say("the disk is full")
+        say("it still is")
+    with suppress(OSError):
+        full.close()

@@ -64,7 +64,7 @@ def conservative_input_tokens(call: Call, context_tokens: int | None = None) -> 
 
 def _text_tokens(text: memoryview, *, may_be_ids: bool) -> int:
     """Return an estimate of the tokens of JSON text. `may_be_ids`: it can be a list of token ids, or several."""
-    ids = _token_ids(bytes(text)) if may_be_ids and text[:1] == b"[" else None
+    ids = _token_ids(bytes(text)) if may_be_ids and bytes(text[:1]) == b"[" else None
     if ids is not None:
         return ids
     data = _sample(text)

@@ -6,6 +6,7 @@ same holds after a fault, a reached cost limit, and a cancellation.
 """
 
 import asyncio
+import contextlib
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -22,6 +23,7 @@ from splitsecond.analysis.precision import Precision, Unmet, unmet
 from splitsecond.analysis.precision import in_words as precision_in_words
 from splitsecond.analysis.search import Verdict
 from splitsecond.analysis.slo import parse_slo
+from splitsecond.analysis.wording import counted_as
 from splitsecond.catalog.price import Price
 from splitsecond.errors import Fault
 from splitsecond.loadgen.block import RequestBlock
@@ -230,6 +232,7 @@ class Measurement:
         self._readings: list[InstrumentReading] = []
         self._noted: set[str] = set()
         self._folder_failed = False
+        self._unwritten: list[Callable[[], None]] = []
         self.run = job.fresh_run
 
     @property
@@ -315,6 +318,7 @@ class Measurement:
             raise
 
     def _conclude(self) -> None:
+        self._write_again()
         self._note_precision()
         job = self.job
         if isinstance(self.fault, CostReached) and not job.open_ended:
@@ -417,18 +421,34 @@ class Measurement:
             yield block
 
     def _keep(self, write: Callable[[], None]) -> None:
+        """Write to the folder, unless that has failed before: then it is tried again at the end."""
         if self._folder_failed:
+            self._unwritten.append(write)
             return
         try:
             write()
         except OSError as error:
             self._folder_failed = True
+            self._unwritten.append(write)
             raise FolderFailed(
                 f"{cannot_write(self._folder.path, error)}; the run was stopped, what was measured is reported",
                 kind="disk",
                 phase="queue",
                 hint="Free some space, or use another folder.",
             ) from error
+
+    def _write_again(self) -> None:
+        """Write what the folder did not take: the disk may have room by now. Note what is only in the report."""
+        left = len(self._unwritten)
+        with contextlib.suppress(OSError):
+            for write in self._unwritten:
+                write()
+                left -= 1
+        if left:
+            self.notes.append(
+                f"{self._folder.path}: the last {counted_as(left, 'record')} of this run could not be written and "
+                "are only in its report."
+            )
 
 
 def new_run_id() -> str:

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from splitsecond import clock
-from splitsecond.errors import CallerFault, Fault, content_faults, file_faults
+from splitsecond.errors import CallerFault, Fault, content_faults, file_faults, say
 from splitsecond.observation import ArrivalClock
 from splitsecond.serving.connection import ServerConnection
 from splitsecond.serving.request_cycle import ClientLeft, RequestCycle
@@ -232,4 +232,7 @@ class RecordingProxy:
             end_ms=ms(tap.end_ns),
             complete=tap.fault is None,
         )
-        self._file.write(msgspec.json.encode(recording) + b"\n")
+        try:
+            self._file.write(msgspec.json.encode(recording) + b"\n")
+        except OSError as error:
+            say(f"The exchange {recording.method} {recording.path} is not recorded: {error.strerror}.")

@@ -186,6 +186,8 @@ def _is_null(schema: Any) -> bool:
 
 def _number(schema: Schema) -> int | float:
     """Return a number within the limits, 1 if that is."""
+    low: float
+    high: float
     low, high = schema.get("minimum", -math.inf), schema.get("maximum", math.inf)
     above, below = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum")
     if above is not None:

@@ -4,7 +4,6 @@ A record is made when a request ends, kept in memory for ``GET /truth``, and wri
 file. Memory is bounded by the number of timestamps: the oldest records are dropped first.
 """
 
-import sys
 from array import array
 from collections import deque
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import IO, Any
 
 import msgspec
 
-from splitsecond.errors import file_faults
+from splitsecond.errors import file_faults, say
 
 MAX_STAMPS = 4_000_000
 """8 bytes each, so 32 MB: about 4,000 responses of 512 tokens."""
@@ -73,7 +72,7 @@ class TruthLog:
             try:
                 self._file.write(self._encoder.encode(record) + b"\n")
             except OSError as error:
-                print(f"splitsecond simulate: cannot write the log any more: {error}", file=sys.stderr, flush=True)
+                say(f"the log of the simulator cannot be written any more: {error}")
                 self.close()
 
     def records(self) -> list[TruthRecord]:

@@ -4,13 +4,11 @@ A URL can contain a password, and so can the error message of a driver: no messa
 drivers are shown without the password.
 """
 
-import contextlib
 import hashlib
 import importlib.util
 import logging
 import os
 import sqlite3
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +19,7 @@ from sqlalchemy.exc import ArgumentError, OperationalError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
 from splitsecond.errors import CallerFault, excerpt
+from splitsecond.scratch import temporary_files
 from splitsecond.store import tables
 
 BUSY_S = 2.0
@@ -93,9 +92,10 @@ class Database:
         """Open the log at `url` and create its tables if there are none. Raises `CallerFault` if that fails.
 
         `new`: a file that does not exist is created. With `away`, a server that does not answer, or that is migrating
-        the tables, is no failure: `away` gets the reason, and `prepare` must be called before the first write.
+        the tables, is no failure, nor is a file that cannot be read or written, as on a full or broken disk: `away`
+        gets the reason, and `prepare` must be called before the first write.
         """
-        database = cls(_parsed(url))
+        database = cls(_parsed(url, check_folder=away is None))
         if not new and database._file and not os.path.exists(database._file):
             raise CallerFault(
                 f"there is no log {database.where}",
@@ -108,10 +108,11 @@ class Database:
             database.prepare(within_s=None if away is None else PREPARE_S)
         except SQLAlchemyError as error:
             text = database.error_text(error)
-            if away is not None and database.is_server:
+            foreign = "not a database" in text
+            if away is not None and not foreign:
                 away(text)
                 return database
-            foreign = "not a database" in text or "malformed" in text
+            foreign = foreign or "malformed" in text
             raise CallerFault(
                 f"cannot open the log {database.where}: {text}",
                 kind="not_a_log" if foreign else "log_unavailable",
@@ -188,10 +189,15 @@ def _tune(connection: Any, _: object) -> None:
 def _make_private(file: str) -> None:
     """Create the file if there is none, readable by its owner only. SQLite gives its -wal and -shm files the same mode.
 
-    An existing file is not opened: closing it would release the locks that SQLite holds on it in this process.
+    An existing file is not opened: closing it would release the locks that SQLite holds on it in this process. Raises
+    `CallerFault` if this user may not create it.
     """
-    with contextlib.suppress(OSError):  # it exists, or cannot be created, which SQLite will report
+    try:
         os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    except PermissionError as error:
+        raise CallerFault(f"cannot open the log {file}: {error.strerror}", kind="log_unavailable") from None
+    except OSError:
+        pass  # it exists, or cannot be created now, which SQLite will report
 
 
 def _write_ahead(connection: Connection) -> None:
@@ -220,13 +226,13 @@ def _inode(file: str) -> int:
         return 0
 
 
-def _parsed(given: str) -> URL:
+def _parsed(given: str, *, check_folder: bool = True) -> URL:
     try:
         url = make_url(given)
     except (ArgumentError, ValueError):
         raise CallerFault("the log's URL is not one", kind="bad_log_url", hint=_EXAMPLE) from None
     if url.drivername in ("sqlite", "sqlite+pysqlite"):
-        return _file_url(url)
+        return _file_url(url, check_folder)
     if url.drivername in ("postgresql", "postgres", "postgresql+psycopg"):
         return _server_url(url)
     raise CallerFault(
@@ -236,7 +242,7 @@ def _parsed(given: str) -> URL:
     )
 
 
-def _file_url(url: URL) -> URL:
+def _file_url(url: URL, check_folder: bool) -> URL:
     if url.host or url.query or not url.database or url.database == ":memory:":
         raise CallerFault(
             "the log's URL must name a file",
@@ -244,9 +250,9 @@ def _file_url(url: URL) -> URL:
             hint="Three slashes before a relative path, four before an absolute one: sqlite:///splitsecond.db.",
         )
     path = Path(url.database)
-    if path.is_dir():
+    if check_folder and path.is_dir():
         raise CallerFault(f"the log's file {path} is a folder", kind="bad_log_url", hint="Name a file in it.")
-    if not path.parent.is_dir():
+    if check_folder and not path.parent.is_dir():
         raise CallerFault(
             f"there is no folder {path.parent} for the log's file", kind="bad_log_url", hint="Make it, or name another."
         )
@@ -277,14 +283,14 @@ def unwritten_stem(url: str) -> Path:
 
     Raises `CallerFault` if `url` cannot name a log.
     """
-    return _unwritten(_parsed(url))
+    return _unwritten(_parsed(url, check_folder=False))
 
 
 def _unwritten(url: URL) -> Path:
     if url.drivername == "sqlite":
         return Path(f"{url.database}.unwritten-")
     name = hashlib.sha256(url.render_as_string(hide_password=True).encode()).hexdigest()[:16]
-    return Path(tempfile.gettempdir()) / f"splitsecond-log-{name}.unwritten-"
+    return temporary_files() / f"splitsecond-log-{name}.unwritten-"
 
 
 def sqlite_file(url: str) -> Path | None:

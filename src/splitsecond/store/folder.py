@@ -108,7 +108,8 @@ class RunFolder:
         """Close and remove the files of the run, and its folder if `create` made it and it is empty."""
         self.close()
         for name in (RUN, OBSERVATIONS, READINGS):
-            (self.path / name).unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # it is gone, or the disk takes no change
+                (self.path / name).unlink()
         if self._created:
             with contextlib.suppress(OSError):  # it contains other files
                 self.path.rmdir()
@@ -122,9 +123,16 @@ class RunFolder:
 
 
 def _append(descriptor: int, line: bytes) -> None:
+    """Append a line, all of it or nothing. Raises `OSError`."""
     data = memoryview(line + b"\n")
-    while data:  # a disk that fills up writes a part of the line first, and refuses the rest in the next write
-        data = data[os.write(descriptor, data) :]
+    left = data
+    try:
+        while left:  # a disk that fills up writes a part of the line first, and refuses the rest in the next write
+            left = left[os.write(descriptor, left) :]
+    except OSError:
+        if len(left) < len(data):
+            os.ftruncate(descriptor, os.fstat(descriptor).st_size - len(data) + len(left))
+        raise
 
 
 def read_run(path: Path, kind: type[T]) -> T:

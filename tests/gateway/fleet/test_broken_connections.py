@@ -10,7 +10,8 @@ from tests.store.server import Server
 
 from splitsecond.gateway.fleet.process import EVERY_S, FleetProcess
 from splitsecond.gateway.fleet.settings import FleetProcessSettings, LimitedKey
-from splitsecond.gateway.records.fleet_ceilings import FILE, FleetCeilings
+from splitsecond.gateway.records.fleet_ceilings import FleetCeilings
+from splitsecond.gateway.records.shared_counters import SharedCounters
 
 pytestmark = pytest.mark.system
 MOST_MESSAGES = 400
@@ -25,7 +26,16 @@ def relay(server: Server) -> Iterator[CuttingRelay]:
 
 def fleet_process(folder: Path, url: str, said: list[str], name: str = "g") -> FleetProcess:
     keys = (LimitedKey("web", 600, 5.0),)
-    settings = FleetProcessSettings(url=url, gateway=name, instance=name, folder=str(folder), workers=1, keys=keys)
+    settings = FleetProcessSettings(
+        url=url,
+        gateway=name,
+        instance=name,
+        folder=str(folder),
+        counters=SharedCounters.create(1),
+        ceilings=FleetCeilings.create(1),
+        workers=1,
+        keys=keys,
+    )
     return FleetProcess(settings, said.append)
 
 
@@ -65,7 +75,7 @@ def test_rows_that_cannot_be_read(server: Server, tmp_path: Path) -> None:
 
     async def run() -> None:
         process = fleet_process(tmp_path, url, said)
-        ceilings = FleetCeilings(tmp_path / FILE, workers=1, number=0)
+        ceilings = process._ceilings
         await step(process)
         await asyncio.to_thread(
             server.execute,

@@ -1,7 +1,5 @@
 """Ceilings of more keys than the table has places for."""
 
-from pathlib import Path
-
 import pytest
 
 from splitsecond.errors import CallerFault
@@ -10,9 +8,10 @@ from splitsecond.gateway.records.fleet_ceilings import FleetCeilings
 from splitsecond.gateway.records.shared_counters import MOST_NAMES
 
 
-def test_a_key_without_a_place_has_no_ceiling_and_no_other_key_has_its(tmp_path: Path) -> None:
-    process = FleetCeilings(tmp_path / "ceilings", workers=1)
-    worker = FleetCeilings(tmp_path / "ceilings", workers=1, number=0)
+def test_a_key_without_a_place_has_no_ceiling_and_no_other_key_has_its() -> None:
+    memory = FleetCeilings.create(1)
+    process = FleetCeilings(memory, workers=1)
+    worker = FleetCeilings(memory, workers=1, number=0)
     process.reach(5, 100, 7)
     names = [f"key-{number}" for number in range(MOST_NAMES + 3)]
     placed = [
@@ -29,8 +28,8 @@ def test_a_key_without_a_place_has_no_ceiling_and_no_other_key_has_its(tmp_path:
     assert process.refused("requests", names[-1]) == 0
 
 
-def test_absurd_ceilings_stay_at_the_largest_number(tmp_path: Path) -> None:
-    process = FleetCeilings(tmp_path / "ceilings", workers=1)
+def test_absurd_ceilings_stay_at_the_largest_number() -> None:
+    process = FleetCeilings(FleetCeilings.create(1), workers=1)
     process.set("usd", "web", ceiling=10**40, share=10**40, others=-(10**40))
     process.set("requests", "web", ceiling=-1, share=10**40, others=0)
     assert process.held("usd", "web") == ((1 << 63) - 1, 0)

@@ -17,9 +17,9 @@ from splitsecond import clock
 from splitsecond.gateway.error_response import LimitReached
 from splitsecond.gateway.fleet.process import FleetProcess
 from splitsecond.gateway.fleet.settings import FleetProcessSettings, LimitedKey
-from splitsecond.gateway.records.fleet_ceilings import FILE, FleetCeilings
+from splitsecond.gateway.records.fleet_ceilings import FleetCeilings
 from splitsecond.gateway.records.key_limits import KeyLimits
-from splitsecond.gateway.records.shared_counters import SHARED_COUNTERS, SharedCounters
+from splitsecond.gateway.records.shared_counters import SharedCounters
 from splitsecond.observation import Observation
 from splitsecond.router.settings import ClientKey
 
@@ -39,16 +39,24 @@ class OneGateway:
         self.said: list[str] = []
         self.ending = asyncio.Event()
         limited = LimitedKey(key.name, key.requests_per_minute, key.usd_per_day)
+        counters, ceilings = SharedCounters.create(WORKERS), FleetCeilings.create(WORKERS)
         settings = FleetProcessSettings(
-            url=url, gateway=name, instance=os.urandom(4).hex(), folder=str(folder), workers=WORKERS, keys=(limited,)
+            url=url,
+            gateway=name,
+            instance=os.urandom(4).hex(),
+            folder=str(folder),
+            counters=counters,
+            ceilings=ceilings,
+            workers=WORKERS,
+            keys=(limited,),
         )
         self.process = FleetProcess(settings, self.said.append)
         self.workers = [
             key_limits(
                 [key],
                 lambda attempt: 0.01,
-                counters=SharedCounters(folder / SHARED_COUNTERS, workers=WORKERS, number=number),
-                ceilings=FleetCeilings(folder / FILE, workers=WORKERS, number=number),
+                counters=SharedCounters(counters, workers=WORKERS, number=number),
+                ceilings=FleetCeilings(ceilings, workers=WORKERS, number=number),
             )
             for number in range(WORKERS)
         ]

@@ -329,3 +329,14 @@ def test_requests_of_a_gateway_that_left_count_in_full_for_a_minute_and_then_les
         asked(shared, "a", fleet, 0, wanted=60)
         leave(shared, "a", 60, fleet, period="minute", now=Moment(0, 0))
         assert asked(shared, "b", {"b": Present("1")}, age_s, wanted=100) == left
+
+
+def test_a_step_of_the_database_clock_and_back_frees_no_spending() -> None:
+    shared, fleet = SharedLimit(), {"a": Present("1"), "b": Present("1")}
+    ask = Report(limit=1000, used=0, ceiling=0, share=0, wanted=1000)
+    renew(shared, "a", ask, fleet, period="day", now=Moment(0, 7))
+    leave(shared, "a", 450, fleet, period="day", now=Moment(1, 7))
+    for day, ceiling in ((8, 1000), (7, 550), (6, 1000), (7, 550), (8, 1000)):
+        shared = decode(encode(shared))
+        assert renew(shared, "b", ask, fleet, period="day", now=Moment(2, day)).ceiling == ceiling
+        leave(shared, "b", 0, fleet, period="day", now=Moment(2, day))

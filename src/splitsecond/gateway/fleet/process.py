@@ -31,10 +31,10 @@ from splitsecond.gateway.fleet.holder import Holder, LimitUse
 from splitsecond.gateway.fleet.learning import Learning
 from splitsecond.gateway.fleet.settings import FleetProcessSettings, LimitedKey
 from splitsecond.gateway.fleet.shared_limit import SILENT_S, Period
-from splitsecond.gateway.records.fleet_ceilings import FILE, NANO, FleetCeilings, Limit
-from splitsecond.gateway.records.key_limits import MINUTE_NS, today
+from splitsecond.gateway.records.fleet_ceilings import NANO, FleetCeilings, Limit
+from splitsecond.gateway.records.key_limits import DAY_S, MINUTE_NS, today
 from splitsecond.gateway.records.metrics import MetricCounts, process_metrics, write_counts
-from splitsecond.gateway.records.shared_counters import MOST_NAMES, SHARED_COUNTERS, SharedCounters, nano
+from splitsecond.gateway.records.shared_counters import MOST_NAMES, SharedCounters, nano
 from splitsecond.internal_errors import contained, handling
 
 EVERY_S = 1.0
@@ -62,8 +62,8 @@ class FleetProcess:
         self._folder = folder
         self._workers = settings.workers
         self._say = say
-        self._counters = SharedCounters(folder / SHARED_COUNTERS, workers=settings.workers)
-        self._ceilings = FleetCeilings(folder / FILE, workers=settings.workers)
+        self._counters = SharedCounters(settings.counters, workers=settings.workers)
+        self._ceilings = FleetCeilings(settings.ceilings, workers=settings.workers)
         self._learning = Learning(folder, settings.workers, say)
         self._database = FleetDatabase(settings.url, settings.gateway, settings.instance)
         self._instance = settings.instance
@@ -192,14 +192,25 @@ class FleetProcess:
         return current_ns + min(max(apart_ns, -most_ns), most_ns)
 
     def _use(self, holder: Holder) -> LimitUse:
-        """Return what all workers of this gateway use of a limit."""
+        """Return what all workers of this gateway use of a limit.
+
+        Workers count by this machine's day, and the database by its own. If these differ, the larger sum is used: a
+        wall clock that steps over midnight must not free what was spent.
+        """
         client, refused = holder.client, self._ceilings.refused(_LIMITS[holder.period], holder.client)
         if holder.period == "day":
-            spent = self._counters.spent_usd(client, today()) + self._counters.reserved_usd(client)
-            return LimitUse(max(nano(spent), 0), refused)
+            spent = max(self._counters.spent_usd(client, day) for day in {today(), self._day()})
+            return LimitUse(max(nano(spent + self._counters.reserved_usd(client)), 0), refused)
         minute, into_ns = divmod(clock.now_ns() + self._ceilings.offset_ns, MINUTE_NS)
         current, previous = self._counters.requests(client, minute)
         return LimitUse(current - (-previous * (MINUTE_NS - into_ns) // MINUTE_NS), refused)
+
+    def _day(self) -> int:
+        """Return the day of the database's clock, as far as it has answered."""
+        if self._answer is None:
+            return today()
+        since_s = (clock.now_ns() - self._answer.at_ns) / clock.NS_PER_S
+        return int((self._answer.wall_s + since_s) // DAY_S)
 
     def _apply(self) -> None:
         """Write the ceilings for the workers."""

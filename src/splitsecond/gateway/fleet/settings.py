@@ -14,11 +14,16 @@ class LimitedKey(Struct, frozen=True):
 
 
 class FleetProcessSettings(Struct, frozen=True, kw_only=True):
-    """`gateway`: its name in the fleet. `instance`: that of this run. `folder`: of the workers' shared files."""
+    """`gateway`: its name in the fleet. `instance`: that of this run. `folder`: of the workers' shared files.
+
+    `counters` and `ceilings`: descriptors of the workers' shared tables, which the process inherits.
+    """
 
     url: str
     gateway: str
     instance: str
     folder: str
+    counters: int
+    ceilings: int
     workers: int
     keys: tuple[LimitedKey, ...] = ()

@@ -59,12 +59,17 @@ class Departed(Struct, omit_defaults=True):
 
 
 class SharedLimit(Struct, omit_defaults=True):
-    """Stored state of one limit. `spent`: use of departed gateways on this `day`, which counts until its end."""
+    """Stored state of one limit. `spent`: use of departed gateways on this `day`, which counts until its end.
+
+    `other_day` and `other_spent`: the same of the day that was current before, for a clock that steps and returns.
+    """
 
     gateways: dict[str, Holding] = {}
     departed: list[Departed] = []
     day: int = 0
     spent: int = 0
+    other_day: int = 0
+    other_spent: int = 0
 
 
 class Report(Struct, frozen=True, kw_only=True):
@@ -155,7 +160,9 @@ def encode(shared: SharedLimit) -> bytes:
 def _clear(shared: SharedLimit, fleet: Mapping[str, Present], period: Period, now: Moment) -> None:
     """Remove what no longer counts. What a gateway that is gone could have used, its ceiling, counts as used."""
     if now.day != shared.day:
-        shared.day, shared.spent = now.day, 0
+        spent = shared.other_spent if now.day == shared.other_day else 0
+        shared.other_day, shared.other_spent = shared.day, shared.spent
+        shared.day, shared.spent = now.day, spent
     for name, holding in list(shared.gateways.items()):
         present = fleet.get(name)
         if present is None or present.instance != holding.instance:

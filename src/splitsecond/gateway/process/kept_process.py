@@ -2,11 +2,10 @@
 
 import asyncio
 import contextlib
-import os
 import secrets
 import socket
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +13,13 @@ import msgspec
 
 from splitsecond import clock
 from splitsecond.child_process import ChildProcess, how_it_ended
-from splitsecond.errors import CallerFault, say
+from splitsecond.errors import CallerFault, file_faults, say
 from splitsecond.gateway.configuration.settings import GatewaySettings
 from splitsecond.gateway.fleet.settings import MODULE, FleetProcessSettings, LimitedKey
+from splitsecond.gateway.process.worker import WorkerSlot
 from splitsecond.internal_errors import report_internal_error
 from splitsecond.router.settings import LogSettings
+from splitsecond.scratch import Scratch, scratch_folder
 from splitsecond.store.log_process import LogProcessSettings
 
 LOG_STOP_S = 10.0
@@ -43,6 +44,13 @@ def pause_after_death_s(start_ns: int, before_s: float) -> float:
     return FIRST_PAUSE_S if steady else min(max(FIRST_PAUSE_S, 2 * before_s), LONGEST_PAUSE_S)
 
 
+def gateway_folder(stack: contextlib.ExitStack) -> Scratch:
+    """Create the gateway's temporary folder, until `stack` is closed. Raises `CallerFault` if none can be created."""
+    hint = "Free some space, or set TMPDIR to another folder."
+    with file_faults("the gateway needs a temporary folder", kind="bad_config", hint=hint):
+        return stack.enter_context(scratch_folder())
+
+
 def log_socket(folder: Path) -> Path:
     """Return the path of the log process's socket in the gateway's temporary folder.
 
@@ -62,11 +70,19 @@ class KeptProcess:
     """A child process that is replaced when it dies. Its settings are a line on its standard input.
 
     `name` and `consequence` are for messages: "log process", and what its absence means. With `announces`, it writes a
-    line when it is `ready`.
+    line when it is `ready`. `inherited`: file descriptors that it gets.
     """
 
     def __init__(
-        self, module: str, settings: bytes, *, name: str, consequence: str, stop_s: float, announces: bool = False
+        self,
+        module: str,
+        settings: bytes,
+        *,
+        name: str,
+        consequence: str,
+        stop_s: float,
+        announces: bool = False,
+        inherited: Sequence[int] = (),
     ) -> None:
         self._module = module
         self._settings = settings
@@ -74,6 +90,7 @@ class KeptProcess:
         self._consequence = consequence
         self._stop_s = stop_s
         self._announces = announces
+        self._inherited = inherited
         self._process: ChildProcess | None = None
         self._ending = asyncio.Event()
         self.ready = asyncio.Event()
@@ -120,7 +137,9 @@ class KeptProcess:
 
     async def _run(self) -> int:
         """Run one process until it ends, of itself or when asked to. Return its exit code."""
-        process = await ChildProcess.start(sys.executable, "-m", self._module, answers=self._announces)
+        process = await ChildProcess.start(
+            sys.executable, "-m", self._module, answers=self._announces, inherited=self._inherited
+        )
         waiting: list[asyncio.Future[Any]] = [
             asyncio.ensure_future(process.wait()),
             asyncio.ensure_future(self._ending.wait()),
@@ -168,13 +187,14 @@ async def log_process(settings: LogSettings | None, socket_path: Path) -> AsyncI
 
 @contextlib.asynccontextmanager
 async def fleet_process(
-    settings: GatewaySettings, folder: Path, port: int
+    settings: GatewaySettings, slot: WorkerSlot, port: int
 ) -> AsyncIterator[Callable[[GatewaySettings], Awaitable[None]]]:
     """Run the fleet process while the context is open, if the gateway is in a fleet. Gives a function for new settings.
 
-    `folder`: of the workers' shared files. `port`: that of the gateway, a part of its name.
+    `slot`: that of any worker, for what the workers share. `port`: that of the gateway, a part of its name.
     """
-    if settings.shared is None:
+    tables, folder = slot.shared, slot.folder
+    if settings.shared is None or tables is None or folder is None:
         yield _nothing
         return
     gateway, instance = f"{socket.gethostname()}:{port}", secrets.token_hex(8)
@@ -188,7 +208,14 @@ async def fleet_process(
         )
         return msgspec.json.encode(
             FleetProcessSettings(
-                url=url, gateway=gateway, instance=instance, folder=os.fspath(folder), workers=workers, keys=keys
+                url=url,
+                gateway=gateway,
+                instance=instance,
+                folder=folder,
+                counters=tables.counters,
+                ceilings=tables.ceilings,
+                workers=workers,
+                keys=keys,
             )
         )
 
@@ -199,6 +226,7 @@ async def fleet_process(
         consequence="the gateway keeps its part of each limit",
         stop_s=FLEET_STOP_S,
         announces=True,
+        inherited=(tables.counters, tables.ceilings),
     )
     async with kept.running():
         with contextlib.suppress(TimeoutError):

@@ -5,6 +5,7 @@ for responses in flight, and cancels the rest; a second signal cancels them at o
 """
 
 import asyncio
+import contextlib
 import gc
 import socket
 from collections.abc import Callable
@@ -14,14 +15,13 @@ import uvloop
 
 from splitsecond.errors import say
 from splitsecond.gateway.configuration.settings import GatewaySettings
-from splitsecond.gateway.process.kept_process import log_process, log_socket
+from splitsecond.gateway.process.kept_process import gateway_folder, log_process, log_socket
 from splitsecond.gateway.process.reload import ConfigSource, ConfigWatcher, on_hangup
 from splitsecond.gateway.process.service_manager import ServiceManager
 from splitsecond.gateway.process.simulation import simulator
 from splitsecond.gateway.process.worker import GatewayWorker, WorkerSlot
-from splitsecond.gateway.records.orphans import journal_stem, recover
+from splitsecond.gateway.records.orphans import journal_stem, open_journal, recover, remove_journals
 from splitsecond.internal_errors import handling
-from splitsecond.scratch import scratch_folder
 from splitsecond.serving.accepting import MAX_FILES, Accepting
 from splitsecond.serving.listening import base_url, bind
 from splitsecond.serving.server import HttpServer, Listener
@@ -76,12 +76,10 @@ def serve(source: ConfigSource, settings: GatewaySettings, simulated: socket.soc
     Raises `CallerFault`: the address is not available, or a policy cannot be built.
     """
     (listening,) = bind(settings.listen.host, settings.listen.port)
-    with (
-        listening,
-        scratch_folder() as scratch,
-        asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
-    ):
-        runner.run(_serve(source, settings, listening, log_socket(scratch.path), simulated))
+    with listening, contextlib.ExitStack() as stack:
+        log_at = log_socket(gateway_folder(stack).path)
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(_serve(source, settings, listening, log_at, simulated))
 
 
 async def _serve(
@@ -92,8 +90,8 @@ async def _serve(
     simulated: socket.socket | None,
 ) -> None:
     recover(settings.log, say)
-    stem = journal_stem(settings.log, None)
-    slot = WorkerSlot(journal=None if stem is None else str(stem), log=str(log_at))
+    stem = journal_stem(settings.log)
+    slot = WorkerSlot(journal=None if stem is None else open_journal(stem, 0, say), log=str(log_at))
     address = base_url(listening)
     async with log_process(settings.log, log_at), simulator(simulated, settings):
         worker = GatewayWorker(settings, slot)
@@ -102,17 +100,13 @@ async def _serve(
             worker.renew(wanted)
 
         manager = ServiceManager(say)
-
-        def ready() -> None:
-            print(f"READY {address}", flush=True)
-            manager.ready()
-
         watcher = ConfigWatcher(source, settings, apply, manager)
         server = worker_server(worker, listening, settings.listen.drain_s, manager.stopping)
         on_hangup(watcher.now, server.end)
         async with asyncio.TaskGroup() as group:
             watching = group.create_task(watcher.run())
             living = group.create_task(manager.keep_alive())
-            await run_worker(worker, server, ready)
+            await run_worker(worker, server, lambda: manager.announce(address))
             watching.cancel()
             living.cancel()
+    remove_journals(stem)

@@ -5,6 +5,7 @@ sent. Source: the manual page sd_notify(3).
 """
 
 import asyncio
+import contextlib
 import os
 import socket
 from collections.abc import Callable, Mapping
@@ -35,6 +36,12 @@ class ServiceManager:
     def ready(self) -> None:
         """Say that requests are accepted, at the start or after a reload."""
         self._notify("READY=1")
+
+    def announce(self, address: str) -> None:
+        """Print ``READY address`` on standard output, which may be a file on a full disk, and call `ready`."""
+        with contextlib.suppress(OSError):
+            os.write(1, f"READY {address}\n".encode())
+        self.ready()
 
     def reloading(self) -> None:
         """Say that the configuration is being reloaded. `ready` ends it."""

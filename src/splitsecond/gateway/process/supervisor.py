@@ -23,17 +23,30 @@ from splitsecond import clock, internal_errors
 from splitsecond.child_process import ChildProcess, how_it_ended, passes
 from splitsecond.errors import CallerFault, Fault, say
 from splitsecond.gateway.configuration.settings import GatewaySettings, decode, encode
-from splitsecond.gateway.process.kept_process import fleet_process, log_process, log_socket, pause_after_death_s
+from splitsecond.gateway.process.kept_process import (
+    fleet_process,
+    gateway_folder,
+    log_process,
+    log_socket,
+    pause_after_death_s,
+)
 from splitsecond.gateway.process.reload import ConfigSource, ConfigWatcher, on_hangup
 from splitsecond.gateway.process.service_manager import ServiceManager
 from splitsecond.gateway.process.simulation import simulator
-from splitsecond.gateway.process.worker import WorkerSlot
+from splitsecond.gateway.process.worker import SharedTables, WorkerSlot
+from splitsecond.gateway.records.journal import Journal
 from splitsecond.gateway.records.metrics import MetricCounts, write_counts
-from splitsecond.gateway.records.orphans import journal_of, journal_stem, log_orphans, recover, settle
-from splitsecond.gateway.records.shared_counters import SHARED_COUNTERS, SharedCounters
+from splitsecond.gateway.records.orphans import (
+    journal_stem,
+    log_orphans,
+    open_journal,
+    recover,
+    remove_journals,
+    settle,
+)
+from splitsecond.gateway.records.shared_counters import SharedCounters
 from splitsecond.internal_errors import causes, contained, handling, report_internal_error
 from splitsecond.router.router import check_settings
-from splitsecond.scratch import scratch_folder
 from splitsecond.serving.listening import base_url, bind
 
 START_S = 120.0
@@ -65,17 +78,29 @@ def serve(source: ConfigSource, settings: GatewaySettings, simulated: socket.soc
     with contextlib.ExitStack() as stack:
         for each in sockets:
             stack.enter_context(each)
-        scratch = stack.enter_context(scratch_folder())
+        scratch = gateway_folder(stack)
         recover(settings.log, say)
-        journal, log_at = str(journal_stem(settings.log, scratch.path)), log_socket(scratch.path)
+        journals, log_at, shared = (
+            journal_stem(settings.log),
+            log_socket(scratch.path),
+            SharedTables.create(len(sockets)),
+        )
         slots = [
-            WorkerSlot(number=number, workers=len(sockets), folder=str(scratch.path), journal=journal, log=str(log_at))
+            WorkerSlot(
+                number=number,
+                workers=len(sockets),
+                folder=str(scratch.path),
+                shared=shared,
+                journal=open_journal(journals, number, say),
+                log=str(log_at),
+            )
             for number in range(len(sockets))
         ]
         supervisor = Supervisor(source, settings, sockets, slots, (scratch.lock,))
         try:
-            asyncio.run(supervisor.run(log_at, scratch.path, simulated))
-            supervisor.settle(scratch.path)
+            asyncio.run(supervisor.run(log_at, simulated))
+            if supervisor.settle():
+                remove_journals(journals)
         except BaseExceptionGroup as failures:
             found = causes(failures)
             raise next((each for each in found if isinstance(each, Fault)), found[0]) from None
@@ -107,9 +132,8 @@ class Supervisor:
         self._manager = ServiceManager(say)
         self._apply_to_fleet: Callable[[GatewaySettings], Awaitable[None]] | None = None
 
-    async def run(self, log_at: Path, folder: Path, simulated: socket.socket | None = None) -> None:
+    async def run(self, log_at: Path, simulated: socket.socket | None = None) -> None:
         """Run the workers until a signal has ended them. `log_at`, `simulated`: sockets of log process and simulator.
-        `folder`: of the workers' shared files.
 
         Raises `WorkersFailed`.
         """
@@ -119,10 +143,11 @@ class Supervisor:
             loop.add_signal_handler(each, self._on_signal)
         on_hangup(watcher.now, self._on_signal)
         counts = MetricCounts(internal_errors=internal_errors.counts)
+        folder, port = Path(self._slots[0].folder or ""), self._sockets[0].getsockname()[1]
         with handling(lambda: write_counts(folder, None, counts)):
             async with (
                 log_process(self._settings.log, log_at),
-                fleet_process(self._settings, folder, self._sockets[0].getsockname()[1]) as self._apply_to_fleet,
+                fleet_process(self._settings, self._slots[0], port) as self._apply_to_fleet,
                 simulator(simulated, self._settings),
                 asyncio.TaskGroup() as group,
             ):
@@ -135,21 +160,25 @@ class Supervisor:
         if self._failure is not None:
             raise self._failure
 
-    def settle(self, folder: Path) -> None:
+    def settle(self) -> bool:
         """Charge and log the calls of workers that died while the gateway was ending, and so were not replaced.
 
-        If the log cannot be written, they are saved for the next start: the gateway ends in any case.
+        If the log cannot be written, they are saved for the next start: the gateway ends in any case. Return False if
+        they could not be saved either, so that the journals must be kept.
         """
-        for slot in self._slots:
-            with contextlib.closing(journal_of(Path(str(slot.journal)), slot.number)) as journal:
-                settle(
-                    SharedCounters(folder / SHARED_COUNTERS, workers=slot.workers, number=slot.number),
-                    journal,
-                    worker=slot.number,
-                    keys=[key.name for key in self._settings.keys],
-                    keep=lambda orphans: log_orphans(self._settings.log, orphans, say),
-                    say=say,
-                )
+        settled = [
+            settle(
+                SharedCounters(slot.shared.counters, workers=slot.workers, number=slot.number),
+                Journal(slot.journal, say),
+                worker=slot.number,
+                keys=[key.name for key in self._settings.keys],
+                keep=lambda orphans: log_orphans(self._settings.log, orphans, say),
+                say=say,
+            )
+            for slot in self._slots
+            if slot.shared is not None and slot.journal is not None
+        ]
+        return all(settled)
 
     def _on_signal(self) -> None:
         """End the service. The first signal cuts no response, also if the service is ending by itself already."""
@@ -245,8 +274,7 @@ class Supervisor:
         waiting = len(self._been_ready) < len(self._slots)
         self._been_ready.add(number)
         if waiting and len(self._been_ready) == len(self._slots):
-            print(f"READY {self._address}", flush=True)
-            self._manager.ready()
+            self._manager.announce(self._address)
 
 
 class WorkerProcess:
@@ -261,7 +289,7 @@ class WorkerProcess:
         """Start a process, which waits for its settings."""
         number = listening.fileno()
         command = (sys.executable, "-m", "splitsecond.gateway", str(number), msgspec.json.encode(slot))
-        return cls(await ChildProcess.start(*command, inherited=(number, *inherited)))
+        return cls(await ChildProcess.start(*command, inherited=(number, *slot.descriptors, *inherited)))
 
     async def apply(self, settings: GatewaySettings) -> bool:
         """Send settings and wait until the worker serves by them. Return False if it has died.

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from msgspec import Struct, field
+from msgspec.structs import astuple
 
 from splitsecond import clock
 from splitsecond.errors import CallerFault, say
@@ -19,14 +20,14 @@ from splitsecond.gateway.configuration.settings import GatewaySettings
 from splitsecond.gateway.dashboard.collection import DashboardData
 from splitsecond.gateway.records.access_log import AccessLog
 from splitsecond.gateway.records.extra_attempts import hedge_targets
-from splitsecond.gateway.records.fleet_ceilings import FILE, FleetCeilings
+from splitsecond.gateway.records.fleet_ceilings import FleetCeilings
 from splitsecond.gateway.records.journal import Journal
 from splitsecond.gateway.records.key_limits import KeyLimits
 from splitsecond.gateway.records.metrics import LogState, Metrics
-from splitsecond.gateway.records.orphans import journal_of, save_orphans, settle
+from splitsecond.gateway.records.orphans import save_orphans, settle
 from splitsecond.gateway.records.recent_calls import RecentCalls
 from splitsecond.gateway.records.response_owners import ResponseOwners
-from splitsecond.gateway.records.shared_counters import SHARED_COUNTERS, SharedCounters
+from splitsecond.gateway.records.shared_counters import SharedCounters
 from splitsecond.gateway.records.telemetry import Telemetry
 from splitsecond.internal_errors import contained
 from splitsecond.observation import Observation
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
     from splitsecond.gateway.fleet.worker_exchange import WorkerExchange
     from splitsecond.store.log import SpentTokens
 
-RESPONSE_OWNERS = "response-owners"
-"""The file of the table of stored responses that workers share, in their folder."""
 LEARN_S = 5.0
 """Least time between two look-ups of prices, each of which takes a second of CPU."""
 COST_WAIT_S = 10.0
@@ -53,20 +52,40 @@ MOST_UNPRICED = 10_000
 """Attempts that wait for the price of their target."""
 
 
+class SharedTables(Struct, frozen=True):
+    """Descriptors of the memory of `SharedCounters`, `FleetCeilings` and `ResponseOwners`."""
+
+    counters: int
+    ceilings: int
+    owners: int
+
+    @classmethod
+    def create(cls, workers: int) -> Self:
+        """Return new memory for that many workers."""
+        return cls(SharedCounters.create(workers), FleetCeilings.create(workers), ResponseOwners.create())
+
+
 class WorkerSlot(Struct, frozen=True, kw_only=True):
     """The number of a worker among the workers of a gateway.
 
-    `folder`: a temporary folder that all of them may write to; None: there is only one worker. `journal`: how the paths
-    of the workers' journals begin; None: there are none. `log`: the socket of the log process; None: there is none.
-    `began`: when the gateway started.
+    `folder`: a temporary folder that all of them may write to, and `shared`: tables of all of them; None: there is only
+    one worker. `journal`: the descriptor of the slot's journal; None: there is none. `log`: the socket of the log
+    process; None: there is none. `began`: when the gateway started.
     """
 
     number: int = 0
     workers: int = 1
     folder: str | None = None
-    journal: str | None = None
+    shared: SharedTables | None = None
+    journal: int | None = None
     log: str | None = None
     began: datetime = field(default_factory=clock.wall_time)
+
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        """The descriptors that the worker's process inherits."""
+        shared = () if self.shared is None else astuple(self.shared)
+        return shared if self.journal is None else (*shared, self.journal)
 
 
 class GatewayWorker:
@@ -83,12 +102,15 @@ class GatewayWorker:
         self._slot = slot or WorkerSlot()
         self._spending_unknown = False
         folder = None if self._slot.folder is None else Path(self._slot.folder)
+        shared = self._slot.shared
         self._settings = settings
         self._metrics = Metrics(
             folder=folder,
             available=self._available,
             cascades=self._cascades,
             log=self._log_state,
+            missing=lambda: 0 if self._journal is None else self._journal.missing,
+            say=say,
             cost=lambda attempt: self.router.directory.cost_usd(attempt),
             stops_billing=lambda target: self.router.directory.closing_stops_billing(target),
             hedged=self._hedged,
@@ -112,15 +134,14 @@ class GatewayWorker:
             log_process=None if self._slot.log is None else Path(self._slot.log),
         )
         self._counters = SharedCounters(
-            folder and folder / SHARED_COUNTERS, workers=self._slot.workers, number=self._slot.number
+            None if shared is None else shared.counters, workers=self._slot.workers, number=self._slot.number
         )
         self._ceilings: FleetCeilings | None = None
         self._exchange: WorkerExchange | None = None
-        if settings.shared is not None and folder is not None:
-            self._ceilings = FleetCeilings(folder / FILE, workers=self._slot.workers, number=self._slot.number)
+        if settings.shared is not None and folder is not None and shared is not None:
+            self._ceilings = FleetCeilings(shared.ceilings, workers=self._slot.workers, number=self._slot.number)
             self._exchange = worker_exchange(folder, self._slot.number, self.router.states)
-        stem = self._slot.journal
-        self._journal = None if stem is None else journal_of(Path(stem), self._slot.number)
+        self._journal = None if self._slot.journal is None else Journal(self._slot.journal, say)
         self._limits = self._key_limits()
         if self._journal is not None:
             self._settle(self._journal)
@@ -147,7 +168,7 @@ class GatewayWorker:
             overview=self._dashboard.data,
             history=self._dashboard.history,
             speeds=self._dashboard.speeds,
-            owners=ResponseOwners(folder and folder / RESPONSE_OWNERS),
+            owners=ResponseOwners(None if shared is None else shared.owners),
             access_log=self._access_log,
         )
         self._serve()
@@ -219,8 +240,6 @@ class GatewayWorker:
             self._telemetry.close()
         if self._access_log is not None:
             self._access_log.close()
-        if self._journal is not None:
-            self._journal.close()
 
     async def _learn_prices(self, used: "dict[str, Mapping[str, SpentTokens]]") -> None:
         """Learn the prices of routes and of targets that were used, and charge what was `used` today and since."""
@@ -327,14 +346,14 @@ class GatewayWorker:
     def _settle(self, journal: Journal) -> None:
         """Charge and log the calls of a worker that died in this slot."""
 
-        def keep(found: Sequence[CallRecord]) -> None:
+        def keep(found: Sequence[CallRecord]) -> bool:
             for each in found:
                 self._metrics.took(each)
             log = self.router.log
-            if log is None or (self._slot.log is not None and save_orphans(log, found)):
-                return
-            for each in found:
-                log.put(each)
+            if log is not None and (self._slot.log is None or not save_orphans(log, found)):
+                for each in found:
+                    log.put(each)
+            return True
 
         names = [key.name for key in self._settings.keys]
         settle(self._counters, journal, worker=self._slot.number, keys=names, keep=keep, say=say)

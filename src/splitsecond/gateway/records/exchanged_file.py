@@ -3,7 +3,7 @@
 A file is replaced as a whole, so that nobody reads half of one.
 """
 
-from contextlib import suppress
+import contextlib
 from pathlib import Path
 from typing import TypeVar
 
@@ -13,15 +13,17 @@ from msgspec import Struct
 T = TypeVar("T")
 
 
-def write(path: Path, value: Struct) -> None:
-    """Replace a file. On a full disk the old one stays."""
+def write(path: Path, value: Struct) -> str:
+    """Replace a file. Return why it could not be written, and then the old one stays; "" if it was."""
     part = path.with_suffix(".part")
     try:
         part.write_bytes(msgspec.msgpack.encode(value))
         part.replace(path)
-    except OSError:
-        with suppress(OSError):
-            part.unlink(missing_ok=True)
+    except OSError as error:
+        with contextlib.suppress(OSError):  # the disk takes no change at all
+            part.unlink()
+        return error.strerror or str(error)
+    return ""
 
 
 def read(path: Path, of: type[T]) -> T | None:

@@ -8,16 +8,12 @@ A name that has no place in the table, because `MOST_NAMES` others have taken on
 ceiling, so its requests are refused: a shared place would give it the ceiling of another.
 """
 
-from pathlib import Path
 from typing import Literal
 
 from splitsecond.gateway.records.shared_counters import SharedTable, within_cell
 
 Limit = Literal["requests", "usd"]
-FILE = "fleet-ceilings"
-"""The file of the table, in the folder of the workers."""
 NANO = 1_000_000_000
-_CELLS = 8
 _PLACES: dict[Limit, int] = {"requests": 1, "usd": 2}
 _CEILING, _OTHERS, _REFUSED, _SHARE = 0, 2, 4, 6  # added to the place of a limit; the share is only for requests
 _FLEET = ""
@@ -31,8 +27,10 @@ class FleetCeilings(SharedTable):
     `number`: that of the worker; None: this is the fleet process.
     """
 
-    def __init__(self, path: Path, *, workers: int, number: int | None = None) -> None:
-        super().__init__(path, workers + 1, workers if number is None else number, _CELLS)
+    width = 8
+
+    def __init__(self, memory: int | None, *, workers: int, number: int | None = None) -> None:
+        super().__init__(memory, workers, workers if number is None else number)
         self._last = workers
         if number is None:
             self._taken(self._row, _FLEET)  # before any key takes the last place

@@ -1,29 +1,35 @@
-"""Journal of the calls in flight that have money reserved: one memory-mapped file for each worker.
+"""Journal of the calls in flight that have money reserved: one file for each slot of a worker.
 
 A killed worker cannot write a log. Its replacement, or the next gateway with the same log, reads from the journal which
-calls were in flight, and charges and logs them. A worker holds a shared flock on its file; the kernel releases it when
-the worker dies, so a file that can be locked exclusively has no living owner.
+calls were in flight, and charges and logs them. The processes of a gateway share one descriptor of the file with a
+shared flock on it; the kernel releases it when the last of them dies, so a file that can be locked exclusively has no
+living owner.
 
-A slot holds the length of its entry and then the entry. The length is written last and is 0 in an empty slot, so a
-partial entry is never read.
+A slot of the file holds the length of its entry and the entry. They are written together within a page of memory, so a
+killed worker leaves all of it or nothing. The length is 0 in an empty slot. The file is not mapped: a disk that is full
+or gone would end the process (SIGBUS), while a failed write is only an entry less.
 """
 
-import fcntl
+import contextlib
+import errno
 import os
-from pathlib import Path
+import struct
+from collections.abc import Callable
 
 import msgspec
 from msgspec import Struct
 
+from splitsecond import clock
 from splitsecond.gateway.records.reservation import ReservedTokens
-from splitsecond.gateway.records.shared_counters import mapped
 from splitsecond.service import Operation
 
 SLOTS = 4096
 """Calls of one worker. Money of further calls is reserved too, but they have no entry."""
 SLOT_BYTES = 4096
 """Length of a slot, with the length field of its entry."""
-_LENGTHS_BYTES = 8 * SLOTS
+SAY_NS = 60 * clock.NS_PER_S
+_LENGTH = struct.Struct("<I")
+_EMPTY = _LENGTH.pack(0)
 
 
 class Reservation(Struct, frozen=True, kw_only=True):
@@ -40,62 +46,84 @@ class Reservation(Struct, frozen=True, kw_only=True):
 
 
 class Journal:
-    """The entries of one worker. The file is sparse: unused slots take no memory."""
+    """The entries of one worker, in the open file `file`.
 
-    def __init__(self, path: Path, *, lock: int = fcntl.LOCK_SH) -> None:
-        """Raises `BlockingIOError` if another process holds a conflicting `lock`."""
-        self._path = path
-        self._lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(self._lock, lock | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(self._lock)
-            raise
-        self._data = memoryview(mapped(path, _LENGTHS_BYTES + SLOTS * SLOT_BYTES))
-        self._lengths = self._data[:_LENGTHS_BYTES].cast("q")
+    `missing` counts calls without an entry: no slot was free, their entry was too long, or the file could not be
+    written, which `say` hears once a minute at most.
+    """
+
+    def __init__(self, file: int, say: Callable[[str], None]) -> None:
+        self.missing = 0
+        self._file = file
+        self._say = say
+        self._said_ns: int | None = None
         self._free = list(range(SLOTS - 1, -1, -1))
 
     def write(self, entry: Reservation) -> int | None:
-        """Store an entry and return its slot; None if no slot is free, or the entry is too long for a slot."""
+        """Store an entry and return its slot; None if it cannot be stored."""
         data = msgspec.msgpack.encode(entry)
-        if not self._free or len(data) > SLOT_BYTES:
-            return None
-        slot = self._free.pop()
-        self._put(slot, data)
-        return slot
+        if self._free and len(data) <= SLOT_BYTES - _LENGTH.size:
+            slot = self._free.pop()
+            if self._put(slot, data):
+                return slot
+            self.erase(slot)
+        self.missing += 1
+        return None
 
     def rewrite(self, slot: int, entry: Reservation) -> None:
         """Replace the entry in a slot. The old one stays if the new one is too long."""
         data = msgspec.msgpack.encode(entry)
-        if len(data) <= SLOT_BYTES:
-            self._lengths[slot] = 0
+        if len(data) <= SLOT_BYTES - _LENGTH.size:
             self._put(slot, data)
 
-    def _put(self, slot: int, data: bytes) -> None:
-        at = _LENGTHS_BYTES + slot * SLOT_BYTES
-        self._data[at : at + len(data)] = data
-        self._lengths[slot] = len(data)
+    def _put(self, slot: int, data: bytes) -> bool:
+        """Return whether `data` could be written."""
+        frame = _LENGTH.pack(len(data)) + data
+        try:
+            if os.pwrite(self._file, frame, slot * SLOT_BYTES) == len(frame):
+                return True
+            self._failed(os.strerror(errno.ENOSPC))
+        except OSError as error:
+            self._failed(error.strerror or str(error))
+        return False
 
     def erase(self, slot: int) -> None:
         """Free the slot of a call that has ended."""
-        self._lengths[slot] = 0
+        with contextlib.suppress(OSError):  # a call that is in the log as well is logged once
+            os.pwrite(self._file, _EMPTY, slot * SLOT_BYTES)
         self._free.append(slot)
 
     def entries(self) -> list[Reservation]:
-        """Return the entries of a worker that died."""
+        """Return the entries of a worker that died. What is no entry is left out. Raises `OSError`."""
         found = []
-        for slot in range(SLOTS):
-            if length := self._lengths[slot]:
-                at = _LENGTHS_BYTES + slot * SLOT_BYTES
-                found.append(msgspec.msgpack.decode(self._data[at : at + length], type=Reservation))
+        for _, data in self._used_slots():
+            with contextlib.suppress(ValueError):  # another program has written into the file
+                found.append(msgspec.msgpack.decode(data, type=Reservation))
         return found
 
     def clear(self) -> None:
-        """Erase the entries of a worker that died. Call it before the first `write`."""
-        for slot in range(SLOTS):
-            self._lengths[slot] = 0
+        """Erase the entries of a worker that died. Call it before the first `write`. Raises `OSError`.
 
-    def close(self) -> None:
-        """Remove the file and release its lock. Remaining entries are lost; later writes have no effect."""
-        self._path.unlink(missing_ok=True)
-        os.close(self._lock)
+        The file keeps its length, so that these slots can be used when the disk is full.
+        """
+        for slot, _ in self._used_slots():
+            os.pwrite(self._file, _EMPTY, slot * SLOT_BYTES)
+
+    def _used_slots(self) -> list[tuple[int, bytes]]:
+        """Return the number and the entry of each slot that is not empty."""
+        data = os.pread(self._file, min(os.fstat(self._file).st_size, SLOTS * SLOT_BYTES), 0)
+        found = []
+        for at in range(0, len(data) - _LENGTH.size + 1, SLOT_BYTES):
+            (length,) = _LENGTH.unpack_from(data, at)
+            if length:
+                found.append((at // SLOT_BYTES, data[at + _LENGTH.size : at + min(_LENGTH.size + length, SLOT_BYTES)]))
+        return found
+
+    def _failed(self, why: str) -> None:
+        now_ns = clock.now_ns()
+        if self._said_ns is None or now_ns - self._said_ns >= SAY_NS:
+            self._said_ns = now_ns
+            self._say(
+                f"The journal of calls in flight cannot be written: {why}. Calls that are not in it are not logged if "
+                "their worker dies, and not charged if the whole gateway dies."
+            )

@@ -9,7 +9,8 @@ counts, and so have the first `MOST_TARGETS` others; the rest are counted as `OT
 
 Workers share a port, and one of them answers `/metrics`. Each worker writes its counters to a file in a shared folder,
 one second after the first change since the last write, so the answer covers all workers and is at most a second old for
-the others. The counts of a process that has ended remain; its gauges (requests in flight, memory) do not.
+the others. A write that fails is tried again each second, and the answer shows what was written before. The counts of a
+process that has ended remain; its gauges (requests in flight, memory) do not.
 """
 
 import asyncio
@@ -19,6 +20,7 @@ import sys
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
+from glob import escape, glob
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -129,6 +131,19 @@ class ProcessMetrics(Struct, frozen=True, kw_only=True):
     dropped: Annotated[int, _counter("log_dropped", "Records that the log has lost.")] = 0
     waiting: Annotated[int, _gauge("log_waiting", "Records that wait to be written to the log.")] = 0
     failing: Annotated[int, _gauge("log_failing", "Workers whose records wait because the log cannot be written.")] = 0
+    journal_missing: Annotated[
+        int,
+        _counter(
+            "journal_missing",
+            "Calls of keys with a spending limit that the journal of calls in flight could not take.",
+        ),
+    ] = 0
+    write_failures: Annotated[
+        int,
+        _counter(
+            "metrics_write_failures", "Times that a worker could not write its metrics for the one that answers here."
+        ),
+    ] = 0
     cpu_s: Annotated[float, _counter("process_cpu_seconds", "CPU time used.", "pid")]
     resident_bytes: Annotated[int, _gauge("process_resident_memory_bytes", "Resident memory in use.", "pid")]
     began_ns: int = 0
@@ -261,9 +276,10 @@ class Metrics:
     """The counters of one process. `folder`: where all workers write theirs; None: there is only one worker.
 
     `available` tells which targets are used; `cascades` returns the share of answers that escalate and whether only the
-    large model is used, by policy; `log` gives the state of the log. `cost` returns the cost of an attempt in US
-    dollars, None if it is not known; `stops_billing` the rule for attempts that are closed early. `hedged` returns
-    the targets that a route may send hedges to, None if they are not known.
+    large model is used, by policy; `log` gives the state of the log; `missing` counts the calls that are not in the
+    journal. `say` hears when the folder cannot be written, and when it can again. `cost` returns the cost of an attempt
+    in US dollars, None if it is not known; `stops_billing` the rule for attempts that are closed early. `hedged`
+    returns the targets that a route may send hedges to, None if they are not known.
     """
 
     def __init__(
@@ -273,6 +289,8 @@ class Metrics:
         available: Callable[[], Mapping[str, bool]] | None = None,
         cascades: Callable[[], Mapping[str, tuple[float, bool]]] | None = None,
         log: Callable[[], LogState] = lambda: LogState(),
+        missing: Callable[[], int] = lambda: 0,
+        say: Callable[[str], None] = lambda message: None,
         cost: Callable[[Observation], float | None] | None = None,
         stops_billing: BillingRule = lambda target: None,
         hedged: Callable[[str], Collection[str] | None] = lambda route: None,
@@ -283,6 +301,10 @@ class Metrics:
         self._available = available
         self._cascades = cascades
         self._log = log
+        self._missing = missing
+        self._say = say
+        self._failures = 0
+        self._failing = False
         self._cost = cost
         self._stops_billing = stops_billing
         self._hedged = hedged
@@ -338,7 +360,7 @@ class Metrics:
         """Return the counts of all processes together, and the gauges of those that are alive."""
         merged, processes = MetricCounts(), [self._process()]
         merged.merge(self.counts)
-        for path in self._folder.glob(f"*{_SUFFIX}") if self._folder is not None else ():
+        for path in map(Path, glob(f"{escape(str(self._folder))}/*{_SUFFIX}") if self._folder is not None else ()):
             if path.stem != str(os.getpid()) and (file := exchanged_file.read(path, _File)) is not None:
                 merged.merge(file.counts)
                 if file.process is not None and _lives(file.process.pid):
@@ -385,8 +407,17 @@ class Metrics:
         if self._folder is None:
             return
         process = self._process()
-        write_counts(self._folder, process, self.counts)
-        if process.waiting or process.failing:  # it changes without further requests
+        why = write_counts(self._folder, process, self.counts)
+        self._failures += bool(why)
+        if bool(why) != self._failing:
+            self._failing = not self._failing
+            self._say(
+                f"Metrics of worker processes cannot be written to {self._folder}: {why}. Until they can, /metrics "
+                "shows the current values of one worker only."
+                if why
+                else f"Metrics of worker processes are written to {self._folder} again."
+            )
+        if why or process.waiting or process.failing:  # it changes without further requests
             self.changed()
 
     def _process(self) -> ProcessMetrics:
@@ -397,6 +428,8 @@ class Metrics:
             dropped=log.dropped,
             waiting=log.waiting,
             failing=int(log.failing),
+            journal_missing=self._missing(),
+            write_failures=self._failures,
             available=dict(self._available()) if self._available is not None else {},
             escalated={policy: share for policy, (share, _) in cascades.items()},
             dearer={policy: dearer for policy, (_, dearer) in cascades.items()},
@@ -415,9 +448,10 @@ def process_metrics(**gauges: Any) -> ProcessMetrics:
     )
 
 
-def write_counts(folder: Path, process: ProcessMetrics | None, counts: MetricCounts) -> None:
-    """Write the metrics of this process for the worker that answers `/metrics`. `process`: None to show no gauges."""
-    exchanged_file.write(folder / f"{os.getpid()}{_SUFFIX}", _File(process, counts))
+def write_counts(folder: Path, process: ProcessMetrics | None, counts: MetricCounts) -> str:
+    """Write the metrics of this process for the worker that answers `/metrics`. `process`: None to show no
+    gauges. Return why that failed, or ""."""
+    return exchanged_file.write(folder / f"{os.getpid()}{_SUFFIX}", _File(process, counts))
 
 
 def _lives(pid: int) -> bool:

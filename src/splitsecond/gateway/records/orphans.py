@@ -1,7 +1,7 @@
 """Orphaned calls: calls that were in flight when their worker died. They are charged, logged and reported.
 
-Workers keep their journals next to an SQLite log. If a whole gateway is killed, the next gateway with that log finds
-them. Without an SQLite log, the journals are in the gateway's temporary folder and end with it.
+The journals are next to an SQLite log. If a whole gateway is killed, the next gateway with that log finds them. Without
+an SQLite log, the journals are in memory and end with their gateway.
 
 The use of an orphaned call is unknown, so its reservation is charged: otherwise a client that can make a worker crash
 would not pay for its calls.
@@ -14,6 +14,7 @@ twice, but written once, because the log is checked first.
 import contextlib
 import fcntl
 import glob
+import os
 import secrets
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -25,6 +26,7 @@ from splitsecond.errors import CallerFault
 from splitsecond.gateway.records.journal import Journal, Reservation
 from splitsecond.gateway.records.key_limits import today
 from splitsecond.gateway.records.shared_counters import SharedCounters
+from splitsecond.gateway.records.shared_memory import create_memory
 from splitsecond.observation import Observation
 from splitsecond.router.settings import LogSettings
 from splitsecond.store.call_record import CallRecord
@@ -39,23 +41,40 @@ _SERVER_ERROR = 500
 _SUFFIX = ".in-flight-"
 
 
-def journal_stem(log: LogSettings | None, folder: Path | None) -> Path | None:
-    """Return how the paths of a new gateway's journals begin; None: the gateway keeps no journals."""
+def journal_stem(log: LogSettings | None) -> Path | None:
+    """Return how the paths of a new gateway's journals begin; None: its journals are in memory."""
     file = sqlite_file(log.url) if log is not None else None
-    if file is not None:
-        return file.with_name(f"{file.name}{_SUFFIX}{secrets.token_hex(4)}")
-    return folder and folder / "in-flight"
+    return file and file.with_name(f"{file.name}{_SUFFIX}{secrets.token_hex(4)}")
 
 
-def journal_of(stem: Path, worker: int) -> Journal:
-    """Open the journal of a worker slot, which replacements of the worker use too."""
-    return Journal(stem.with_name(f"{stem.name}-{worker}"))
+def open_journal(stem: Path | None, worker: int, say: Callable[[str], None]) -> int:
+    """Return the descriptor of a new journal for all workers of a slot, which inherit it.
+
+    If its file cannot be created, `say` hears why, and the journal is in memory: it ends with the gateway.
+    """
+    if stem is not None:
+        path = stem.with_name(f"{stem.name}-{worker}")
+        try:
+            return _locked(path, os.O_CREAT, fcntl.LOCK_SH)
+        except OSError as error:
+            say(
+                f"The journal {path} cannot be created: {error.strerror}. If the whole gateway dies, calls in flight "
+                "are neither logged nor charged."
+            )
+    return create_memory(0)
+
+
+def remove_journals(stem: Path | None) -> None:
+    """Remove the files of this gateway's journals, whose calls are in the log."""
+    if stem is not None:
+        _remove(_files(str(stem)))
 
 
 def recover(settings: LogSettings | None, say: Callable[[str], None]) -> None:
     """Log and report the orphaned calls of gateways that wrote the same log and were killed.
 
-    A gateway reads today's spending from the log, so these calls count against the limits of their keys.
+    A gateway reads today's spending from the log, so these calls count against the limits of their keys. Journals whose
+    calls cannot be logged are left to the next start.
     """
     file = sqlite_file(settings.url) if settings is not None else None
     if file is None or settings is None:
@@ -63,15 +82,25 @@ def recover(settings: LogSettings | None, say: Callable[[str], None]) -> None:
     calls: dict[str, list[float]] = {}
     orphans: list[CallRecord] = []
     with contextlib.ExitStack() as stack:
-        for path in sorted(file.parent.glob(f"{glob.escape(file.name + _SUFFIX)}*")):
-            with contextlib.suppress(BlockingIOError):  # a living worker holds the lock of its journal
-                journal = Journal(path, lock=fcntl.LOCK_EX)
-                stack.callback(journal.close)
-                for entry in journal.entries():
-                    orphans.append(orphan_record(entry))
-                    calls.setdefault(entry.client, []).append(entry.usd)
-        log_orphans(settings, orphans, say)
-    for name, usd in calls.items():
+        ended: list[Path] = []
+        for path in _files(f"{file}{_SUFFIX}"):
+            try:
+                descriptor = _locked(path, 0, fcntl.LOCK_EX)
+                stack.callback(os.close, descriptor)
+                entries = Journal(descriptor, say).entries()
+            except BlockingIOError:  # a living worker holds its lock
+                continue
+            except OSError as error:
+                say(f"The journal {path} of a gateway that was killed cannot be read: {error.strerror}.")
+                continue
+            ended.append(path)
+            for entry in entries:
+                orphans.append(orphan_record(entry))
+                calls.setdefault(entry.client, []).append(entry.usd)
+        kept = log_orphans(settings, orphans, say)
+        if kept:
+            _remove(ended)
+    for name, usd in calls.items() if kept else ():
         say(
             f"A gateway was killed with {counted_as(len(usd), 'call')} of key {name!r} in flight. The log {file} "
             f"records them with the {sum(usd):.6f} USD that they had reserved."
@@ -84,31 +113,41 @@ def settle(
     *,
     worker: int,
     keys: Iterable[str],
-    keep: Callable[[Sequence[CallRecord]], None],
+    keep: Callable[[Sequence[CallRecord]], bool],
     say: Callable[[str], None],
-) -> None:
+) -> bool:
     """Charge, log and report the orphaned calls of the last worker in a slot, by key.
 
-    `keep` gets the records of the calls in the journal, which is cleared when it returns. Calls for which the journal
-    had no slot are charged only.
+    `keep` gets the records of the calls in the journal, and returns whether they are kept: then the journal is cleared.
+    Calls that are not in the journal are charged only. Return whether nothing is left in the journal.
     """
     charged = counters.forfeit(keys, today())
-    entries = journal.entries()
-    keep([orphan_record(entry) for entry in entries])
-    journal.clear()
+    entries: list[Reservation] = []
+    try:
+        entries = journal.entries()
+        kept = keep([orphan_record(entry) for entry in entries])
+        if kept:
+            journal.clear()
+    except OSError as error:
+        kept = False
+        say(f"worker {worker} died, and the journal of its calls cannot be read or cleared: {error.strerror}.")
     calls = Counter(entry.client for entry in entries)
     for name in {**charged, **calls}:
         key = f"key {name!r}" if name else "a key that is no longer in the configuration"
         say(
             f"worker {worker} died with calls of {key} in flight. The {charged.get(name, 0.0):.6f} USD that they had "
-            f"reserved are charged. Calls in the log: {calls.get(name, 0):,}."
+            f"reserved are charged. Calls in the log: {calls.get(name, 0) if kept else 0:,}."
         )
+    return kept
 
 
-def log_orphans(settings: LogSettings | None, orphans: Sequence[CallRecord], say: Callable[[str], None]) -> None:
-    """Log calls at the start or the end of a gateway. If that fails, save them for the next one."""
+def log_orphans(settings: LogSettings | None, orphans: Sequence[CallRecord], say: Callable[[str], None]) -> bool:
+    """Log calls at the start or the end of a gateway. If that fails, save them for the next one.
+
+    Return False if neither is possible; they remain in their journals, which must be kept.
+    """
     if settings is None or not orphans:
-        return
+        return True
     try:
         with Log.open(settings.url, keep_days=settings.keep_days, say=say) as log:
             logged = log.contained(orphans)
@@ -119,12 +158,14 @@ def log_orphans(settings: LogSettings | None, orphans: Sequence[CallRecord], say
         say(str(fault))
     else:
         if not log.waiting:
-            return
+            return True
+    kept = True
     try:
-        kept = save(unwritten_stem(settings.url), [encode(each) for each in orphans])
+        where = save(unwritten_stem(settings.url), [encode(each) for each in orphans])
     except OSError as error:
-        kept = f"They are lost: {error}."
-    say(f"The log lacks {counted_as(len(orphans), 'call')} of workers that died. {kept}")
+        kept, where = False, f"They cannot be saved: {error}."
+    say(f"The log lacks {counted_as(len(orphans), 'call')} of workers that died. {where}")
+    return kept
 
 
 def save_orphans(log: Log, orphans: Sequence[CallRecord]) -> bool:
@@ -169,3 +210,25 @@ def orphan_record(entry: Reservation) -> CallRecord:
         fault=WORKER_DIED,
         attempts=tuple(attempts),
     )
+
+
+def _files(beginning: str) -> list[Path]:
+    return sorted(map(Path, glob.glob(f"{glob.escape(beginning)}*")))
+
+
+def _locked(path: Path, flags: int, lock: int) -> int:
+    """Open a file and lock it. Raises `OSError`: `BlockingIOError` if another process holds a conflicting lock."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | flags, 0o600)
+    try:
+        fcntl.flock(descriptor, lock | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _remove(paths: Iterable[Path]) -> None:
+    """Remove journals. One that stays is found again at the next start, which logs no call twice."""
+    for path in paths:
+        with contextlib.suppress(OSError):
+            path.unlink()

@@ -12,9 +12,8 @@ then the route's policy chooses.
 import hashlib
 from collections.abc import Sequence
 from functools import lru_cache
-from pathlib import Path
 
-from splitsecond.gateway.records.shared_counters import mapped
+from splitsecond.gateway.records.shared_memory import create_memory, mapped
 
 SLOTS = 131_072
 """Ids that are remembered. A response has one, and each of its items."""
@@ -25,10 +24,15 @@ _NOBODY = bytes(_HASH_BYTES)
 
 
 class ResponseOwners:
-    """The table in the file at `path`, shared with other processes; None: of this process only."""
+    """The table in shared memory. `memory`: the descriptor that `create` returned; None: memory of this process."""
 
-    def __init__(self, path: Path | None = None) -> None:
-        self._table = memoryview(mapped(path, SLOTS * _SLOT_BYTES))
+    def __init__(self, memory: int | None = None) -> None:
+        self._table = mapped(memory, SLOTS * _SLOT_BYTES)
+
+    @staticmethod
+    def create() -> int:
+        """Return a descriptor of memory for the table, which child processes inherit."""
+        return create_memory(SLOTS * _SLOT_BYTES)
 
     def note(self, client: str, identity: str, target: str) -> None:
         """Note that `target` has stored what has this id for `client`, unless it is another client's."""

@@ -6,26 +6,29 @@ next minute begins, the count is set to 0 first and then the minute, so a reader
 skips, or the new minute with its count. Reservations for calls in flight belong to no day. A count stays at the largest
 or least number of a cell where it would go beyond it, so that a limit that was reached stays reached.
 
-The table is a file that all workers map. It outlives a worker, so a restarted worker continues in its row. What its
+A row has the sums of two days: the day that was charged last and the one before it. If the wall clock steps over
+midnight and back, the first day still has its sum.
+
+The memory outlives a worker, so a restarted worker continues in its row. What its
 predecessor had reserved for calls in flight stays reserved until `forfeit` charges it. A row finds its names by their
 hash, so workers may have different keys: one may use a newer configuration than another. The last row belongs to no
 worker: it contains what was spent before the table was made.
 """
 
 import hashlib
-import mmap
-import os
 from collections.abc import Iterable
 from functools import lru_cache
-from pathlib import Path
+from typing import ClassVar
 
-SHARED_COUNTERS = "shared-counters"
-"""The file of the counters that workers share, in their folder."""
+from splitsecond.gateway.records.shared_memory import create_memory, mapped
+
 MOST_NAMES = 4096
 """Names in a row. Further names share a place, so their limits are reached too early, never too late."""
-_CELLS = 8
 _CELL_BYTES = 8
-_NAME, _MINUTE, _COUNT, _DAY, _SPENT, _RESERVED = 0, 1, 3, 5, 6, 7  # two minutes and their counts: the even, the odd
+_NAME = 0
+_MINUTE, _COUNT = 1, 3  # two minutes and their counts: the even, the odd
+_DAY, _SPENT, _LATEST = 5, 7, 9  # two days and their sums, and which of them was charged last: 0 or 1
+_RESERVED = 10
 _NANO = 1_000_000_000
 _MAX_CELL = (1 << 63) - 1
 _MAX_USD = 9e9
@@ -33,15 +36,27 @@ _MAX_USD = 9e9
 
 
 class SharedTable:
-    """A table in shared memory: `rows` of `cells` numbers for each name. A process writes only the row `row`.
+    """A table in shared memory: a row for each of `workers` and one more. A process writes only the row `row`.
 
-    `path`: the file that all processes map; the first one creates it. None: memory of this process alone.
+    `memory`: the descriptor that `create` returned; None: memory of this process alone.
     """
 
-    def __init__(self, path: Path | None, rows: int, row: int, cells: int) -> None:
-        self._rows, self._row, self._width = rows, row, cells
-        self._cells = memoryview(mapped(path, rows * MOST_NAMES * cells * _CELL_BYTES)).cast("q")
+    width: ClassVar[int]
+    """Cells of each name in a row."""
+
+    def __init__(self, memory: int | None, workers: int, row: int) -> None:
+        self._rows, self._row = workers + 1, row
+        self._cells = mapped(memory, self._size(workers)).cast("q")
         self._places: dict[tuple[int, str], int] = {}
+
+    @classmethod
+    def create(cls, workers: int) -> int:
+        """Return a descriptor of memory for the table, which child processes inherit."""
+        return create_memory(cls._size(workers))
+
+    @classmethod
+    def _size(cls, workers: int) -> int:
+        return (workers + 1) * MOST_NAMES * cls.width * _CELL_BYTES
 
     def _place(self, row: int, name: str) -> int:
         """Return the place of `name` in a row; -1 if it has none."""
@@ -73,24 +88,26 @@ class SharedTable:
     def _search(self, row: int, name: str) -> int:
         """Return the place of `name` in a row, or a free one; if the row is full, a place that another name has."""
         wanted = _hash(name)
-        begin = row * MOST_NAMES * self._width
+        begin = row * MOST_NAMES * self.width
         for step in range(MOST_NAMES):
-            at = begin + (wanted + step) % MOST_NAMES * self._width
+            at = begin + (wanted + step) % MOST_NAMES * self.width
             if self._cells[at + _NAME] in (wanted, 0):
                 return at
-        return begin + wanted % MOST_NAMES * self._width
+        return begin + wanted % MOST_NAMES * self.width
 
 
 class SharedCounters(SharedTable):
     """Requests per minute and US dollars per day, by name.
 
-    `path`: the file that all `workers` map; None: this process counts alone. `number`: this worker's, from 0.
+    `memory`: that of all `workers`; None: this process counts alone. `number`: this worker's, from 0.
     """
 
-    def __init__(self, path: Path | None = None, *, workers: int = 1, number: int = 0) -> None:
+    width = 11
+
+    def __init__(self, memory: int | None = None, *, workers: int = 1, number: int = 0) -> None:
         if not 0 <= number < workers:
             raise ValueError(f"worker {number} of {workers}")
-        super().__init__(path, workers + 1, number, _CELLS)
+        super().__init__(memory, workers, number)
 
     def request(self, name: str, minute: int, count: int = 1) -> None:
         """Count requests in this minute. A negative `count` takes back requests that were refused."""
@@ -117,8 +134,16 @@ class SharedCounters(SharedTable):
 
     def spent_usd(self, name: str, day: int) -> float:
         """Return the spending on this day in US dollars."""
-        places = (self._place(row, name) for row in range(self._rows))
-        return sum(self._cells[at + _SPENT] for at in places if at >= 0 and self._cells[at + _DAY] == day) / _NANO
+        cells, total = self._cells, 0
+        for row in range(self._rows):
+            at = self._place(row, name)
+            if at < 0:
+                continue
+            if cells[at + _DAY] == day:
+                total += cells[at + _SPENT]
+            elif cells[at + _DAY + 1] == day:
+                total += cells[at + _SPENT + 1]
+        return total / _NANO
 
     def reserve(self, name: str, usd: float) -> None:
         """Reserve money for a call in flight; a negative amount releases it."""
@@ -138,8 +163,8 @@ class SharedCounters(SharedTable):
         """
         known = {_hash(name): name for name in names}
         found: dict[str, float] = {}
-        begin = self._row * MOST_NAMES * _CELLS
-        for at in range(begin, begin + MOST_NAMES * _CELLS, _CELLS):
+        begin = self._row * MOST_NAMES * self.width
+        for at in range(begin, begin + MOST_NAMES * self.width, self.width):
             usd = self._cells[at + _RESERVED] / _NANO
             if usd > 0:
                 self._add(at, day, usd)
@@ -154,10 +179,14 @@ class SharedCounters(SharedTable):
 
     def _add(self, at: int, day: int, usd: float) -> None:
         cells = self._cells
-        if cells[at + _DAY] != day:
-            cells[at + _SPENT] = 0
-            cells[at + _DAY] = day
-        cells[at + _SPENT] = within_cell(cells[at + _SPENT] + nano(usd))
+        place = cells[at + _LATEST]
+        if cells[at + _DAY + place] != day:
+            place = 1 - place
+            if cells[at + _DAY + place] != day:
+                cells[at + _SPENT + place] = 0
+                cells[at + _DAY + place] = day
+            cells[at + _LATEST] = place
+        cells[at + _SPENT + place] = within_cell(cells[at + _SPENT + place] + nano(usd))
 
 
 def within_cell(count: int) -> int:
@@ -168,18 +197,6 @@ def within_cell(count: int) -> int:
 def nano(usd: float) -> int:
     """Return an amount in billionths; one that is too large, or no number, as the largest."""
     return round(max(-_MAX_USD, min(_MAX_USD, usd)) * _NANO)
-
-
-def mapped(path: Path | None, size: int) -> mmap.mmap:
-    """Return `size` bytes of memory shared with every process that maps the file at `path`; None: private memory."""
-    if path is None:
-        return mmap.mmap(-1, size)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        os.ftruncate(descriptor, size)  # a new file is all zeros; an existing one keeps its content
-        return mmap.mmap(descriptor, size)
-    finally:
-        os.close(descriptor)
 
 
 @lru_cache(2 * MOST_NAMES)

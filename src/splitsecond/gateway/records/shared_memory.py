@@ -1,0 +1,25 @@
+"""Memory that the processes of a gateway share: its first process creates it, and child processes inherit a descriptor.
+
+It is no file in a folder. A page of a mapped file for which the disk has no room ends the process that writes it
+(SIGBUS), and a file in the temporary folder may be removed while its gateway runs.
+"""
+
+import mmap
+import os
+import tempfile
+
+
+def create_memory(size: int) -> int:
+    """Return a descriptor of `size` bytes of memory that are 0. It ends with its last descriptor and mapping."""
+    if hasattr(os, "memfd_create"):
+        memory = os.memfd_create("splitsecond")
+        os.ftruncate(memory, size)
+        return memory
+    with tempfile.TemporaryFile(buffering=0) as file:  # without a name; written, so that the disk has room for it
+        file.write(bytes(size))
+        return os.dup(file.fileno())
+
+
+def mapped(memory: int | None, size: int) -> memoryview:
+    """Return `size` bytes of the memory with that descriptor; None: new memory of this process alone."""
+    return memoryview(mmap.mmap(-1 if memory is None else memory, size))
