@@ -8,7 +8,7 @@ key: what looks like a key is redacted, and bytes of a provider are only quoted 
 
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Literal, Self
 
 from splitsecond.redaction import redacted
@@ -114,8 +114,9 @@ class CallerFault(Fault):
 
 def say(message: str) -> None:
     """Print one line on standard error, without secrets and with control characters escaped: clients choose some of
-    the text."""
-    print(f"splitsecond: {printable(redacted(message))}", file=sys.stderr, flush=True)
+    the text. A line that cannot be written, for example on a full disk, is lost."""
+    with suppress(OSError):
+        print(f"splitsecond: {printable(redacted(message))}", file=sys.stderr, flush=True)
 
 
 @contextmanager

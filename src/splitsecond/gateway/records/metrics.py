@@ -24,7 +24,7 @@ from typing import Annotated, Any, Literal, Self
 
 from msgspec import Struct, field
 
-from splitsecond import clock
+from splitsecond import clock, internal_errors
 from splitsecond.analysis.closed_early import BillingRule, attempt_cost
 from splitsecond.clock import NS_PER_S
 from splitsecond.errors import printable
@@ -226,6 +226,10 @@ class MetricCounts(Struct):
             "cost_usd", "Cost of all attempts by the token, in US dollars, if prices are known.", "client", "target"
         ),
     ] = _numbers()
+    internal_errors: Annotated[
+        dict[str, int],
+        _counter("internal_errors", "Errors of this program, which it has survived. Please report them.", "where"),
+    ] = _numbers()
     target_ttft: Annotated[
         dict[str, Histogram],
         _histogram("target_ttft_seconds", "From a streamed attempt's first byte to its first token.", "target"),
@@ -244,7 +248,7 @@ class MetricCounts(Struct):
 
 
 class _File(Struct):
-    process: ProcessMetrics
+    process: ProcessMetrics | None
     counts: MetricCounts
 
 
@@ -268,7 +272,7 @@ class Metrics:
         stops_billing: BillingRule = lambda target: None,
         hedged: Callable[[str], Collection[str] | None] = lambda route: None,
     ) -> None:
-        self.counts = MetricCounts()
+        self.counts = MetricCounts(internal_errors=internal_errors.counts)
         self.in_flight = 0
         self._folder = folder
         self._available = available
@@ -313,12 +317,17 @@ class Metrics:
         if streamed and record.first_token_ns is not None:
             counts.route_ttft[route].add(record.first_token_ns - record.start_ns)
         if self._folder is not None:
-            self._changed()
+            self.changed()
 
     def refused(self, status: int, client: str = "") -> None:
         """Count a request that was rejected before it became a call: a wrong key, a wrong path, a limit."""
         self.counts.requests["", client, status] += 1
-        self._changed()
+        self.changed()
+
+    def changed(self) -> None:
+        """Write the counts for the other workers, soon."""
+        if self._timer is None and self._folder is not None:
+            self._timer = asyncio.get_running_loop().call_later(WRITE_S, self._write)
 
     def collected(self) -> tuple[MetricCounts, list[ProcessMetrics]]:
         """Return the counts of all processes together, and the gauges of those that are alive."""
@@ -327,7 +336,7 @@ class Metrics:
         for path in self._folder.glob(f"*{_SUFFIX}") if self._folder is not None else ():
             if path.stem != str(os.getpid()) and (file := exchanged_file.read(path, _File)) is not None:
                 merged.merge(file.counts)
-                if _lives(file.process.pid):
+                if file.process is not None and _lives(file.process.pid):
                     processes.append(file.process)
         return merged, processes
 
@@ -366,10 +375,6 @@ class Metrics:
         label = self._targets[target] = printable(target)
         return label
 
-    def _changed(self) -> None:
-        if self._timer is None and self._folder is not None:
-            self._timer = asyncio.get_running_loop().call_later(WRITE_S, self._write)
-
     def _write(self) -> None:
         self._timer = None
         if self._folder is None:
@@ -377,7 +382,7 @@ class Metrics:
         process = self._process()
         write_counts(self._folder, process, self.counts)
         if process.waiting or process.failing:  # it changes without further requests
-            self._changed()
+            self.changed()
 
     def _process(self) -> ProcessMetrics:
         log = self._log()
@@ -405,8 +410,8 @@ def process_metrics(**gauges: Any) -> ProcessMetrics:
     )
 
 
-def write_counts(folder: Path, process: ProcessMetrics, counts: MetricCounts) -> None:
-    """Write the metrics of this process for the worker that answers `/metrics`."""
+def write_counts(folder: Path, process: ProcessMetrics | None, counts: MetricCounts) -> None:
+    """Write the metrics of this process for the worker that answers `/metrics`. `process`: None to show no gauges."""
     exchanged_file.write(folder / f"{os.getpid()}{_SUFFIX}", _File(process, counts))
 
 
