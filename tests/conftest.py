@@ -18,6 +18,8 @@ from tests.golden import golden as golden  # fixtures for all tests
 from tests.quick import quick_profile as quick_profile
 from tests.quick import simulated as simulated
 
+from splitsecond import internal_errors
+
 # Machines are shared, so no example has a time limit, and none is too slow to draw. CI draws the same examples each
 # time, and twice as many.
 SLOW = [HealthCheck.too_slow]
@@ -52,6 +54,17 @@ def _frozen_heap() -> Iterator[None]:
         gc.freeze()
         yield
     gc.unfreeze()
+
+
+@pytest.fixture
+def error_counts(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, int]]:
+    """The internal errors that this test alone reports, by place."""
+    before = dict(internal_errors.counts)
+    internal_errors.counts.clear()
+    monkeypatch.setattr(internal_errors, "_reported_ns", {})
+    yield internal_errors.counts
+    internal_errors.counts.clear()
+    internal_errors.counts.update(before)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -101,6 +101,6 @@ def _print(where: Place, error: BaseException) -> None:
         return
     _reported_ns[line] = now_ns
     why = f": {error.strerror}" if isinstance(error, OSError) and error.strerror else ""
-    say(f"internal error ({where}): {name}{why}. The gateway continues. Please report it with these lines:")
+    say(f"internal error ({where}): {name}{why}. The process continues. Please report it with these lines:")
     for each in "".join(format_list(frames)).splitlines():
         say(each)

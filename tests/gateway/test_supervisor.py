@@ -25,7 +25,7 @@ from splitsecond.gateway.configuration.defaults import unconfigured
 from splitsecond.gateway.configuration.reading import read
 from splitsecond.gateway.configuration.settings import GatewaySettings, decode, encode
 from splitsecond.gateway.process.reload import ConfigSource
-from splitsecond.gateway.process.supervisor import Supervisor, _causes
+from splitsecond.gateway.process.supervisor import Supervisor
 from splitsecond.gateway.process.worker import WorkerSlot
 from splitsecond.policies.expression import LONGEST, parse
 from splitsecond.serving.listening import base_url, bind
@@ -351,12 +351,6 @@ def test_only_a_second_signal_ends_responses_at_once() -> None:
             assert len(ended) == 2
 
     asyncio.run(run())
-
-
-def test_the_cause_of_a_failure_is_found_in_nested_groups() -> None:
-    cause = CallerFault("cannot open the log", kind="bad_config")
-    group = BaseExceptionGroup("outer", [BaseExceptionGroup("inner", [KeyError(1), cause])])
-    assert _causes(group)[1] is cause
 
 
 @pytest.mark.system

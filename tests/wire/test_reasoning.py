@@ -206,6 +206,8 @@ def test_a_chat_has_the_form_of_its_provider(way: Any, said: dict[str, Any], tol
         ("anthropic", MEASURED, "replicate", "a/b", {}, ["thinking", "usage"]),
         ("responses", LOW, "gemini", "gemma-3-27b", {}, ["reasoning"]),
         ("responses", {"reasoning": {"effort": "none"}}, "gemini", "gemma-3-27b", {}, []),
+        ("openai", {"reasoning_effort": "low"}, "gemini", "gemini-1.5-pro", {}, ["reasoning_effort"]),
+        ("openai", {"reasoning_effort": "low"}, "gemini", "gemini-10-pro", config(thinkingLevel="LOW"), []),
         (
             "anthropic",
             OFF,

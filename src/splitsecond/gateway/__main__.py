@@ -19,6 +19,7 @@ from splitsecond.errors import CallerFault
 from splitsecond.gateway.configuration.settings import GatewaySettings, decode
 from splitsecond.gateway.process.server import run_worker, worker_server
 from splitsecond.gateway.process.worker import GatewayWorker, WorkerSlot
+from splitsecond.internal_errors import report_internal_error
 from splitsecond.serving.server import HttpServer
 
 _STDIN = 0
@@ -47,12 +48,7 @@ class SettingsReader:
                 loop.remove_reader(_STDIN)
                 server.end()
             for line in self._complete():
-                try:
-                    worker.renew(decode(line))
-                except CallerFault as fault:
-                    refuse(fault)
-                else:
-                    answer("READY")
+                apply(worker, line)
 
         loop.add_reader(_STDIN, read)
 
@@ -69,9 +65,22 @@ class SettingsReader:
         return bool(data)
 
 
-def refuse(fault: CallerFault) -> None:
+def apply(worker: GatewayWorker, line: bytes) -> None:
+    """Apply the settings that `line` contains to `worker`, and report to the supervisor whether it uses them."""
+    try:
+        worker.renew(decode(line))
+    except CallerFault as fault:
+        refuse(str(fault))
+    except Exception as error:
+        report_internal_error("reload", error)
+        refuse(f"internal error ({type(error).__name__})")
+    else:
+        answer("READY")
+
+
+def refuse(why: str) -> None:
     """Report to the supervisor why settings cannot be used."""
-    answer(f"REFUSED {' '.join(str(fault).split())}")
+    answer(f"REFUSED {' '.join(why.split())}")
 
 
 def answer(line: str) -> None:
@@ -101,7 +110,7 @@ def main() -> int:
         with listening, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_serve(reader, settings, listening, slot))
     except CallerFault as fault:
-        refuse(fault)
+        refuse(str(fault))
         return 2
     return 0
 

@@ -89,8 +89,8 @@ class SelfMonitor:
         )
 
     def _beat(self) -> None:
-        self._listen()
         self._timer = self._loop.call_later(BEAT_S, self._beat)
+        self._listen()
 
     def _listen(self) -> None:
         """Record the time since the last beat if it is a standstill."""

@@ -17,6 +17,7 @@ from msgspec import Struct
 from splitsecond import clock
 from splitsecond.analysis.closed_early import BillingRule, CostRange, closed_early, complete_tokens, cost_range
 from splitsecond.errors import CLIENT_LEFT, AllFailed, Fault
+from splitsecond.internal_errors import contained, report_internal_error
 from splitsecond.observation import Observation, Outcome
 from splitsecond.policies.call_observation import call_observations
 from splitsecond.policies.choosing.prompt_size import USUAL_OUTPUT_TOKENS, most_output_tokens
@@ -115,14 +116,16 @@ class CallTracker:
         call = open_call.call
         open_call.attempts.append(attempt if attempt.fault is None else redact(attempt, call.body))
         if open_call.charged and self._charge is not None:
-            self._charge(call.client, with_estimated_tokens(attempt, call))
+            with contained("observer"):
+                self._charge(call.client, with_estimated_tokens(attempt, call))
         if open_call.recorded:
             if open_call.has_all_attempts:
                 call.notes.observer = None  # see `_record`
             return
         if open_call.end_ns and open_call.has_all_attempts:
             del self._waiting[call.id]
-            self._record(open_call)
+            with contained("observer"):
+                self._record(open_call)
             if self._all_recorded is not None and not self._waiting:
                 if not self._all_recorded.done():
                     self._all_recorded.set_result(None)
@@ -132,10 +135,14 @@ class CallTracker:
         open_call.recorded = True
         open_call.call.notes.observer = None  # it holds the call, which holds the notes: a reference cycle
         if open_call.release is not None:
-            open_call.release()
+            with contained("observer"):
+                open_call.release()
         record = call_record(open_call)
         for sink in self._sinks:
-            sink(record)
+            try:
+                sink(record)
+            except Exception as error:
+                report_internal_error("observer", error)
 
 
 def with_estimated_tokens(attempt: Observation, call: Call) -> Observation:

@@ -28,7 +28,7 @@ SIMULATED = "sim"
 """The provider whose models are the profiles of the simulator."""
 NO_SIMULATOR = "http://simulator.invalid"
 """Placeholder for the simulator's address where no simulator runs, as in checks."""
-Usd = Annotated[float, Meta(ge=0)]
+Usd = Annotated[float, Meta(ge=0, le=1_000_000)]
 
 
 class PriceConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -134,7 +134,9 @@ class TelemetrySettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields
     sample: Annotated[
         float, Meta(ge=0, le=1, description="Share of the calls with spans, unless the client's traceparent decides.")
     ] = 1.0
-    metrics_every_s: Annotated[float, Meta(ge=1, description="Seconds between two exports of metrics.")] = 60.0
+    metrics_every_s: Annotated[float, Meta(ge=1, le=86_400, description="Seconds between two exports of metrics.")] = (
+        60.0
+    )
 
 
 class RouterSettings(Struct, frozen=True, kw_only=True):

@@ -123,7 +123,11 @@ class HttpServer:
             self._state.update_date()
             if accepting is not None and accepting.paused and accepting.may_resume():
                 accepting.paused = False
-                await self._listen()
+                try:
+                    await self._listen()
+                except OSError:  # others have taken the descriptors
+                    self._stop_listening()
+                    accepting.paused = True
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(TICK_S):
                     await self._ended.wait()

@@ -278,8 +278,8 @@ class PacketRing:
             self._socket.close()
 
     def _drain_regularly(self) -> None:
-        self.drain()
         self._timer = self._loop.call_later(DRAIN_S, self._drain_regularly)
+        self.drain()
 
 
 def _open_ring(blocks: int) -> tuple[socket.socket, mmap.mmap]:

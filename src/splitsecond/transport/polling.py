@@ -22,6 +22,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from splitsecond import clock
+from splitsecond.internal_errors import report_internal_error
 
 GATHERS_FROM = 32
 """Number of sockets from which arrivals are batched; below it waking is cheap, and prompt reading matters more."""
@@ -217,7 +218,10 @@ class BatchedPoller:
     def _call(self, descriptor: int) -> None:
         readable = self._callbacks.get(descriptor)
         if readable is not None:  # else an earlier callback of this batch closed it
-            readable()
+            try:
+                readable()
+            except Exception as error:  # the other sockets of the batch must not wait for it
+                report_internal_error("callback", error)
 
 
 def make_poller(loop: asyncio.AbstractEventLoop, *, gather: bool) -> SocketPoller:

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from splitsecond import clock
 from splitsecond.clock import NS_PER_S
+from splitsecond.internal_errors import contained
 from splitsecond.transport.connection import HttpConnection
 from splitsecond.transport.exchange import Origin
 
@@ -114,7 +115,8 @@ class Pool:
         idling = [pair for idle in self._idle.values() for pair in idle.items()]
         for connection, until_ns in idling:
             if until_ns <= due_ns:
-                connection.close()
+                with contained("callback"):
+                    connection.close()
         if left := [until_ns for idle in self._idle.values() for until_ns in idle.values()]:
             self._schedule_sweep(min(left))
 

@@ -23,6 +23,7 @@ from splitsecond import clock
 from splitsecond.clock import NS_PER_MS, NS_PER_S
 from splitsecond.errors import Fault, Phase
 from splitsecond.events import Broken, Event
+from splitsecond.internal_errors import report_internal_error
 from splitsecond.observation import ArrivalClock, Observation
 from splitsecond.service import Call, ReplyBase
 from splitsecond.timers import TimerEntry
@@ -325,9 +326,12 @@ class Attempt(TimerEntry, ReplyBase, eq=False, kw_only=True):
             exchange.close()
             self._exchange = None  # it refers to this object: that would be a cycle for each request
         self._take = None
-        self._config.observer(self.observation)
-        if (observer := self._call.notes.observer) is not None:
-            observer(self.observation)
+        for observer in (self._config.observer, self._call.notes.observer):
+            if observer is not None:
+                try:
+                    observer(self.observation)
+                except Exception as error:
+                    report_internal_error("observer", error)
         self._wake()
 
     def _wake(self) -> None:

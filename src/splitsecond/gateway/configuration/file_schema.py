@@ -10,6 +10,8 @@ from splitsecond.catalog.provider import Auth
 from splitsecond.gateway.configuration.settings import Listen
 from splitsecond.router.settings import ModelConfig, PriceConfig, TelemetrySettings
 
+MAX_LIMIT = 1_000_000_000
+"""Largest limit of a key. Shared counters have 64 bits, and count billionths of a dollar."""
 Duration = Annotated[str, Meta(examples=["300ms", "2s"], extra_json_schema={"pattern": r"^[0-9.]+(ms|s|m|h|d)$"})]
 Secret = Annotated[str, Meta(examples=["env:NAME"], extra_json_schema={"pattern": "^(env|file):.+"})]
 
@@ -23,8 +25,12 @@ class KeyConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         tuple[str, ...],
         Meta(description='Routes, "provider/model", "provider/*", a page such as "/metrics", or "*" for everything.'),
     ] = ("*",)
-    requests_per_minute: Annotated[Annotated[int, Meta(ge=1)] | None, Meta(description="None: no limit.")] = None
-    usd_per_day: Annotated[Annotated[float, Meta(gt=0)] | None, Meta(description="None: no limit.")] = None
+    requests_per_minute: Annotated[
+        Annotated[int, Meta(ge=1, le=MAX_LIMIT)] | None, Meta(description="None: no limit.")
+    ] = None
+    usd_per_day: Annotated[Annotated[float, Meta(gt=0, le=MAX_LIMIT)] | None, Meta(description="None: no limit.")] = (
+        None
+    )
 
 
 class TimeoutsConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -24,7 +24,7 @@ from pathlib import Path
 import msgspec
 import psycopg
 
-from splitsecond import __version__, clock
+from splitsecond import __version__, clock, internal_errors
 from splitsecond.errors import say
 from splitsecond.gateway.fleet.database import About, Answer, FleetDatabase, NameTaken, Neighbour
 from splitsecond.gateway.fleet.holder import Holder, LimitUse
@@ -35,6 +35,7 @@ from splitsecond.gateway.records.fleet_ceilings import FILE, NANO, FleetCeilings
 from splitsecond.gateway.records.key_limits import MINUTE_NS, today
 from splitsecond.gateway.records.metrics import MetricCounts, process_metrics, write_counts
 from splitsecond.gateway.records.shared_counters import MOST_NAMES, SHARED_COUNTERS, SharedCounters
+from splitsecond.internal_errors import contained, handling
 
 EVERY_S = 1.0
 """Time between two exchanges."""
@@ -96,7 +97,8 @@ class FleetProcess:
     async def run(self, ending: asyncio.Event) -> None:
         """Exchange until `ending`, then leave the fleet."""
         while not ending.is_set():
-            await self.step()
+            with contained("task"):
+                await self.step()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(ending.wait(), LOOK_S)
         await self._leave()
@@ -247,7 +249,7 @@ class FleetProcess:
                 for holder in self._holders.values()
             },
         )
-        write_counts(self._folder, found, MetricCounts())
+        write_counts(self._folder, found, MetricCounts(internal_errors=internal_errors.counts))
 
     async def _leave(self) -> None:
         """Wait until no call has money reserved, then leave the fleet."""
@@ -280,17 +282,21 @@ async def _main(settings: FleetProcessSettings) -> None:
         chunk = os.read(0, 1 << 16)
         data.extend(chunk)
         while (end := data.find(b"\n")) >= 0:
-            process.use(msgspec.json.decode(data[:end], type=FleetProcessSettings).keys)
+            line = bytes(data[:end])
             del data[: end + 1]
+            with contained("reload"):
+                process.use(msgspec.json.decode(line, type=FleetProcessSettings).keys)
         if not chunk:
             loop.remove_reader(0)
             ending.set()
 
     loop.add_reader(0, read)
-    await process.step()
-    with contextlib.suppress(BrokenPipeError):  # the supervisor has died, so the input has ended too
-        os.write(1, b"READY\n")
-    await process.run(ending)
+    with handling():
+        with contained("task"):
+            await process.step()
+        with contextlib.suppress(BrokenPipeError):  # the supervisor has died, so the input has ended too
+            os.write(1, b"READY\n")
+        await process.run(ending)
 
 
 def main() -> int:

@@ -27,6 +27,7 @@ from splitsecond.gateway.fleet.learned import (
 )
 from splitsecond.gateway.fleet.view import STALE_S, FleetView, WorkerReport, report_path, view_path
 from splitsecond.gateway.records import exchanged_file
+from splitsecond.internal_errors import contained
 from splitsecond.policies.targets.headroom import RateLimitHeadroom
 from splitsecond.policies.targets.target_state import TargetState
 from splitsecond.policies.targets.target_states import TargetStates
@@ -80,7 +81,8 @@ class WorkerExchange:
         """Exchange until cancelled, and work alone after that."""
         try:
             while True:
-                self.step()
+                with contained("task"):
+                    self.step()
                 await asyncio.sleep(EVERY_S)
         finally:
             self._receive(None, clock.now_ns())

@@ -17,6 +17,7 @@ from splitsecond.child_process import ChildProcess, how_it_ended
 from splitsecond.errors import CallerFault, say
 from splitsecond.gateway.configuration.settings import GatewaySettings
 from splitsecond.gateway.fleet.settings import MODULE, FleetProcessSettings, LimitedKey
+from splitsecond.internal_errors import report_internal_error
 from splitsecond.router.settings import LogSettings
 from splitsecond.store.log_process import LogProcessSettings
 
@@ -102,6 +103,9 @@ class KeptProcess:
                 code = await self._run()
             except OSError as error:
                 code, what = 0, f"cannot start: {error}. It is tried again"
+            except Exception as error:
+                report_internal_error("task", error)
+                code, what = 0, "cannot start: internal error. It is tried again"
             else:
                 what = f"{how_it_ended(code)}. A new one replaces it"
             if self._ending.is_set():

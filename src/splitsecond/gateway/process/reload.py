@@ -2,7 +2,7 @@
 
 The files, also those with secrets and policies, are checked twice a second, and at once after SIGHUP. A file that is
 still being written is left alone until it has not changed for one check. Invalid settings change nothing: the error is
-reported on standard error once, and the old configuration keeps running.
+reported on standard error once, and the old configuration keeps running. So does it after an error of this program.
 """
 
 import asyncio
@@ -21,6 +21,7 @@ from splitsecond.gateway.configuration.defaults import unconfigured
 from splitsecond.gateway.configuration.reading import Check, load
 from splitsecond.gateway.configuration.settings import GatewaySettings, check_reach
 from splitsecond.gateway.process.service_manager import ServiceManager
+from splitsecond.internal_errors import contained, report_internal_error
 from splitsecond.router.settings import NO_SIMULATOR
 
 POLL_S = 0.5
@@ -94,7 +95,8 @@ def reloadable(wanted: GatewaySettings, running: GatewaySettings) -> tuple[Gatew
 class ConfigWatcher:
     """Watches the files of the configuration and applies changes. `running`: the current settings.
 
-    `apply` may reject new settings with a `CallerFault`. `manager` gets a message at each requested reload.
+    `apply` may reject new settings with a `CallerFault`; whatever else it raises is reported as an internal error, and
+    changes no settings either. `manager` gets a message at each requested reload.
     """
 
     def __init__(
@@ -116,17 +118,18 @@ class ConfigWatcher:
         """Watch until cancelled."""
         before: Stamp = {}
         while True:
-            requested = await self._wait()
-            stamp = self._source.stamp(self.running)
-            settled = stamp == before and (stamp != self._stamp or self._error)
-            before = stamp
-            if requested or settled:
-                self._stamp = stamp
-                if requested:
-                    self._manager.reloading()
-                await self._reload(requested=requested)
-                if requested:
-                    self._manager.ready()
+            with contained("reload"):
+                requested = await self._wait()
+                stamp = self._source.stamp(self.running)
+                settled = stamp == before and (stamp != self._stamp or self._error)
+                before = stamp
+                if requested or settled:
+                    self._stamp = stamp
+                    if requested:
+                        self._manager.reloading()
+                    await self._reload(requested=requested)
+                    if requested:
+                        self._manager.ready()
 
     async def _wait(self) -> bool:
         """Wait for the next check. Return whether `now` was called."""
@@ -145,10 +148,13 @@ class ConfigWatcher:
             changed = found != self.running
             if changed or requested:
                 await self._apply(found)
-        except CallerFault as fault:
-            if requested or str(fault) != self._error:
-                say(f"{fault} The old configuration keeps running.")
-            self._error = str(fault)
+        except Exception as error:
+            why = str(error) if isinstance(error, CallerFault) else f"internal error ({type(error).__name__})."
+            if requested or why != self._error:
+                if not isinstance(error, CallerFault):
+                    report_internal_error("reload", error)
+                say(f"{why} The old configuration keeps running.")
+            self._error = why
             return
         fixed, self._error = bool(self._error), ""
         self.running = found

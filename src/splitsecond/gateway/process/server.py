@@ -20,6 +20,7 @@ from splitsecond.gateway.process.service_manager import ServiceManager
 from splitsecond.gateway.process.simulation import simulator
 from splitsecond.gateway.process.worker import GatewayWorker, WorkerSlot
 from splitsecond.gateway.records.orphans import journal_stem, recover
+from splitsecond.internal_errors import handling
 from splitsecond.scratch import scratch_folder
 from splitsecond.serving.accepting import MAX_FILES, Accepting
 from splitsecond.serving.listening import base_url, bind
@@ -49,21 +50,22 @@ def worker_server(
 async def run_worker(worker: GatewayWorker, server: HttpServer, ready: Callable[[], None]) -> None:
     """Serve until `server` ends, then close `worker`. Calls `ready` when connections are accepted."""
     learning: list[asyncio.Task[None]] = []
-    try:
-        async with asyncio.TaskGroup() as group:
+    with handling(worker.internal_error_reported):
+        try:
+            async with asyncio.TaskGroup() as group:
 
-            def begin() -> None:
-                gc.set_threshold(GARBAGE_OBJECTS)
-                ready()
-                learning.append(group.create_task(worker.learn()))  # after `ready`: it uses the CPU for a while
-                learning.append(group.create_task(worker.exchange()))
+                def begin() -> None:
+                    gc.set_threshold(GARBAGE_OBJECTS)
+                    ready()
+                    learning.append(group.create_task(worker.learn()))  # after `ready`: it uses the CPU for a while
+                    learning.append(group.create_task(worker.exchange()))
 
-            await server.serve(begin)
-            for task in learning:
-                task.cancel()
-    finally:
-        await worker.router.drain()
-        worker.close()
+                await server.serve(begin)
+                for task in learning:
+                    task.cancel()
+        finally:
+            await worker.router.drain()
+            worker.close()
 
 
 def serve(source: ConfigSource, settings: GatewaySettings, simulated: socket.socket | None = None) -> None:

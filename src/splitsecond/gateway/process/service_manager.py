@@ -10,6 +10,7 @@ import socket
 from collections.abc import Callable, Mapping
 
 from splitsecond import clock
+from splitsecond.internal_errors import contained
 
 WATCHDOG_SHARE = 0.4
 """Share of the watchdog's timeout between two messages, so that one may be late."""
@@ -46,7 +47,8 @@ class ServiceManager:
     async def keep_alive(self) -> None:
         """Report regularly that the event loop runs, until cancelled; return at once if there is no watchdog."""
         while self._watchdog_s:
-            self._notify("WATCHDOG=1")
+            with contained("task"):
+                self._notify("WATCHDOG=1")
             await asyncio.sleep(self._watchdog_s * WATCHDOG_SHARE)
 
     def _notify(self, message: str) -> None:

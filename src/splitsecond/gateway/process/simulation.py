@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator
 from splitsecond.child_process import ChildProcess, how_it_ended
 from splitsecond.errors import say
 from splitsecond.gateway.configuration.settings import GatewaySettings
+from splitsecond.internal_errors import contained
 from splitsecond.router.settings import simulated_profiles
 from splitsecond.serving.listening import base_url, bind
 
@@ -57,14 +58,15 @@ async def simulator(listening: socket.socket | None, settings: GatewaySettings) 
 async def _keep_running(listening: socket.socket, ready: asyncio.Event, *, at_once: bool) -> None:
     """Run one process after another until cancelled."""
     while True:
-        if not at_once:
-            await _connected(listening)
-        at_once = False
-        try:
-            why = how_it_ended(await _run(listening, ready))
-        except OSError as error:
-            why = f"cannot start: {error}"
-        say(f"The simulator {why}. The next request to a sim/ target starts a new one.")
+        with contained("task"):
+            if not at_once:
+                await _connected(listening)
+            at_once = False
+            try:
+                why = how_it_ended(await _run(listening, ready))
+            except OSError as error:
+                why = f"cannot start: {error}"
+            say(f"The simulator {why}. The next request to a sim/ target starts a new one.")
         await asyncio.sleep(PAUSE_S)
 
 

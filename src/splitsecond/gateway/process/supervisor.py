@@ -19,17 +19,19 @@ from pathlib import Path
 
 import msgspec
 
-from splitsecond import clock
+from splitsecond import clock, internal_errors
 from splitsecond.child_process import ChildProcess, how_it_ended, passes
 from splitsecond.errors import CallerFault, Fault, say
-from splitsecond.gateway.configuration.settings import GatewaySettings, encode
+from splitsecond.gateway.configuration.settings import GatewaySettings, decode, encode
 from splitsecond.gateway.process.kept_process import fleet_process, log_process, log_socket, pause_after_death_s
 from splitsecond.gateway.process.reload import ConfigSource, ConfigWatcher, on_hangup
 from splitsecond.gateway.process.service_manager import ServiceManager
 from splitsecond.gateway.process.simulation import simulator
 from splitsecond.gateway.process.worker import WorkerSlot
+from splitsecond.gateway.records.metrics import MetricCounts, write_counts
 from splitsecond.gateway.records.orphans import journal_of, journal_stem, log_orphans, recover, settle
 from splitsecond.gateway.records.shared_counters import SHARED_COUNTERS, SharedCounters
+from splitsecond.internal_errors import causes, contained, handling, report_internal_error
 from splitsecond.router.router import check_settings
 from splitsecond.scratch import scratch_folder
 from splitsecond.serving.listening import base_url, bind
@@ -75,7 +77,7 @@ def serve(source: ConfigSource, settings: GatewaySettings, simulated: socket.soc
             asyncio.run(supervisor.run(log_at, scratch.path, simulated))
             supervisor.settle(scratch.path)
         except BaseExceptionGroup as failures:
-            found = _causes(failures)
+            found = causes(failures)
             raise next((each for each in found if isinstance(each, Fault)), found[0]) from None
 
 
@@ -117,6 +119,7 @@ class Supervisor:
             loop.add_signal_handler(each, self._on_signal)
         on_hangup(watcher.now, self._on_signal)
         async with (
+            handling(lambda: write_counts(folder, None, MetricCounts(internal_errors=internal_errors.counts))),
             log_process(self._settings.log, log_at),
             fleet_process(self._settings, folder, self._sockets[0].getsockname()[1]) as self._apply_to_fleet,
             simulator(simulated, self._settings),
@@ -166,7 +169,7 @@ class Supervisor:
             worker.terminate()
 
     async def _apply(self, settings: GatewaySettings) -> None:
-        check_settings(settings)
+        check_settings(decode(encode(settings)))  # as a worker will read them
         self._settings = settings
         if self._apply_to_fleet is not None:
             await self._apply_to_fleet(settings)
@@ -185,6 +188,12 @@ class Supervisor:
             except OSError as error:
                 end, then = f"cannot start: {error}", "it is tried again"
                 failed_starts += not passes(error)
+            except Fault:
+                raise
+            except Exception as error:
+                report_internal_error("task", error)
+                end, then = "cannot start: internal error", "it is tried again"
+                failed_starts += 1
             if self._ending.is_set():
                 return
             pause_s = pause_after_death_s(start_ns, pause_s)
@@ -289,21 +298,13 @@ class WorkerProcess:
         self._process.kill()
 
 
-def _causes(failures: BaseExceptionGroup[BaseException]) -> list[BaseException]:
-    """Return the exceptions in a group and in the groups in it: one for each task group that they left."""
-    return [
-        cause
-        for each in failures.exceptions
-        for cause in (_causes(each) if isinstance(each, BaseExceptionGroup) else [each])
-    ]
-
-
 async def _update(number: int, worker: WorkerProcess, settings: GatewaySettings) -> None:
     """Make a running worker apply new settings, and report a failure: the worker keeps its old ones."""
-    try:
-        async with asyncio.timeout(APPLY_S):
-            await worker.apply(settings)
-    except TimeoutError:
-        say(f"worker {number} has not applied the new settings within {APPLY_S:g} s.")
-    except CallerFault as fault:
-        say(f"worker {number} keeps its old settings: {fault}")
+    with contained("reload"):
+        try:
+            async with asyncio.timeout(APPLY_S):
+                await worker.apply(settings)
+        except TimeoutError:
+            say(f"worker {number} has not applied the new settings within {APPLY_S:g} s.")
+        except CallerFault as fault:
+            say(f"worker {number} keeps its old settings: {fault}")

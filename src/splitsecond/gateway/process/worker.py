@@ -29,6 +29,7 @@ from splitsecond.gateway.records.recent_calls import RecentCalls
 from splitsecond.gateway.records.response_owners import ResponseOwners
 from splitsecond.gateway.records.shared_counters import SHARED_COUNTERS, SharedCounters
 from splitsecond.gateway.records.telemetry import Telemetry
+from splitsecond.internal_errors import contained
 from splitsecond.observation import Observation
 from splitsecond.policies.targets.target_states import TargetStates
 from splitsecond.router.router import Router
@@ -149,7 +150,18 @@ class GatewayWorker:
         return repr(self.router)
 
     def renew(self, settings: GatewaySettings) -> None:
-        """Serve by other settings from the next request on: see `Router.renew`. Raises `CallerFault`."""
+        """Serve by other settings from the next request on: see `Router.renew`. Raises `CallerFault`, and then nothing
+        has changed. After any other exception, too, it serves by the old settings."""
+        before = self._settings
+        try:
+            self._use(settings)
+        except CallerFault:
+            raise
+        except Exception:
+            self._use(before)
+            raise
+
+    def _use(self, settings: GatewaySettings) -> None:
         self.router.renew(settings)
         self._settings = settings
         self._limits = self._key_limits()
@@ -160,27 +172,29 @@ class GatewayWorker:
 
     async def learn(self) -> None:
         """Learn how fast targets were, then what they cost, until cancelled. Requests do not wait for it."""
-        await self.router.warm_start()
-        used = await self._used_today()
+        used = None
+        with contained("task"):
+            await self.router.warm_start()
         while True:
-            known = used or {}
-            used_targets = [target for each in known.values() for target in each]
-            unpriced = [attempt.target for _, attempt in self._unpriced]
-            await self.router.learn_prices([*self.router.routed(), *used_targets, *unpriced])
-            self._limits.carry_over({client: spent_usd(each, self.router.price) for client, each in known.items()})
-            for _ in range(len(self._unpriced)):
-                self._limits.charge(*self._unpriced.popleft())
+            learned = False
+            with contained("task"):
+                if used is None:
+                    used = await self._used_today()
+                await self._learn_prices(used or {})
+                learned = used is not None
             await asyncio.sleep(LEARN_S)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), LOG_AWAY_S if used is None else None)
+                await asyncio.wait_for(self._changed.wait(), None if learned else LOG_AWAY_S)
             self._changed.clear()
-            if used is None:
-                used = await self._used_today()
 
     async def exchange(self) -> None:
         """Exchange what was learned with the other workers of the fleet until cancelled; return if there is none."""
         if self._exchange is not None:
             await self._exchange.run()
+
+    def internal_error_reported(self) -> None:
+        """Write the metrics for the other workers, soon."""
+        self._metrics.changed()
 
     def close(self) -> None:
         """Close all connections to providers, and write the records and metrics that are not written yet."""
@@ -192,6 +206,15 @@ class GatewayWorker:
             self._access_log.close()
         if self._journal is not None:
             self._journal.close()
+
+    async def _learn_prices(self, used: "dict[str, Mapping[str, SpentTokens]]") -> None:
+        """Learn the prices of routes and of targets that were used, and charge what was `used` today and since."""
+        used_targets = [target for each in used.values() for target in each]
+        unpriced = [attempt.target for _, attempt in self._unpriced]
+        await self.router.learn_prices([*self.router.routed(), *used_targets, *unpriced])
+        self._limits.carry_over({client: spent_usd(each, self.router.price) for client, each in used.items()})
+        for _ in range(len(self._unpriced)):
+            self._limits.charge(*self._unpriced.popleft())
 
     async def _used_today(self) -> "dict[str, Mapping[str, SpentTokens]] | None":
         """Return what clients with a spending limit used today before the gateway started, by target; None if the log

@@ -51,7 +51,7 @@ _BUDGETS = (0, 24576)
 _BUDGETS_OF_PRO = (128, 32768)
 """The minimum and maximum thinking budget of Gemini 2.5."""
 _DYNAMIC_BUDGET = -1
-_NOT_THINKING = re.compile(r"gemma|gemini-(1|2\.0)")
+_NOT_THINKING = re.compile(r"gemma|gemini-(?:1|2\.0)(?!\d)")
 
 _MODES = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
 _SERVICE_TIERS = {"auto": None, "default": "standard", "flex": "flex", "priority": "priority"}
