@@ -56,6 +56,14 @@ def _frozen_heap() -> Iterator[None]:
     gc.unfreeze()
 
 
+@pytest.fixture(autouse=True)
+def _no_internal_errors() -> Iterator[None]:
+    """Fail a test that reports an internal error, unless it requests `error_counts`."""
+    before = dict(internal_errors.counts)
+    yield
+    assert internal_errors.counts == before
+
+
 @pytest.fixture
 def error_counts(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, int]]:
     """The internal errors that this test alone reports, by place."""

@@ -29,7 +29,7 @@ def test_report_has_type_and_lines_but_not_the_text(
     assert error_counts == {"observer": 1}
 
 
-def test_error_of_the_system_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_error_of_the_system_is_named(capsys: pytest.CaptureFixture[str], error_counts: dict[str, int]) -> None:
     with contained("task"):
         broken(OSError(28, "No space left on device"))
     assert "OSError: No space left on device" in capsys.readouterr().err

@@ -115,7 +115,7 @@ class CallerFault(Fault):
 def say(message: str) -> None:
     """Print one line on standard error, without secrets and with control characters escaped: clients choose some of
     the text. A line that cannot be written, for example on a full disk, is lost."""
-    with suppress(OSError):
+    with suppress(OSError, ValueError):  # ValueError: it is closed
         print(f"splitsecond: {printable(redacted(message))}", file=sys.stderr, flush=True)
 
 

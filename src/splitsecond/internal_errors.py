@@ -27,6 +27,8 @@ counts: defaultdict[str, int] = defaultdict(int)
 """The number of errors of this process, by place."""
 REPORT_NS = 60 * clock.NS_PER_S
 """Least time between two reports of errors that are raised in the same line. They are all counted."""
+MAX_FRAMES = 20
+"""The innermost frames of a traceback that are printed."""
 
 _reported_ns: dict[tuple[str, str, int], int] = {}
 _after_report: Callable[[], object] | None = None
@@ -93,7 +95,7 @@ def _report_of_loop(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) ->
 
 
 def _print(where: Place, error: BaseException) -> None:
-    frames = extract_tb(error.__traceback__)
+    frames = extract_tb(error.__traceback__, limit=-MAX_FRAMES)
     name = type(error).__name__
     line = (name, frames[-1].filename, frames[-1].lineno or 0) if frames else (name, "", 0)
     now_ns = clock.now_ns()

@@ -140,7 +140,7 @@ def test_settings_that_no_worker_can_read_change_nothing(monkeypatch: pytest.Mon
         assert service._settings is running
 
 
-def test_worker_that_cannot_be_updated_leaves_others_their_update(error_counts: dict[str, int]) -> None:
+def test_worker_that_fails_to_update_leaves_others_alone(error_counts: dict[str, int]) -> None:
     updated: list[object] = []
 
     class Worker:

@@ -170,9 +170,9 @@ class Supervisor:
 
     async def _apply(self, settings: GatewaySettings) -> None:
         check_settings(decode(encode(settings)))  # as a worker will read them
-        self._settings = settings
         if self._apply_to_fleet is not None:
             await self._apply_to_fleet(settings)
+        self._settings = settings
         async with asyncio.TaskGroup() as group:
             for number, worker in self._workers.items():
                 group.create_task(_update(number, worker, settings))

@@ -3,6 +3,7 @@
 A file is replaced as a whole, so that nobody reads half of one.
 """
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -19,7 +20,8 @@ def write(path: Path, value: Struct) -> None:
         part.write_bytes(msgspec.msgpack.encode(value))
         part.replace(path)
     except OSError:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
 
 
 def read(path: Path, of: type[T]) -> T | None:
