@@ -227,6 +227,13 @@ class Overloaded(Fault):
         self.status = status
 
 
+class InternalFault(Fault):
+    """This program has failed. `internal_errors` reports the exception, which can quote a prompt."""
+
+    def __init__(self, *, phase: Phase = "queue", target: str = "") -> None:
+        super().__init__("the gateway has failed", kind="internal", phase=phase, target=target)
+
+
 class AllFailed(Fault):
     """Every branch of a policy failed. `causes` are in the order of the tries; the first one determines the phase."""
 

@@ -61,7 +61,8 @@ class FaultRecord(Struct, frozen=True, omit_defaults=True):
     """A `Fault` in an observation."""
 
     type: str
-    """Who is at fault: `CallerFault`, `ProviderFault`, `NetworkFault`, `TimedOut`, `Overloaded` or `AllFailed`."""
+    """Who is at fault: `CallerFault`, `ProviderFault`, `NetworkFault`, `TimedOut`, `Overloaded`, `AllFailed` or
+    `InternalFault`."""
     kind: str
     """A fixed word to count by, such as `http_429`, `refused` or `truncated`."""
     phase: str

@@ -73,7 +73,7 @@ def test_what_a_client_is_told(fault: Fault, hint: str) -> None:
         ),
         (
             refused(402, "groq/x"),
-            "groq has no credit left for the key in GROQ_API_KEY (HTTP 402). "
+            "groq has too little credit for a request with the key in GROQ_API_KEY (HTTP 402). "
             "Used by routes.fast and routes.moved of a.yaml.",
         ),
     ],

@@ -19,7 +19,7 @@ from splitsecond.router.call_tracker import CallTracker
 from splitsecond.router.settings import ClientKey
 from splitsecond.service import Call, Reply
 from splitsecond.serving.connection import ServerConnection
-from splitsecond.serving.request_cycle import BODY_TIMEOUT_NS
+from splitsecond.serving.request_cycle import BODY_TIMEOUT_NS, RequestCycle
 from splitsecond.serving.slow_reader import UNREAD_S
 from splitsecond.store.call_record import CallRecord
 from splitsecond.testing.fake_service import FakeService, Script
@@ -28,6 +28,8 @@ from splitsecond.wire.openai.client_side import continuation_encoder
 
 MS = clock.NS_PER_MS
 KEY = "a-key-of-a-client-of-ours"
+MESSAGES = CHAT | {"max_tokens": 9}
+PROMPT = "the colour of the parrot is blue"
 JSON = {"host": "x", "content-type": "application/json"}
 
 
@@ -493,17 +495,69 @@ def test_a_resumed_whole_response_names_the_last_target(well: bool) -> None:
     run_virtual(main())
 
 
-def test_a_bug_is_recorded_as_a_failed_call() -> None:
+def test_a_bug_is_recorded_as_a_failed_call(error_counts: dict[str, int]) -> None:
     class Buggy:
         async def __call__(self, call: Call) -> Reply:
-            raise ZeroDivisionError
+            raise ZeroDivisionError(PROMPT)
+
+    async def main() -> None:
+        for path, body in (("/v1/chat/completions", CHAT), ("/v1/messages", MESSAGES), ("/api/chat", CHAT)):
+            records: list[CallRecord] = []
+            client = visitor(Buggy(), tracker=CallTracker(records.append))
+            await client.asks(body, path=path)
+            assert client.status == 500
+            assert client.headers["content-type"] == "application/json"
+            assert "the gateway has failed" in str(client.json["error"])
+            assert PROMPT not in str(client.json)
+            (record,) = records
+            assert (record.status, record.outcome, record.fault) == (500, "failed", "internal")
+
+    run_virtual(main())
+    assert error_counts == {"request": 3}
+
+
+def test_a_bug_before_a_call_is_answered_in_the_clients_format(
+    error_counts: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def bug(*arguments: object, **settings: object) -> None:
+        raise ZeroDivisionError
+
+    async def main() -> None:
+        client = visitor(fake())
+        monkeypatch.setattr("splitsecond.gateway.parsed_request.read", bug)
+        await client.asks(MESSAGES, path="/v1/messages")
+        assert (client.status, client.json["type"], client.json["error"]["type"]) == (500, "error", "api_error")
+
+    run_virtual(main())
+    assert error_counts == {"request": 1}
+
+
+@pytest.mark.parametrize(
+    ("path", "end"),
+    [
+        ("/v1/chat/completions", b'data: {"error":'),
+        ("/v1/messages", b'event: error\ndata: {"type":"error"'),
+        ("/api/chat", b'{"error":'),
+    ],
+)
+def test_a_bug_within_a_stream_ends_it_with_an_error(
+    path: str, end: bytes, error_counts: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def breaks(cycle: RequestCycle, data: bytes, *, last: bool) -> None:
+        monkeypatch.undo()
+        raise ZeroDivisionError
 
     async def main() -> None:
         records: list[CallRecord] = []
-        client = visitor(Buggy(), tracker=CallTracker(records.append))
-        await client.asks(CHAT)
-        assert client.status == 500
+        client = visitor(fake(tokens=9, tps=1.0), tracker=CallTracker(records.append))
+        asyncio.get_running_loop().call_later(2.5, monkeypatch.setattr, RequestCycle, "write", breaks)
+        await client.asks(MESSAGES | {"stream": True}, path=path)
+        assert client.answer.complete
+        assert end in client.body
+        assert b"the gateway has failed" in client.body[client.body.index(end) :]
+        assert client.body.count(b"word") == 3
         (record,) = records
-        assert (record.status, record.outcome, record.fault) == (500, "failed", "broken_off")
+        assert (record.status, record.outcome, record.fault) == (200, "failed", "internal")
 
     run_virtual(main())
+    assert error_counts == {"request": 1}

@@ -37,7 +37,8 @@ class Worker:
         self.advice = Advice(settings, facts)
 
     def refused(self, status: int, target: str = "ours/llama", message: str = "no") -> None:
-        self.failed(ProviderFault(message, kind=f"http_{status}", phase="head", status=status), target)
+        kind = "key_refused" if status == 401 else f"http_{status}"
+        self.failed(ProviderFault(message, kind=kind, phase="head", status=status), target)
 
     def failed(self, fault: Fault, target: str = "ours/llama") -> None:
         attempt = failed(fault, target=target)

@@ -104,7 +104,7 @@ async def cache_of(worker: GatewayWorker) -> str:
 @pytest.mark.parametrize(
     ("headers", "said"),
     [
-        ({"x-splitsecond-fault": "401"}, "http_401"),  # the same once more: it is tried again
+        ({"x-splitsecond-fault": "401"}, "key_refused"),  # the same once more: it is tried again
         ({"x-splitsecond-fault": "400"}, "simulated"),
         ({}, None),
     ],
@@ -123,7 +123,7 @@ def test_a_refused_key_is_tried_again_when_it_is_sent_in_another_way(
             answer = (await visits(worker.gateway).asks(CHAT)).json
             return answer["error"]["code"] if "error" in answer else None
 
-        assert [await code(), await code()] == ["http_401", "ejected"]
+        assert [await code(), await code()] == ["key_refused", "ejected"]
         worker.renew(structs.replace(with_headers({"x-splitsecond-fault": "401"}), routes=dict(found.routes) | OTHER))
         assert await code() == "ejected"  # of all that has changed nothing is about that target
         worker.renew(structs.replace(with_headers(headers), routes=dict(found.routes) | OTHER))

@@ -35,6 +35,11 @@ def status(code: int, retry_after_s: float | None = None) -> ProviderFault:
     return ProviderFault(f"HTTP {code}", kind=f"http_{code}", phase="head", status=code, retry_after_ns=wait_ns)
 
 
+def key_refused(code: int = 401) -> ProviderFault:
+    """Return the fault of a response whose error code refuses our key."""
+    return ProviderFault(f"HTTP {code}", kind="key_refused", phase="head", status=code)
+
+
 def reset() -> NetworkFault:
     return NetworkFault("it broke", kind="reset", phase="head")
 

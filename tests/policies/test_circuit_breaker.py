@@ -284,7 +284,7 @@ class AnyOrder(RuleBasedStateMachine):
         super().__init__()
         self.breaker = CircuitBreaker(Random(3))
         self.now_ns = START_NS
-        self.under_way: dict[str, int] = {}
+        self.under_way: dict[str, tuple[int, str]] = {}
         self.probes: set[str] = set()
         self.probed_ns = 0
         self.begun = 0
@@ -293,14 +293,14 @@ class AnyOrder(RuleBasedStateMachine):
     def time_passes(self, seconds: float) -> None:
         self.now_ns += round(seconds * NS_PER_S)
 
-    @rule()
-    def a_call_comes(self) -> None:
-        if self.breaker.is_down(self.now_ns):
+    @rule(client=st.sampled_from(["", "alice", "bob"]))
+    def a_call_comes(self, client: str) -> None:
+        if self.breaker.is_down(self.now_ns, client):
             return
         self.begun += 1
         call = f"call-{self.begun}"
-        self.under_way[call] = self.now_ns
-        if self.breaker.state == "open":
+        self.under_way[call] = self.now_ns, client
+        if self.breaker.state == "open" and self.breaker.concerns(client):
             assert not self.probes, "a second probe"
             self.breaker.probe_attempt = call
             self.probes.add(call)
@@ -313,7 +313,7 @@ class AnyOrder(RuleBasedStateMachine):
     )
     def one_ends(self, data: st.DataObject, ends: str) -> None:
         call = data.draw(st.sampled_from(sorted(self.under_way)))
-        began_ns = self.under_way.pop(call)
+        began_ns, client = self.under_way.pop(call)
         state, undisturbed = self.breaker.state, self.breaker.open_until_ns == self.probed_ns
         was_probe = (
             call == self.breaker.probe_attempt and undisturbed
@@ -321,18 +321,18 @@ class AnyOrder(RuleBasedStateMachine):
         self.breaker.release_probe(call)
         match ends:
             case "answered":
-                self.breaker.record_success(self.now_ns, began_ns)
+                self.breaker.record_success(self.now_ns, began_ns, client)
                 assert not was_probe or self.breaker.state in ("half_open", "closed")
             case "failed":
-                self.breaker.record_failure(self.now_ns, began_ns, "http_500")
+                self.breaker.record_failure(self.now_ns, began_ns, "http_500", client)
                 assert not was_probe or (self.breaker.state == "open" and self.breaker.open_until_ns > self.now_ns)
             case "limited":
-                self.breaker.record_rate_limit(self.now_ns, began_ns, None, "http_429")
+                self.breaker.record_rate_limit(self.now_ns, began_ns, None, "http_429", client)
             case "asked to wait":
-                self.breaker.record_rate_limit(self.now_ns, began_ns, 7 * NS_PER_S, "http_429")
-                assert self.breaker.is_down(self.now_ns)
+                self.breaker.record_rate_limit(self.now_ns, began_ns, 7 * NS_PER_S, "http_429", client)
+                assert self.breaker.is_down(self.now_ns, client)
             case "unserved":
-                self.breaker.record_not_served(self.now_ns, began_ns, "http_404")
+                self.breaker.record_not_served(self.now_ns, began_ns, "http_404", client)
                 assert not was_probe or (self.breaker.state == "open" and self.breaker.open_until_ns > self.now_ns)
             case _:
                 assert self.breaker.state == state
@@ -345,6 +345,7 @@ class AnyOrder(RuleBasedStateMachine):
         assert self.breaker.open_until_ns <= self.now_ns + LONGEST_ASKED_NS
         assert 0 < self.breaker.traffic_share(self.now_ns) <= 1
         assert self.breaker.probe_attempt == "" or self.breaker.state == "open"
+        assert self.breaker.client == "" or self.breaker.state != "closed"
 
 
 TestAnyOrder = AnyOrder.TestCase

@@ -200,7 +200,7 @@ class Unwell(TargetStates):
         super().__init__()
         self._down = down
 
-    def available(self, target: str) -> bool:
+    def available(self, target: str, client: str | None = None) -> bool:
         return target not in self._down
 
 

@@ -242,7 +242,7 @@ def test_nor_be_the_same_target(policy: str) -> None:
 )
 def test_none_is_sent_where_it_would_not_help(down: str, facts: Mapping[str, TargetInfo], hedged: int) -> None:
     class Some(TargetStates):
-        def available(self, target: str) -> bool:
+        def available(self, target: str, client: str | None = None) -> bool:
             return target != down
 
     service, first, second = learned(facts, Some(facts))

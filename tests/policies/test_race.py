@@ -197,7 +197,7 @@ def raced(
     """Return the targets of each call: b is the faster one."""
 
     class Some(TargetStates):
-        def available(self, target: str) -> bool:
+        def available(self, target: str, client: str | None = None) -> bool:
             return target != down
 
     standing = Some(facts)

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 from tests.policies.attempts import answered, failed
-from tests.policies.branches import a_call, ask, fails, play, status
+from tests.policies.branches import a_call, ask, fails, key_refused, play, status
 from tests.policies.world import GOOD, World, until
 
 from splitsecond import clock
@@ -14,8 +14,8 @@ from splitsecond.events import RateLimits
 from splitsecond.policies.building import build
 from splitsecond.policies.expression import parse
 from splitsecond.policies.fault_handling import ejected, retry_after_ns
+from splitsecond.policies.targets.credit import KEY_RETRY_NS
 from splitsecond.policies.targets.target_info import TargetInfo
-from splitsecond.policies.targets.target_state import KEY_RETRY_NS
 from splitsecond.policies.targets.target_states import TargetStates
 from splitsecond.service import Call, Reply, Service
 from splitsecond.testing.fake_service import FakeService
@@ -54,7 +54,7 @@ ACCOUNTS = {
 
 def test_a_key_that_is_refused_stops_all_that_take_it() -> None:
     async def main() -> None:
-        world = World('fallback("a/x", "a/y", "b/x")', facts=ACCOUNTS, a=fails(status(401)), b=GOOD)
+        world = World('fallback("a/x", "a/y", "b/x")', facts=ACCOUNTS, a=fails(key_refused()), b=GOOD)
         for _ in range(100):
             assert (await world.ask(every_s=100)).fault is None
         assert (world.asked("a/x"), world.asked("a/y"), world.asked("b/x")) == (1, 0, 100)
@@ -65,12 +65,12 @@ def test_a_key_that_is_refused_stops_all_that_take_it() -> None:
 
 def test_also_where_nothing_else_is_left() -> None:
     async def main() -> None:
-        world = World('"a/x"', facts=ACCOUNTS, a=fails(status(401)))
+        world = World('"a/x"', facts=ACCOUNTS, a=fails(key_refused()))
         await world.ask()
         await asyncio.sleep(7200)
         fault = (await world.ask()).fault
         assert isinstance(fault, Overloaded)
-        assert "key was refused (http_401)" in str(fault)
+        assert "key was refused (key_refused)" in str(fault)
         assert fault.status == 502
         assert fault.hint == "Change the key in the configuration."
         assert fault.retry_after_ns is None
@@ -79,7 +79,7 @@ def test_also_where_nothing_else_is_left() -> None:
     play(main)
 
 
-@pytest.mark.parametrize("fault", [status(401), status(402)], ids=str)
+@pytest.mark.parametrize("fault", [key_refused(), status(401), status(402)], ids=str)
 def test_a_key_that_has_worked_is_tried_again(fault: ProviderFault) -> None:
     async def main() -> None:
         world = World(

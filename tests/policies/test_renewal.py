@@ -3,7 +3,7 @@
 import asyncio
 
 from tests.policies.attempts import answered, failed
-from tests.policies.branches import a_call, ask, fails, reset, scripted, status
+from tests.policies.branches import a_call, ask, fails, key_refused, reset, scripted, status
 
 from splitsecond import clock
 from splitsecond.clock import NS_PER_S
@@ -23,7 +23,7 @@ def refused() -> TargetStates:
     """Of targets whose keys were all refused."""
     standing = TargetStates(ACCOUNTS)
     for name in ACCOUNTS:
-        standing.observe(failed(status(401), target=name))
+        standing.observe(failed(key_refused(), target=name))
     assert not any(map(standing.available, ACCOUNTS))
     return standing
 
@@ -34,7 +34,7 @@ def test_a_refused_key_stays_refused_until_it_is_another_one() -> None:
     assert not any(map(standing.available, ACCOUNTS))
     standing.renew(ACCOUNTS.get, lambda target: target.startswith("a/"))
     assert [name for name in ACCOUNTS if standing.available(name)] == ["a/x", "a/y"]
-    standing.observe(failed(status(401), target="a/x"))
+    standing.observe(failed(key_refused(), target="a/x"))
     assert not standing.available("a/y")  # they still share one
 
 

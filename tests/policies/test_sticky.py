@@ -105,7 +105,7 @@ class Health(TargetStates):
         super().__init__()
         self.down: set[str] = set()
 
-    def available(self, target: str) -> bool:
+    def available(self, target: str, client: str | None = None) -> bool:
         return target not in self.down
 
 

@@ -63,6 +63,13 @@ def test_of_each_fault(fault: Fault, expected: AttemptVerdict) -> None:
         (413, b'{"error": {"message": "role is \'my api key\'"}}', "nothing"),
         (422, b'{"detail": [{"loc": ["role"], "msg": "got \'my api_key\'"}]}', "nothing"),
         (400, b'{"error": {"message": "Unknown field"}}', "nothing"),
+        (401, b'{"error": {"message": "this key may not use it", "param": "model", "type": "auth_error"}}', "locked"),
+        (413, b'{"error": {"message": "Request too large", "code": "rate_limit_exceeded"}}', "nothing"),
+        (
+            429,
+            b'{"error": {"message": "Request too large", "type": "tokens", "code": "rate_limit_exceeded"}}',
+            "nothing",
+        ),
         (403, b'{"error": {"message": "Invalid API key provided", "type": "authentication_error"}}', "locked"),
         (403, b'{"error": {"message": "model \'credentials suspended\' is not allowed"}}', "unserved"),
         (403, b'{"error": {"message": "flagged", "code": 403, "metadata": {"flagged_input": "a"}}}', "nothing"),

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.serving.fake_client import Transport, connected
 
 from splitsecond.serving.known_heads import LONGEST_HEAD, MOST_HEADS, KnownHeads
-from splitsecond.serving.request_cycle import RequestCycle
+from splitsecond.serving.request_cycle import ClientLeft, RequestCycle
 from splitsecond.testing.virtual_time import run_virtual
 
 Seen = tuple[str, str, bytes, dict[bytes, bytes], bool, bytes]
@@ -22,6 +22,8 @@ def responses(*reads: bytes, known: bool = True) -> tuple[list[Seen], list[bytes
     async def application(cycle: RequestCycle) -> None:
         body = await cycle.body(1 << 20)
         seen.append((cycle.method, cycle.path, cycle.query, dict(cycle.headers), cycle.keep_alive, body))
+        if transport.closed:  # what follows the request is invalid
+            raise ClientLeft
         await cycle.answer(200, b"")
 
     async def main() -> None:

@@ -108,6 +108,7 @@ def test_responses_without_a_body(request_head: str, status: int) -> None:
 
 
 @pytest.mark.parametrize("value", [b"a\r\nset-cookie: b=c", b"a\nb", b"a\rb"])
+@pytest.mark.usefixtures("error_counts")
 def test_a_header_with_a_line_break_is_an_error(value: bytes) -> None:
     async def act(cycle: RequestCycle) -> None:
         with pytest.raises(RuntimeError, match="line break"):
@@ -156,6 +157,7 @@ async def breaks_off(cycle: RequestCycle) -> None:
     [(nothing, 500, b"Internal Server Error", True), (breaks, 500, b"Internal Server Error", True),
      (breaks_off, 200, b"one", False)],
 )  # fmt: skip
+@pytest.mark.usefixtures("error_counts")
 def test_an_exception_is_status_500_or_closes_the_connection(
     act: Act, status: int, body: bytes, complete: bool
 ) -> None:
@@ -168,6 +170,7 @@ def test_an_exception_is_status_500_or_closes_the_connection(
     run_virtual(main())
 
 
+@pytest.mark.usefixtures("error_counts")
 def test_an_exception_after_a_complete_response_does_not_end_the_next_one() -> None:
     async def app(cycle: RequestCycle) -> None:
         if cycle.path == "/fails-late":
@@ -200,6 +203,7 @@ async def cancels_itself(cycle: RequestCycle) -> None:
 
 
 @pytest.mark.parametrize(("act", "status"), [(is_cancelled, 503), (cancels_itself, 500)])
+@pytest.mark.usefixtures("error_counts")
 def test_a_request_that_the_end_of_the_process_cancels_is_status_503(act: Act, status: int) -> None:
     async def main() -> None:
         assert ReceivedResponse((await answered(act)).written).status == status

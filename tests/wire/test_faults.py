@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from splitsecond import clock
 from splitsecond.errors import CallerFault, Fault, ProviderFault
+from splitsecond.policies.fault_handling import remedy
 from splitsecond.wire.anthropic import error_body
 from splitsecond.wire.provider_errors import error_of, fault_from_response
 
@@ -152,6 +153,7 @@ def test_a_prompt_too_long(body: bytes) -> None:
         (400, {"code": 400, "status": "INVALID_ARGUMENT", "details": [{"reason": "API_KEY_INVALID"}]}),
         (403, {"code": 403, "status": "PERMISSION_DENIED", "details": [{}, {"reason": "API_KEY_SERVICE_BLOCKED"}]}),
         (400, {"code": "invalid_api_key", "type": "invalid_request_error"}),
+        (401, {"code": "invalid_api_key", "type": "invalid_request_error", "param": None}),
         (403, {"type": "authentication_error"}),
     ],
 )
@@ -162,7 +164,33 @@ def test_a_bad_key_that_a_code_reports_is_the_gateways(status: int, error: dict[
         assert (found.kind, found.status, found.hint) == ("key_refused", status, "Check the API key.")
 
 
-@pytest.mark.parametrize("status", [400, 403, 413, 422])
+@pytest.mark.parametrize("param", ["model", "messages[0]"])
+def test_a_code_about_a_field_of_the_request_locks_nothing(param: str) -> None:
+    error = {"message": "this key may not use it", "code": "invalid_api_key", "param": param}
+    assert fault(401, json.dumps({"error": error}).encode()).kind == "http_401"
+
+
+LIMIT = (
+    "Request too large for model `m` in organization `o` on tokens per minute (TPM): Limit 8000, Requested 10200, "
+    "please reduce your message size and try again."
+)
+
+
+@pytest.mark.parametrize("status", [413, 429])
+def test_a_request_above_the_accounts_limit_is_not_the_callers_fault(status: int) -> None:
+    error = {"message": LIMIT, "type": "tokens", "code": "rate_limit_exceeded"}
+    found = fault(status, json.dumps({"error": error}).encode())
+    assert isinstance(found, ProviderFault)
+    assert (found.kind, found.status, remedy(found)) == ("larger_than_limit", status, "elsewhere")
+
+
+def test_a_rate_limit_is_no_matter_of_size() -> None:
+    error = {"message": "Rate limit reached: Limit 8000, Used 7900", "type": "tokens", "code": "rate_limit_exceeded"}
+    assert fault(429, json.dumps({"error": error}).encode()).kind == "http_429"
+    assert fault(413, b'{"error":{"message":"Request too large"}}').kind == "http_413"
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 413, 422])
 def test_words_about_a_key_lock_nothing(status: int) -> None:
     body = (
         b'{"error":{"message":"role: got \'my api key\'","type":"invalid_request_error","details":["API_KEY_INVALID"]}}'

@@ -56,7 +56,7 @@ class Advice:
         key = f"the key in {held}" if held else "requests without a key"
         if is_reference(held):
             key = f"its key, {held} at providers.{owner}.api_key of {self._settings.source or 'the configuration'}"
-        what = "has no credit left for" if says == "unpaid" else "rejects"
+        what = "has too little credit for a request with" if says == "unpaid" else "rejects"
         used = [name for name, asked in self._routed() if any(target.startswith(f"{owner}/") for target in asked)]
         return f"{owner} {what} {key} ({_how(fault)}).{self._place(used)}"
 

@@ -18,7 +18,7 @@ from random import Random
 
 from splitsecond import clock
 from splitsecond.analysis.closed_early import BillingRule
-from splitsecond.errors import CallerFault, Fault
+from splitsecond.errors import CallerFault, Fault, InternalFault
 from splitsecond.gateway import parsed_request
 from splitsecond.gateway.counting import count_tokens
 from splitsecond.gateway.endpoints import Endpoint, endpoint_at, format_at
@@ -39,13 +39,14 @@ from splitsecond.gateway.records.metrics import Metrics
 from splitsecond.gateway.records.response_owners import ResponseOwners
 from splitsecond.gateway.response_sending import send_stream, send_whole
 from splitsecond.gateway.wrong_keys import WrongKey, WrongKeys
+from splitsecond.internal_errors import report_internal_error
 from splitsecond.observation import Observation
 from splitsecond.policies.expression import targets
 from splitsecond.router.call_tracker import CallTracker, OpenCall
 from splitsecond.router.routes import Routes
 from splitsecond.router.settings import ClientKey
 from splitsecond.service import WHOLE_OPERATIONS, Call, Service
-from splitsecond.serving.request_cycle import RequestCycle
+from splitsecond.serving.request_cycle import ClientLeft, RequestCycle
 from splitsecond.wire.client_format import ClientFormat, listing_at
 from splitsecond.wire.stored_ids import CONTINUES, FIELDS, KeptAnswers, ids_in_request
 from splitsecond.wire.translation import nested_too_deeply, short
@@ -144,6 +145,13 @@ class Gateway:
                 await self._serve_other(cycle, endpoint)
         except Fault as fault:
             await self._refuse(cycle, fault)
+        except ClientLeft:
+            raise
+        except Exception as error:
+            if cycle.status:  # the response has begun: the connection is closed within it
+                raise
+            report_internal_error("request", error)
+            await self._refuse(cycle, InternalFault())
 
     async def _refuse(self, cycle: RequestCycle, fault: Fault) -> None:
         """Answer a request that is no call with its error."""
@@ -298,6 +306,14 @@ class Gateway:
         self._metrics.in_flight += 1
         try:
             await self._serve(cycle, request, open_call, service, form)
+        except ClientLeft:
+            raise
+        except Exception as error:
+            open_call.fault = InternalFault()
+            if cycle.status:
+                raise
+            report_internal_error("request", error)
+            await cycle.refuse(error_response(open_call.fault, form), call_headers(cycle, call))
         finally:
             self._metrics.in_flight -= 1
             self._tracker.close(open_call, cycle.status, complete=cycle.complete)

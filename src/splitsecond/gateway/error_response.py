@@ -14,7 +14,16 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from splitsecond.clock import NS_PER_MS, NS_PER_S
-from splitsecond.errors import AllFailed, CallerFault, Fault, NetworkFault, Overloaded, ProviderFault, TimedOut
+from splitsecond.errors import (
+    AllFailed,
+    CallerFault,
+    Fault,
+    InternalFault,
+    NetworkFault,
+    Overloaded,
+    ProviderFault,
+    TimedOut,
+)
 from splitsecond.policies.fault_handling import BAD_KEY
 from splitsecond.policies.user_policies import PolicyFailed
 from splitsecond.router.call_tracker import decisive
@@ -150,7 +159,7 @@ def _status(fault: Fault) -> int:
             return fault.status
         case TimedOut():
             return 504
-        case PolicyFailed():
+        case PolicyFailed() | InternalFault():
             return 500
         case _:
             return BAD_GATEWAY

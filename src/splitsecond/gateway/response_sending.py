@@ -8,14 +8,15 @@ import msgspec
 
 from splitsecond import clock
 from splitsecond.analysis.closed_early import BillingRule
-from splitsecond.errors import Fault
+from splitsecond.errors import Fault, InternalFault
 from splitsecond.events import Usage
 from splitsecond.gateway.error_response import error_response
 from splitsecond.gateway.headers import header_value, response_headers, server_timing, usd_value
+from splitsecond.internal_errors import report_internal_error
 from splitsecond.observation import Observation
 from splitsecond.router.call_tracker import OpenCall, call_cost, with_estimated_tokens
 from splitsecond.service import WHOLE_OPERATIONS, Call, Reply
-from splitsecond.serving.request_cycle import RequestCycle
+from splitsecond.serving.request_cycle import ClientLeft, RequestCycle
 from splitsecond.wire.client_format import ClientFormat
 
 ENDS_WITHIN_NS = 20 * clock.NS_PER_MS
@@ -52,6 +53,12 @@ async def send_stream(
     except Fault as fault:
         open_call.fault = fault.without_traceback()
         last = relay.error(error_response(fault, form).body)
+    except ClientLeft:
+        raise
+    except Exception as error:
+        report_internal_error("request", error)
+        open_call.fault = InternalFault(phase="between tokens", target=open_call.target)
+        last = relay.error(error_response(open_call.fault, form).body)
     if not cycle.complete:
         await cycle.send(last, last=True)
 

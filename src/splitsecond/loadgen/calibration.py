@@ -54,6 +54,7 @@ CHARACTERS_PER_TOKEN = sum(map(len, WORDS)) / len(WORDS) + 1
 
 WHAT_TO_CHECK: Mapping[str, str] = {
     "http_401": "Check the API key, and the variable that holds it.",
+    "key_refused": "Check the API key, and the variable that holds it.",
     "http_403": "Check that the API key may use this model.",
     "http_404": "Check the model's name and the base URL (does it end in /v1?).",
     "dns": "Check the host name in the base URL, and the network.",

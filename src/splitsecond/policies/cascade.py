@@ -175,7 +175,7 @@ class Cascade(PolicyService):
             return False
         small, large = self._usd(call, now_ns)
         rate.dearer = small + rate.share * large > large
-        if not rate.dearer or not self._branches[1].available(self._states):
+        if not rate.dearer or not self._branches[1].available(self._states, call):
             return False
         self._exploring.deposit()
         return not self._exploring.withdraw()

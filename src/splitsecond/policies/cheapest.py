@@ -77,7 +77,7 @@ class Cheapest(PolicyService):
         return await ask_in_turn(call, self._choices(call))
 
     def _choices(self, call: Call) -> Iterator[Choice]:
-        available = [branch for branch in self._branches if branch.available(self._states)]
+        available = [branch for branch in self._branches if branch.available(self._states, call)]
         if not available:
             yield from in_order(self._branches, "cheapest, none is available")
             return

@@ -50,7 +50,7 @@ class SpeedChoice:
 
     def choices(self, call: Call, among: Sequence[Branch]) -> Iterator[Choice]:
         """Return the branches to ask, the fastest first."""
-        available = [branch for branch in among if branch.available(self._states)]
+        available = [branch for branch in among if branch.available(self._states, call)]
         if not available:
             yield from in_order(among, f"{self._policy}, none is available")
             return

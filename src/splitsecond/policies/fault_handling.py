@@ -21,6 +21,8 @@ TOO_LONG = "context_length_exceeded"
 """The kind of fault for a prompt that is longer than the target accepts."""
 TOO_LONG_ANSWER = "too_long"
 """The kind of fault for an answer that is longer than we accept, as that of any other target would be."""
+LARGER_THAN_LIMIT = "larger_than_limit"
+"""The kind of fault for a request that alone exceeds the account's limit of tokens per minute."""
 NOT_TRANSLATABLE = "not_translatable"
 """The kind of fault for a target whose API format cannot express the request. Nothing was sent."""
 BAD_KEY = "bad_key"
@@ -28,6 +30,7 @@ BAD_KEY = "bad_key"
 
 _BY_KIND: Mapping[str, Remedy] = {
     TOO_LONG: "elsewhere",
+    LARGER_THAN_LIMIT: "elsewhere",
     "ejected": "elsewhere",
     BAD_KEY: "elsewhere",
     NOT_TRANSLATABLE: "elsewhere",

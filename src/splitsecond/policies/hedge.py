@@ -132,10 +132,10 @@ class Hedge(PolicyService):
 
     def _may_help(self, call: Call) -> bool:
         """Whether it makes sense to ask the second branch beside the first."""
-        if not self._second.available(self._states) or input_tokens(call) >= LONGEST_TOKENS:
+        if not self._second.available(self._states, call) or input_tokens(call) >= LONGEST_TOKENS:
             return False
         first, second = self._first, self._second
-        return first.available(self._states) or not _provider(self._states, [*first.names, *second.names])
+        return first.available(self._states, call) or not _provider(self._states, [*first.names, *second.names])
 
     def _delay_ns(self) -> int | None:
         """Return the time after which the second branch is asked; None: too few samples."""

@@ -102,7 +102,7 @@ class Race(PolicyService):
     async def __call__(self, call: Call) -> Reply:
         racing = self._branches
         if self._account is not None:
-            healthy = [branch for branch in self._branches if branch.available(self._states)] or self._branches
+            healthy = [branch for branch in self._branches if branch.available(self._states, call)] or self._branches
             if reason := self._reason_against(call, healthy, self._account):
                 others = [branch for branch in self._branches if branch not in healthy]
                 return await ask_in_turn(call, in_order([*healthy, *others], f"race, {reason}"))

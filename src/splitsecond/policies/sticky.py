@@ -61,21 +61,21 @@ class Sticky(PolicyService):
     async def __call__(self, call: Call) -> Reply:
         key = conversation(call)
         if key is None:
-            return await ask_in_turn(call, self._choices(_digest(call.id.encode()), None))
+            return await ask_in_turn(call, self._choices(call, _digest(call.id.encode()), None))
         home, until_ns = self._homes.get(key, (None, 0))
         if clock.now_ns() >= until_ns:
             home = None
         asked: list[Branch] = []
-        reply = await ask_in_turn(call, _noted(self._choices(key, home), asked))
+        reply = await ask_in_turn(call, _noted(self._choices(call, key, home), asked))
         if home is None or home is asked[-1]:
             self._remember(key, asked[-1])
         return reply
 
-    def _choices(self, key: bytes, home: Branch | None) -> Iterator[Choice]:
+    def _choices(self, call: Call, key: bytes, home: Branch | None) -> Iterator[Choice]:
         """Return the home of the conversation if it is available, then the branches by hash."""
         ranks = (_digest(key + salt) for salt in self._salts)
         by_hash = [branch for _, branch in sorted(zip(ranks, self._branches, strict=True), key=itemgetter(0))]
-        available = [branch for branch in by_hash if branch.available(self._states)]
+        available = [branch for branch in by_hash if branch.available(self._states, call)]
         others = available or by_hash
         if home in available:
             yield home, f"sticky: {home.label}, where the conversation is"

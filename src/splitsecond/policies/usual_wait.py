@@ -39,7 +39,7 @@ class UsualWait:
     def __call__(self, call: Call) -> int | None:
         """Return the limit in ns for `call`; None: no limit."""
         for branch in self._later:
-            if branch.available(self._states):
+            if branch.available(self._states, call):
                 break
         else:
             return None

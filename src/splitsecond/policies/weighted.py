@@ -50,11 +50,11 @@ class Weighted(PolicyService):
         self._accounts = [0] * count
 
     async def __call__(self, call: Call) -> Reply:
-        return await ask_in_turn(call, self._choices())
+        return await ask_in_turn(call, self._choices(call))
 
-    def _choices(self) -> Iterator[Choice]:
+    def _choices(self, call: Call) -> Iterator[Choice]:
         """Return the available branches, each when it is its turn among the remaining ones."""
-        available = [place for place, branch in enumerate(self._branches) if branch.available(self._states)]
+        available = [place for place, branch in enumerate(self._branches) if branch.available(self._states, call)]
         if not available:
             yield from in_order(self._branches, "weighted, none is available")
         while available:

@@ -9,7 +9,6 @@ When the client disconnects, the task is cancelled or ends with `ClientLeft`, wh
 """
 
 import asyncio
-import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from email.utils import format_datetime
 from http import HTTPStatus
@@ -17,6 +16,7 @@ from typing import Any, Protocol
 
 from splitsecond import clock
 from splitsecond.errors import CLIENT_LEFT, CallerFault
+from splitsecond.internal_errors import report_internal_error
 from splitsecond.serving.known_heads import KnownHeads
 
 Headers = Sequence[tuple[bytes, bytes]]
@@ -40,8 +40,6 @@ _CLOSE = (b"connection: close", b"", b"")
 _header_line = b": ".join
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _LAST_CHUNK = b"0\r\n\r\n"
-
-_log = logging.getLogger(__name__)
 
 
 class ServerState:
@@ -261,7 +259,7 @@ class RequestCycle:
     def _fail(self, error: BaseException) -> None:
         ending = isinstance(error, asyncio.CancelledError) and self._task.cancelling() > 0
         if not ending:
-            _log.error("The application has failed\n", exc_info=error)
+            report_internal_error("request", error)
         if self.complete:
             return  # the connection may carry the next request already
         if self.status:

@@ -37,6 +37,7 @@ from splitsecond.simulator.request import (
     SimulatedRequest,
     check_model,
     count_request_tokens,
+    error_code,
     read_request,
 )
 from splitsecond.simulator.response import IN_STREAM_ERROR, renderer, send_error, send_stream, send_whole
@@ -259,7 +260,7 @@ class SimulatedProvider:
             self._record(request, fault.kind)
             status = fault.status or 500
             message = f"a simulated error {status}"
-            raise RejectedRequest(status, message, code="simulated", retry_after=fault.retry_after)
+            raise RejectedRequest(status, message, code=error_code(status), retry_after=fault.retry_after)
         if fault is not None and fault.kind in ("reset", "refused"):
             self._record(request, fault.kind)
             cycle.reset()

@@ -189,11 +189,16 @@ def _fault_for(
     if rule is not None and rule.error is not None:
         error = rule.error
         message = error.message or f"a simulated error {error.status}"
-        code = error.code or "simulated"
+        code = error.code or error_code(error.status)
         raise RejectedRequest(error.status, message, code=code, type=error.type, retry_after=error.retry_after)
     if rule is not None and rule.fault:
         return faults.from_header(rule.fault)
     return faults.first_striking(profile.faults, number)
+
+
+def error_code(status: int) -> str:
+    """Return the code of a simulated error with this `status`."""
+    return "invalid_api_key" if status == 401 else "simulated"
 
 
 def _with_content(

@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping
 
 from splitsecond import clock
 from splitsecond.clock import NS_PER_MS, NS_PER_S
-from splitsecond.errors import Fault, Phase
+from splitsecond.errors import Fault, InternalFault, Phase
 from splitsecond.events import Broken, Event, Token
 from splitsecond.internal_errors import report_internal_error
 from splitsecond.observation import ArrivalClock, Observation
@@ -144,48 +144,58 @@ class Attempt(TimerEntry, ReplyBase, eq=False, kw_only=True):
             _last_ns=call.start_ns,
         )
 
-    # Called by transport. Nothing here may raise or block.
+    # Called by transport. Nothing here may raise or block: an error of this program ends the attempt.
 
     def head_received(self, at: int, status: int, headers: Mapping[str, str]) -> None:
         self._last_ns = at
         self._status, self._headers = status, headers
-        self._timeline.record_head(at, status)
-        self._timeline.limits = rate_limits(headers)
-        if PROCESSING_HEADER in headers:
-            self._decoder.server_timings.update(processing_times(headers))
         if not 200 <= status < 300:
             self._error_body = bytearray()
+        try:
+            self._timeline.record_head(at, status)
+            self._timeline.limits = rate_limits(headers)
+            if PROCESSING_HEADER in headers:
+                self._decoder.server_timings.update(processing_times(headers))
+        except Exception as error:
+            self._break_internally(at, error)
 
     def body_received(self, at: int, lag: int, source: ArrivalClock, data: bytes) -> None:
         if self._complete:
             return
         self._last_ns = at
-        self._timeline.record_read(lag, source, len(data))
-        if self._error_body is not None:
-            self._error_body += data[: ERROR_BODY_BYTES - len(self._error_body)]
-            if len(self._error_body) == ERROR_BODY_BYTES:
-                self._settle(at, self._error_response())
-            return
-        lengths = self._decoder.feed_texts(data)
-        if lengths:
-            self._timeline.record_texts(at, lengths)
-            if (exchange := self._exchange) is not None and exchange.sparse:
-                self._timeline.record_sparse_read([], *exchange.packets_read())
-        else:
-            events = self._decoder.feed(data, at)
-            if self._decoder.counted:
-                events = self._with_possible_counts(events)
-            if events:
-                self._take_events(events)
-            if self._transcoder is not None:
-                self._transcode(self._transcoder, events, at)
+        try:
+            self._timeline.record_read(lag, source, len(data))
+            if self._error_body is not None:
+                self._error_body += data[: ERROR_BODY_BYTES - len(self._error_body)]
+                if len(self._error_body) == ERROR_BODY_BYTES:
+                    self._settle(at, self._error_response())
                 return
-        if self._pending is not None and self._timeline.broken is None:
-            self._put_bytes(self._pending, at, data)
+            lengths = self._decoder.feed_texts(data)
+            if lengths:
+                self._timeline.record_texts(at, lengths)
+                if (exchange := self._exchange) is not None and exchange.sparse:
+                    self._timeline.record_sparse_read([], *exchange.packets_read())
+            else:
+                events = self._decoder.feed(data, at)
+                if self._decoder.counted:
+                    events = self._with_possible_counts(events)
+                if events:
+                    self._take_events(events)
+                if self._transcoder is not None:
+                    self._transcode(self._transcoder, events, at)
+                    return
+            if self._pending is not None and self._timeline.broken is None:
+                self._put_bytes(self._pending, at, data)
+        except Exception as error:
+            self._break_internally(at, error)
 
     def _packets_received(self, bodies: list[bytes], times: list[int], read_ns: int) -> None:
         """Take consecutive packets of one read."""
-        run = None if self._complete else self._decoder.feed_packets(bodies, times)
+        try:
+            run = None if self._complete else self._decoder.feed_packets(bodies, times)
+        except Exception as error:
+            self._break_internally(times[-1], error)
+            return
         if run is None:
             for body, at in zip(bodies, times, strict=True):
                 self.body_received(at, read_ns - at, "packets", body)
@@ -196,17 +206,20 @@ class Attempt(TimerEntry, ReplyBase, eq=False, kw_only=True):
 
     def ended(self, at: int) -> None:
         self._last_ns = at
-        if self._error_body is not None:
-            self._settle(at, self._error_response())
-            return
-        if not self._complete:
-            events = self._decoder.close(at)
-            if self._decoder.counted:
-                events = self._with_possible_counts(events)
-            if events:
-                self._take_events(events, last=True)
-            if self._transcoder is not None:
-                self._transcode(self._transcoder, events, at)
+        try:
+            if self._error_body is not None:
+                self._settle(at, self._error_response())
+                return
+            if not self._complete:
+                events = self._decoder.close(at)
+                if self._decoder.counted:
+                    events = self._with_possible_counts(events)
+                if events:
+                    self._take_events(events, last=True)
+                if self._transcoder is not None:
+                    self._transcode(self._transcoder, events, at)
+        except Exception as error:
+            self._break_internally(at, error)
         self._settle(at)
 
     def failed(self, at: int, fault: Fault) -> None:
@@ -322,9 +335,19 @@ class Attempt(TimerEntry, ReplyBase, eq=False, kw_only=True):
         redact_fault(fault, self.target, self._config.secrets)
 
     def _error_response(self) -> Fault:
-        return self._config.read_fault(self._status, self._headers, bytes(self._error_body or b""))
+        try:
+            return self._config.read_fault(self._status, self._headers, bytes(self._error_body or b""))
+        except Exception as error:
+            report_internal_error("request", error)
+            return InternalFault(phase="head")
 
     # The end, exactly once.
+
+    def _break_internally(self, at: int, error: Exception) -> None:
+        """End the answer because of an error of this program."""
+        report_internal_error("request", error)
+        phase: Phase = "between tokens" if self._timeline.has_token else "first token" if self._status else "head"
+        self._break(at, InternalFault(phase=phase))
 
     def _break(self, at: int, fault: Fault) -> None:
         self._attribute(fault)

@@ -14,7 +14,8 @@ import msgspec
 
 from splitsecond import __version__, clock
 from splitsecond.catalog.provider import Auth
-from splitsecond.errors import CallerFault, Fault, ProviderFault, TimedOut, excerpt
+from splitsecond.errors import CallerFault, Fault, InternalFault, ProviderFault, TimedOut, excerpt
+from splitsecond.internal_errors import report_internal_error
 from splitsecond.service import Call, Operation
 from splitsecond.timers import TimerWheel
 from splitsecond.timing.timeline import Timeline
@@ -132,9 +133,15 @@ class Target:
         """Send the call. Return when the first token has arrived or the answer ended well; raise `Fault`."""
         spec = self._spec
         dialect, quirks = self._dialect, self._quirks
-        encoded = transcoding.request(
-            call, spec.dialect, dialect.encode, spec.model, quirks, prefill=spec.prefill, target=spec.name
-        )
+        try:
+            encoded = transcoding.request(
+                call, spec.dialect, dialect.encode, spec.model, quirks, prefill=spec.prefill, target=spec.name
+            )
+        except Fault:
+            raise
+        except Exception as error:
+            report_internal_error("request", error)
+            raise InternalFault(target=spec.name) from None
         notes = call.notes
         notes.attempts += 1
         identity = f"{call.id}.{notes.attempts}"
@@ -187,6 +194,11 @@ class Target:
         except asyncio.CancelledError:
             attempt.abandon(None, clock.now_ns())
             raise
+        except Exception as error:
+            report_internal_error("request", error)
+            failed = InternalFault(target=spec.name)
+            attempt.abandon(failed, clock.now_ns())
+            raise failed from None
         return attempt
 
     async def count_tokens(self, call: Call, due_ns: int) -> bytes:

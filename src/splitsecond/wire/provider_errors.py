@@ -2,10 +2,13 @@
 
 The status decides who is at fault: the caller for those that every provider would refuse (400, 413, 422); for the
 others (our key, our model name, the provider's limits and failures) another target may serve the request. The body
-gives the message, in any of the forms in use, and in three cases more than the message:
+gives the message, in any of the forms in use, and in four cases more than the message:
 
-- A key or account that is refused with another status than 401 (Gemini reports a bad key as 400) gets the kind
-  `KEY_REFUSED`, which locks the target for all clients. Only an error's structured fields can do so.
+- A refused key or account (Gemini reports a bad key as 400) gets the kind `KEY_REFUSED`, which locks its targets for
+  all clients. Only an error's structured fields can do so, and only if they name no field of the request: a status
+  401 alone may be about the model.
+- A request that is larger than the account's tokens per minute (Groq: 413, OpenAI: 429) gets the kind
+  `LARGER_THAN_LIMIT`. Another target may serve it, waiting does not help, and smaller requests are not limited.
 - A message about a bad key in a 400 (xAI has no code for it) sends this one request to another target, and nothing
   more: providers quote the request in their messages, so a client can put any text there.
 - A prompt too long for the model sends this one request to a target with a larger context.
@@ -32,6 +35,10 @@ _CONTEXT_WORDS = re.compile(
     re.IGNORECASE,
 )
 _KEY_WORDS = re.compile(r"api[ _]key", re.IGNORECASE)
+LARGER_THAN_LIMIT = "larger_than_limit"
+"""Kind of a request that alone exceeds the account's limit of tokens per minute."""
+_LIMIT_CODES = frozenset({"rate_limit_exceeded", "tokens", "rate_limit_error"})
+_LARGER_WORDS = re.compile(r"request too large", re.IGNORECASE)
 KEY_REFUSED = "key_refused"
 """Kind of a refusal of our key or account, by the provider's error code."""
 _KEY_CODES = frozenset({
@@ -41,8 +48,7 @@ _KEY_CODES = frozenset({
     "organization_deactivated", "service_disabled", "unauthenticated",
 })  # fmt: skip
 """The error codes of that, in lower case."""
-_KEY_STATUSES = frozenset({400, 403, 413, 422})
-"""Statuses that need such a code. 401 and 402 need none."""
+_KEY_STATUSES = frozenset({400, 401, 403, 413, 422})
 _MODEL_STATUSES = frozenset({403, 404})
 """Statuses that are about the model, unless the error names another field of the request."""
 THREADS = "thread_"
@@ -57,7 +63,7 @@ _HINTS = {
     307: "The address redirects: check the base URL.",
     308: "The address has moved: check the base URL.",
     401: "Check the API key.",
-    402: "The account has no credit left.",
+    402: "The account has too little credit for this request.",
     403: "Check that the key may use this model, and that the provider serves your region.",
     404: "Check the model's name and the base URL (it usually ends in /v1).",
     405: "Check the base URL (it usually ends in /v1).",
@@ -94,9 +100,17 @@ def fault_from_response(
     message = f"HTTP {status}: {message_text}"
     html = body.lstrip()[:1] == b"<"
     hint = HTML_HINT if html and status < 500 else _HINTS.get(status, "")
-    refused = status in _KEY_STATUSES and not _KEY_CODES.isdisjoint(map(str.lower, (*error.codes, *_reasons(payload))))
+    refused = (
+        status in _KEY_STATUSES
+        and error.param in ("", "api_key")
+        and not _KEY_CODES.isdisjoint(map(str.lower, (*error.codes, *_reasons(payload))))
+    )
+    larger = status in (413, 429) and not _LIMIT_CODES.isdisjoint(error.codes)
+    larger = larger and (status == 413 or _LARGER_WORDS.search(message_text) is not None)
     if refused:
         hint = _HINTS[401]
+    elif larger:
+        hint = _CONTEXT_HINT
     elif status in _CALLERS or error.code.startswith(THREADS) or _is_missing(status, payload, error):
         too_long = bool(_CONTEXT_CODES.intersection(error.codes) or _CONTEXT_WORDS.search(message_text))
         if too_long or status not in _CALLERS or not _KEY_WORDS.search(message_text):
@@ -117,7 +131,7 @@ def fault_from_response(
         wait_s = _retry_delay_s(payload)
     return ProviderFault(
         message,
-        kind=KEY_REFUSED if refused else f"http_{status}",
+        kind=KEY_REFUSED if refused else LARGER_THAN_LIMIT if larger else f"http_{status}",
         phase=phase,
         status=status,
         excerpt=shown,

@@ -128,7 +128,7 @@ def test_state_of_a_target_and_the_share_of_workers_that_send_to_it() -> None:
     states = TargetStates()
     for _ in range(30):
         states.observe(answered(200, tpot_ms=10, target="a/x"))
-    fault = FaultRecord(type="ProviderFault", kind="http_401", phase="head", message="no", status=401)
+    fault = FaultRecord(type="ProviderFault", kind="key_refused", phase="head", message="no", status=401)
     now = clock.now_ns()
     states.observe(
         Observation(id="1", call="c", target="b/x", sent_ns=now, end_ns=now, outcome="failed", fault=fault, status=401)
@@ -139,7 +139,7 @@ def test_state_of_a_target_and_the_share_of_workers_that_send_to_it() -> None:
     assert a.ttft_p50_ms == pytest.approx(200, rel=0.05)
     assert a.tps == pytest.approx(100, rel=0.05)
     assert (b.state, b.available_share, b.again_s) == ("locked", 0, None)
-    assert "http_401" in b.why
+    assert "key_refused" in b.why
     assert c.available_share == 1
 
 

@@ -121,7 +121,7 @@ def test_the_page_shows_what_was_served_and_polls(page: Page, address: str) -> N
     assert [*targets][:3] == ["sim/quick", "slow/quick", "down/quick"]
     assert targets["sim/quick"][0] == "up"
     assert targets["down/quick"][0].startswith("locked")
-    assert "http_401" in targets["down/quick"][0]
+    assert "key_refused" in targets["down/quick"][0]
     assert targets["slow/quick"][7].startswith("100%"), "it lost each race"
     asked = int(rows(page, "clients")[HOSTILE_CLIENT][1])
     (worker,) = rows(page, "workers").values()
@@ -245,10 +245,10 @@ def test_calls_and_failures_are_shown_with_their_attempts(page: Page, address: s
     opened(page, address)
     page.wait("document.querySelectorAll('#failures tbody tr').length")
     reasons = [cells[2] for cells in rows(page, "failures").values()]
-    assert any(reason.startswith("http_401") for reason in reasons), reasons
+    assert any(reason.startswith("key_refused") for reason in reasons), reasons
     calls = page.value("[...document.querySelectorAll('#calls tbody tr')].map(row => row.textContent)")
     safe = next(text for text in calls if "safe" in text and "down/quick" in text)
-    assert "http_401" in safe
+    assert "key_refused" in safe
     assert "sim/quick" in safe
     assert page.value("document.querySelectorAll('#calls .attempt rect').length") > 5
 

@@ -51,7 +51,6 @@ def test_an_account_that_is_not_served_is_not_the_callers_fault(message: str) ->
 @pytest.mark.parametrize(
     ("status", "kind", "message", "hint"),
     [
-        (401, "authentication_error", "invalid x-api-key", "API key"),
         (403, "permission_error", "Request not allowed", "region"),
         (404, "not_found_error", "model: claude-0", "model's name"),
         (529, "overloaded_error", "Overloaded", ""),
@@ -64,6 +63,12 @@ def test_refusals_that_another_target_may_not_share(status: int, kind: str, mess
     assert (fault.kind, fault.status) == (f"http_{status}", status)
     assert fault.message == f"HTTP {status}: {message}"
     assert hint in fault.hint
+
+
+def test_a_key_that_is_refused_is_the_gateways() -> None:
+    fault = anthropic.fault_from_response(401, {}, refusal("authentication_error", "invalid x-api-key"))
+    assert isinstance(fault, ProviderFault)
+    assert (fault.kind, fault.status, fault.hint) == ("key_refused", 401, "Check the API key.")
 
 
 def test_a_rate_limit_says_how_long_to_wait() -> None:

@@ -62,12 +62,16 @@ class Speed(Struct, frozen=True, omit_defaults=True):
     answers: Age = 0.0
 
 
-class Opening(Struct, frozen=True):
-    """A circuit breaker that is open because of failures, since `age_s`, for another `left_s`."""
+class Opening(Struct, frozen=True, omit_defaults=True):
+    """A circuit breaker that is open because of failures, since `age_s`, for another `left_s`.
+
+    `client`: the only client that it concerns; "": all.
+    """
 
     age_s: Age
     left_s: Age
     reason: Annotated[str, Meta(max_length=300)] = ""
+    client: Annotated[str, Meta(max_length=LONGEST_NAME)] = ""
 
 
 class Limits(Struct, frozen=True, omit_defaults=True):

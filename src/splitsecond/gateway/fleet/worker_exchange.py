@@ -142,6 +142,7 @@ class WorkerExchange:
                 age_s=_since_s(breaker.opened_ns, now_ns),
                 left_s=_since_s(now_ns, breaker.open_until_ns),
                 reason=breaker.reason[:_LONGEST_REASON],
+                client=breaker.client[:LONGEST_NAME],
             )
         needs_turn = breaker.needs_turn()
         return TargetReport(
@@ -201,7 +202,7 @@ class WorkerExchange:
         if opening is not None and (report.good_s is None or report.good_s > opening.age_s):
             opened_ns = at_ns - round(opening.age_s * clock.NS_PER_S)
             until_ns = at_ns + round(opening.left_s * clock.NS_PER_S)
-            breaker.receive_opening(now_ns, opened_ns, until_ns, opening.reason)
+            breaker.receive_opening(now_ns, opened_ns, until_ns, opening.reason, opening.client)
         elif report.good_s is not None:
             breaker.receive_recovery(now_ns, at_ns - round(report.good_s * clock.NS_PER_S))
         limits = report.limits.get(self._account(state.name)) if report.limits else None

@@ -60,10 +60,12 @@ class Branch:
         self._usual_ns = now_ns
         return max(in_flight / (usual + 2 * sqrt(usual) + 2), 1.0)  # the deviation of a Poisson number is its root
 
-    def available(self, states: TargetStates) -> bool:
-        """Return whether one of the branch's targets is available."""
-        names = self.names
-        return states.available(names[0]) if len(names) == 1 else any(map(states.available, names))
+    def available(self, states: TargetStates, call: Call) -> bool:
+        """Return whether one of the branch's targets is available for the client of `call`."""
+        names, client = self.names, call.client
+        if len(names) == 1:
+            return states.available(names[0], client)
+        return any(states.available(name, client) for name in names)
 
     def representatives(self, states: TargetStates) -> Sequence[str]:
         """Return the targets whose figures count for the branch; available ones, if there are any."""

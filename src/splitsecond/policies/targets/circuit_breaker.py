@@ -19,6 +19,12 @@ Half open: a tenth of the traffic returns at once. The rest returns from the fir
 long as the breaker was open, at most 10 seconds: a service that has just started is slow, and the full load would
 overload it again.
 
+Which clients it concerns: the failures of one client may be caused by its requests (a prompt that crashes the server, a
+size or a feature that the account may not use). So, with keys, the breaker is open for the client whose requests have
+failed, and for all clients once another client's requests have failed too, with no answer in between. The target is
+asked for the others as if it were closed. A failure before a request is sent (no connection) concerns all. Without keys
+all clients are one.
+
 A request that began before the breaker opened tells nothing about the time after it. A request that began later and
 succeeded does, whether it was the probe or was let through because no other target was left.
 
@@ -32,7 +38,7 @@ a minute goes without one.
 The current time is an argument of each method, so tests are tables.
 """
 
-from collections import deque
+from collections import Counter, deque
 from random import Random
 from typing import Literal
 
@@ -60,6 +66,10 @@ LONGEST_COOL_NS = 60 * NS_PER_S
 LONGEST_ASKED_NS = 3600 * NS_PER_S
 """Some providers ask us to wait until tomorrow. A probe each hour costs nothing and shows whether that was wrong."""
 JUST_SERVED_NS = 60 * NS_PER_S
+SEVERAL_NS = 60 * NS_PER_S
+"""The age of the failures that show for which clients the target fails."""
+LEAST_OF_OTHERS = 2
+"""Failures of other clients, with no answer in between, that open it for all. One in a hundred fails by chance."""
 OWN_EVIDENCE_NS = 10 * NS_PER_S
 """A good answer to this worker outweighs the failures of other workers for this long."""
 RECEIVED_OPEN_NS = 30 * NS_PER_S
@@ -88,7 +98,7 @@ class CircuitBreaker:
         "_bad",
         "_consecutive_failures",
         "_distrust_until_ns",
-        "_failed_ns",
+        "_failures",
         "_good",
         "_good_ns",
         "_open_for_ns",
@@ -100,6 +110,7 @@ class CircuitBreaker:
         "_times_cooled",
         "_times_opened",
         "_wait_requested",
+        "client",
         "good_began_ns",
         "open_until_ns",
         "opened_ns",
@@ -116,6 +127,8 @@ class CircuitBreaker:
         self.open_until_ns = 0
         """While it is open: when a probe is allowed."""
         self.reason = ""
+        self.client = ""
+        """The only client that it concerns unless it is closed; "": it concerns all."""
         self.probe_attempt = ""
         """The key of the attempt that is the probe, "" if no probe is in flight."""
         self.opened_ns = 0
@@ -136,7 +149,7 @@ class CircuitBreaker:
         self._consecutive_failures = 0
         self._good_ns = -JUST_SERVED_NS
         self._recent: deque[bool] = deque(maxlen=RECENT)  # whether each failed
-        self._failed_ns = -DEGRADED_NS
+        self._failures: deque[tuple[int, str]] = deque(maxlen=RECENT)  # the time of each, and its client
         self._period = 0
         self._good = [0] * _PERIODS
         self._bad = [0] * _PERIODS
@@ -144,22 +157,28 @@ class CircuitBreaker:
     def __repr__(self) -> str:
         return f"<CircuitBreaker {self.state}{': ' + self.reason if self.reason else ''}>"
 
-    def record_success(self, now_ns: int, began_ns: int) -> None:
+    def concerns(self, client: str | None) -> bool:
+        """Return whether its state is about the requests of `client`; None: about those of any client."""
+        return not self.client or client is None or client == self.client
+
+    def record_success(self, now_ns: int, began_ns: int, client: str = "") -> None:
         """Record that the answer to a request that began at `began_ns` ended well."""
         self.good_began_ns = began_ns
-        if self.state == "open":
+        concerned = not self.client or client == self.client
+        if self.state == "open" and concerned:
             self.record_progress(now_ns, began_ns)
             if self.state == "open":
                 if not self.received:
                     return
                 self.distrust_reports(now_ns)  # the request began before the report
                 self._close()
-        self.received = False
+        if concerned:
+            self.received = False
         self._count(self._good, now_ns)
         self._recent.append(False)
         self._consecutive_failures = 0
         self._good_ns = now_ns
-        if self.state == "half_open" and began_ns >= self.opened_ns:
+        if self.state == "half_open" and began_ns >= self.opened_ns and concerned:
             if self._ramp_ns is None:
                 self._ramp_ns = now_ns
             self._ramp_answers += 1
@@ -173,74 +192,92 @@ class CircuitBreaker:
                 self.distrust_reports(now_ns)
             self._return()
 
-    def record_failure(self, now_ns: int, began_ns: int, reason: str) -> None:
-        """Record that a request that began at `began_ns` failed as other requests would."""
+    def record_failure(self, now_ns: int, began_ns: int, reason: str, client: str = "") -> None:
+        """Record that a request that began at `began_ns` failed as other requests would.
+
+        `client`: whose request it was; "": there are no keys, or no request can have caused the failure.
+        """
         self._consecutive_failures += 1
         self._count(self._bad, now_ns)
         self._recent.append(True)
-        self._failed_ns = now_ns
-        if self.state == "closed":
+        self._failures.append((now_ns, client))
+        if self.state != "closed" and not self.concerns(client):
+            if self._fails_without(self.client, now_ns):
+                self._back_off(now_ns, began_ns, f"fails for several clients, the last: {reason}")
+        elif self.state == "closed":
             if self._consecutive_failures >= IN_A_ROW:
                 words = f"{self._consecutive_failures} failures in a row, the last: {reason}"
-                self._back_off(now_ns, began_ns, words)
+                self._back_off(now_ns, began_ns, words, self._suspect(now_ns))
             else:
                 good, bad = sum(self._good), sum(self._bad)
                 if good + bad >= LEAST_REQUESTS and bad >= WORST_SHARE * (good + bad):
                     words = f"{bad} of {good + bad} requests failed lately, the last: {reason}"
-                    self._back_off(now_ns, began_ns, words)
+                    self._back_off(now_ns, began_ns, words, self._suspect(now_ns))
         elif self.state == "half_open":
             if began_ns >= self.opened_ns:
-                self._back_off(now_ns, began_ns, f"failed again while returning: {reason}")
+                words = f"failed again while returning: {reason}"
+                self._back_off(now_ns, began_ns, words, self._suspect(now_ns))
         elif self._was_probe(now_ns, began_ns):
-            self._back_off(now_ns, began_ns, f"still failing: {reason}")
+            self._back_off(now_ns, began_ns, f"still failing: {reason}", self._suspect(now_ns))
 
-    def record_silence(self, now_ns: int, began_ns: int, reason: str) -> None:
-        """Record that so many requests, the last begun at `began_ns`, got no token that the target must be down."""
+    def record_silence(self, now_ns: int, began_ns: int, reason: str, client: str = "") -> None:
+        """Record that so many requests of `client`, the last begun at `began_ns`, got no token that the target must be
+        down."""
         if self.state == "closed":
-            self._back_off(now_ns, began_ns, reason)
+            self._back_off(now_ns, began_ns, reason, client)
+        elif self.concerns(client):
+            self.record_failure(now_ns, began_ns, reason, client)
         else:
-            self.record_failure(now_ns, began_ns, reason)
+            self._back_off(now_ns, began_ns, reason)
 
-    def record_rate_limit(self, now_ns: int, began_ns: int, wait_ns: int | None, reason: str) -> None:
+    def record_rate_limit(self, now_ns: int, began_ns: int, wait_ns: int | None, reason: str, client: str = "") -> None:
         """Record that the target limited a request. `wait_ns`: how long it asks us to wait; None: it gave no time."""
-        fresh = self.state != "open" or began_ns >= self.opened_ns
+        fresh = self.state != "open" or began_ns >= self.opened_ns or not self.concerns(client)
         if wait_ns:
             until_ns = now_ns + min(wait_ns, LONGEST_ASKED_NS)
             if self.state != "open" or until_ns > self.open_until_ns or fresh:
-                self._open(now_ns, until_ns, f"it asked us to wait: {reason}", wait_requested=True)
+                words = f"it asked us to wait: {reason}"
+                self._open(now_ns, until_ns, words, self._also_met_by(client, now_ns), wait_requested=True)
         elif fresh:
             for_ns = min(FIRST_COOL_NS << min(self._times_cooled, 10), LONGEST_COOL_NS)
             self._times_cooled += 1
-            if self.state != "open" or now_ns + for_ns > self.open_until_ns:
-                self._open(now_ns, now_ns + for_ns, reason)
+            if self.state != "open" or now_ns + for_ns > self.open_until_ns or not self.concerns(client):
+                self._open(now_ns, now_ns + for_ns, reason, self._also_met_by(client, now_ns))
 
-    def record_not_served(self, now_ns: int, began_ns: int, reason: str) -> None:
-        """Record that the target refused to serve its model, or something else that this request asked for."""
-        if self.state == "open" and not self._was_probe(now_ns, began_ns):
+    def record_not_served(
+        self, now_ns: int, began_ns: int, reason: str, client: str = "", *, may_be_request: bool = True
+    ) -> None:
+        """Record that the target refused to serve its model. `may_be_request`: or something else that the request asked
+        for."""
+        if self.state == "open" and self.concerns(client) and not self._was_probe(now_ns, began_ns):
             return
-        if now_ns - self._good_ns < JUST_SERVED_NS:
-            if self.state == "open":
-                self._back_off(now_ns, began_ns, f"still failing: {reason}")
+        if may_be_request and now_ns - self._good_ns < JUST_SERVED_NS:
+            if self.state == "open" and self.concerns(client):
+                self._back_off(now_ns, began_ns, f"still failing: {reason}", self.client)
         else:
-            self._open(now_ns, now_ns + self._jitter(LONGEST_OPEN_NS), f"it does not serve this model: {reason}")
+            until_ns = now_ns + self._jitter(LONGEST_OPEN_NS)
+            words = f"it does not serve this model: {reason}"
+            self._open(now_ns, until_ns, words, self._also_met_by(client, now_ns))
 
     def release_probe(self, attempt: str) -> None:
         """Record that `attempt` has ended. If it was the probe, another request may be the next one."""
         if self.probe_attempt == attempt:
             self.probe_attempt = ""
 
-    def must_wait(self, now_ns: int) -> bool:
+    def must_wait(self, now_ns: int, client: str | None = None) -> bool:
         """Return whether the target itself asked us to wait until later than `now_ns`."""
-        return self._wait_requested and self.state == "open" and now_ns < self.open_until_ns
+        return self._wait_requested and self.state == "open" and now_ns < self.open_until_ns and self.concerns(client)
 
-    def is_down(self, now_ns: int) -> bool:
-        """Return whether requests are rejected: too early for a probe, one is in flight, or it is another's turn."""
-        if self.state != "open":
+    def is_down(self, now_ns: int, client: str | None = None) -> bool:
+        """Return whether requests of `client` (None: of any client) are rejected: too early for a probe, one is in
+        flight, or it is another worker's turn."""
+        if self.state != "open" or not self.concerns(client):
             return False
         return now_ns < self.open_until_ns or bool(self.probe_attempt) or self.waits_for_turn(now_ns)
 
     def traffic_share(self, now_ns: int) -> float:
-        """Return the share of its traffic that the target should get: below 1 only while half open."""
+        """Return the share of the traffic that the target should get, of the clients that it concerns: below 1 only
+        while half open."""
         if self.state != "half_open":
             return 1.0
         if self._ramp_ns is None:
@@ -255,7 +292,9 @@ class CircuitBreaker:
     def degradation(self, now_ns: int) -> str:
         """Return what share of the recent attempts failed, in a few words; "" if it is small or long ago."""
         failed, known = sum(self._recent), len(self._recent)
-        if known < LEAST_RECENT or failed < DEGRADED_SHARE * known or now_ns - self._failed_ns >= DEGRADED_NS:
+        if known < LEAST_RECENT or failed < DEGRADED_SHARE * known:
+            return ""
+        if now_ns - self._failures[-1][0] >= DEGRADED_NS:
             return ""
         return f"{failed / known:.0%} of the last {known} attempts failed"
 
@@ -275,16 +314,17 @@ class CircuitBreaker:
             return False
         return now_ns - self.open_until_ns < TURN_PATIENCE_NS
 
-    def receive_opening(self, now_ns: int, opened_ns: int, until_ns: int, reason: str) -> None:
-        """Take the report that the breaker of another worker opened at `opened_ns`, until `until_ns`."""
+    def receive_opening(self, now_ns: int, opened_ns: int, until_ns: int, reason: str, client: str = "") -> None:
+        """Take the report that the breaker of another worker opened at `opened_ns`, until `until_ns`, for `client`."""
         if now_ns < self._distrust_until_ns or until_ns <= now_ns:
             return
-        if self.state == "open":
+        if self.state == "open" and self.concerns(client):
             if not self._wait_requested and opened_ns > self.opened_ns:  # a later probe, which failed
                 most_ns = min(now_ns + RECEIVED_OPEN_NS, self.opened_ns + LONGEST_OPEN_NS)
                 self.open_until_ns = max(self.open_until_ns, min(until_ns, most_ns))
-        elif self.state == "closed" and now_ns - self._good_ns >= OWN_EVIDENCE_NS:
-            self._open(now_ns, min(until_ns, now_ns + RECEIVED_OPEN_NS), f"another worker reports: {reason}")
+        elif (self.state == "closed" or not self.concerns(client)) and now_ns - self._good_ns >= OWN_EVIDENCE_NS:
+            words = f"another worker reports: {reason}"
+            self._open(now_ns, min(until_ns, now_ns + RECEIVED_OPEN_NS), words, self._also_met_by(client, now_ns))
             self.received = self._backed_off = True
 
     def receive_recovery(self, now_ns: int, began_ns: int) -> None:
@@ -310,8 +350,25 @@ class CircuitBreaker:
         """Return whether a request that failed while the breaker was open was the probe."""
         return began_ns >= self.opened_ns and now_ns >= self.open_until_ns and not self.probe_attempt
 
+    def _also_met_by(self, client: str, now_ns: int) -> str:
+        """Return which client an opening by a request of `client` concerns; "" (all) if it is open for others."""
+        others = self.state == "open" and now_ns < self.open_until_ns and self.client != client
+        return "" if others else client
+
+    def _suspect(self, now_ns: int) -> str:
+        """Return the client whose requests alone have failed; "" if those of several have."""
+        fresh = Counter(client for at_ns, client in self._failures if now_ns - at_ns < SEVERAL_NS)
+        client = fresh.most_common(1)[0][0]
+        return "" if self._fails_without(client, now_ns) else client
+
+    def _fails_without(self, client: str, now_ns: int) -> bool:
+        """Return whether the latest requests of other clients than `client` have failed."""
+        since_ns = max(self._good_ns, now_ns - SEVERAL_NS)
+        return sum(at_ns > since_ns and other != client for at_ns, other in self._failures) >= LEAST_OF_OTHERS
+
     def _close(self) -> None:
         self.state, self.reason, self._wait_requested, self.received = "closed", "", False, False
+        self.client = ""
         self._times_opened = self._times_cooled = 0
         self._bad = [0] * _PERIODS  # the failures that opened it must not open it again
         self._recent.clear()
@@ -321,17 +378,19 @@ class CircuitBreaker:
         if self._backed_off and self.state == "open":
             self.open_until_ns = min(self.open_until_ns, now_ns)
 
-    def _back_off(self, now_ns: int, began_ns: int, reason: str) -> None:
+    def _back_off(self, now_ns: int, began_ns: int, reason: str, client: str = "") -> None:
         longest_ns = LONGEST_QUICK_NS if now_ns - began_ns < QUICK_NS else LONGEST_OPEN_NS
         if self.received and self.state == "half_open":
             self.distrust_reports(now_ns)
+        if self.client != client:  # how often it has opened for others tells nothing
+            self._times_opened = 0
         for_ns = self._jitter(min(FIRST_OPEN_NS << min(self._times_opened, 10), longest_ns))
         self._times_opened += 1
-        self._open(now_ns, now_ns + for_ns, reason)
+        self._open(now_ns, now_ns + for_ns, reason, client)
         self._backed_off = True
 
-    def _open(self, now_ns: int, until_ns: int, reason: str, *, wait_requested: bool = False) -> None:
-        self.state, self.open_until_ns, self.reason = "open", until_ns, reason
+    def _open(self, now_ns: int, until_ns: int, reason: str, client: str, *, wait_requested: bool = False) -> None:
+        self.state, self.open_until_ns, self.reason, self.client = "open", until_ns, reason, client
         self._wait_requested, self._backed_off, self.received = wait_requested, False, False
         self.opened_ns, self._open_for_ns = now_ns, until_ns - now_ns
         self._consecutive_failures = 0

@@ -1,6 +1,8 @@
 """State of one target: circuit breaker, rate limit, measured speed, and the requests in flight.
 
-Targets of one account share its `AccountKey`: a key that is refused is refused for all of them.
+Targets of one account share its `AccountKey`: a key that is refused is refused for all of them. Only an error code of
+the provider refuses a key. A status that the model, the size or the content of one request can cause (401, 402, 403,
+404, 429, 500) is about the target, and as far as is known only about that client or that size.
 """
 
 from random import Random
@@ -11,17 +13,16 @@ from msgspec import Struct
 from splitsecond.clock import NS_PER_S
 from splitsecond.observation import Observation
 from splitsecond.policies.targets.circuit_breaker import PROBE_PROGRESS_NS, CircuitBreaker
+from splitsecond.policies.targets.credit import KEY_RETRY_NS, CreditLimit
 from splitsecond.policies.targets.estimate import SpeedEstimate
 from splitsecond.policies.targets.headroom import RateLimitHeadroom
 from splitsecond.policies.targets.silence_detector import SilenceDetector
 from splitsecond.policies.targets.target_info import TargetInfo
-from splitsecond.policies.targets.verdict import AttemptVerdict, verdict
+from splitsecond.policies.targets.verdict import KEY_REFUSED, AttemptVerdict, verdict
 from splitsecond.policies.targets.whole_answers import PATIENCE, WholeAnswers
 from splitsecond.service import Call, Reply
 
 NEVER_NS = 1 << 62
-KEY_RETRY_NS = 300 * NS_PER_S
-"""How often a key that has worked before, or an account without credit, is tried again."""
 LAST_RESORT_NS = 20 * NS_PER_S
 """How often a target that is down is asked because all others have failed for the same call."""
 PROBE_PATIENCE = 3
@@ -53,10 +54,10 @@ class AccountKey:
         if began_ns > self._refused_ns:
             self.refused_until_ns = 0
 
-    def record_refused(self, now_ns: int, reason: str, *, permanent: bool) -> None:
-        """Record that the provider refused the key. `permanent`: only another key or account helps."""
+    def record_refused(self, now_ns: int, reason: str) -> None:
+        """Record that the provider refused the key. If it has never worked, only another key helps."""
         self._refused_ns = now_ns
-        self.refused_until_ns = NEVER_NS if permanent and not self.worked else now_ns + KEY_RETRY_NS
+        self.refused_until_ns = now_ns + KEY_RETRY_NS if self.worked else NEVER_NS
         self.reason = reason
 
 
@@ -98,9 +99,9 @@ class TargetState:
     """State of one target."""
 
     __slots__ = (
-        "_again", "_last_resort_ns", "_probe", "_silence", "_since_ns", "_streams_all", "_unsure", "_whole",
-        "_whole_answers", "breaker", "estimates", "headroom", "in_flight", "info", "key", "name", "sent", "siblings",
-        "waiting", "wanted_ns",
+        "_again", "_last_resort_ns", "_probe", "_silences", "_since_ns", "_streams_all", "_unsure", "_whole",
+        "_whole_answers", "breaker", "credit", "estimates", "headroom", "in_flight", "info", "key", "name", "sent",
+        "siblings", "waiting", "wanted_ns",
     )  # fmt: skip
 
     def __init__(
@@ -124,12 +125,14 @@ class TargetState:
             self.breaker.distrust_reports(since_ns)
         self._since_ns = since_ns
         self.headroom: RateLimitHeadroom | None = None
+        self.credit: dict[str, CreditLimit] = {}
+        """By client: requests for which the account had too little credit."""
         self.estimates: dict[bool, SpeedEstimate] = {}
         """Estimates by whether the answer is streamed."""
         self.sent = 0
         """How many attempts were sent; also the number of the latest one."""
-        self.in_flight: dict[str, int] = {}
-        """The numbers of the attempts in flight, by their keys (see `record_start`)."""
+        self.in_flight: dict[str, tuple[int, str]] = {}
+        """The number and the client of each attempt in flight, by its key (see `record_start`)."""
         self.waiting: dict[bool, dict[str, int]] = {True: {}, False: {}}
         """Since when each attempt waits for its first token, streamed or not; the oldest first."""
         self.wanted_ns = -NEVER_NS
@@ -137,7 +140,7 @@ class TargetState:
         self._again: set[str] = set()  # keys of the attempts in flight that are not the first of their calls
         self._last_resort_ns = -LAST_RESORT_NS
         self._probe: Probe | None = None
-        self._silence: SilenceDetector | None = None
+        self._silences: dict[str, SilenceDetector] = {}  # by client
         self._whole: set[str] = set()  # keys of the attempts in flight that request a whole answer by choice
         self._whole_answers: WholeAnswers | None = None
         self._unsure: set[str] = set()  # keys of the attempts in flight that may get a whole answer, or a stream
@@ -157,13 +160,15 @@ class TargetState:
         return call in self.in_flight or any(key.rpartition(".")[0] == call for key in self._again)
 
     def record_start(
-        self, attempt: str, stream: bool, now_ns: int, *, again: bool = False, whole: bool = False
+        self, attempt: str, stream: bool, now_ns: int, client: str = "", *, again: bool = False, whole: bool = False
     ) -> None:
         """Record that an attempt is sent to the target. `attempt` is its key: the id of its call or, if the call has
-        attempted the target before (`again`), its own id. `whole`: it requests a whole answer by choice."""
+        attempted the target before (`again`), its own id. `client`: whose call it is. `whole`: it requests a whole
+        answer by choice."""
         if again:
             self._again.add(attempt)
-        self.sent = self.in_flight[attempt] = self.sent + 1
+        self.sent = sent = self.sent + 1
+        self.in_flight[attempt] = sent, client
         if whole:
             self._whole.add(attempt)
             return
@@ -175,7 +180,8 @@ class TargetState:
 
     def record_first_token(self, attempt: str, stream: bool, reply: Reply, now_ns: int) -> None:
         """Record that the first token of `reply` has arrived."""
-        self._silence = None
+        if self._silences:
+            self._silences.clear()
         mode = self._mode(stream)
         began_ns = self.waiting[mode].pop(attempt, None)
         if began_ns is None:
@@ -201,7 +207,7 @@ class TargetState:
         if self._again and observation.id in self._again:
             attempt = observation.id
             self._again.remove(attempt)
-        number = self.in_flight.pop(attempt, None)
+        number, client = self.in_flight.pop(attempt, (None, ""))
         if number is None and (observation.sent_ns or observation.start_ns) < self._since_ns:
             return
         if attempt in self._unsure:
@@ -211,7 +217,7 @@ class TargetState:
             self.breaker.release_probe(attempt)
         if attempt in self._whole:
             self._whole.remove(attempt)
-            self._silence = None
+            self._silences.clear()
         else:
             self.estimate(observation.streamed).observe(observation)
         limits = observation.limits
@@ -224,61 +230,83 @@ class TargetState:
             if self.key.refused_until_ns or not self.key.worked:
                 self.key.record_accepted(began_ns)
             was_open = self.breaker.state == "open"
-            self.breaker.record_success(now_ns, began_ns)
+            self.breaker.record_success(now_ns, began_ns, client)
             if was_open and self.breaker.state != "open":
                 self._bring_siblings_forward(now_ns)
             if self.headroom is not None:
                 self.headroom.record_tokens((observation.input_tokens or 0) + (observation.output_tokens or 0))
         else:
-            self._apply_verdict(verdict(observation), observation, now_ns)
+            self._apply_verdict(verdict(observation), observation, now_ns, client)
 
-    def record_timeout(self, now_ns: int, began_ns: int) -> None:
+    def record_timeout(self, now_ns: int, began_ns: int, client: str) -> None:
         """Record that a policy gave up the attempt because its time for the first token was over."""
-        self.breaker.record_failure(now_ns, began_ns, "no token in the time that a policy gives")
+        self.breaker.record_failure(now_ns, began_ns, "no token in the time that a policy gives", client)
 
-    def record_lost_race(self, stream: bool, input_tokens: int, now_ns: int, began_ns: int) -> None:
+    def record_lost_race(self, stream: bool, input_tokens: int, now_ns: int, began_ns: int, client: str) -> None:
         """Record that the attempt was closed before its first token because another target was faster."""
-        silence = self._silence
+        silence = self._silences.get(client)
         if silence is None:
             if (estimate := self.estimates.get(self._mode(stream))) is None:
                 return
-            silence = self._silence = SilenceDetector(estimate)
+            silence = self._silences[client] = SilenceDetector(estimate)
         if silence.record_loss(now_ns - began_ns, input_tokens):
-            self.breaker.record_silence(now_ns, began_ns, f"no token in {silence.races} races that others have won")
+            words = f"no token in {silence.races} races that others have won"
+            self.breaker.record_silence(now_ns, began_ns, words, client)
 
-    def _apply_verdict(self, found: AttemptVerdict, observation: Observation, now_ns: int) -> None:
+    def record_unpaid(self, call: Call, now_ns: int) -> None:
+        """Record that the account has too little credit for `call`."""
+        for client in [client for client, limit in self.credit.items() if limit.until_ns <= now_ns]:
+            if client != call.client:
+                del self.credit[client]
+        self.credit.setdefault(call.client, CreditLimit()).record_refused(call, now_ns)
+
+    def record_paid(self, call: Call) -> None:
+        """Record that the account had credit for `call`."""
+        if self._credit_refused(call) is not None:
+            del self.credit[call.client]
+
+    def _apply_verdict(self, found: AttemptVerdict, observation: Observation, now_ns: int, client: str) -> None:
         fault, began_ns = observation.fault, observation.sent_ns or now_ns
         reason = fault.kind if fault is not None else ""
+        if observation.sent_ns is None:
+            client = ""  # no request has caused this
         match found:
             case "failing":
-                self.breaker.record_failure(now_ns, began_ns, reason)
+                self.breaker.record_failure(now_ns, began_ns, reason, client)
             case "limited":
                 wait_ns = fault.retry_after_ns if fault is not None else None
-                self.breaker.record_rate_limit(now_ns, began_ns, wait_ns, reason)
-            case "unserved":
-                self.breaker.record_not_served(now_ns, began_ns, reason)
-            case "unpaid" | "locked":
-                self.key.record_refused(now_ns, reason, permanent=found == "locked")
+                self.breaker.record_rate_limit(now_ns, began_ns, wait_ns, reason, client)
+            case "locked" if reason == KEY_REFUSED:
+                self.key.record_refused(now_ns, reason)
+            case "unserved" | "locked":
+                content = found == "unserved"
+                self.breaker.record_not_served(now_ns, began_ns, reason, client, may_be_request=content)
 
     def needs_check(self) -> bool:
         """Return whether anything must be checked before the target is asked."""
-        return self.breaker.state != "closed" or self.headroom is not None or self.key.refused_until_ns != 0
+        return (
+            self.breaker.state != "closed"
+            or self.headroom is not None
+            or self.key.refused_until_ns != 0
+            or bool(self.credit)
+        )
 
-    @property
-    def on_trial(self) -> bool:
-        """Whether the target was down or its key refused, and the next request finds out if it still is."""
-        return self.breaker.state != "closed" or self.key.refused_until_ns != 0
+    def on_trial(self, call: Call) -> bool:
+        """Return whether the target was down for the client of `call`, or its key was refused or without credit, and
+        the call finds out if that is still so."""
+        down = self.breaker.state != "closed" and self.breaker.concerns(call.client)
+        return down or self.key.refused_until_ns != 0 or self._credit_refused(call) is not None
 
-    def unavailable_until_ns(self, now_ns: int) -> int:
-        """Return when the target may be asked again; 0: it may be asked now."""
+    def unavailable_until_ns(self, now_ns: int, client: str | None = None) -> int:
+        """Return when `client` (None: any client) may ask the target again; 0: now."""
         key_ns = self.key.refused_until_ns
         if key_ns > now_ns:
             return key_ns
-        if self._is_down(now_ns):
+        if self._is_down(now_ns, client):
             return self.breaker.open_until_ns
         return 0 if self.headroom is None else self.headroom.exhausted_until_ns(now_ns, self.sent)
 
-    def _is_down(self, now_ns: int) -> bool:
+    def _is_down(self, now_ns: int, client: str | None) -> bool:
         """Return whether the target is down. A probe whose answer has lasted long enough is noticed here."""
         probe = self._probe
         if probe is not None:
@@ -288,7 +316,7 @@ class TargetState:
                 self._probe = None
                 self.breaker.record_progress(now_ns, probe.began_ns)
                 self._bring_siblings_forward(now_ns)
-        return self.breaker.is_down(now_ns)
+        return self.breaker.is_down(now_ns, client)
 
     def _bring_siblings_forward(self, now_ns: int) -> None:
         """Probe the other targets at the same host at once, because this one has come back."""
@@ -296,26 +324,38 @@ class TargetState:
             if sibling is not self:
                 sibling.breaker.bring_forward(now_ns)
 
-    def must_not_be_asked(self, now_ns: int) -> bool:
+    def must_not_be_asked(self, now_ns: int, client: str) -> bool:
         """Return whether the target must not be asked even as the last one: key refused, or it asked us to wait."""
-        return self.is_locked(now_ns) or self.breaker.must_wait(now_ns)
+        return self.is_locked(now_ns) or self.breaker.must_wait(now_ns, client)
+
+    def lacks_credit(self, call: Call, now_ns: int) -> bool:
+        """Return whether the account has too little credit for `call` at this target."""
+        limit = self._credit_refused(call)
+        return limit is not None and now_ns < limit.until_ns
+
+    def _credit_refused(self, call: Call) -> CreditLimit | None:
+        """Return the limit by which the account had too little credit for a cheaper request than `call`, if any."""
+        limit = self.credit.get(call.client) if self.credit else None
+        return limit if limit is not None and limit.covers(call) else None
 
     def is_locked(self, now_ns: int) -> bool:
         """Return whether the provider refused our key or account."""
         return self.key.refused_until_ns > now_ns
 
-    def is_rate_limited(self, now_ns: int) -> bool:
-        """Return whether the target is unavailable because of a rate limit."""
+    def is_rate_limited(self, now_ns: int, client: str) -> bool:
+        """Return whether the target is unavailable for `client` because of a rate limit."""
         if self.is_locked(now_ns):
             return False
-        if self.breaker.is_down(now_ns):
+        if self.breaker.is_down(now_ns, client):
             return self.breaker.reason.endswith(RATE_LIMITED)
         return self.headroom is not None and self.headroom.exhausted_until_ns(now_ns, self.sent) > 0
 
-    def admit(self, attempt: str, now_ns: int) -> None:
-        """Let an attempt go to the target, as the probe if one is due."""
-        if self.breaker.state == "open" and not self.breaker.probe_attempt:
+    def admit(self, attempt: str, now_ns: int, call: Call) -> None:
+        """Let an attempt of `call` go to the target, as the probe if one is due."""
+        if self.breaker.state == "open" and not self.breaker.probe_attempt and self.breaker.concerns(call.client):
             self.breaker.probe_attempt = attempt
+        if (limit := self._credit_refused(call)) is not None:
+            limit.until_ns = now_ns + KEY_RETRY_NS  # others of this size wait for the outcome
         if self.key.refused_until_ns:
             self.key.refused_until_ns = now_ns + KEY_RETRY_NS  # other calls wait for the outcome of this one
 
@@ -332,19 +372,20 @@ class TargetState:
         longest_ns = None if estimate is None else estimate.expected_times().longest_ns(input_tokens)
         return None if longest_ns is None else max(round(PROBE_PATIENCE * longest_ns), LEAST_PROBE_TIMEOUT_NS)
 
-    def unavailable_reason(self, now_ns: int) -> str:
-        """Return why the target may not be asked, in a few words; "" if it may."""
-        until_ns = self.unavailable_until_ns(now_ns)
+    def unavailable_reason(self, now_ns: int, client: str | None = None) -> str:
+        """Return why `client` (None: any client) may not ask the target, in a few words; "" if it may."""
+        until_ns = self.unavailable_until_ns(now_ns, client)
         if not until_ns:
             return ""
         if until_ns == NEVER_NS:
             return f"its key was refused ({self.key.reason}), which only the configuration can change"
         again = f"for another {max(until_ns - now_ns, 0) / NS_PER_S:,.1f} s"
         if self.is_locked(now_ns):
-            return f"its key or account was refused ({self.key.reason}), {again}"
-        if self.breaker.is_down(now_ns):
+            return f"its key was refused ({self.key.reason}), {again}"
+        if self.breaker.is_down(now_ns, client):
             probing = "one request is probing it" if self.breaker.probe_attempt else "another worker may probe it"
-            return f"down ({self.breaker.reason}), {again if until_ns > now_ns else probing}"
+            whom = f" for client {self.breaker.client}" if self.breaker.client else ""
+            return f"down{whom} ({self.breaker.reason}), {again if until_ns > now_ns else probing}"
         return f"its rate limit is used up, {again}"
 
     def status(self, now_ns: int) -> TargetStatus:

@@ -8,8 +8,10 @@ choose (`available`, `estimate`). Every attempt goes through a `GuardedTarget`, 
   available. Rejected means `Overloaded` of kind "ejected": nothing was sent, and the policy asks the next target.
 - The last target of a call is always tried: if none is available, the one that may be probed first is asked, and the
   others are not. So if any target may be asked for a call, one is.
-- Two are rejected even then: a target that itself asked us to wait, until that time, and a target whose key is refused,
-  until the configuration changes.
+- Three are rejected even then: a target that itself asked us to wait, until that time; a target whose key is refused,
+  until the configuration changes; and a target that refused to answer a cheaper request of the client for lack of
+  credit.
+- What the requests of one client alone have met does not concern other clients (`circuit_breaker`).
 - A target that was asked for a call is not asked again for it while its breaker is open.
 - Whether a target is up again is found out with a call of a client, because there are no other requests. If that call
   fails before its first token, its fault is marked `on_trial`, and a policy with another target asks that one.
@@ -25,7 +27,7 @@ from weakref import WeakValueDictionary
 from msgspec.structs import replace
 
 from splitsecond import clock
-from splitsecond.errors import Fault, Overloaded, TimedOut
+from splitsecond.errors import Fault, Overloaded, ProviderFault, TimedOut
 from splitsecond.observation import Observation
 from splitsecond.policies.choosing.prompt_size import input_tokens
 from splitsecond.policies.contest import LOST
@@ -36,6 +38,7 @@ from splitsecond.policies.targets.target_state import NEVER_NS, AccountKey, Targ
 from splitsecond.service import Call, Notes, Reply, Service
 from splitsecond.timers import EARLY_NS
 
+PAYMENT_REQUIRED = 402
 MAX_STATES = 2048
 """Clients may name targets themselves, so the number of states is bounded."""
 
@@ -109,13 +112,14 @@ class TargetStates:
         state = self._states.get(target)
         return state.info if state is not None else self._read_info(target) or TargetInfo()
 
-    def available(self, target: str) -> bool:
-        """Return whether `target` may be asked: it is not down, its key not refused, its rate limit not used up."""
+    def available(self, target: str, client: str | None = None) -> bool:
+        """Return whether `client` (None: any client) may ask `target`: it is not down, its key not refused, its rate
+        limit not used up."""
         state = self._states.get(target)
         if state is None or not state.needs_check():
             return True
         now_ns = clock.now_ns()
-        if not state.unavailable_until_ns(now_ns):
+        if not state.unavailable_until_ns(now_ns, client):
             return True
         state.wanted_ns = now_ns
         return False
@@ -232,7 +236,7 @@ class GuardedTarget:
         on_trial = False
         if state.needs_check() or call.notes.excluded:
             self._check(call, attempt, state, now_ns)
-            on_trial = state.on_trial
+            on_trial = state.on_trial(call)
             if on_trial:
                 call.notes.probed = self._name
         call.notes.attempted.append(self._name)
@@ -240,19 +244,23 @@ class GuardedTarget:
         whole_ns = state.whole_ns(call, self._random, now_ns) if whole else None
         if whole_ns is not None:
             call = replace(call, whole_ns=whole_ns)
-        state.record_start(attempt, call.stream, now_ns, again=again, whole=whole_ns is not None)
+        state.record_start(attempt, call.stream, now_ns, call.client, again=again, whole=whole_ns is not None)
         try:
             reply = await (self._probe(call, attempt, state, now_ns) if on_trial else self._service(call))
         except BaseException as error:
             state.record_no_reply(attempt, call.stream)
             if isinstance(error, asyncio.CancelledError):
                 if _is_late(call):
-                    state.record_timeout(clock.now_ns(), now_ns)
+                    state.record_timeout(clock.now_ns(), now_ns, call.client)
                 elif error.args == (LOST,):
-                    state.record_lost_race(call.stream, input_tokens(call), clock.now_ns(), now_ns)
+                    state.record_lost_race(call.stream, input_tokens(call), clock.now_ns(), now_ns, call.client)
             elif isinstance(error, Fault):
                 error.on_trial = on_trial
+                if isinstance(error, ProviderFault) and error.status == PAYMENT_REQUIRED:
+                    state.record_unpaid(call, clock.now_ns())
             raise
+        if state.credit:
+            state.record_paid(call)
         if whole_ns is None:  # the time of a whole answer tells nothing, and it is no probe
             state.record_first_token(attempt, call.stream, reply, clock.now_ns())
         return reply
@@ -273,7 +281,7 @@ class GuardedTarget:
         finally:
             del scope  # it refers to the task, a cancelled task to this frame, and the frame to the scope: a cycle
         state.record_no_reply(attempt, call.stream)
-        state.record_timeout(clock.now_ns(), now_ns)
+        state.record_timeout(clock.now_ns(), now_ns, call.client)
         words = f"no token in {timeout_ns / clock.NS_PER_S:,.0f} s from a target that was down"
         raise TimedOut(words, phase="first token", target=self._name, after_ns=timeout_ns)
 
@@ -283,40 +291,44 @@ class GuardedTarget:
         if why:
             call.notes.rejected.append(self._name)
             state.wanted_ns = now_ns
-            until_ns = state.unavailable_until_ns(now_ns)
+            until_ns = state.unavailable_until_ns(now_ns, call.client)
+            ours = state.is_locked(now_ns) or state.lacks_credit(call, now_ns)
             raise Overloaded(
                 f"not asked: {why}",
                 kind="ejected",
                 target=self._name,
                 retry_after_ns=None if until_ns in (0, NEVER_NS) else max(until_ns - now_ns, 0),
-                status=502 if state.is_locked(now_ns) else 429 if state.is_rate_limited(now_ns) else 503,
+                status=502 if ours else 429 if state.is_rate_limited(now_ns, call.client) else 503,
                 hint="Change the key in the configuration." if until_ns == NEVER_NS else "",
             )
-        state.admit(attempt, now_ns)
+        state.admit(attempt, now_ns, call)
 
     def _rejection(self, call: Call, state: TargetState, now_ns: int) -> str:
         """Return why the target is not asked for the call; "" if it is."""
         if self._name in call.notes.excluded:
             return "it could not answer this call to its end"
-        until_ns = state.unavailable_until_ns(now_ns)
+        if state.lacks_credit(call, now_ns):
+            return "its account has too little credit for a request of this size (http_402)"
+        client = call.client
+        until_ns = state.unavailable_until_ns(now_ns, client)
         if not until_ns:
             return self._rejection_while_returning(call, state, now_ns)
-        why = state.unavailable_reason(now_ns)
-        if state.must_not_be_asked(now_ns):
+        why = state.unavailable_reason(now_ns, client)
+        if state.must_not_be_asked(now_ns, client):
             return why
-        if self._name in call.notes.attempted and state.breaker.is_down(now_ns):
+        if self._name in call.notes.attempted and state.breaker.is_down(now_ns, client):
             return f"it was asked for this call, and is {why}"
         others = [self._state(name) for name in self._others]
-        available = [other for other in others if not other.unavailable_until_ns(now_ns)]
-        if any(_may_serve(call, other) for other in available):
+        available = [other for other in others if not other.unavailable_until_ns(now_ns, client)]
+        if any(_may_serve(call, other, now_ns) for other in available):
             return why
         if available:
             return "" if state.take_last_resort(now_ns) else why
         mine = (until_ns, self._name)
         for other in others:
-            if other.must_not_be_asked(now_ns) or other.name in call.notes.rejected:
+            if other.must_not_be_asked(now_ns, client) or other.name in call.notes.rejected:
                 continue
-            if (other.unavailable_until_ns(now_ns), other.name) < mine:
+            if (other.unavailable_until_ns(now_ns, client), other.name) < mine:
                 return why
         return ""
 
@@ -326,7 +338,7 @@ class GuardedTarget:
         A returning target gets all calls for which no other target is available.
         """
         share = state.breaker.traffic_share(now_ns)
-        if share >= 1 or self._random.random() < share:
+        if share >= 1 or not state.breaker.concerns(call.client) or self._random.random() < share:
             return ""
         return "it was down and is returning" if self._has_backup(call, now_ns) else ""
 
@@ -334,15 +346,16 @@ class GuardedTarget:
         """Return whether another target, which is healthy, may answer the call."""
         for name in self._others:
             other = self._state(name)
-            if other.breaker.state == "closed" and not other.unavailable_until_ns(now_ns) and _may_serve(call, other):
+            healthy = other.breaker.state == "closed" or not other.breaker.concerns(call.client)
+            if healthy and not other.unavailable_until_ns(now_ns, call.client) and _may_serve(call, other, now_ns):
                 return True
         return False
 
 
-def _may_serve(call: Call, other: TargetState) -> bool:
+def _may_serve(call: Call, other: TargetState, now_ns: int) -> bool:
     """Return whether `other` is serving this call, or may still be asked."""
     notes: Notes = call.notes
-    if other.name in notes.rejected or other.name in notes.excluded:
+    if other.name in notes.rejected or other.name in notes.excluded or other.lacks_credit(call, now_ns):
         return False
     return other.name not in notes.attempted or other.serves(call.id)
 

@@ -14,17 +14,18 @@ from splitsecond.observation import FaultRecord, Observation
 
 AttemptVerdict = Literal["healthy", "failing", "limited", "unserved", "unpaid", "locked", "nothing"]
 """healthy: it answered. failing: it failed as other requests would fail. limited: it asks us to wait.
-unserved: it does not serve this model to us. unpaid: our account has no credit. locked: it refuses our key.
+unserved: it does not serve this model to us. unpaid: our account has too little credit. locked: it refuses our key.
 nothing: the attempt tells nothing about the target."""
 
 _BY_STATUS: Mapping[int, AttemptVerdict] = {401: "locked", 402: "unpaid", 403: "unserved", 404: "unserved"}
-"""For faults of the provider. Messages are never examined, because they may quote the client's request."""
+"""For faults of the provider. Messages are never examined here, because they may quote the client's request."""
 _OF_THE_REQUEST = frozenset({400, 413, 422})
 """Statuses of refusals that may concern this request only, although another target may serve it."""
-_KEY_REFUSED = "key_refused"
+KEY_REFUSED = "key_refused"
 """The kind of fault in which an error code of the provider, with any status, refuses our key."""
-_OURS = frozenset({"too_long", "empty_answer"})
-"""Kinds that the request causes more often than the target: an answer longer than we accept, or without any text."""
+_OURS = frozenset({"too_long", "empty_answer", "larger_than_limit"})
+"""Kinds that the request causes more often than the target: an answer longer than we accept, or without any text; a
+request that alone exceeds a limit."""
 LEAST_SILENCE_NS = 2 * NS_PER_S
 """The shortest gap between two tokens that counts as silence. Shorter gaps happen at healthy targets."""
 
@@ -57,7 +58,7 @@ def of_fault(fault: FaultRecord) -> AttemptVerdict:
             return "nothing"
         case "ProviderFault" if fault.kind in _OURS:
             return "nothing"
-        case "ProviderFault" if fault.kind == _KEY_REFUSED:
+        case "ProviderFault" if fault.kind == KEY_REFUSED:
             return "locked"
         case "ProviderFault" if fault.status in _OF_THE_REQUEST:
             return "nothing"
