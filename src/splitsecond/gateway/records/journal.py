@@ -70,7 +70,7 @@ class Journal:
                     return slot
                 self._failed(os.strerror(errno.ENOSPC))
             except OSError as error:
-                self._failed(error.strerror)
+                self._failed(error.strerror or str(error))
             self.erase(slot)
         self.missing += 1
         return None
