@@ -152,6 +152,24 @@ def test_money_of_all_workers_of_today(moment: Moment) -> None:
         assert two.spent_usd("web") == 0
 
 
+def test_a_step_of_the_wall_clock_and_back_frees_no_money(moment: Moment) -> None:
+    key, step_s = limited(usd=1.0), 0
+
+    def wall_ns() -> int:
+        return moment.wall_ns() + step_s * SECOND
+
+    with clock.using(moment.monotonic_ns, wall_ns):
+        allowance = KeyLimits([key], lambda attempt: 1.5)
+        allowance.charge("web", ATTEMPT)
+        assert not admitted(allowance, key)
+        step_s = DAY_S
+        assert admitted(allowance, key)
+        allowance.charge("web", ATTEMPT)
+        step_s = 0
+        assert not admitted(allowance, key)
+        assert allowance.spent_usd("web") == 1.5
+
+
 def test_an_attempt_without_a_known_price_counts_as_nothing(moment: Moment) -> None:
     key = limited(usd=0.1)
     with clock.using(moment.monotonic_ns, moment.wall_ns):

@@ -13,11 +13,11 @@ from tests.gateway.test_orphans import ENTRY
 
 from splitsecond import clock
 from splitsecond.errors import CallerFault
-from splitsecond.gateway.records import exchanged_file, orphans
+from splitsecond.gateway.records import exchanged_file, orphans, shared_memory
 from splitsecond.gateway.records.journal import SAY_NS, SLOT_BYTES, Journal
 from splitsecond.gateway.records.metrics import WRITE_S, Metrics
 from splitsecond.gateway.records.orphans import journal_stem, log_orphans, open_journal, recover, remove_journals
-from splitsecond.gateway.records.shared_memory import create_memory
+from splitsecond.gateway.records.shared_memory import create_memory, mapped
 from splitsecond.router.settings import LogSettings
 from splitsecond.store.log import Log, Past
 from splitsecond.testing.virtual_time import run_virtual
@@ -147,3 +147,11 @@ def test_metrics_that_cannot_be_shared_are_counted_and_tried_again(tmp_path: Pat
         metrics.close()
 
     run_virtual(main())
+
+
+def test_memory_is_shared_on_a_system_without_memory_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_memory, "_memory_file", None)
+    memory = create_memory(16)
+    mapped(memory, 16)[3] = 7
+    assert mapped(memory, 16).tobytes() == bytes(3) + b"\x07" + bytes(12)
+    os.close(memory)

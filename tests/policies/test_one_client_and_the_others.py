@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from random import Random
+from typing import cast
 
 import msgspec
 import pytest
@@ -32,9 +33,13 @@ class Clients:
     def __init__(self, policy: str, script: Callable[[Call], Script], **scripts: Script) -> None:
         names = targets(parse(policy))
         self.states = TargetStates(dict.fromkeys(names, ACCOUNT), chance=Random(5))
+
+        def script_of(provider: str) -> Callable[[Call], Script]:
+            return (lambda call: scripts[provider]) if provider in scripts else script
+
         self.fakes = {
             name: FakeService(
-                script=(lambda call, at=name[0]: scripts[at]) if name[0] in scripts else script,
+                script=script_of(name[0]),
                 target=name,
                 observer=self.states.observe,
             )
@@ -177,7 +182,7 @@ def test_a_deadline_of_one_client_is_not_one_of_others() -> None:
 
 
 def poor(call: Call) -> Script:
-    return fails(status(402)) if call.body["max_tokens"] >= 10_000 else GOOD
+    return fails(status(402)) if cast(int, call.body["max_tokens"]) >= 10_000 else GOOD
 
 
 def test_a_request_beyond_the_balance_locks_nothing_else() -> None:

@@ -118,7 +118,7 @@ def test_a_disk_that_fills_up_in_a_line_leaves_whole_lines(tmp_path: Path, monke
     write = os.write
 
     def fill_up(descriptor: int, data: memoryview) -> int:
-        if len(data) < 10 or bytes(data[:1]) != b"{":
+        if not bytes(data).startswith(b"{"):
             raise OSError(errno.ENOSPC, "No space left on device")
         return write(descriptor, data[:10])
 

@@ -80,11 +80,8 @@ def serve(source: ConfigSource, settings: GatewaySettings, simulated: socket.soc
             stack.enter_context(each)
         scratch = gateway_folder(stack)
         recover(settings.log, say)
-        journals, log_at, shared = (
-            journal_stem(settings.log),
-            log_socket(scratch.path),
-            SharedTables.create(len(sockets)),
-        )
+        journals, log_at = journal_stem(settings.log), log_socket(scratch.path)
+        shared = SharedTables.create(len(sockets))
         slots = [
             WorkerSlot(
                 number=number,

@@ -9,10 +9,10 @@ or least number of a cell where it would go beyond it, so that a limit that was 
 A row has the sums of two days: the day that was charged last and the one before it. If the wall clock steps over
 midnight and back, the first day still has its sum.
 
-The memory outlives a worker, so a restarted worker continues in its row. What its
-predecessor had reserved for calls in flight stays reserved until `forfeit` charges it. A row finds its names by their
-hash, so workers may have different keys: one may use a newer configuration than another. The last row belongs to no
-worker: it contains what was spent before the table was made.
+The memory outlives a worker, so a restarted worker continues in its row. What its predecessor had reserved for calls in
+flight stays reserved until `forfeit` charges it. A row finds its names by their hash, so workers may have different
+keys: one may use a newer configuration than another. The last row belongs to no worker: it contains what was spent
+before the table was made.
 """
 
 import hashlib

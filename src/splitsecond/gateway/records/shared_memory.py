@@ -7,12 +7,16 @@ It is no file in a folder. A page of a mapped file for which the disk has no roo
 import mmap
 import os
 import tempfile
+from collections.abc import Callable
+
+_memory_file: Callable[[str], int] | None = getattr(os, "memfd_create", None)
+"""None: the system has no such call."""
 
 
 def create_memory(size: int) -> int:
     """Return a descriptor of `size` bytes of memory that are 0. It ends with its last descriptor and mapping."""
-    if hasattr(os, "memfd_create"):
-        memory = os.memfd_create("splitsecond")
+    if _memory_file is not None:
+        memory = _memory_file("splitsecond")
         os.ftruncate(memory, size)
         return memory
     with tempfile.TemporaryFile(buffering=0) as file:  # without a name; written, so that the disk has room for it
