@@ -106,6 +106,7 @@ class GatewayWorker:
             charge=self._charge,
             chance=chance,
             log_process=None if self._slot.log is None else Path(self._slot.log),
+            worker=self._slot.number,
         )
         self._counters = SharedCounters(
             folder and folder / SHARED_COUNTERS, workers=self._slot.workers, number=self._slot.number
