@@ -1,5 +1,6 @@
 """Wait for what happens in another thread or process, on a machine of any speed."""
 
+import asyncio
 import time
 from collections.abc import Callable
 from typing import TypeVar
@@ -21,3 +22,11 @@ def until(found: Callable[[], Found], complaint: str) -> Found:
         assert clock.now_ns() < give_up_ns, complaint
         time.sleep(_PAUSE_S)
     return result
+
+
+async def eventually(found: Callable[[], object], complaint: str) -> None:
+    """Let the loop run until `found` returns something true."""
+    give_up_ns = clock.now_ns() + WITHIN_S * clock.NS_PER_S
+    while not found():
+        assert clock.now_ns() < give_up_ns, complaint
+        await asyncio.sleep(0.005)

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,9 +10,8 @@ from tests.store.records import answered
 from tests.store.test_remote_writer import calls, process
 from tests.store.test_remote_writer import url as url  # a fixture
 from tests.store.test_writer import locked
-from tests.waiting import WITHIN_S, until
+from tests.waiting import WITHIN_S, eventually, until
 
-from splitsecond import clock
 from splitsecond.store import database, log_process, recovery, unwritten
 from splitsecond.store.database import unwritten_stem
 from splitsecond.store.log import Log
@@ -33,19 +31,11 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(database, "BUSY_S", 0.01)
 
 
-async def eventually(found: Callable[[], object], complaint: str) -> None:
-    """Let the loop run until `found` returns something true."""
-    give_up_ns = clock.now_ns() + WITHIN_S * clock.NS_PER_S
-    while not found():
-        assert clock.now_ns() < give_up_ns, complaint
-        await asyncio.sleep(0.005)
-
-
 def in_memory(log: Log) -> int:
     """Return how many records the worker itself keeps."""
     writer = log._writer
     assert isinstance(writer, RemoteLogWriter)
-    return len(writer._records)
+    return len(writer._records) + len(writer._saving)
 
 
 def files(folder: Path) -> list[Path]:
@@ -63,7 +53,7 @@ async def send(log: Log, numbers: range) -> None:
 
 def test_an_outage_costs_disk_space_and_no_memory(url: str, tmp_path: Path) -> None:
     async def work() -> None:
-        first, second = (Log.open(url, process=tmp_path / "log") for _ in range(2))
+        first, second = (Log.open(url, process=tmp_path / "log", worker=number) for number in range(2))
         with locked(tmp_path / "log.db"):
             await asyncio.gather(send(first, range(RECORDS)), send(second, range(RECORDS, 2 * RECORDS)))
             await eventually(lambda: not in_memory(first) and not in_memory(second), "workers keep their records")
@@ -103,7 +93,7 @@ def test_further_outages_while_the_first_is_written(url: str, tmp_path: Path) ->
 def test_at_the_limit_of_files_workers_keep_the_rest(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(unwritten, "MOST_BYTES", 30 * len(encode(answered(1))))
+    monkeypatch.setattr(unwritten, "MAX_BYTES", 30 * len(encode(answered(1))))
 
     async def work() -> None:
         log = Log.open(url, process=tmp_path / "log")

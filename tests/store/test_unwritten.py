@@ -125,7 +125,7 @@ def test_a_disk_that_is_full_leaves_whole_records(stem: Path, monkeypatch: pytes
 
 
 def test_all_files_together_are_limited(stem: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unwritten, "MOST_BYTES", 2 * len(b"".join(DATA)))
+    monkeypatch.setattr(unwritten, "MAX_BYTES", 2 * len(b"".join(DATA)))
     save(stem, DATA)
     with pytest.raises(OSError, match="more than"):
         save(stem, DATA)

@@ -50,13 +50,14 @@ class Router:
         charge: Callable[[str, Observation], None] | None = None,
         chance: Random | None = None,
         log_process: Path | None = None,
+        worker: int = 0,
     ) -> None:
         """Open the log and build all routes.
 
         `say` reports problems that do not stop the router. `observe` gets each attempt after the target states did.
         `sinks` get the record of each ended call, before the log. `charge`: see `CallTracker`. `chance`: source of
-        random choices. `log_process`: see `Log.open`. Raises `CallerFault` for settings that cannot be built, or a log
-        that cannot be opened.
+        random choices. `log_process` and `worker`: see `Log.open`. Raises `CallerFault` for settings that cannot be
+        built, or a log that cannot be opened.
         """
         self.settings = settings
         self.directory = TargetDirectory(settings)
@@ -65,7 +66,7 @@ class Router:
         self._observer = observe
         self._client = Client()
         self.routes = Routes(settings, self._observe, self._client, self.states)  # may raise: before the log's thread
-        self.log = open_log(settings.log, say, process=log_process)
+        self.log = open_log(settings.log, say, process=log_process, worker=worker)
         self.tracker = CallTracker(
             *sinks,
             *([self.log.put] if self.log is not None else []),

@@ -23,17 +23,19 @@ REMEMBERED = timedelta(days=1)
 """How far back the log is read. Older attempts say little about today."""
 
 
-def open_log(given: LogSettings | None, say: Callable[[str], None], *, process: Path | None = None) -> "Log | None":
+def open_log(
+    given: LogSettings | None, say: Callable[[str], None], *, process: Path | None = None, worker: int = 0
+) -> "Log | None":
     """Open the log; None if none is configured. Raises `CallerFault` if that fails.
 
-    `process`: see `Log.open`. With it, a database that is away is no failure: the log process reports it.
+    `process` and `worker`: see `Log.open`. With it, a database that is away is no failure: the log process reports it.
     """
     if given is None:
         return None
     from splitsecond.store.log import Log  # imports SQLAlchemy, which a gateway without a log does not need
 
     away = None if process is None else lambda why: None
-    return Log.open(given.url, keep_days=given.keep_days, say=say, process=process, away=away)
+    return Log.open(given.url, keep_days=given.keep_days, say=say, process=process, worker=worker, away=away)
 
 
 def history(log: "Log | None", patterns: Iterable[str], say: Callable[[str], None]) -> list[Aged]:

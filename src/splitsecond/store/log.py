@@ -262,18 +262,21 @@ class Log(Past):
         keep_days: float = KEEP_DAYS,
         say: Callable[[str], None] = say,
         process: Path | None = None,
+        worker: int = 0,
         away: Callable[[str], None] | None = None,
     ) -> "Log":
         """Open the log at `url`, create its tables if there are none, and start its thread.
 
         Calls older than `keep_days` are deleted. `say` receives later problems, from the thread, at most once a minute.
         With `process`, the Unix socket of a log process (`store/log_process`), that process writes instead of a thread.
+        `worker`: the number of this worker among those that use the socket.
         With `away`, a server that does not answer is no failure: `away` gets the reason, and records wait.
         Raises `CallerFault` if the log cannot be opened.
         """
         database = Database.open(url, away=away)
         if process is not None:
-            return cls(database, RemoteLogWriter(process, database.where, unwritten=database.unwritten, say=say))
+            where, unwritten = database.where, database.unwritten
+            return cls(database, RemoteLogWriter(process, where, unwritten=unwritten, say=say, worker=worker))
         writer = LogWriter(database, keep_days=keep_days, say=say)
         writer.start()
         return cls(database, writer)

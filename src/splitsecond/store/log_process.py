@@ -1,16 +1,17 @@
 """The process that writes the log of a gateway, so that no thread competes with a worker's event loop.
 
 Workers connect to a Unix socket and send frames: a length (`LENGTH`, with the bit `AGAIN` for a record that is sent
-again) and a `CallRecord` in MessagePack. The process answers with `SETTLED`: how many records of the connection it has
+again) and a `CallRecord` in MessagePack. The process answers with `REPLY`: how many records of the connection it has
 taken, and how many of these are settled: written, in a file, or lost for good. A worker keeps each record until it is
-settled, and sends it again to the next process (`store/remote_writer`), so a process that dies loses nothing.
+settled, and saves it in a file if the process dies (`store/remote_writer`), so a process that dies loses nothing.
 
 A record that has waited for the log for a second is saved in a file, with all others that wait (`store/unwritten`).
 From then on, the process only saves what it reads, until the log has written what waits in memory. So whatever is
 killed during an outage loses about a second of records, and an outage costs disk space, not memory. If the disk is full
 or the files have reached their limit, the process reads a few thousand records into memory and no more. When the log is
 written again, the process reads its file back, and that of processes that have died (`store/recovery`), and writes the
-records that the log does not contain. Records that are sent again take the same way.
+records that the log does not contain. Records that are sent again take the same way. Workers save records in files
+too, if no process reads them: because it is dead, or has more to write than it can.
 
 The process also starts while a database in PostgreSQL is away. The thread that writes then connects again and again,
 and creates or migrates the tables when it succeeds.
@@ -39,7 +40,7 @@ from splitsecond.errors import CallerFault, say
 from splitsecond.store.call_record import CallRecord
 from splitsecond.store.log import Log
 from splitsecond.store.recovery import Recovery
-from splitsecond.store.remote_writer import AGAIN, SETTLED
+from splitsecond.store.remote_writer import AGAIN, REPLY
 from splitsecond.store.unwritten import LENGTH, LONGEST_RECORD, UnwrittenFile
 from splitsecond.store.writer import QUEUE, SAY_NS
 
@@ -119,7 +120,7 @@ class Sender:
         self._reported = self.taken
         with contextlib.suppress(OSError):
             self.connection.send(
-                SETTLED.pack(self.taken, self.settled, self.lost, self.saved, failing), socket.MSG_DONTWAIT
+                REPLY.pack(self.taken, self.settled, self.lost, self.saved, failing), socket.MSG_DONTWAIT
             )
 
     def report_taken(self, *, failing: bool) -> None:
@@ -352,12 +353,15 @@ def main() -> int:
         say(str(fault))
         return 1
     with log, socket.socket(socket.AF_UNIX) as listening:
-        with contextlib.suppress(FileNotFoundError):  # the socket of a process that died
-            os.unlink(settings.socket)
         try:
+            with contextlib.suppress(FileNotFoundError):  # the socket of a process that died
+                os.unlink(settings.socket)
             listening.bind(settings.socket)
         except FileNotFoundError:  # the gateway was killed meanwhile, and the next one has removed its folder
             return 0
+        except OSError as error:
+            say(f"the socket {settings.socket} of the log process cannot be created: {error.strerror}.")
+            return 1
         listening.listen()
         LogProcess(log, listening, sys.stdin.fileno()).run()
     return 0

@@ -15,7 +15,7 @@ from splitsecond.store.log import Log
 from splitsecond.store.rows import Rows, rows
 from splitsecond.store.unwritten import FoundFile, claim
 
-LOOK_S = 5.0
+LOOK_S = 1.0
 """How often the folder is searched for files, and the log is asked again if it has not answered."""
 BLOCK = 1000
 
@@ -29,7 +29,7 @@ class Recovery:
         self._say = say
         self._files: list[FoundFile] = []
         self._block: list[CallRecord] = []  # that the log is asked about, or will be
-        self._unreadable = set[Path]()
+        self._ignored = set[Path]()
         self._look_ns = 0
         self._asking: threading.Thread | None = None
         self._contained: set[str] | None = None  # its answer; None if there was none
@@ -37,8 +37,10 @@ class Recovery:
 
     @property
     def waiting(self) -> int:
-        """Records that this process has saved and not read back yet."""
-        return len(self._block) + sum(max(0, each.expected - each.records) for each in self._files)
+        """Records that this process has saved and not given to the log again. Those of workers' files are not counted:
+        the workers do that."""
+        own = self._files and self._files[0].expected
+        return (len(self._block) if own else 0) + sum(max(0, each.expected - each.records) for each in self._files)
 
     @property
     def busy(self) -> bool:
@@ -73,22 +75,25 @@ class Recovery:
             if missing:
                 return [(rows(each, self._files[0].wall_us), call) for call, each in missing.items()]
         if not self._files:
-            self._files, unreadable = claim(self._log.unwritten, self._unreadable)
+            self._files, unreadable = claim(self._log.unwritten, self._ignored)
             for path, why in unreadable.items():
-                self._ignore(path, why)
+                self._ignore(path, f"cannot be read: {why}")
         while self._files:
             file = self._files[0]
             try:
                 self._block = self._block or file.read(BLOCK)
-            except ValueError as error:
-                self._ignore(file.path, str(error))
+            except (ValueError, OSError) as error:
+                self._ignore(file.path, f"cannot be read: {error}")
                 self._files.pop(0).close()
                 continue
             if self._block:
                 self._ask(file.wall_us, waiting)
                 return []
             self._say(f"log {self._log.where}: records written from {file.path}: {file.records:,}.")
-            self._files.pop(0).remove()
+            try:
+                self._files.pop(0).remove()
+            except OSError as error:
+                self._ignore(file.path, f"are written, but it cannot be removed: {error.strerror}")
         self._look_later()
         return []
 
@@ -96,7 +101,7 @@ class Recovery:
         """Leave the files to others."""
         for each in self._files:
             each.close()
-            self._say(f"log {self._log.where}: records wait in {each.path}; the next start writes them.")
+            self._say(f"log {self._log.where}: what is not written is kept in {each.path}; the next start writes it.")
         self._files.clear()
 
     def _ask(self, wall_us: int, waiting: Set[str]) -> None:
@@ -115,5 +120,5 @@ class Recovery:
         self._look_ns = clock.now_ns() + round(LOOK_S * clock.NS_PER_S)
 
     def _ignore(self, path: Path, why: str) -> None:
-        self._unreadable.add(path)
-        self._say(f"log {self._log.where}: the records in {path} cannot be read: {why}. Move the file away.")
+        self._ignored.add(path)
+        self._say(f"log {self._log.where}: the records in {path} {why}. Move the file away.")

@@ -1,18 +1,19 @@
 """Files with records of calls that wait to be written to the log.
 
-The log process saves what it cannot write within a second, and at its end what it has not written. A worker whose log
-process is away saves its records at its end, and those of a worker that died before it in its slot. A log process
-writes the records when the database answers, and removes the file. A record can be in two files, or in the log as
-well, so the reader asks the log first (`Log.contained`).
+The log process saves what it cannot write within a second, and at its end what it has not written. A worker saves what
+the log process does not take, and the records of a worker that died before it in its slot. A log process writes the
+records when the database answers, and removes the file. A record can be in two files, or in the log as well, so the
+reader asks the log first (`Log.contained`).
 
 The files are beside a SQLite log, as LOG.unwritten-*, and otherwise in the temporary folder. A file begins with `MAGIC`
 and the difference of wall clock and monotonic clock, because monotonic times mean nothing after a reboot. Then come
 frames as on the socket of the log process: a length, and a `CallRecord` in MessagePack. A process holds a lock (flock)
-on a file that it writes or reads, until it ends. A file that was cut off is read up to its last whole record.
+on a file while it writes or reads it. A file that was cut off is read up to its last whole record.
 """
 
+import contextlib
+import errno
 import fcntl
-import glob
 import os
 import secrets
 import stat
@@ -28,7 +29,7 @@ from splitsecond.store.call_record import CallRecord
 
 MAGIC = b"splitsecond unwritten 1\n"
 LENGTH = struct.Struct(">I")
-MOST_BYTES = 256 << 20
+MAX_BYTES = 256 << 20
 """Limit on all files of a log together. Beyond it, records wait in memory as long as there is room."""
 LONGEST_RECORD = 64 << 20
 _OFFSET = struct.Struct(">q")
@@ -37,13 +38,12 @@ _DECODER = msgspec.msgpack.Decoder(CallRecord)
 
 
 class UnwrittenFile:
-    """A new file for records of the log whose files' paths begin with `stem`. It is created with the first record."""
+    """A file for records of the log whose files' paths begin with `stem`. It is created with the first record."""
 
     def __init__(self, stem: Path) -> None:
-        self.path = stem.with_name(f"{stem.name}{secrets.token_hex(4)}")
-        self.records = 0
         self._stem = stem
         self._descriptor: int | None = None
+        self._begin()
 
     def add(self, records: Iterable[bytes]) -> None:
         """Append encoded records, all or none of them. Raises `OSError`, also if there would be too many bytes."""
@@ -51,21 +51,21 @@ class UnwrittenFile:
         if not frames:
             return
         data = b"".join(frames)
-        if sum(map(_size, _paths(self._stem))) + len(data) > MOST_BYTES:
-            raise OSError(f"the files {self._stem}* would have more than {MOST_BYTES >> 20:,} MiB")
+        if sum(map(_size, _paths(self._stem))) + len(data) > MAX_BYTES:
+            raise OSError(f"the files {self._stem}* would have more than {MAX_BYTES >> 20:,} MiB")
+        if self._broken:
+            raise OSError(errno.EIO, "the file ends in half a record")
         if self._descriptor is None:
-            flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-            self._descriptor = os.open(self.path, flags, 0o600)
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+            self._descriptor = self._opened()
+        begin = os.fstat(self._descriptor).st_size
+        if not begin:
             data = MAGIC + _OFFSET.pack(clock.wall_offset_us()) + data
-        begin, left = os.fstat(self._descriptor).st_size, memoryview(data)
+        left = memoryview(data)
         try:
             while left:
                 left = left[os.write(self._descriptor, left) :]
         except OSError:  # the disk is full: what follows must not come after half a record
-            os.ftruncate(self._descriptor, begin)
-            if not begin:
-                self.remove()
+            self._cut(begin)
             raise
         self.records += len(frames) // 2
 
@@ -77,16 +77,52 @@ class UnwrittenFile:
         return FoundFile(self.path, os.fdopen(descriptor, "rb"), self.records)
 
     def remove(self) -> None:
-        """Remove the file: all of its records are in the log."""
+        """Remove the file: all of its records are in the log. If the disk refuses, `claim` finds it again."""
         if self._descriptor is not None:
-            self.path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                self.path.unlink()
         self.close()
 
     def close(self) -> None:
-        """Leave the file to the next log process."""
+        """Leave the file to a log process. A later `add` continues it if no other process has opened it."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             os.close(descriptor)
+        if self._broken:
+            self._begin()
+
+    def _begin(self) -> None:
+        """Choose the path of the file that the next record creates."""
+        self.path = self._stem.with_name(f"{self._stem.name}{secrets.token_hex(4)}")
+        self.records = 0
+        self._broken = False  # it ends in half a record that could not be cut off
+
+    def _opened(self) -> int:
+        """Open and lock the file again after `close`, or create another."""
+        if self.records:
+            with contextlib.suppress(OSError):  # a log process reads it, or has read it
+                if (descriptor := _locked(self.path, os.O_RDWR | os.O_APPEND)) is not None:
+                    return descriptor
+        self._begin()
+        descriptor = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        except OSError:  # the file system has no locks
+            os.close(descriptor)
+            self.path.unlink()
+            raise
+        return descriptor
+
+    def _cut(self, size: int) -> None:
+        """Cut the file after `size` bytes, or remove it if nothing is left."""
+        assert self._descriptor is not None  # it is open
+        try:
+            os.ftruncate(self._descriptor, size)
+        except OSError:
+            self._broken = True
+            return
+        if not size:
+            self.remove()
 
 
 def save(stem: Path, records: Sequence[bytes]) -> str:
@@ -114,7 +150,10 @@ class FoundFile:
         (self.wall_us,) = _OFFSET.unpack_from(header, len(MAGIC))
 
     def read(self, most: int) -> list[CallRecord]:
-        """Return the next records, at most `most`; none at the end. Raises `ValueError` for what is no record."""
+        """Return the next records, at most `most`; none at the end.
+
+        Raises `ValueError` for what is no record, and `OSError`.
+        """
         found: list[CallRecord] = []
         while len(found) < most and len(header := self._file.read(LENGTH.size)) == LENGTH.size:
             (length,) = LENGTH.unpack(header)
@@ -127,9 +166,11 @@ class FoundFile:
         return found
 
     def remove(self) -> None:
-        """Remove the file: all of its records are in the log."""
-        self.path.unlink(missing_ok=True)
-        self._file.close()
+        """Remove the file: all of its records are in the log. Raises `OSError`."""
+        try:
+            self.path.unlink(missing_ok=True)
+        finally:
+            self._file.close()
 
     def close(self) -> None:
         """Leave the file to the next log process."""
@@ -140,13 +181,18 @@ def claim(stem: Path, ignored: Set[Path] = frozenset()) -> tuple[list[FoundFile]
     """Lock and return the files of the log but for those `ignored`, and why others of that name cannot be read.
 
     Returns none while another process holds one of them: two processes must not write the same record at once.
-    It skips empty files, whose writers have just created them, and files of other users.
+    It skips empty files, whose writers have just created them, and files of other users. A folder that cannot be read
+    has none.
     """
     claimed: list[FoundFile] = []
     wrong: dict[Path, str] = {}
-    for path in sorted(set(_paths(stem)) - ignored):
+    try:
+        paths = sorted(set(_paths(stem)) - ignored)
+    except OSError:
+        return claimed, wrong
+    for path in paths:
         try:
-            file = _locked(path)
+            descriptor = _locked(path, os.O_RDONLY)
         except BlockingIOError:
             for each in claimed:
                 each.close()
@@ -154,37 +200,40 @@ def claim(stem: Path, ignored: Set[Path] = frozenset()) -> tuple[list[FoundFile]
         except OSError as error:
             wrong[path] = error.strerror or str(error)
             continue
-        if file is not None:
-            try:
-                claimed.append(FoundFile(path, file))
-            except ValueError as error:
-                file.close()
-                wrong[path] = str(error)
+        if descriptor is None:
+            continue
+        file = os.fdopen(descriptor, "rb")
+        try:
+            claimed.append(FoundFile(path, file))
+        except (ValueError, OSError) as error:
+            file.close()
+            wrong[path] = str(error)
     return claimed, wrong
 
 
-def _locked(path: Path) -> BinaryIO | None:
-    """Open and lock a file. Return None if it is not there any more, empty, or belongs to another user."""
+def _locked(path: Path, mode: int) -> int | None:
+    """Open and lock a file. Return its descriptor; None if it is not there any more, empty, or of another user."""
     try:
         # Without waiting: anybody can put a named pipe into the temporary folder.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = os.open(path, mode | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         return None
-    file = os.fdopen(descriptor, "rb")
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         found = os.fstat(descriptor)
     except BaseException:
-        file.close()
+        os.close(descriptor)
         raise
     if stat.S_ISREG(found.st_mode) and found.st_uid == os.getuid() and found.st_size and found.st_nlink:
-        return file
-    file.close()
+        return descriptor
+    os.close(descriptor)
     return None
 
 
 def _paths(stem: Path) -> Sequence[Path]:
-    return list(stem.parent.glob(f"{glob.escape(stem.name)}*"))
+    """Return the files whose paths begin with `stem`. Raises `OSError`."""
+    with os.scandir(stem.parent) as entries:
+        return [stem.parent / each.name for each in entries if each.name.startswith(stem.name)]
 
 
 def _size(path: Path) -> int:

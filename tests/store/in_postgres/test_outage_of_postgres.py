@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,8 +16,8 @@ import msgspec
 import pytest
 from tests.processes import Process
 from tests.store.server import Server
-from tests.store.test_outage import eventually, in_memory, send
-from tests.waiting import until
+from tests.store.test_outage import in_memory, send
+from tests.waiting import eventually, until
 
 from splitsecond import clock
 from splitsecond.store.log import Log, Past
@@ -42,7 +43,11 @@ def log_process(url: str, folder: Path) -> Iterator["Process[bytes]"]:
 
 
 @pytest.mark.parametrize("fault", ["killed", "stopped"])
-def test_what_is_killed_in_an_outage_is_in_the_log_once(server: Server, url: str, tmp_path: Path, fault: str) -> None:
+def test_what_is_killed_in_an_outage_is_in_the_log_once(
+    server: Server, url: str, tmp_path: Path, fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # of the worker, which is this process
+
     async def work() -> None:
         log = Log.open(url, process=tmp_path / "log")
         await send(log, range(FIRST))

@@ -132,6 +132,7 @@ class GatewayWorker:
             charge=self._charge,
             chance=chance,
             log_process=None if self._slot.log is None else Path(self._slot.log),
+            worker=self._slot.number,
         )
         self._counters = SharedCounters(
             None if shared is None else shared.counters, workers=self._slot.workers, number=self._slot.number
