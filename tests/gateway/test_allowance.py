@@ -159,7 +159,7 @@ def test_a_step_of_the_wall_clock_and_back_frees_no_money(moment: Moment) -> Non
         return moment.wall_ns() + step_s * SECOND
 
     with clock.using(moment.monotonic_ns, wall_ns):
-        allowance = KeyLimits([key], lambda attempt: 1.5)
+        allowance = key_limits([key], lambda attempt: 1.5)
         allowance.charge("web", ATTEMPT)
         assert not admitted(allowance, key)
         step_s = DAY_S
