@@ -20,9 +20,8 @@ If the client does not stream, it sees nothing before the end, so an answer that
 the next branch too; so does a `deadline(a, total="10s")` of a branch. If it streams, there is no fallback after the
 first token, but there are settings for that time. `stall="10s"`: an answer without a further token for so long is
 ended. `floor="8tok/s", over="20s"`: so is one that is slower than that. An answer that breaks or is ended is continued
-at another branch: with `resume="replay"`, the default, if that one repeats what the client has; with
-`resume="prefill"` from the beginning that it is given (see `resume`). `resume="off"`: it ends with an error. Inside a
-policy that continues answers itself, `off` is the default.
+at another branch that repeats what the client has: this is `resume="replay"`, the default (see `resume`).
+`resume="off"`: it ends with an error. Inside a policy that continues answers itself, `off` is the default.
 
 What it costs. Nothing while the first branch works. An answer that is asked for again is paid for twice. A failure
 costs the time that was spent waiting for it: with `ttft` at most that much for each branch. Second attempts have a
@@ -64,7 +63,7 @@ from splitsecond.policies.token_deadline import TokenDeadline
 from splitsecond.policies.usual_wait import UsualWait
 from splitsecond.service import Call, RateFloor, Reply, Service
 
-HowOrOff = Literal["replay", "prefill", "off"]
+HowOrOff = Literal["replay", "off"]
 SECOND_TRIES = Share.parse("extra_load", 0.1)
 """The share of a branch's calls that may get a second attempt."""
 
@@ -92,7 +91,7 @@ def make_fallback(
     how = resume or ("off" if context.continued else "replay")
     if how != "off" and context.make_encoder is not None:
         names = [name for branch in branches for name in branch.names]
-        streamed = ResumedService(in_turn, [Branch(in_turn, names)], how, context)
+        streamed = ResumedService(in_turn, [Branch(in_turn, names)], context)
     return _Limited(context, in_turn, streamed, stall, rate_floor(floor, over))
 
 
