@@ -1,38 +1,6 @@
 """`resume(a, b, ..., stall="10s")`: an answer that breaks off is continued at another target.
 
-It is the only policy that changes an answer after its first token. Mostly it is a setting of another policy,
-``fallback(a, b, resume="replay")``, or of a route.
-
-What it does. `a` is asked, and its answer goes to the client byte for byte. If it breaks (the connection is cut, an
-error arrives inside the stream, no further token for `stall`, or fewer tokens per second than `floor` in the last
-`over`), the next branch is asked, in turn. A single branch, as in ``resume(fastest(a, b))``, is asked again. No target
-is asked again whose answer to this call broke. Before the first token `resume` does nothing: a failure is raised as it
-is.
-
-`floor="8tok/s", over="20s"` is for streams that are alive and too slow. The time begins with the first token. A pause
-of more than half of `over` does not count as slow: a model that reasons without streaming it is silent, and `stall`
-limits that. After it the time begins again. A chunk counts as one token, or as a quarter of its characters if that is
-more. `over` is 20 s by default.
-
-The next target gets the same request. Its answer is held back and compared, byte by byte, with what the
-client already has; from there on the client gets the new part, and a token of which it has the first half is cut in
-two. If the answers differ, the next branch is asked. This needs repeatable answers: the same model and a temperature
-of 0. It does not work for audio and pictures, or with log-probabilities. If no target can continue, the client gets the error
-that broke the answer, whatever the other targets answered. There is one end, never a second and never an invented one.
-The client continues to see the id and the model of the first target, in its own API format, with parts and events
-numbered on. Signed or hidden reasoning, and results of tools that a provider runs itself, cannot be continued.
-
-An answer that is not streamed is held back until it is complete, so a broken one is simply requested again.
-
-What it costs. While nothing breaks, the bytes of the answer are kept, compressed. A broken answer is paid for twice:
-the prompt and all that was sent. The client waits meanwhile.
-
-When it helps. With long answers, and with streams that intermediaries cut.
-
-When it hurts. When models do not repeat themselves: the cost is wasted and the error comes later.
-
-Where it goes. Around the policies that choose, inside `deadline`, `limit`, `cap` and `cache`. The usage that the client
-sees is the second target's. A benchmark gets the break as it is.
+docs/policies.md says what it does, what it costs, when it helps, when it hurts, and where it goes.
 """
 
 from collections.abc import Sequence
