@@ -3,7 +3,7 @@
 import difflib
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar, get_args
+from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 import msgspec
 from msgspec import Raw, Struct
@@ -90,6 +90,8 @@ def one_of(name: str, value: str, allowed: Sequence[str]) -> str:
 
 
 def _hint(message: str, shape: Any) -> str:
+    if get_origin(shape) is Annotated:
+        shape = get_args(shape)[0]
     choices = (shape, *get_args(shape))
     if unknown := _UNKNOWN_FIELD.search(message):
         structs = [choice for choice in choices if isinstance(choice, type) and issubclass(choice, Struct)]

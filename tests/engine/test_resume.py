@@ -10,7 +10,6 @@ from splitsecond.errors import Fault, NetworkFault
 from splitsecond.events import Event, Finish, Token
 from splitsecond.policies.building import build
 from splitsecond.policies.expression import parse
-from splitsecond.policies.targets.target_info import TargetInfo
 from splitsecond.policies.targets.target_states import TargetStates
 from splitsecond.service import Call, Reply, ReplyBase, Service
 from splitsecond.testing.engine import EngineProcess
@@ -102,17 +101,15 @@ def text(events: list[Event]) -> str:
     return "".join(event.text for event in events if isinstance(event, Token))
 
 
-@pytest.mark.parametrize("how", ["replay", "prefill"])
 @pytest.mark.parametrize("after", [1, 7, TOKENS - 1])
-def test_it_goes_on_as_if_nothing_had_been(targets: dict[str, Target], how: str, after: int) -> None:
+def test_it_goes_on_as_if_nothing_had_been(targets: dict[str, Target], after: int) -> None:
     async def main() -> None:
         whole = await heard(targets["b/m"])
-        standing = TargetStates({"b/m": TargetInfo(prefill=True)})
         services: dict[str, Service] = {"a/m": Cut(targets["a/m"], after), "b/m": targets["b/m"]}
         service = build(
-            parse(f'resume("a/m", "b/m", how="{how}")'),
+            parse('resume("a/m", "b/m")'),
             services.__getitem__,
-            standing,
+            TargetStates(),
             make_encoder=continuation_encoder,
         )
         events = await heard(service)

@@ -102,7 +102,7 @@ def test_the_example() -> None:
     settings = read(EXAMPLE, ENVIRONMENT, folder=Path("/etc/splitsecond"))
     (key,) = settings.keys
     assert (key.requests_per_minute, key.usd_per_day) == (600, 50.0)
-    assert settings.resumes == {"fast": ResumeSettings("replay", 10 * clock.NS_PER_S)}
+    assert settings.resumes == {"fast": ResumeSettings(10 * clock.NS_PER_S)}
     assert settings.log == LogSettings("sqlite:////etc/splitsecond/splitsecond.db")
     assert settings.seeds == ("/etc/splitsecond/runs/2026-11-*",)
     assert settings.spec("groq-2/x").base_url == settings.spec("groq/x").base_url
@@ -118,7 +118,7 @@ providers:
 routes:
   fast:
     policy: fallback(race("groq/llama-3.3-70b-versatile", "ours/llama-3.3-70b"), "together/llama-3.3-70b", ttft="2s")
-    resume: replay            # or prefill; optional; stall: 10s
+    resume: replay            # optional; stall: 10s
   cheap-but-quick:
     policy: >-
       cheapest("deepinfra/llama-3.3-70b", "together/llama-3.3-70b", "groq/llama-3.3-70b-versatile", within="voice")
@@ -181,6 +181,14 @@ def test_a_key_that_several_servers_take_may_be_refused_by_one_alone() -> None:
     settings = read(text + "}", {"OURS": "sk-1234567890"})
     a, b, c = (settings.about(f"{name}/m").account for name in "abc")
     assert a == c != b
+
+
+def test_a_providers_prefill_overrides_the_catalogues() -> None:
+    text = (
+        "providers: {p: {base_url: 'http://x', prefill: prefix}, no: {like: groq, api_key: env:OURS, prefill: false}}"
+    )
+    settings = read(text, ENVIRONMENT)
+    assert [settings.spec(target).prefill for target in ("p/x", "no/x", "groq/x")] == ["prefix", False, True]
 
 
 def test_what_is_said_of_targets() -> None:
@@ -298,6 +306,7 @@ def test_no_file_serves_the_providers_whose_key_is_there() -> None:
         ("routes: {fast: {policy: '\"groq/x\"', resume: replay, stall: 2}}", "routes.fast.stall: Expected `str"),
         ("routes: {fast: {policy: '\"groq/x\"', resume: replay, stall: 2w}}", 'fast.stall: "2w", expected a duration'),
         ("routes: {fast: {policy: '\"groq/x\"', resume: rewind}}", "routes.fast.resume: Invalid enum value 'rewind'"),
+        ("routes: {fast: {policy: '\"groq/x\"', resume: prefill}}", "fast.resume: .*'prefill'. Expected one of replay"),
         ("listen: {workers: 0}", "listen.workers: Expected `int` >= 1"),
         ("listen: {metrics: open}", "listen.metrics: Invalid enum value 'open'"),
         ("listen: {cors: [https://a.example/page]}", r"listen.cors\[0\]: https://a.example/page is not an origin"),

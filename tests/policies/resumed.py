@@ -1,7 +1,6 @@
 """Calls whose answers break and are continued, and what their clients received."""
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -14,7 +13,6 @@ from splitsecond.errors import Fault
 from splitsecond.events import Event, Finish, Token, Usage
 from splitsecond.policies.building import build
 from splitsecond.policies.expression import parse
-from splitsecond.policies.targets.target_info import TargetInfo
 from splitsecond.policies.targets.target_states import TargetStates
 from splitsecond.service import Call, Reply, ReplyBase, Service
 from splitsecond.testing.fake_service import FakeService, Script
@@ -25,15 +23,14 @@ CUT = reset()
 WORDS = ("Once ", "upon ", "a ", "time.")
 WHOLE = "".join(WORDS)
 ANSWER = Script(tokens=4, texts=WORDS)
-PREFILL = TargetInfo(prefill=True)
 
 
 def breaks(after: int, *texts: str, fault: Fault = CUT) -> Script:
     return Script(texts=texts or WORDS, fault=fault, breaks_after=after)
 
 
-def answers(*texts: str, input_tokens: int | None = None) -> Script:
-    return Script(tokens=len(texts), texts=texts, input_tokens=input_tokens)
+def answers(*texts: str) -> Script:
+    return Script(tokens=len(texts), texts=texts)
 
 
 class Received:
@@ -91,10 +88,8 @@ def chat(*, stream: bool = True, **fields: Any) -> Call:
 class Resumed:
     """One call to a policy over targets with scripts, and what its client received."""
 
-    def __init__(
-        self, policy: str, *, call: Call | None = None, facts: Mapping[str, TargetInfo] | None = None, **scripts: Any
-    ) -> None:
-        states = TargetStates(facts)
+    def __init__(self, policy: str, *, call: Call | None = None, **scripts: Any) -> None:
+        states = TargetStates()
         self.fakes: dict[str, FakeService] = {}
         for name, script in scripts.items():
             given = script if isinstance(script, list) else [script]
@@ -111,11 +106,6 @@ class Resumed:
     @property
     def asked(self) -> dict[str, int]:
         return {name: len(fake.calls) for name, fake in self.fakes.items()}
-
-    def sent(self, name: str) -> dict[str, Any]:
-        """The body of the last request to that target."""
-        sent: dict[str, Any] = json.loads(msgspec.json.encode(self.fakes[name].calls[-1].call.body))
-        return sent
 
 
 class Stream(ReplyBase):

@@ -55,12 +55,12 @@ HOLDING = [
     'cascade(cache("a/x", sampled=True), "b/x")',
     'resume("a/x", "b/x")',
     'resume(fastest("a/x", "b/x"))',
-    'resume("a/x", race("b/x", "c/x"), how="prefill", stall="10s")',
+    'resume("a/x", race("b/x", "c/x"), stall="10s")',
     'fallback("a/x", "b/x", "c/x", resume="replay", stall="5s")',
     'resume("a/x", "b/x", floor="8tok/s", over="10s")',
     'fallback("a/x", "b/x", resume="replay", floor="8tok/s")',
     'cache(resume(cascade("a/x", "b/x"), "c/x"), sampled=True)',
-    'fallback(resume("a/x", resume("b/x", "c/x")), "d/x", resume="prefill")',
+    'fallback(resume("a/x", resume("b/x", "c/x")), "d/x", resume="replay")',
 ]
 
 

@@ -7,14 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from splitsecond.events import Done, Event, Finish, Quiet, Token, ToolPart, Usage
-from splitsecond.policies.replies.delivered import (
-    MOST_WAITING,
-    DeliveredText,
-    PrefillTail,
-    ReplayDiff,
-    ReplayMismatch,
-    appended,
-)
+from splitsecond.policies.replies.delivered import MOST_WAITING, DeliveredText, ReplayDiff, ReplayMismatch
 
 DONE = Done(0, marker=True)
 SIGNED, OTHER = Quiet(0, "signature", "of one"), Quiet(0, "signature", "of another")
@@ -148,50 +141,14 @@ def pieces(whole: str, data: st.DataObject) -> list[str]:
     return [part for part in map(whole.__getitem__, map(slice, [0, *cuts], [*cuts, len(whole)])) if part]
 
 
-def test_what_can_be_compared_and_what_is_one_text() -> None:
+def test_what_can_be_compared() -> None:
     def told(*events: Event) -> DeliveredText:
         had = DeliveredText()
         had.add(list(events))
         return had
 
-    assert told(*text("a", "b")).text == "ab"
-    assert told(*thought("a"), *text("b")).text is None
-    assert told(*text("a"), *text("b", index=1)).text is None
-    assert told(*text("a"), Finish(0, "stop")).text is None
     assert told().is_empty
-    assert told(*text("a", "b")).tokens == 2
-    assert told(Token(0, "a", tokens_so_far=7)).tokens == 7
     assert told(*text("a")).comparable
     assert not told(Token(0, "UklGRg==", "audio")).comparable
     assert not told(Token(0, "print()", "tool")).comparable
     assert not told(Token(0, "a", logprobs=(-0.1,))).comparable
-
-
-def test_a_text_that_goes_on_is_counted_as_one() -> None:
-    appended = PrefillTail(tokens=4)
-    end: list[Event] = [Finish(0, "stop"), Usage(0, 14, 3, reasoning_tokens=0), DONE]
-    assert appended.take([Quiet(0), *text("c"), *end]) == [
-        *text("c"),
-        Finish(0, "stop"),
-        Usage(0, 10, 7, reasoning_tokens=0),
-        DONE,
-    ]
-    with pytest.raises(ReplayMismatch, match="reasoning in the middle"):
-        appended.take(thought("hm"))
-
-
-@pytest.mark.parametrize(
-    ("had", "goes_on", "new"),
-    [
-        ("a ", [" b"], ["b"]),
-        ("a ", ["b"], ["b"]),
-        ("a", [" b"], [" b"]),
-        ("a\n\n", ["\n", "\n", "b", "\n"], ["b", "\n"]),
-        ("a\n\n", ["\n", "b\n"], ["b\n"]),
-        ("a ", ["  b"], [" b"]),
-    ],
-)
-def test_white_space_is_told_once(had: str, goes_on: list[str], new: list[str]) -> None:
-    told = DeliveredText()
-    told.add(text(had))
-    assert appended(told).take(text(*goes_on)) == text(*new)

@@ -17,7 +17,6 @@ from splitsecond.policies.fallback import HowOrOff
 from splitsecond.policies.fastest import Figure
 from splitsecond.policies.pipeline import EarlyStart
 from splitsecond.policies.race import RaceFigure
-from splitsecond.policies.replies.resumable import How
 from splitsecond.policies.resume import LEAST_TOKENS
 from splitsecond.policies.settings import (
     Count,
@@ -60,7 +59,6 @@ VALUES: dict[object, st.SearchStrategy[SettingLiteral]] = {
     MemorySize: st.sampled_from(["1MB", "64MB", "2GB"]),
     AcceptanceRule: st.sampled_from(["finished", "json", "re:^w", "re:never", "logprob>-0.5"]),
     EarlyStart: st.just(True) | DURATIONS,
-    How: st.sampled_from(get_args(How)),
     HowOrOff: st.sampled_from(get_args(HowOrOff)),
     SpendingRate: st.sampled_from(["0.60/h", "0.01/m", "3/h"]),
     TokenRate: st.sampled_from(["8tok/s", "4000tok/s", "0.5tok/s"]),
@@ -188,8 +186,9 @@ WRONG = [
     ('race("a/x", "b/x", ttft="2s")', 20, "race has no setting ttft", "There are: by, spend."),
     ('race("a/x", "b/x", spend=1)', 20, 'spend is 1, expected US dollars an hour or a minute such as "0.60/h"', ""),
     ('race("a/x", "b/x", spend="0/h")', 20, 'spend is "0/h"', ""),
-    ('resume("a/x", "b/x", how="again")', 22, 'how is "again", expected one of replay, prefill', ""),
-    ('fallback("a/x", "b/x", resume=True)', 24, "resume is True, expected one of replay, prefill", ""),
+    ('resume("a/x", "b/x", how="replay")', 22, "resume has no setting how", "There are: stall, floor, over."),
+    ('fallback("a/x", "b/x", resume="prefill")', 24, 'resume is "prefill", expected one of replay, off', ""),
+    ('fallback("a/x", "b/x", resume=True)', 24, "resume is True, expected one of replay, off", ""),
     ('hedge("a/x", "b/x", extra_load="5%")', 21, 'extra_load is "5%", expected a number', ""),
     ('hedge("a/x", "b/x", extra_load=True)', 21, "extra_load is True", ""),
     ('hedge("a/x", "b/x", extra_load=5)', 21, "extra_load is 5, expected a number from 0.001 to 1", ""),

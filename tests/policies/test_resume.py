@@ -9,7 +9,6 @@ from tests.policies.branches import SILENT, fails, play, refused, scripted, stat
 from tests.policies.resumed import (
     ANSWER,
     CUT,
-    PREFILL,
     WHOLE,
     WORDS,
     Resumed,
@@ -98,7 +97,7 @@ def test_an_answer_that_falls_silent_is_continued() -> None:
     assert Resumed('resume("a", "b", stall="2s")', a=slow, b=slow).received.fault is not None
 
 
-@pytest.mark.parametrize("policy", ["resume({}, how='replay')", "fallback({}, resume='replay')"])
+@pytest.mark.parametrize("policy", ["resume({})", "fallback({}, resume='replay')"])
 def test_an_answer_that_is_too_slow_is_continued(policy: str) -> None:
     slow = Script(texts=WORDS, tokens=40, tps=2)
     text = policy.format('"a", "b", floor="8tok/s", over="4.1s"').replace("'", '"')
@@ -181,10 +180,9 @@ def test_a_fallback_resumes_by_default(policy: str) -> None:
 
 
 def test_inside_a_policy_that_resumes_a_fallback_does_not() -> None:
-    facts = {"b": PREFILL}
-    played = Resumed('resume(fallback("a", "b"), how="prefill")', facts=facts, a=breaks(2), b=answers("a ", "time."))
+    played = Resumed('resume(fallback("a", "b"), "c")', a=breaks(2), b=ANSWER, c=ANSWER)
     assert (played.received.text, played.received.ended_well) == (WHOLE, True)
-    assert played.asked == {"a": 1, "b": 1}  # not a replay at b, and then a prefill
+    assert played.asked == {"a": 1, "b": 0, "c": 1}
 
 
 def test_the_limit_on_silence_begins_again_with_each_token() -> None:
@@ -224,9 +222,6 @@ def test_an_answer_that_is_not_streamed_is_requested_again() -> None:
     call = chat(stream=False)
     played = Resumed('resume("a", "b")', call=call, a=breaks(3), b=answers("Something ", "else."))
     assert (played.received.text, played.received.ended_well) == ("Something else.", True)
-    call = chat(stream=False)
-    played = Resumed('resume("a", "b", how="prefill")', call=call, a=breaks(3), b=ANSWER)
-    assert (played.received.text, played.received.ended_well) == (WHOLE, True)
 
 
 @pytest.mark.parametrize("fields", [{"logprobs": True}, {"top_logprobs": 2}])

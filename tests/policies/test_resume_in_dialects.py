@@ -17,9 +17,8 @@ from splitsecond.errors import CallerFault, ProviderFault
 from splitsecond.events import Done, Event, Finish, Token, ToolPart, Usage
 from splitsecond.policies.building import build
 from splitsecond.policies.expression import parse
-from splitsecond.policies.targets.target_info import TargetInfo
 from splitsecond.policies.targets.target_states import TargetStates
-from splitsecond.service import Call, Reply, Service, Spoken
+from splitsecond.service import Call, Service, Spoken
 from splitsecond.upstream.transcoding import continuation_encoder, transcoder
 
 DIALECTS: list[Spoken] = ["anthropic", "responses"]
@@ -180,18 +179,14 @@ class Read:
         )
 
 
-def carried(
-    call: Call, *targets: Stream, policy: str = 'resume("a", "b", "c")', facts: dict[str, TargetInfo] | None = None
-) -> Received:
+def carried(call: Call, *targets: Stream, policy: str = 'resume("a", "b", "c")') -> Received:
     """What the client of `call` hears of a policy over `targets`."""
     by_name: dict[str, Service] = {target.target: target for target in targets}
     received = Received()
 
     async def main() -> None:
         nonlocal received
-        service = build(
-            parse(policy), by_name.__getitem__, TargetStates(facts or {}), make_encoder=continuation_encoder
-        )
+        service = build(parse(policy), by_name.__getitem__, TargetStates(), make_encoder=continuation_encoder)
         received = await receive(service, call)
 
     play(main)
@@ -356,42 +351,6 @@ def test_an_answer_that_nobody_watches_come_is_asked_for_anew(dialect: Spoken) -
     whole = msgspec.structs.replace(asked(dialect), stream=False)
     received = carried(whole, Stream("a", [first[: begun(first)]], CUT), Stream("b", [again]), policy=BOTH)
     assert received.data == again
-
-
-class Noted(Stream):
-    """A target that notes what it is asked."""
-
-    calls: list[Call]
-
-    async def __call__(self, call: Call) -> Reply:
-        self.calls = [call]
-        return self
-
-
-@pytest.mark.parametrize(
-    ("dialect", "facts", "fields", "is_asked"),
-    [
-        ("anthropic", TargetInfo(prefill=True), {}, True),
-        ("anthropic", TargetInfo(prefill=True, mark="prefix"), {}, False),
-        ("anthropic", TargetInfo(prefill=True), {"output_config": {"format": {}}}, False),
-        ("anthropic", TargetInfo(), {}, False),
-        ("responses", TargetInfo(prefill=True), {}, False),
-    ],
-)
-def test_by_prefill(dialect: Spoken, facts: TargetInfo, fields: dict[str, Any], is_asked: bool) -> None:
-    first = stream(dialect, "a", [Token(0, "Once "), Token(0, "upon")])
-    cut = Stream("a", [first[: begun(first)]], CUT)
-    rest = Noted("b", [stream(dialect, "b", [Token(0, " a time")])])
-    policy = 'resume("a", "b", how="prefill")'
-    received = carried(asked(dialect, **fields), cut, rest, policy=policy, facts={"b": facts})
-    assert hasattr(rest, "calls") == is_asked
-    if is_asked:
-        assert Read(dialect, received.data).is_whole([("text", "", "Once a time")])
-        sent = json.loads(msgspec.json.encode(rest.calls[0].body))
-        assert sent["messages"][1:] == [{"role": "assistant", "content": "Once"}]
-        assert sent["max_tokens"] == 99
-    else:
-        assert received.fault is CUT
 
 
 def responses_stream(name: str) -> list[bytes]:

@@ -19,13 +19,13 @@ PLACES = [
         'fallback("a/x", "b/x", ttft="2s", stall="5s")',
         'fallback("a/x", "b/x", resume="replay", stall="5s", ttft="2s")',
     ),
-    ('fallback("a/x", "b/x", resume="prefill")', 'fallback("a/x", "b/x", resume="prefill")'),
+    ('fallback("a/x", "b/x", resume="off")', 'fallback("a/x", "b/x", resume="off")'),
     ('resume("a/x", "b/x")', 'resume("a/x", "b/x")'),
-    ('fastest("a/x", "b/x", at=0.9)', 'resume(fastest("a/x", "b/x", at=0.9), how="replay", stall="9s")'),
-    ('near("a/x", "b/x", region="eu")', 'resume(near("a/x", "b/x", region="eu"), how="replay", stall="9s")'),
+    ('fastest("a/x", "b/x", at=0.9)', 'resume(fastest("a/x", "b/x", at=0.9), stall="9s")'),
+    ('near("a/x", "b/x", region="eu")', 'resume(near("a/x", "b/x", region="eu"), stall="9s")'),
     (
         'cache(deadline(race("a/x", "b/x"), total="9s"))',
-        'cache(deadline(resume(race("a/x", "b/x"), how="replay", stall="9s"), total="9s"))',
+        'cache(deadline(resume(race("a/x", "b/x"), stall="9s"), total="9s"))',
     ),
     (
         'by_task(code=fallback("a/x", "b/x"), default="c/x")',
@@ -40,19 +40,19 @@ PLACES = [
 
 @pytest.mark.parametrize(("policy", "expected"), PLACES)
 def test_where_it_goes(policy: str, expected: str) -> None:
-    assert repr(resumed(parse(policy), "replay", 9 * NS_PER_S)) == expected
+    assert repr(resumed(parse(policy), 9 * NS_PER_S)) == expected
 
 
 def test_a_stall_is_written_as_people_do() -> None:
     for stall_ns, text in [(1500 * NS_PER_MS, "1500ms"), (60 * NS_PER_S, "60s"), (1, "1ms")]:
-        assert f'stall="{text}"' in repr(resumed(parse('race("a/x", "b/x")'), "replay", stall_ns))
+        assert f'stall="{text}"' in repr(resumed(parse('race("a/x", "b/x")'), stall_ns))
 
 
 @given(expressions())
 def test_any_policy_can_be_resumed_once(expression: Expression) -> None:
-    again = resumed(expression, "prefill")
+    again = resumed(expression)
     assert targets(again) == targets(expression)
-    assert resumed(again, "prefill") == again
+    assert resumed(again) == again
     assert parse(repr(again)) == again
     try:
         made(expression)

@@ -131,30 +131,6 @@ def test_what_policies_are_told(facts: TargetDirectory) -> None:
     assert facts.facts(f"groq/{model}").context_tokens == provider("groq").model(model).context_tokens
 
 
-def test_how_targets_are_given_the_beginning_of_an_answer() -> None:
-    places = "".join(
-        f"  p{number}: {{base_url: 'http://10.0.0.{number}/v1', prefill: {said}}}\n"
-        for number, said in enumerate(["plain", "prefix", "partial", "false", "true", "null"])
-    )
-    text = f"providers:\n{places}  no: {{like: groq, api_key: env:OURS, prefill: false}}\n"
-    text += "  as: {like: mistral, api_key: env:OURS}\n"
-    facts = TargetDirectory(read(text, ENVIRONMENT))
-
-    def found(target: str) -> tuple[bool, str]:
-        about = facts.facts(target)
-        return about.prefill, about.mark
-
-    assert [found(f"p{number}/x") for number in range(6)] == [
-        (True, ""),
-        (True, "prefix"),
-        (True, "partial"),
-        (False, ""),
-        (True, ""),
-        (False, ""),
-    ]
-    assert (found("no/x"), found("as/x"), found("groq/x")) == ((False, ""), (True, "prefix"), (True, ""))
-
-
 def test_nothing_is_known_of_what_the_settings_do_not_allow(facts: TargetDirectory) -> None:
     assert facts.facts("gone/x") == TargetInfo(provider="gone")
     assert facts.facts("openai/x").account == ""

@@ -1,21 +1,6 @@
 """`by_complexity(simple=a, medium=b, complex=c)`: easy requests go to a fast model, hard ones to a strong one.
 
-What it does. Each request is judged by its visible features, without a model, in some tens of microseconds
-(`complexity`): the length of the prompt, the number of turns, code, pictures or tools, a required response format,
-words that speak of proofs, designs and comparisons, and the requested length and reasoning effort. The client knows
-better: the header ``x-splitsecond-complexity`` (simple, medium or complex) decides where it is sent. A missing branch
-is replaced by the next stronger one, else by the strongest. The same order holds for a request that the API format of
-a branch cannot express.
-
-What it costs. Nothing but those microseconds.
-
-When it helps. When most requests are easy, and the small model is several times as fast. The decision comes before
-anything is sent, so unlike `cascade` it needs no second request and holds nothing back.
-
-When it hurts. A short question can be a hard one. The words that it looks for are English; other languages are judged
-by everything else. If a wrong answer is expensive, let the client decide, or use `cascade` with a judge.
-
-Where it goes. Outside of all else: each branch has its own policy.
+docs/policies.md says what it does, what it costs, when it helps, when it hurts, and where it goes.
 """
 
 from collections.abc import Sequence

@@ -1,17 +1,6 @@
 """`by_task(code=a, chat=b, default=c)`: the client names its task, and the task decides which branch answers.
 
-What it does. The client names the task beside the request (the header ``x-splitsecond-task``), and the branch of that
-name answers. Calls without a task, or with one that has no branch, go to `default`; if there is no `default` they are
-refused, with the names of the tasks.
-
-What it costs. Nothing.
-
-When it helps. When the application knows its task, and models or settings differ by it: one model for code, a fast one
-for titles, a careful one for contracts. No guess is needed.
-
-When it hurts. It does not, as long as clients name the task; nothing is guessed here (`by_complexity` does that).
-
-Where it goes. Outside of all else, because each task has its own policy.
+docs/policies.md says what it does, what it costs, when it helps, when it hurts, and where it goes.
 """
 
 from splitsecond.errors import CallerFault

@@ -1,28 +1,6 @@
 """`cache(x, ttl="10m", size="64MB", sampled=True)`: identical requests are answered from memory.
 
-What it does. An answer is kept for `ttl`, and given again to an identical request of the same client: every field that
-affects the answer is equal, in any order. No client ever gets an answer of another one. The answer comes again as it
-came first, a stream as a stream. Only complete answers are kept. Identical requests in flight at the same time are sent
-once (`replies/coalescing`).
-
-Kept are answers that would come out alike again: with ``temperature`` 0 or a ``seed``, and embeddings. With
-``sampled=True`` all others too; then a second request for another version gets the same one. Never kept are answers
-that the provider stores, that search the web, or that see pictures by address, because those may change.
-
-A client sends ``Cache-Control: no-cache`` for a fresh answer (which is kept for later), ``no-store`` to bypass the
-cache, ``max-age=60`` for an answer of the last minute.
-
-What it costs. Memory up to `size` in each worker process; the least recently used answer is dropped first. The request
-must be read completely: some microseconds for each kilobyte of prompt. A hit sends nothing and leaves no observation,
-so it does not change the measured times of targets.
-
-When it helps. When requests repeat: evaluations, retries of applications, a page that many users open at once. A hit
-takes microseconds. And with bursts of identical requests that would be paid for one by one.
-
-When it hurts. When answers become outdated within `ttl`, and with `sampled` when variety is wanted. Conversations
-rarely repeat; for them the cache only costs.
-
-Where it goes. Outside of everything whose answer it keeps. Inside `deadline`.
+docs/policies.md says what it does, what it costs, when it helps, when it hurts, and where it goes.
 """
 
 import hashlib

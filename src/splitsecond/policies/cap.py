@@ -1,20 +1,6 @@
 """`cap(x, max_tokens=500)`: a limit on the length of answers.
 
-What it does. The request's limit on output tokens is lowered to `max_tokens`, under the name that the client used
-(`max_tokens`, `max_completion_tokens`, `max_output_tokens`), and set if it is missing. It is never raised. Limits in
-the words of Gemini and Ollama (`generationConfig.maxOutputTokens`, `options.num_predict`) are lowered too, as they pass
-through.
-
-What it costs. Nothing; an answer that reaches the limit ends with the finish reason "length".
-
-When it helps. An answer takes the time to its first token plus a time for each further one, so a limit on tokens limits
-the time for which a target is occupied. It also limits the cost of a call, even if a client forgot to.
-
-When it hurts. Models that reason count those tokens too: a low limit can end the answer before it has begun. And a
-tool call that is cut cannot be used.
-
-Where it goes. Anywhere; around one branch of a policy it holds for that branch only. Inside or outside of `cache` the
-answers are the same, but outside of it the capped request is what is looked up.
+docs/policies.md says what it does, what it costs, when it helps, when it hurts, and where it goes.
 """
 
 from typing import Any

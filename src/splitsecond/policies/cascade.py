@@ -1,29 +1,6 @@
 """`cascade(small, large, accept="finished", judge=c, hold="10s")`: the small model answers if its answer is accepted.
 
-What it does. The small model is asked, and its answer is held back until it is complete. If it is accepted it goes to
-the client; otherwise it is discarded and the large model is asked. `accept` is the rule (`replies/acceptance`):
-"finished" (ended by itself, has content, is no refusal), "json" (and is valid JSON), "re:PATTERN" (and matches it),
-"logprob>-0.5" (and its tokens have at least that mean log-probability; it requests log-probabilities from the small
-model if the client did not). A `judge` is a third model that sees the question and the answer, and must say yes. `hold`
-limits the time for all of that, including the judge; after it, and if the answer is longer than 8 MiB or fails, the
-large model is asked. An invalid request is raised at once.
-
-What it costs. A call that escalates pays for both models and waits for both: the small one's whole time comes before
-the large one's first token. A judge adds its own prompt to every call. With costs c (including the judge's) and C and
-the share p that escalates, it saves money while c + p·C < C. The share is counted (`escalations`) and reported with
-each answer (`Notes.chosen`). If by that share and the prices of the targets the cascade costs more, the large model is
-asked alone; one call in fifty still goes to the small one, to notice when its answers are accepted again. If a price is
-not known, or the large model is down, the small one is always asked.
-
-When it helps. When a rule separates good answers from bad ones: JSON that must be valid, a label from a list, code
-that a judge approves. With a small model that is many times as fast, an accepted answer is complete before the large
-one would have written much.
-
-When it hurts. An accepted answer arrives all at once when it is complete: its first token is as late as the small
-model's last. If a quarter or more escalates, `by_complexity` or the large model alone is faster.
-
-Where it goes. Inside `cache`, which keeps accepted answers; inside `deadline`, so that both models share its time.
-Around `fallback`, `race` or `limit` of each model. Requests that are neither chat nor completion go to the large model.
+docs/policies.md says what it does, what it costs, when it helps, when it hurts, and where it goes.
 """
 
 import asyncio

@@ -1,23 +1,6 @@
 """`cheapest(a, b, ..., within="voice")`: the cheapest branch that is fast enough.
 
-What it does. For each branch this call is priced: its prompt (estimated from its bytes) and as many output tokens as
-recent answers had, each at the price of its target. The cheapest branch is asked whose measured p95 of the time to
-first token keeps the limit: `within` names a use (edge 100 ms, translation 200, voice 300, completion 500, chat 3,000,
-batch none), `ttft="300ms"` gives a time; if both are given, the shorter one counts. If no branch keeps the limit, the
-one with the shortest p95 is asked. Without a limit it is simply the cheapest available branch. A target without a known
-price comes last, and `Notes.chosen` says so. A machine that is paid by the hour costs nothing more for a call.
-
-Cheaper branches without recent samples are explored: with up to one call in fifty, and ten from the start, so that a
-new target is known soon. If no branch keeps the limit, one without any samples may be asked.
-
-What it costs. Speed: every answer is only just fast enough.
-
-When it helps. When speed beyond a limit is worth nothing: voice, chat, nightly jobs.
-
-When it hurts. When more speed is always worth more (then `fastest`), and when the cheap model is a worse one.
-
-Where it goes. Inside `fallback`; around `limit`, `retry` and `deadline`. A branch that is a policy is judged by its
-first available target; a `race` costs what all of its targets cost, and is as fast as the best.
+docs/policies.md says what it does, what it costs, when it helps, when it hurts, and where it goes.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,20 +1,6 @@
 """`deadline(x, total="10s", ttft="2s")`: an end to waiting.
 
-What it does. `total` is a deadline for the whole answer. It is written into the call, and every service keeps it while
-it waits and while the stream is read, so an answer that is cut off ends with `Broken`. `ttft` limits the wait for the
-first token: when it has passed, the attempt is closed and `TimedOut` is raised. Both begin when the call arrives here.
-If the call already has an earlier deadline, that one stays.
-
-What it costs. One timer. A closed attempt has used its input tokens, and may be billed in full.
-
-When it helps. Every route needs one somewhere: targets that hang are common, and without a deadline their callers hang
-too.
-
-When it hurts. When it is close to the usual time of the target: every request that it ends was paid for, and the retry
-that follows adds to the load that made the target slow.
-
-Where it goes. Around everything whose time it limits: around `fallback` or `retry` it is one deadline for all attempts,
-inside them it is one for each. Around `limit` the time in the queue counts; inside it does not.
+docs/policies.md says what it does, what it costs, when it helps, when it hurts, and where it goes.
 """
 
 from msgspec.structs import replace

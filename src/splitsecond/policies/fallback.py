@@ -1,42 +1,6 @@
 """`fallback(a, b, ..., ttft="2s")`: the next branch is asked when one has failed before the client has seen anything.
 
-What it does. The branches are asked one after another, in their order, until one has a token. These failures lead to
-the next branch: failed connections, timeouts, 408, 429, 5xx, an error inside a 200, an answer without a token; also a
-rejected key or an unknown model, because the next target may accept them. After a broken connection or a 500 the same
-branch is asked once more first, unless it asked for a wait. A target that stays silent is not asked twice, and one that
-sent Retry-After is not asked again in this call. A later branch that is a single target which has failed is left out,
-unless it is the last. A prompt that was too long for one target goes only to targets that
-take a longer one, or whose limit is not known.
-
-Two failures go back to the caller at once: an invalid request (400, 413, 422), because every target would refuse it and
-asking them all makes the error slow; and a prompt that is too long for all remaining targets.
-
-`ttft` limits the wait for one branch's first token, including its second attempt. Without it, the limit of a branch is
-ten times its usual p95, at least 10 s (`usual_wait`); the last branch that is available has none. The deadline of the
-call holds for all attempts: each branch gets what is left of it, and none is asked after it. When all have failed,
-`AllFailed` lists the failures in the order of the branches.
-
-If the client does not stream, it sees nothing before the end, so an answer that breaks after its first token leads to
-the next branch too; so does a `deadline(a, total="10s")` of a branch. If it streams, there is no fallback after the
-first token, but there are settings for that time. `stall="10s"`: an answer without a further token for so long is
-ended. `floor="8tok/s", over="20s"`: so is one that is slower than that. An answer that breaks or is ended is continued
-at another branch: with `resume="replay"`, the default, if that one repeats what the client has; with
-`resume="prefill"` from the beginning that it is given (see `resume`). `resume="off"`: it ends with an error. Inside a
-policy that continues answers itself, `off` is the default.
-
-What it costs. Nothing while the first branch works. An answer that is asked for again is paid for twice. A failure
-costs the time that was spent waiting for it: with `ttft` at most that much for each branch. Second attempts have a
-budget (a tenth of the calls, and 10), so that a branch that is down does not get twice the requests; the hedges and
-retries of the same expression count too. A stream that breaks is asked for at another branch: if that one says
-something else, its attempt is closed at the first difference, and the client gets the error that much later.
-
-When it helps. Against outages and rate limits. Every route should have it.
-
-When it hurts. With a `ttft` near the usual time of the first branch: in slow minutes every call then moves to the next
-branch, and its prompt is paid twice. And if the branches are not equally good: users get the other model's answers.
-
-Where it goes. Around `race`, `hedge`, `retry` and `limit`, because it acts when they give up; inside a `deadline` with
-`total`.
+docs/policies.md says what it does, what it costs, when it helps, when it hurts, and where it goes.
 """
 
 from collections.abc import Callable, Coroutine, Iterator, Sequence
@@ -64,7 +28,7 @@ from splitsecond.policies.token_deadline import TokenDeadline
 from splitsecond.policies.usual_wait import UsualWait
 from splitsecond.service import Call, RateFloor, Reply, Service
 
-HowOrOff = Literal["replay", "prefill", "off"]
+HowOrOff = Literal["replay", "off"]
 SECOND_TRIES = Share.parse("extra_load", 0.1)
 """The share of a branch's calls that may get a second attempt."""
 
@@ -92,7 +56,7 @@ def make_fallback(
     how = resume or ("off" if context.continued else "replay")
     if how != "off" and context.make_encoder is not None:
         names = [name for branch in branches for name in branch.names]
-        streamed = ResumedService(in_turn, [Branch(in_turn, names)], how, context)
+        streamed = ResumedService(in_turn, [Branch(in_turn, names)], context)
     return _Limited(context, in_turn, streamed, stall, rate_floor(floor, over))
 
 

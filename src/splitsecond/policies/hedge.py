@@ -1,35 +1,6 @@
 """`hedge(a, b, extra_load=0.05)`: the second branch is asked too when the first is slower than usual.
 
-What it does. The call goes to `a`. If `a` is slower than its own 95th percentile (for ``extra_load=0.05``), `b` gets
-the same call; the first one with a token answers and the other is closed. The percentile is learned from the latest
-calls to `a`, including those that were closed before their token (`LatencyWindow`).
-
-What it costs. `extra_load` more requests, and never more: the percentile keeps to it on average, and a budget always,
-even when `a` has become permanently slow and every call would be hedged. A call deposits `extra_load` of a hedge, a
-hedge withdraws a whole one, and the budget begins empty. Together with the retries and second attempts of the same
-expression it sends no more than the largest of their shares.
-
-So nothing is hedged at first: with 5% the 20th call is the first that can afford a hedge, and 1 / 0.05 = 20 samples are
-the fewest of which one is expected beyond the percentile. With 1% it takes 100 calls.
-
-When it helps. Against tails that are chance: a slow machine, a queue, a lost packet. Dean and Barroso ("The Tail at
-Scale", 2013) reduced the 99.9th percentile to a twentieth with 2% more load.
-
-When it hurts. When `a` is slow for everybody (the budget then limits the harm, and the benefit), with long prompts
-(their input is paid twice), and when `b` shares the cause of the slowness. So `b` must be another target than `a`, and
-not one of the same provider in the same region and speed tier: such an expression is refused. If the regions are not
-known it is accepted, but nothing is hedged while `a` is down or at its rate limit, because that may affect `b` too.
-
-Nothing is hedged either while `b` is down or at its rate limit. Nor are prompts of 20,000 tokens or more: their first
-token is late for good reason, and their input is most of the price.
-
-If `a` fails before `b` was asked, the failure is raised at once: `b` often shares the cause of a fast failure, or
-`fallback` handles it, and it must not use the budget for slowness. After `b` was asked, `b` can still answer. If `a` is
-not asked at all, because it is down or its API format cannot express the request, `b` is asked in its place, which
-costs nothing more; the same holds if the call was a probe of `a` that failed.
-
-Where it goes. Inside `fallback` and `deadline`. Around `limit`, so that the time in our own queue counts as slow, and
-around `retry`, so that the wait before another attempt does.
+docs/policies.md says what it does, what it costs, when it helps, when it hurts, and where it goes.
 """
 
 import asyncio

@@ -1,19 +1,6 @@
 """`limit(x, concurrency=8, queue=0)`: at most so many answers in flight at once.
 
-What it does. A call holds a place until its reply is closed, not until it is returned: a stream loads the target to its
-end. When all places are taken, up to `queue` calls wait, in the order of their arrival; the next one is refused with
-`Overloaded` at once, with an estimate of when a place will be free. A call that waits keeps its deadline.
-
-What it costs. Nothing below the limit. At the limit, latency (the queue) or refusals: that is its purpose.
-
-When it helps. With your own hardware, whose speed falls with the load for every request; and under a provider's limit
-on parallel requests, where our refusal is cheaper than theirs. A queue evens out bursts.
-
-When it hurts. With a long queue before a slow target: every caller waits, and none is refused. Keep the queue as short
-as what is answered within the time that callers wait, and put a `fallback` around it.
-
-Where it goes. Directly around the target whose load it limits, inside all else: around a `race` it would count one
-place for several requests. Inside `fallback`, so that refused calls go to the next target.
+docs/policies.md says what it does, what it costs, when it helps, when it hurts, and where it goes.
 """
 
 import asyncio

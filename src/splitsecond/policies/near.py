@@ -1,21 +1,6 @@
 """`near(a, b, ..., region="eu")`: only targets in the region, and of those the one that is nearest by its speed.
 
-What it does. A branch is in the region if all of its targets are: "eu" includes "eu-west", not "europe", and a target
-whose region is not known is in none. The other branches are never asked, whatever happens: this is for data that must
-not leave a region. Among the branches in the region the one with the shortest time to first token is asked, as
-`fastest` does it: network distance counts, not the map.
-
-A client may narrow the region with the hint `region` ("eu-west"), but never widen it. If no branch is in both, the call
-is refused.
-
-What it costs. The speed of all targets elsewhere.
-
-When it helps. With rules on where data may be processed, and with one model in several regions.
-
-When it hurts. When the region is down, so is the route: name two providers in it.
-
-Where it goes. Inside `fallback` and `deadline`. A target elsewhere in a `fallback` around it breaks the promise.
-Regions come from the catalogue and the configuration; if none is known the policy cannot be built.
+docs/policies.md says what it does, what it costs, when it helps, when it hurts, and where it goes.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,26 +1,6 @@
 """`pipeline(fast, slow, early="300ms")`: the fast model answers, or says that the slow one should.
 
-What it does. The fast model gets the request with one more instruction in its system message: if it is not sure that it
-can answer well, it replies with a marker and nothing else. Its answer is held until the first characters show which of
-the two it is; mostly the first token does. An answer is then passed on as it is written. The marker is never shown: the
-fast model is closed, and the slow one answers the client's own request. The same happens if the fast model fails.
-
-With `early` the slow model is asked before that is known: at once (``early=True``), or when the fast one has not begun
-after some time. Then the first model that has something to show answers, and the other is closed.
-
-What it costs. The instruction: some fifty tokens in each prompt. If the fast model is not sure, the time that it took
-to say so; `early` saves that time, and pays for the slow model's prompt in each call that is not decided by then.
-
-When it helps. When most requests are easy and the fast model knows which: the median is the fast model's, and hard
-requests still get the slow model's answer. It holds back some characters, where `cascade` holds back the whole answer.
-
-When it hurts. Models are often sure and wrong, small ones more so, and nothing here checks the answer. A fast model
-that reasons before it answers is not fast: its reasoning is held back too.
-
-Where it goes. Around `fallback`, `race` or `limit` of each model; inside `cache` and `deadline`. A draft is never shown
-and replaced afterwards: if the fast model writes the marker in the middle of its answer, the answer breaks off.
-Requests that the fast model could not answer with the marker (not a chat, several choices, a required response format,
-a required tool call) go to the slow one at once.
+docs/policies.md says what it does, what it costs, when it helps, when it hurts, and where it goes.
 """
 
 import asyncio

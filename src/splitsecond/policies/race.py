@@ -1,38 +1,6 @@
 """`race(a, b, ...)`: all branches are asked at once, and the first one with a token answers.
 
-What it does. Every branch gets the call at the same moment. The first one with a content-bearing token wins: headers, a
-role or a ping do not count, because a target that greets early and then stalls would win by them. Losers are closed at
-once. A branch that fails, or ends without a token, has not won; the others continue. When all fail, `AllFailed` lists
-the failures in the order of the branches. A target that no longer answers is detected from the races that it loses
-(`targets/silence_detector`), and is not asked until it is due for a probe.
-
-`by="total"` races the whole answer. If the client does not stream, the first complete answer wins, and one that breaks
-does not. If it streams, the first token wins unless another branch should end sooner, by the live speeds of the
-targets: then the reply is held and read ahead, at most until the other branch could no longer end sooner. If the speed
-of a branch is not known, the first token wins, except on the first, second, fourth, eighth, … such call. On these the
-first complete answer wins, and shows its speed.
-
-What it costs. The input tokens of every branch, and the tokens that each loser made before it was closed; some
-providers bill a closed request in full. With `by="total"` losers generate until an answer is complete, or the first
-token of the winner has come. A race also uses the rate limits of all its providers.
-
-`spend="0.60/h"` limits that cost, in US dollars an hour ("0.01/m": a minute). The account grows with time, up to ten
-minutes' worth, and begins full. A call is raced only if the account can pay for the losers; otherwise only the first
-healthy branch is asked. The cost of the losers is estimated before the race: each branch is priced with the prompt and
-one token, or with a whole answer if its provider bills closed requests in full, or if that is not known, or with
-`by="total"`; all but the cheapest lose. A target without a known price counts as the most expensive of the others. If
-no price is known, there is no race, and `Notes.chosen` says so.
-
-When it helps. When a late first token costs money: a race is as fast as its best branch on each call. It improves the
-median and the tail, and survives the failure of any branch without a pause.
-
-When it hurts. With long prompts, whose input dominates the price; near a rate limit; and when the branches share the
-cause of the slowness: two requests make an overloaded provider slower. A target with a fast first token and few tokens
-per second wins every race and loses the time again afterwards; `by="total"` prevents that.
-
-Where it goes. Inside `fallback`, which acts when every branch has failed. Around `limit`, because a refused branch must
-not stop the others. Around `deadline` each branch has its own; inside it, all have the same. A `ttft` around
-`by="total"` limits the wait for the complete answer of a call that is not streamed.
+docs/policies.md says what it does, what it costs, when it helps, when it hurts, and where it goes.
 """
 
 from collections.abc import Sequence

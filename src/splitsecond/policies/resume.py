@@ -1,48 +1,6 @@
-"""`resume(a, b, ..., how="replay", stall="10s")`: an answer that breaks off is continued at another target.
+"""`resume(a, b, ..., stall="10s")`: an answer that breaks off is continued at another target.
 
-It is the only policy that changes an answer after its first token. Mostly it is a setting of another policy,
-``fallback(a, b, resume="replay")``, or of a route.
-
-What it does. `a` is asked, and its answer goes to the client byte for byte. If it breaks (the connection is cut, an
-error arrives inside the stream, no further token for `stall`, or fewer tokens per second than `floor` in the last
-`over`), the next branch is asked, in turn. A single branch, as in ``resume(fastest(a, b))``, is asked again. No target
-is asked again whose answer to this call broke. Before the first token `resume` does nothing: a failure is raised as it
-is.
-
-`floor="8tok/s", over="20s"` is for streams that are alive and too slow. The time begins with the first token. A pause
-of more than half of `over` does not count as slow: a model that reasons without streaming it is silent, and `stall`
-limits that. After it the time begins again. A chunk counts as one token, or as a quarter of its characters if that is
-more. `over` is 20 s by default.
-
-`how="replay"`: the next target gets the same request. Its answer is held back and compared, byte by byte, with what the
-client already has; from there on the client gets the new part, and a token of which it has the first half is cut in
-two. If the answers differ, the next branch is asked. Replay needs repeatable answers: the same model and a temperature
-of 0.
-
-`how="prefill"`: the next target gets the beginning of the answer as an assistant message (without white space at its
-end, which many targets refuse) and continues it, with `max_tokens` less what was sent. Only targets that are known to
-support this are asked. It works for one plain text only: not with tools, a response format, several choices or
-reasoning.
-
-Neither works for audio and pictures, or with log-probabilities. If no target can continue, the client gets the error
-that broke the answer, whatever the other targets answered. There is one end, never a second and never an invented one.
-The client continues to see the id and the model of the first target, in its own API format, with parts and events
-numbered on. Signed or hidden reasoning, and results of tools that a provider runs itself, cannot be continued. Clients
-of the Responses API get replay only.
-
-An answer that is not streamed is held back until it is complete, so a broken one is simply requested again.
-
-What it costs. While nothing breaks, the bytes of the answer are kept, compressed. A broken answer is paid for twice:
-with replay the prompt and all that was sent, with prefill the prompt and the rest. The client waits during the replay.
-
-When it helps. With long answers, and with streams that intermediaries cut.
-
-When it hurts. With replay, when models do not repeat themselves: the cost is wasted and the error comes later. With
-prefill, when the other model is worse or writes in another tone.
-
-Where it goes. Around the policies that choose, inside `deadline`, `limit`, `cap` and `cache`. The usage that the client
-sees is the second target's with replay; with prefill that and what was sent before. A benchmark gets the break as it
-is.
+docs/policies.md says what it does, what it costs, when it helps, when it hurts, and where it goes.
 """
 
 from collections.abc import Sequence
@@ -53,7 +11,7 @@ from splitsecond.clock import NS_PER_S
 from splitsecond.errors import CallerFault
 from splitsecond.policies.choosing.branch import Branch
 from splitsecond.policies.definition import Policy, PolicyContext, PolicyService
-from splitsecond.policies.replies.resumable import How, ResumePlan, resumable
+from splitsecond.policies.replies.resumable import ResumePlan, resumable
 from splitsecond.policies.settings import Duration, TokenRate
 from splitsecond.service import Call, RateFloor, Reply, Service
 
@@ -65,10 +23,10 @@ LEAST_TOKENS = 4
 class ResumedService:
     """`service`, whose broken answers are continued at `others`. Without an encoder in `context` they are not."""
 
-    def __init__(self, service: Service, others: Sequence[Branch], how: How, context: PolicyContext) -> None:
+    def __init__(self, service: Service, others: Sequence[Branch], context: PolicyContext) -> None:
         self._service = service
         encoder = context.make_encoder
-        self._plan = None if encoder is None else ResumePlan(others, how, context.states, encoder)
+        self._plan = None if encoder is None else ResumePlan(others, context.states, encoder)
 
     async def __call__(self, call: Call) -> Reply:
         reply = await self._service(call)
@@ -87,14 +45,13 @@ class Resume(PolicyService):
         first: Service,
         /,
         *others: Service,
-        how: How | None = None,
         stall: Duration | None = None,
         floor: TokenRate | None = None,
         over: Duration | None = None,
     ) -> None:
         super().__init__(context)
         given = context.branches((first, *others))
-        self._service = ResumedService(first, given[1:] or given, how or "replay", context)
+        self._service = ResumedService(first, given[1:] or given, context)
         self._stall = stall
         self._floor = rate_floor(floor, over)
 
@@ -129,4 +86,4 @@ def with_stall(call: Call, stall_ns: int) -> Call:
     return msgspec.structs.replace(call, stall_ns=stall_ns)
 
 
-resume = Policy(Resume, example='resume("a/x", "b/x", how="replay", stall="10s")', takes_over=True)
+resume = Policy(Resume, example='resume("a/x", "b/x", stall="10s")', takes_over=True)

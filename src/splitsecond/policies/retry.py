@@ -1,24 +1,6 @@
 """`retry(x, times=2, wait="10s", extra_load=0.1)`: the same target is asked again, a little later.
 
-What it does. After a failure that may pass (a broken connection, 408, 429, 5xx, an error inside a 200, our own limit)
-it waits and asks again, at most `times` times. It waits 100 ms, then 200, 400, … up to 5 s, each a random time between
-half and all of that, so that calls that failed together do not return together; and never less than Retry-After says.
-The failure is raised if it cannot pass, if the attempts or the budget are used up, or if the wait would exceed the
-deadline or `wait` (10 s by default); several failures are raised as `AllFailed`. A target that stays silent is not
-asked twice.
-
-What it costs. `extra_load` more requests, and 10. A limit on attempts alone is not enough: when a provider is down, two
-retries are three times the load. The 10 are there because an empty budget would not retry the first failure of a
-service that is rarely used. Together with the hedges and second attempts of the same expression it sends no more than
-the largest of their shares.
-
-When it helps. With a single target, or when another one would give a different answer.
-
-When it hurts. When there is a second target that is as good: `fallback` asks it at once instead of waiting, and repeats
-the request itself where no wait is needed.
-
-Where it goes. Close to a target, inside `fallback`, `race`, `hedge` and `deadline`. Around `limit`, so that a call does
-not hold a place while it waits for the next attempt.
+docs/policies.md says what it does, what it costs, when it helps, when it hurts, and where it goes.
 """
 
 import asyncio

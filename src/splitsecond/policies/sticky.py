@@ -1,23 +1,6 @@
 """`sticky(a, b, ..., ttl="10m")`: a conversation stays with one branch, whose prompt cache holds its beginning.
 
-What it does. Calls of one client with the same beginning go to the same branch. The beginning is what the client calls
-it (`prompt_cache_key`, else `user`), else the system prompt, the tools and the first user message; for a plain prompt
-its first bytes. Calls without a beginning (embeddings) go anywhere. A beginning that is not known gets its branch by
-its hash (rendezvous hashing), so all worker processes choose the same branch without communication, and adding or
-removing a branch moves only its own share. The branch that answered is remembered for `ttl` after its last use.
-
-If its branch is down or at its rate limit, a conversation goes to the next one by hash, and comes back as soon as it
-can within `ttl`; after that it stays where it went.
-
-What it costs. The load of the branches follows the conversations, and is even only if there are many. Some memory: the
-latest 10,000 conversations.
-
-When it helps. With long prompts that begin alike: agents, chats, questions about one document. A cached token costs a
-tenth to a half of a new one, and is read many times faster.
-
-When it hurts. With short or single prompts there is no benefit, and a slow branch keeps its conversations.
-
-Where it goes. Inside `fallback`; around `limit` and `retry`. A `fastest` inside it would move the conversation again.
+docs/policies.md says what it does, what it costs, when it helps, when it hurts, and where it goes.
 """
 
 from collections import OrderedDict

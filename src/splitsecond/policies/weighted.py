@@ -1,19 +1,6 @@
 """`weighted(a, b, ..., weights="3,1")`: each branch gets its share of the calls.
 
-What it does. With weights 3 and 1 three calls of four go to `a`, evenly mixed (a a b a), and always in the same order:
-this is the smooth weighted round-robin of nginx. Each call adds its weight to every branch's account; the branch with
-the highest account is asked, and pays the sum of the weights. Without `weights` all are equal. Branches that are down
-or at their rate limit are left out, and are not compensated for that time.
-
-What it costs. Nothing.
-
-When it helps. To spread calls over several keys or quotas of known size, to introduce a new target slowly, and to
-compare two targets with the same traffic.
-
-When it hurts. When the goal is speed: a branch that has become slow gets as many calls as before.
-
-Where it goes. Inside `fallback`, because a failure of the chosen branch is raised; around everything else. Each worker
-process counts for itself.
+docs/policies.md says what it does, what it costs, when it helps, when it hurts, and where it goes.
 """
 
 from collections.abc import Iterator, Sequence

@@ -122,7 +122,7 @@ class Routes:
     def _resumed(self, route: str, expression: Expression) -> Expression:
         """Return `expression` with the `resume` of its route around it, if it has one."""
         resume = self._settings.resumes.get(route)
-        return expression if resume is None else resumed(expression, resume.how, resume.stall_ns)
+        return expression if resume is None else resumed(expression, resume.stall_ns)
 
     def _route(self, name: str, expression: Expression) -> Service:
         """Build the service of a route. Raises `CallerFault` that names the route."""

@@ -105,11 +105,9 @@ class ClientKey(Struct, frozen=True):
 class ResumeSettings(Struct, frozen=True):
     """Continuation of a route's broken answers at another target.
 
-    "replay" sends the prompt again and leaves out what the client already has; "prefill" lets the other target continue
-    the text. `stall_ns`: silence after which an answer counts as broken; None: only when it breaks.
+    `stall_ns`: silence after which an answer counts as broken; None: only when it breaks.
     """
 
-    how: Literal["replay", "prefill"]
     stall_ns: int | None = None
 
 

@@ -163,7 +163,6 @@ class TargetDirectory:
         model, tier = self._split_tier(target)
         about, price = self._about(target), self.price(target)
         entry = self._entry(about.like)
-        prefill = about.prefill if about.prefill is not None else entry and entry.continues(model)
         return TargetInfo(
             provider=about.like or target.partition("/")[0],
             tier=tier,
@@ -176,9 +175,7 @@ class TargetDirectory:
             per_hour_usd=price.per_hour_usd if price else None,
             priced=price.as_of if price else "",
             closing_stops_billing=self.closing_stops_billing(target),
-            prefill=bool(prefill),
             reasons_silently=entry is not None and _always_reasons(entry, model),
-            mark=prefill if isinstance(prefill, str) and prefill != "plain" else "",
         )
 
     def _about(self, target: str) -> ProviderSettings:

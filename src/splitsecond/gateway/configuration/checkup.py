@@ -91,7 +91,7 @@ def _resume(name: str, settings: GatewaySettings) -> list[str]:
     if resume is None:
         return []
     stall = "" if resume.stall_ns is None else f", also after {resume.stall_ns / 1e9:g} s without a token"
-    return [f"  a broken answer is continued at another target ({resume.how}){stall}"]
+    return [f"  a broken answer is continued at another target{stall}"]
 
 
 def _usable(target: str, settings: GatewaySettings) -> bool:

@@ -81,7 +81,8 @@ class RouteConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
     policy: Annotated[str, Meta(examples=['fallback("a/x", "b/x", ttft="2s")'], description="A policy over targets.")]
     resume: Annotated[
-        Literal["replay", "prefill"] | None, Meta(description="How a broken answer is continued at another target.")
+        Literal["replay"] | None,
+        Meta(description="replay: a broken answer is continued at another target that repeats its beginning."),
     ] = None
     stall: Annotated[Duration | None, Meta(description="Silence after which an answer counts as broken.")] = None
 

@@ -228,7 +228,7 @@ def _resume(name: str, route: RouteConfig) -> ResumeSettings | None:
             raise bad(f"routes.{name}.stall", "stall has no effect without resume", "Add resume: replay.")
         return None
     try:
-        return ResumeSettings(route.resume, None if route.stall is None else Duration.parse("stall", route.stall).ns)
+        return ResumeSettings(None if route.stall is None else Duration.parse("stall", route.stall).ns)
     except CallerFault as fault:
         raise bad(f"routes.{name}.stall", fault.message.removeprefix("stall is ")) from None
 

@@ -44,14 +44,6 @@ def problems(settings: GatewaySettings) -> Iterator[str]:
                 f"routes.{route}: the provider of {target} retires it on {known.retired}{instead}. "
                 f"See: splitsecond models {like}"
             )
-    for route, policy in settings.routes.items():
-        resume = settings.resumes.get(route)
-        prefill = '"prefill"' in repr(policy) or (resume is not None and resume.how == "prefill")
-        if prefill and not any(_continues(settings, target) for target in targets(policy)):
-            yield (
-                f"routes.{route}: no target is known to continue a given answer, so broken answers end with an error. "
-                "Set prefill of their providers, or use replay."
-            )
     if not settings.routes:
         yield 'there are no routes: clients can only name targets as "provider/model".'
 
@@ -94,13 +86,6 @@ def _catalogued(settings: GatewaySettings) -> Iterator[tuple[str, str, str]]:
         for target in targets(policy):
             if like := settings.about(target).like:
                 yield route, target, like
-
-
-def _continues(settings: GatewaySettings, target: str) -> bool:
-    try:
-        return bool(settings.spec(target).prefill)
-    except CallerFault:  # it cannot be used at all, which is another warning
-        return False
 
 
 def _in_clear(url: str) -> bool:

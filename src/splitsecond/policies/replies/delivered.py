@@ -42,8 +42,6 @@ class DeliveredText:
     def __init__(self) -> None:
         self.runs: dict[int, list[_Run]] = {}
         self.finished: set[int] = set()
-        self.tokens = 0
-        """The approximate number of tokens: the provider's count, or one per event."""
         self.is_empty = True
         self.signed = False
         """The last part is a signature, or hidden reasoning."""
@@ -71,7 +69,6 @@ class DeliveredText:
         if not token.text:
             return
         self.signed = False
-        self.tokens = token.tokens_so_far or self.tokens + 1
         if token.kind not in _COMPARED or (token.kind == "tool" and token.tool is None) or token.logprobs is not None:
             self._compared = False
         runs = self.runs.setdefault(token.index, [])
@@ -83,14 +80,6 @@ class DeliveredText:
     def comparable(self) -> bool:
         """Whether all of it can be compared, and continued from the middle."""
         return self._compared
-
-    @property
-    def text(self) -> str | None:
-        """The delivered text if it is the beginning of one plain text; else None."""
-        runs = self.runs.get(0, [])
-        if len(self.runs) != 1 or len(runs) != 1 or runs[0].kind != "text" or self.finished:
-            return None
-        return "".join(runs[0].parts)
 
 
 class ReplayMismatch(ProviderFault):
@@ -178,63 +167,6 @@ class ReplayDiff:
         if self._usage is not None and not self._counted:
             self._waiting.append(self._usage)
         self._waiting.append(done)
-
-
-class PrefillTail:
-    """The rest of a text, from a target that was given its beginning of about `tokens` tokens. All of it is new.
-
-    The exception is `space`, the white space at the end of the beginning, which was not sent: many models reject it, or
-    continue badly after it. As much of it as the rest begins with is removed.
-    """
-
-    def __init__(self, tokens: int, space: str = "") -> None:
-        self._tokens = tokens
-        self._space = space
-        self._usage: Usage | None = None
-
-    def take(self, events: list[Event]) -> list[Event]:
-        """Return the events for the client. Raises `ReplayMismatch` if they are not text."""
-        new: list[Event] = []
-        for event in events:
-            if isinstance(event, Token):
-                if event.kind != "text" or event.index:
-                    raise ReplayMismatch(f"{event.kind} in the middle of a text")
-                text = self._beyond(event.text)
-                if text:
-                    new.append(event if text == event.text else msgspec.structs.replace(event, text=text))
-            elif isinstance(event, Usage):
-                self._usage = self._whole(event)
-            elif isinstance(event, Done):
-                new.extend([event] if self._usage is None else [self._usage, event])
-            elif not isinstance(event, Quiet) or event.data:
-                new.append(event)
-        return new
-
-    def finish(self) -> None:
-        """Do nothing: any end is right."""
-
-    def _beyond(self, text: str) -> str:
-        """Return `text` without the white space that the client already has."""
-        known = 0
-        while text[known : known + 1] and self._space.startswith(text[: known + 1]):
-            known += 1
-        self._space = self._space[known:] if known == len(text) else ""
-        return text[known:]
-
-    def _whole(self, usage: Usage) -> Usage:
-        """Return the counts of the whole answer: its beginning was output, not a part of the prompt."""
-        given, made = usage.input_tokens, usage.output_tokens
-        return msgspec.structs.replace(
-            usage,
-            input_tokens=None if given is None else max(given - self._tokens, 0),
-            output_tokens=None if made is None else made + self._tokens,
-        )
-
-
-def appended(delivered: DeliveredText) -> PrefillTail:
-    """Return the tail for a target that is given the `delivered` text without the white space at its end."""
-    text = delivered.text or ""
-    return PrefillTail(delivered.tokens, text[len(text.rstrip()) :])
 
 
 class _Choice:

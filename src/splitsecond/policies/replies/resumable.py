@@ -4,40 +4,31 @@ As long as nothing breaks, whole events are passed on as they arrived, and only 
 there are many: that takes a third of the time of parsing them. They are parsed when the answer breaks. Only then is it
 known what the client has (`delivered`) and what another target has to add.
 
-Another target continues in one of two ways. "replay" sends the same request again and passes on what goes beyond the
-text that the client has. "prefill" sends a request that already contains the beginning of its answer.
+Another target gets the same request again, and what goes beyond the text that the client has is passed on.
 """
 
 import zlib
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
 
-import msgspec
-from msgspec import Raw, Struct
+from msgspec import Struct
 
 from splitsecond import clock
 from splitsecond.errors import CallerFault, Fault, Overloaded
 from splitsecond.events import Broken, Event
 from splitsecond.policies.choosing.branch import Branch
 from splitsecond.policies.fault_handling import TOO_LONG_ANSWER, answered, check_time
-from splitsecond.policies.prompt import field_value, raw_items
-from splitsecond.policies.replies.delivered import DeliveredText, PrefillTail, ReplayDiff, appended
+from splitsecond.policies.prompt import field_value
+from splitsecond.policies.replies.delivered import DeliveredText, ReplayDiff
 from splitsecond.policies.replies.shared_reply import MOST_BYTES, RecordedChunk, SharedReply, joined
 from splitsecond.policies.settings import Duration
 from splitsecond.policies.targets.target_states import TargetStates
 from splitsecond.policies.token_deadline import TokenDeadline
 from splitsecond.service import Call, ForwardingReply, Reply, Service
-from splitsecond.wire.client_format import client_format
 from splitsecond.wire.continuation import ContinuationEncoder
 
-How = Literal["replay", "prefill"]
 BLOCK_BYTES = 16_384
 """So many bytes of events are compressed together, to a twentieth."""
-_OTHER_FORMS = ("tools", "functions", "output_config", "output_format")
-"""Fields that can make the answer something else than a text, in the API formats of OpenAI or Anthropic."""
-_LIMITS = ("max_completion_tokens", "max_tokens")
-
 
 MakeEncoder = Callable[[Call], ContinuationEncoder | None]
 """Makes the encoder for the answer to a call; None: its answers cannot be continued."""
@@ -47,7 +38,6 @@ class ResumePlan(Struct, frozen=True):
     """Plan for continuing a broken answer at `others`, in turn."""
 
     others: Sequence[Branch]
-    how: How
     states: TargetStates
     make_encoder: MakeEncoder
 
@@ -64,7 +54,7 @@ class ResumableReply(ForwardingReply):
         self._fault: Fault | None = None
         self._writer = encoder
         self._parser = encoder  # reads the bytes of the target that sends now
-        self._continuation: ReplayDiff | PrefillTail | None = None
+        self._continuation: ReplayDiff | None = None
         self._delivered = DeliveredText()
         self._blocks: list[bytes] = []  # delivered and not parsed yet, compressed
         self._unparsed = bytearray()  # what came after them
@@ -224,23 +214,17 @@ class ResumableReply(ForwardingReply):
         return False
 
     def _able(self, branch: Branch) -> list[str]:
-        """Return the branch's targets that can continue the answer. Exclude its other targets from the call."""
-        states, excluded = self._plan.states, self._call.notes.excluded
-        able = [name for name in branch.names if name not in excluded]
-        if self._plan.how == "prefill" and not self._delivered.is_empty:
-            able = _prefill_targets(able, states)
-            excluded.extend(name for name in branch.names if name not in able)
-        return able if any(map(states.available, able)) else []
+        """Return the branch's targets that can continue the answer; none if none of them is available."""
+        able = [name for name in branch.names if name not in self._call.notes.excluded]
+        return able if any(map(self._plan.states.available, able)) else []
 
     async def _continue_at(self, branch: Branch, able: Sequence[str]) -> bool:
         """Return whether the branch continues the answer, at one of its `able` targets. If not, there is one less."""
         self._tries -= 1
-        delivered, notes = self._delivered, self._call.notes
-        before, prefill = len(notes.attempted), self._plan.how == "prefill" and not delivered.is_empty
-        mark = self._plan.states.info(able[0]).mark
-        call = _prefilled(self._call, delivered, mark) if prefill else self._call
-        parser = self._plan.make_encoder(self._call)
-        if call is None or parser is None:
+        call, notes = self._call, self._call.notes
+        before = len(notes.attempted)
+        parser = self._plan.make_encoder(call)
+        if parser is None:
             notes.excluded.extend(able)
             return False
         try:
@@ -252,10 +236,10 @@ class ResumableReply(ForwardingReply):
         self._reply = reply
         notes.chosen += f"{'; ' if notes.chosen else ''}resumed at {reply.target}"
         self._parser = parser
-        if delivered.is_empty:
+        if self._delivered.is_empty:
             self._writer, self._continuation = parser, None
         else:
-            self._continuation = appended(delivered) if prefill else ReplayDiff(delivered)
+            self._continuation = ReplayDiff(self._delivered)
         return True
 
 
@@ -290,52 +274,3 @@ def _within_stall(service: Service, call: Call) -> Service:
 
 def _wants_logprobs(call: Call) -> bool:
     return bool(field_value(call, "logprobs") or field_value(call, "top_logprobs"))
-
-
-def _prefill_targets(names: Sequence[str], states: TargetStates) -> list[str]:
-    """Return the targets that continue the beginning of an answer, if it is marked as the first of them wants it."""
-    able = [name for name in names if states.info(name).prefill]
-    return [name for name in able if states.info(name).mark == states.info(able[0]).mark]
-
-
-def _prefilled(call: Call, delivered: DeliveredText, mark: str) -> Call | None:
-    """Return `call` for the rest of an answer of which the client has `delivered`; None if that cannot be asked for.
-
-    `mark`: the field that marks the message with the beginning, "" for none. Only messages of the common chat form can
-    be marked, and calls of the Responses API have no messages.
-    """
-    text = (delivered.text or "").rstrip()
-    if not text or not _has_plain_answer(call) or (mark and client_format(call).reader):
-        return None
-    messages = raw_items(call, "messages")
-    if messages is None:
-        return None
-    beginning: dict[str, Any] = {"role": "assistant", "content": text}
-    if mark:
-        beginning[mark] = True
-    messages.append(Raw(msgspec.json.encode(beginning)))
-    limits = _remaining_limits(call, delivered.tokens)
-    if limits is None:
-        return None
-    return msgspec.structs.replace(call, body={**call.body, **limits, "messages": Raw(msgspec.json.encode(messages))})
-
-
-def _has_plain_answer(call: Call) -> bool:
-    """Return whether the answer to `call` is one plain text."""
-    if call.operation != "chat" or field_value(call, "n") not in (None, 1):
-        return False
-    form = field_value(call, "response_format")
-    return form in (None, {"type": "text"}) and not any(field_value(call, name) for name in _OTHER_FORMS)
-
-
-def _remaining_limits(call: Call, tokens: int) -> dict[str, int] | None:
-    """Return the limits on output tokens minus `tokens`; None if nothing remains, or a limit is not a number."""
-    remaining: dict[str, int] = {}
-    for name in _LIMITS:
-        limit = field_value(call, name)
-        if limit is None:
-            continue
-        if isinstance(limit, bool) or not isinstance(limit, int) or limit <= tokens:
-            return None
-        remaining[name] = limit - tokens
-    return remaining

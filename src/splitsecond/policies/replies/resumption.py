@@ -9,11 +9,10 @@ import msgspec
 
 from splitsecond.clock import NS_PER_MS
 from splitsecond.policies.expression import Expression, PolicyExpression, targets
-from splitsecond.policies.replies.resumable import How
 from splitsecond.policies.settings import SettingLiteral
 
 
-def resumed(expression: Expression, how: How, stall_ns: int | None = None) -> Expression:
+def resumed(expression: Expression, stall_ns: int | None = None) -> Expression:
     """Return `expression` with answers that are resumed if they break off, or are silent for `stall_ns`.
 
     A part of it with a `resume` of its own stays as it is.
@@ -26,14 +25,14 @@ def resumed(expression: Expression, how: How, stall_ns: int | None = None) -> Ex
     if not form.alternatives:
         return msgspec.structs.replace(
             expression,
-            branches=tuple(resumed(branch, how, stall_ns) for branch in expression.branches),
-            named=tuple((name, resumed(branch, how, stall_ns)) for name, branch in expression.named),
+            branches=tuple(resumed(branch, stall_ns) for branch in expression.branches),
+            named=tuple((name, resumed(branch, stall_ns)) for name, branch in expression.named),
         )
     stall: dict[str, SettingLiteral] = {} if stall_ns is None else {"stall": _duration_text(stall_ns)}
     if "resume" in form.settings:
-        settings = {"resume": how, **stall, **dict(expression.settings)}
+        settings = {"resume": "replay", **stall, **dict(expression.settings)}
         return msgspec.structs.replace(expression, settings=tuple(settings.items()))
-    return PolicyExpression("resume", (expression,), (("how", how), *stall.items()))
+    return PolicyExpression("resume", (expression,), tuple(stall.items()))
 
 
 def _duration_text(ns: int) -> str:

@@ -15,8 +15,7 @@ class TargetInfo(Struct, frozen=True, kw_only=True):
     `context_tokens`: the most tokens of prompt and answer together. Prices are US dollars for a million tokens, and
     `priced` is their date; `cached_usd` is the price of input tokens from the provider's prompt cache. A machine that
     is paid by the hour (`per_hour_usd`) costs nothing more for another call. `closing_stops_billing`: output that would
-    have come after the connection was closed is not billed. `prefill`: the target continues the beginning of an answer;
-    `mark`: the field that must be true in the message with that beginning, "" for none.
+    have come after the connection was closed is not billed.
     `reasons_silently`: the model always reasons before its answer, and may send nothing meanwhile.
     """
 
@@ -31,8 +30,6 @@ class TargetInfo(Struct, frozen=True, kw_only=True):
     per_hour_usd: float | None = None
     priced: str = ""
     closing_stops_billing: bool | None = None
-    prefill: bool = False
-    mark: str = ""
     reasons_silently: bool = False
 
     def cost_usd(self, input_tokens: int, output_tokens: int) -> float | None:
