@@ -124,7 +124,7 @@ class _Reader:
 
     def without_media(self, data: memoryview) -> memoryview:
         """Return the conversation `data` without its media."""
-        conversation = None if may_have_too_many_values(data) else read_json(data)
+        conversation: Any = None if may_have_too_many_values(data) else read_json(data)
         if conversation is None:
             self._content.unbounded = True
             return data
