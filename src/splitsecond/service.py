@@ -27,6 +27,9 @@ WHOLE_OPERATIONS: frozenset[Operation] = frozenset({"embeddings", "rerank", "mod
 Spoken = Literal["openai", "anthropic", "responses"]
 """The API formats that clients use: OpenAI's chat completions (with everything else under OpenAI's paths), Anthropic's
 Messages, and OpenAI's Responses. Targets use more formats."""
+OutputMeter = Callable[[str, int], Fault | None]
+"""Takes the target of an answer that is arriving, and about how many output tokens it has so far. Returns the fault
+that ends the answer, or None."""
 
 
 class Notes(Struct, kw_only=True):
@@ -44,8 +47,7 @@ class Notes(Struct, kw_only=True):
     which receives the observation of each attempt when the attempt ends. That can be after the call has ended: the
     observer has all observations when it has `attempts` of them.
 
-    `meter` is set for a call whose cost is limited. While an answer arrives, it gets the target and about how many
-    output tokens there are so far, and may return the fault that ends the answer.
+    `meter` is set for a call whose cost is limited.
     """
 
     attempts: int = 0
@@ -60,7 +62,7 @@ class Notes(Struct, kw_only=True):
     condition: str = ""
     role: Role = "measured"
     observer: Callable[[Observation], None] | None = None
-    meter: Callable[[str, int], Fault | None] | None = None
+    meter: OutputMeter | None = None
 
 
 class RateFloor(Struct, frozen=True):

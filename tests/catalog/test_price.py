@@ -151,11 +151,20 @@ def test_one_name_in_the_list_for_several_addresses(name: str, makers: set[str])
     assert {model.partition("-")[0] for model in lookup_in_child([], [name]).models[name]} == makers
 
 
+def test_the_dearest_cost_has_the_cache_and_any_tier() -> None:
+    price = Price(input_usd=4, output_usd=8, cache_write_usd=5, by_tier={"flex": 0.5, "priority": 2.0})
+    assert price.dearest_usd(input_tokens=1_000_000, output_tokens=1_000_000) == 13
+    assert price.dearest_usd(input_tokens=1_000_000, output_tokens=1_000_000, any_tier=True) == 26
+    plain = Price(input_usd=4, output_usd=8, cache_write_usd=3)
+    assert plain.dearest_usd(input_tokens=1_000_000, output_tokens=0, any_tier=True) == 4
+
+
 @pytest.mark.system
 def test_a_child_process_finds_the_same() -> None:
     targets = ["groq/llama-3.3-70b-versatile", "sim/groq", "gemini/gemini-2.5-pro", "deepinfra/openai/gpt-oss-120b"]
     found = lookup_in_child(targets, ["groq", "gemini", "ollama"])
     assert found.prices == prices(targets)
+    assert found.context_tokens["gemini/gemini-2.5-pro"] == listing("gemini/gemini-2.5-pro").context_tokens
     assert set(provider_models(provider("groq"))) >= set(found.models["groq"]) > {"openai/gpt-oss-120b"}
     assert "gemini-3-pro-preview" not in found.models["gemini"], "its file says that it was taken down"
     assert found.models["ollama"] == list(provider("ollama").models), "the list has nothing of it"

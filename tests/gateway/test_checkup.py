@@ -10,7 +10,7 @@ from splitsecond.errors import CallerFault
 from splitsecond.gateway.configuration.checkup import checkup
 from splitsecond.gateway.configuration.error_messages import SeveralMistakes
 from splitsecond.gateway.configuration.reading import read
-from splitsecond.gateway.configuration.warnings import misspelt, problems
+from splitsecond.gateway.configuration.warnings import misspelt, problems, unpriced
 
 
 def test_all_of_the_example(tmp_path: Path) -> None:
@@ -36,7 +36,7 @@ def test_all_of_the_example(tmp_path: Path) -> None:
     assert f"seeds: 1 run in {tmp_path}/runs/2026-11-*" in text
     assert lines[-1] == "ok: 2 routes, 1 key, listens on 127.0.0.1:8800, 1 worker"
     problems = [line for line in lines if line.startswith("problem")]
-    assert all("retires it" in line or "price of groq-2/llama-3.3-70b is not known" in line for line in problems)
+    assert all("retires it" in line or "groq-2/llama-3.3-70b has no known price" in line for line in problems)
     assert not any(secret in text for secret in (KEY, "sk-ours-1234", "gsk-1"))
 
 
@@ -183,3 +183,21 @@ def test_prices_of_the_catalogue_are_shown_with_their_day() -> None:
         lines = checkup(read(text % provider, ENVIRONMENT))
         (line,) = [each for each in lines if each.startswith("target")]
         assert re.search(r"\$[\d.]+ in, \$[\d.]+ out \(listed 20\d\d-\d\d-\d\d\)$", line)
+
+
+LIMITED = """
+keys: [{name: web, key: env:WEB_KEY, usd_per_day: 5}]
+providers:
+  bought: {base_url: 'https://x.test/v1', api_key: env:OURS}
+  own: {base_url: 'http://10.0.0.5/v1'}
+  half: {base_url: 'http://10.0.0.6/v1', price: {input_usd: 1}}
+routes: {one: {policy: 'race("groq/no-such-model", "groq/llama-3.3-70b-versatile", "own/x", "bought/x", "half/x")'}}
+"""
+
+
+def test_prices_that_limits_need_are_missed() -> None:
+    settings = read(LIMITED, ENVIRONMENT)
+    assert [each.partition(":")[0] for each in problems(settings)] == ["providers.bought", "routes.one"]
+    assert [each.split(" ")[1] for each in unpriced(settings)] == ["groq/no-such-model", "half/x"]
+    unlimited = read(LIMITED.replace(", usd_per_day: 5", ""), ENVIRONMENT)
+    assert not any("price" in each for each in (*problems(unlimited), *unpriced(unlimited)))

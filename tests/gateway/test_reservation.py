@@ -16,9 +16,14 @@ from splitsecond.gateway.records.reservation import (
     output_limit,
     reserved,
 )
-from splitsecond.policies.choosing.prompt_size import MAX_TOKENS, USUAL_OUTPUT_TOKENS, input_tokens
+from splitsecond.policies.choosing.prompt_size import (
+    MAX_TOKENS,
+    USUAL_OUTPUT_TOKENS,
+    input_tokens,
+    most_output_tokens,
+)
 from splitsecond.policies.expression import parse
-from splitsecond.router.prompt_tokens import MAX_PICTURE_TOKENS, conservative_input_tokens
+from splitsecond.router.prompt_tokens import MAX_PICTURE_TOKENS, UNKNOWN_CONTEXT_TOKENS, conservative_input_tokens
 from splitsecond.service import Call, Operation
 
 
@@ -28,13 +33,15 @@ def sent(operation: Operation = "chat", **fields: Any) -> Call:
     return Call(id="c", operation=operation, client="web", body=body)
 
 
-def tokens(call: Call, policy: str = '"a/x"', **most_output: int) -> list[tuple[str, int, int]]:
+def tokens(
+    call: Call, policy: str = '"a/x"', *, context: int | None = None, **most_output: int
+) -> list[tuple[str, int, int]]:
     """What `policy` reserves for `call`, where a token of `b` costs twice as much as one of `a`."""
 
     def cost(usage: ReservedTokens) -> float:
         return (2 if usage.target.startswith("b") else 1) * (usage.input_tokens + 10 * usage.output_tokens)
 
-    found = reserved(call, parse(policy), cost, lambda target: most_output.get(target.partition("/")[0]))
+    found = reserved(call, parse(policy), cost, lambda name: most_output.get(name.partition("/")[0]), lambda _: context)
     return [(each.target, each.input_tokens, each.output_tokens) for each in found]
 
 
@@ -58,6 +65,13 @@ def tokens(call: Call, policy: str = '"a/x"', **most_output: int) -> list[tuple[
         ({"max_tokens": 1, "options": {"num_predict": -1}}, None),
         ({"max_tokens": 0}, None),
         ({"max_tokens": -(10**40)}, None),
+        ({"max_tokens": 10**400}, MAX_TOKENS),
+        ({"max_tokens": -(10**400)}, None),
+        ({"max_tokens": "9" * 400}, MAX_TOKENS),
+        ({"max_tokens": "1e999"}, MAX_TOKENS),
+        ({"max_tokens": "nan", "max_completion_tokens": 3}, 3),
+        ({"max_tokens": 1, "options": {"num_predict": 10**400}}, MAX_TOKENS),
+        ({"max_tokens": 1, "generationConfig": {"maxOutputTokens": 10**400}}, MAX_TOKENS),
         ({"max_tokens": True}, None),
         ({"max_tokens": "many"}, None),
         ({"max_tokens": [5]}, None),
@@ -69,8 +83,24 @@ def test_the_largest_limit_counts_in_whichever_words(fields: dict[str, Any], exp
     assert output_limit(Call(id="c", body=fields)) == expected
 
 
-def test_a_number_that_no_float_holds_is_the_largest() -> None:
-    assert output_limit(Call(id="c", body={"max_tokens": Raw(b"1e999")})) == MAX_TOKENS
+@pytest.mark.parametrize(
+    ("field", "value", "expected"),
+    [
+        ("max_tokens", b"1e999", MAX_TOKENS),
+        ("max_tokens", b"-1e999", None),
+        ("max_tokens", b"1" * 5000, MAX_TOKENS),
+        ("options", b'{"num_predict":1e999}', MAX_TOKENS),
+        ("options", b'{"num_predict":1,"a":' + b"[" * 5000 + b"]" * 5000 + b"}", MAX_TOKENS),
+    ],
+    ids=str,
+)
+def test_a_limit_that_cannot_be_read_is_the_largest(field: str, value: bytes, expected: int | None) -> None:
+    assert output_limit(Call(id="c", body={"max_tokens": 5, field: Raw(value)})) == expected
+
+
+def test_the_limit_in_the_log_saturates_too() -> None:
+    for value in (10**400, Raw(b"1" * 400), Raw(b"12345678901")):
+        assert most_output_tokens(Call(id="c", body={"max_tokens": value})) == MAX_TOKENS
 
 
 @pytest.mark.parametrize(
@@ -83,6 +113,8 @@ def test_a_number_that_no_float_holds_is_the_largest() -> None:
         ("chat", {"n": -3}, 1),
         ("chat", {"n": 0}, 1),
         ("chat", {"n": 10**30}, MAX_TOKENS),
+        ("chat", {"n": 10**400}, MAX_TOKENS),
+        ("completions", {"prompt": ["x", "y"], "best_of": 10**400}, MAX_TOKENS),
         ("chat", {"generationConfig": {"candidateCount": 4}}, 4),
         ("completions", {"prompt": "x", "n": 2, "best_of": 5}, 5),
         ("completions", {"prompt": "x", "n": 5, "best_of": 2}, 5),
@@ -173,13 +205,47 @@ def test_a_field_that_is_not_known_to_hold_a_prompt_counts_too() -> None:
     assert conservative_input_tokens(sent(messages=[], documents=[PROSE])) > len(PROSE) // 4
 
 
-def test_pictures_are_pictures_and_text_like_pictures_is_text() -> None:
-    data = base64.b64encode(bytes(range(256)) * 400).decode()
-    url = f"data:image/png;base64,{data}"
-    picture = sent(messages=[{"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]}])
-    assert MAX_PICTURE_TOKENS <= conservative_input_tokens(picture) < MAX_PICTURE_TOKENS + 100
-    text = sent(messages=[{"role": "user", "content": url}])
-    assert len(data) // 4 <= conservative_input_tokens(text) < MAX_PICTURE_TOKENS + len(data) // 4
+LETTERS = base64.b64encode(bytes(range(256)) * 400).decode()
+PNG = f"data:image/png;base64,{LETTERS}"
+
+
+def in_chat(*parts: Any) -> Call:
+    return sent(messages=[{"role": "user", "content": [{"type": "text", "text": "hi"}, *parts]}])
+
+
+def test_pictures_of_any_size_reserve_the_largest_count() -> None:
+    for url in (PNG, "data:image/gif;base64,R0lGOA==", "https://x.test/a.png"):
+        picture = {"type": "image_url", "image_url": {"url": url}}
+        for number in (1, 3):
+            found = conservative_input_tokens(in_chat(*[picture] * number))
+            assert number * MAX_PICTURE_TOKENS < found < number * MAX_PICTURE_TOKENS + 100
+
+
+def test_text_like_a_picture_is_text() -> None:
+    text = sent(messages=[{"role": "user", "content": PNG}])
+    assert conservative_input_tokens(text) >= len(LETTERS) // 4
+    block = {"type": "tool_use", "id": "t", "name": "f", "input": {"data": LETTERS, "url": LETTERS}}
+    body = {"messages": [{"role": "assistant", "content": [block]}]}
+    assert conservative_input_tokens(Call(id="c", dialect="anthropic", body=body)) >= len(LETTERS) // 2
+
+
+def test_content_of_unknown_length_reserves_the_context() -> None:
+    document = in_chat({"type": "file", "file": {"file_id": "file-1"}})
+    assert tokens(document, context=128_000, a=5) == [("a/x", 128_000, 5)]
+    assert tokens(document, a=5) == [("a/x", UNKNOWN_CONTEXT_TOKENS, 5)]
+    long = in_chat({"type": "file", "file": {"file_id": "file-1"}}, {"type": "text", "text": PROSE * 9})
+    ((_, prompt, _),) = tokens(long, context=1000)
+    assert prompt >= len(PROSE) * 9 // 4
+
+
+def test_of_long_text_a_sample_tells_how_dense_it_is() -> None:
+    sparse, dense = "word " * 400_000, "1 2 3 " * 330_000
+    both = sent(messages=[{"role": "user", "content": sparse + dense}])
+    expected = sum(
+        conservative_input_tokens(sent(messages=[{"role": "user", "content": text[:20_000]}])) * len(text) / 20_000
+        for text in (sparse, dense)
+    )
+    assert conservative_input_tokens(both) == pytest.approx(expected, rel=0.25)
 
 
 json_values = st.recursive(
@@ -187,7 +253,9 @@ json_values = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
     max_leaves=8,
 )
-names = st.sampled_from(["max_tokens", "n", "best_of", "prompt", "input", "options", "generationConfig", "thinking"])
+names = st.sampled_from(
+    ["max_tokens", "n", "best_of", "prompt", "input", "options", "generationConfig", "thinking", "messages", "tools"]
+)
 
 
 @given(st.dictionaries(names, json_values, max_size=5), st.sampled_from(["chat", "completions", "embeddings"]))

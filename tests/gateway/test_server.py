@@ -23,7 +23,7 @@ from splitsecond.gateway.configuration.reading import read
 from splitsecond.gateway.configuration.settings import GatewaySettings
 from splitsecond.gateway.process import worker as worker_module
 from splitsecond.gateway.process.server import worker_server
-from splitsecond.gateway.process.worker import GatewayWorker
+from splitsecond.gateway.process.worker import GatewayWorker, WorkerSlot
 from splitsecond.policies.expression import parse
 from splitsecond.router.settings import ProviderSettings
 from splitsecond.router.target_directory import TargetDirectory
@@ -152,43 +152,98 @@ def test_a_limit_in_money_holds_and_outlives_a_restart(configured: Configured) -
         assert "has spent its 0.02 USD for today" in await asked(worker)
 
     async def spent(worker: GatewayWorker) -> None:
-        while "has spent its" not in (said := await asked(worker)):  # the log is read while it serves already
-            assert "500" in said
+        assert "has spent its" in await asked(worker)
 
     play(configured(FAST + LIMITED + LOGGED), spend)
     play(configured(DOWN + LIMITED + LOGGED), spent)
 
 
-def test_a_target_that_only_clients_name_is_charged_and_one_that_they_invent_is_not_looked_up(
-    configured: Configured, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    settings = configured(FAST + LIMITED)
-    providers = {
-        "bare": settings.providers["sim"],
-        "lost": structs.replace(settings.providers["sim"], headers={"x-splitsecond-fault": "404"}),
-    }
-    known = {**settings.known, **dict.fromkeys(providers, ProviderSettings())}
-    settings = structs.replace(settings, providers={**settings.providers, **providers}, known=known)
+def priced_by_the_list(settings: GatewaySettings) -> GatewaySettings:
+    """Return `settings` with the provider "bare", whose prices are in the public list only, and a route to it."""
+    return structs.replace(
+        settings,
+        providers={**settings.providers, "bare": settings.providers["sim"]},
+        known={**settings.known, "bare": ProviderSettings(like="groq")},
+        routes={"fast": parse('"bare/quick"')},
+    )
+
+
+def slow_list(monkeypatch: pytest.MonkeyPatch, price: Price | None) -> list[str]:
+    """Make the public list say `price` for each model, after a while. Return the models that are looked up."""
     looked_up: list[str] = []
 
     def look_up(facts: TargetDirectory, targets: Iterable[str]) -> PriceLookup:
-        wanted = [target for target in targets if not facts.knows(target)]
-        looked_up.extend(wanted)
-        return PriceLookup(dict.fromkeys(wanted, Price(input_usd=1000, output_usd=1000)))
+        found = [facts._like(target) for target in targets if not facts.knows(target)]
+        looked_up.extend(found)
+        return PriceLookup(dict.fromkeys(found, price))
 
     monkeypatch.setattr(TargetDirectory, "look_up", look_up)
     monkeypatch.setattr(worker_module, "LEARN_S", 0.01)
+    return looked_up
+
+
+@pytest.mark.parametrize("model", ["bare/quick", "fast"], ids=["named by the client", "of a route"])
+def test_a_burst_before_prices_are_known_holds_the_limit(
+    configured: Configured, monkeypatch: pytest.MonkeyPatch, model: str
+) -> None:
+    settings = priced_by_the_list(configured(FAST + LIMITED))
+    looked_up = slow_list(monkeypatch, Price(input_usd=1000, output_usd=1000))
 
     async def main(worker: GatewayWorker) -> None:
-        assert (await visits(worker.gateway).asks(CHAT | {"model": "lost/invented"}, headers=AS_WEB)).status == 502
-        assert (await visits(worker.gateway).asks(CHAT | {"model": "bare/quick"}, headers=AS_WEB)).status == 200
-        async with asyncio.timeout(WITHIN_S):
-            status = 200
-            while status != 429:
-                status = (await visits(worker.gateway).asks(CHAT | {"model": "bare/quick"}, headers=AS_WEB)).status
-        assert looked_up == ["bare/quick"]
+        visitors = [visits(worker.gateway) for _ in range(5)]
+        async with asyncio.TaskGroup() as group:
+            for each in visitors:
+                group.create_task(each.asks(CHAT | {"model": model}, headers=AS_WEB))
+        assert [each.status for each in visitors] == [200, 429, 429, 429, 429]
+        assert looked_up == ["groq/quick"]
+        assert (await visits(worker.gateway).asks(CHAT | {"model": model}, headers=AS_WEB)).status == 429
 
     play(settings, main)
+
+
+def test_a_model_that_the_list_lacks_refuses_limited_keys(
+    configured: Configured, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    settings = priced_by_the_list(configured(FAST + LIMITED))
+    slow_list(monkeypatch, None)
+
+    async def main(worker: GatewayWorker) -> None:
+        refused = await visits(worker.gateway).asks(CHAT, headers=AS_WEB)
+        assert (refused.status, refused.json["error"]["code"]) == (403, "price_unknown")
+
+    play(settings, main)
+    assert "bare/quick has no known price. Keys with usd_per_day cannot use it" in capfd.readouterr().err
+
+
+def test_prices_that_cannot_be_read_refuse_limited_keys(
+    configured: Configured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def look_up(facts: TargetDirectory, targets: Iterable[str]) -> PriceLookup:
+        raise CallerFault("the list is away", kind="no_prices")
+
+    monkeypatch.setattr(TargetDirectory, "look_up", look_up)
+    monkeypatch.setattr(worker_module, "COST_WAIT_S", 0.01)
+
+    async def main(worker: GatewayWorker) -> None:
+        refused = await visits(worker.gateway).asks(CHAT, headers=AS_WEB)
+        assert (refused.status, refused.json["error"]["code"]) == (429, "cost_unknown")
+        assert refused.headers["retry-after"] == "1"
+
+    play(priced_by_the_list(configured(FAST + LIMITED)), main)
+
+
+def test_other_workers_wait_until_the_first_has_read_the_log(configured: Configured, tmp_path: Path) -> None:
+    settings = configured(FAST + LIMITED + LOGGED)
+    first, second = (
+        GatewayWorker(settings, WorkerSlot(number=number, workers=2, folder=str(tmp_path))) for number in (0, 1)
+    )
+    try:
+        assert first._unknown(["sim/quick"]) == second._unknown(["sim/quick"]) == "what it has spent today"
+        first._note_spending_read()
+        assert first._unknown(["sim/quick"]) == second._unknown(["sim/quick"]) == ""
+    finally:
+        first.close()
+        second.close()
 
 
 def test_a_limit_in_money_holds_for_many_calls_at_once(configured: Configured) -> None:

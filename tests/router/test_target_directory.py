@@ -64,6 +64,33 @@ def test_a_price_that_was_asked_for_too_early_is_still_looked_up(facts: TargetDi
     assert facts.knows("ours/x"), "the configuration has all of it"
 
 
+def test_a_price_is_known_unread_or_missing(facts: TargetDirectory) -> None:
+    assert facts.price_state("groq/x") == "unread"
+    facts.learn(PriceLookup({"groq/x": None, "groq/y": LISTED}))
+    states = {name: facts.price_state(name) for name in ("groq/x", "groq/y", "ours/x", "hourly/x", "half/x", "other/x")}
+    assert states == {
+        "groq/x": "missing",
+        "groq/y": "known",
+        "ours/x": "known",
+        "hourly/x": "known",
+        "half/x": "missing",  # half a price
+        "other/x": "known",  # no provider of the catalogue: a server of one's own
+    }
+    free = TargetDirectory(read("providers: {bare: {base_url: 'http://127.0.0.1:1'}}", {}))
+    assert free.price_state("bare/x") == free.price_state("ollama/x") == "known"
+
+
+def test_the_context_length_is_in_the_configuration_catalogue_or_list() -> None:
+    text = "providers: {second: {like: openai, api_key: env:OURS, models: {gpt-4o: {context: 99}}}}"
+    facts = TargetDirectory(read(text, ENVIRONMENT))
+    facts.learn(PriceLookup({"openai/of-the-list": LISTED}, context_tokens={"openai/of-the-list": 7}))
+    assert facts.context_tokens("second/gpt-4o") == 99
+    assert facts.context_tokens("second/gpt-5") == provider("openai").model("gpt-5").context_tokens
+    assert facts.context_tokens("second/of-the-list") == 7
+    assert TargetDirectory(read(text, ENVIRONMENT), facts).context_tokens("openai/of-the-list") == 7
+    assert facts.context_tokens("second/nobody-knows") is None
+
+
 def test_names_that_clients_invent_do_not_keep_prices_from_being_looked_up() -> None:
     facts = TargetDirectory(read(TEXT + "routes: {one: {policy: '\"groq/routed\"'}}\n", ENVIRONMENT))
     facts.learn(PriceLookup({"groq/routed": LISTED, "groq/oldest": LISTED}))

@@ -10,14 +10,14 @@ from tests.upstream.scripted_client import FINISH, MS, ScriptedClient, ScriptedE
 
 from splitsecond import clock
 from splitsecond.catalog.provider import Auth
-from splitsecond.errors import CallerFault, NetworkFault, ProviderFault, TimedOut
+from splitsecond.errors import CallerFault, Fault, NetworkFault, ProviderFault, TimedOut
 from splitsecond.events import Broken, Done, Finish, RateLimits, Token
 from splitsecond.observation import Observation
-from splitsecond.service import Call, RateFloor
+from splitsecond.service import Call, OutputMeter, RateFloor
 from splitsecond.testing.virtual_time import run_virtual
 from splitsecond.timing.rate_floor import RateCheck
 from splitsecond.upstream.answer_lengths import FULL_SHARE, LIKE_BEFORE
-from splitsecond.upstream.attempt import Attempt
+from splitsecond.upstream.attempt import METERED_BYTES, Attempt
 from splitsecond.upstream.spec import TargetSpec, Timeouts
 from splitsecond.upstream.target import Target, connect
 
@@ -44,11 +44,13 @@ class Stage:
         deadline_ns: int | None = None,
         stall_ns: int | None = None,
         floor: RateFloor | None = None,
+        meter: OutputMeter | None = None,
         **fields: Any,
     ) -> "asyncio.Task[Attempt]":
         now_ns = clock.now_ns()
         body = {"messages": [], **fields}
         call = Call(id="c", body=body, start_ns=now_ns, deadline_ns=deadline_ns, stall_ns=stall_ns, floor=floor)
+        call.notes.meter = meter
         return asyncio.get_running_loop().create_task(self.target(call))
 
     @property
@@ -723,5 +725,65 @@ def test_the_time_left_of_a_stream_is_known_from_the_lengths_of_answers_before()
         left.clear()
         await answer(stage, MAX_TOKENS)
         assert left == [None] * MAX_TOKENS
+
+    play(act)
+
+
+def test_a_meter_sees_an_answer_grow_and_ends_it() -> None:
+    seen: list[tuple[str, int]] = []
+
+    def meter(target: str, tokens: int) -> Fault | None:
+        seen.append((target, tokens))
+        return CallerFault("no money", kind="insufficient_quota", status=429) if tokens > 2_000 else None
+
+    async def act(stage: Stage) -> None:
+        waiting = stage.call(meter=meter)
+        exchange = await stage.client.exchange()
+        exchange.head()
+        exchange.text("one")
+        reply = await waiting
+        assert seen == []
+        exchange.text("x" * METERED_BYTES)
+        assert seen == [("x/m", (METERED_BYTES + 3) // 4)]
+        for _ in range(3):
+            exchange.text("y" * METERED_BYTES)
+        await reply.finished()
+        assert [tokens for _, tokens in seen] == [(3 + number * METERED_BYTES) // 4 for number in (1, 2)]
+        fault = stage.only.fault
+        assert fault is not None
+        assert (fault.type, fault.kind) == ("CallerFault", "insufficient_quota")
+        assert exchange.closed_ns is not None
+
+    play(act)
+
+
+def test_a_meter_counts_tokens_and_no_characters_of_media() -> None:
+    seen: list[int] = []
+
+    async def act(stage: Stage) -> None:
+        waiting = stage.call(meter=lambda target, tokens: seen.append(tokens))
+        exchange = await stage.client.exchange()
+        exchange.head()
+        exchange.text("one")
+        await waiting
+        url = "data:image/png;base64," + "A" * 2 * METERED_BYTES
+        images = msgspec.json.encode([{"type": "image_url", "image_url": {"url": url}}])
+        exchange.body(b'data: {"choices":[{"index":0,"delta":{"images":%b}}]}\n\n' % images)
+        assert seen == [2]
+        exchange.body(b"".join(exchange.text_event("a") for _ in range(200)))
+        assert seen == [2, 202]
+        exchange.finish()
+        assert len(seen) == 2
+
+    play(act)
+
+
+def test_an_answer_without_a_meter_is_a_plain_attempt() -> None:
+    async def act(stage: Stage) -> None:
+        waiting = stage.call()
+        exchange = await stage.client.exchange()
+        exchange.head()
+        exchange.text("one")
+        assert type(await waiting) is Attempt
 
     play(act)

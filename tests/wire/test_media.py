@@ -97,6 +97,16 @@ UNBOUNDED = {
     "chat, earlier sound": lambda: sent("openai", messages=[{"role": "assistant", "audio": {"id": "audio_1"}}]),
     "chat, document as a picture": lambda: chat({"type": "image_url", "image_url": {"url": PDF}}),
     "chat, video as a picture": lambda: chat({"type": "image_url", "image_url": {"url": "https://x.test/watch?a.png"}}),
+    "chat, address that says it is text": lambda: chat(
+        {"type": "image_url", "image_url": {"type": "text", "url": "https://x.test/a"}}
+    ),
+    "chat, address that says it is a stored file": lambda: chat(
+        {"type": "image_url", "image_url": {"type": "file", "url": "https://x.test/a"}}
+    ),
+    "messages, address that says it is a picture": lambda: messages(
+        {"type": "image", "source": {"type": "url", "url": "https://x.test/a", "media_type": "image/png"}}
+    ),
+    "chat, Gemini's own tool with a name": lambda: chat(tools=[{"googleSearch": {}, "name": "f"}]),
     "chat, Gemini's own video": lambda: chat({"fileData": {"fileUri": "https://x.test/v"}}),
     "messages, document": lambda: messages(
         {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": BASE64}}

@@ -64,7 +64,7 @@ def conservative_input_tokens(call: Call, context_tokens: int | None = None) -> 
 
 def _text_tokens(text: memoryview, *, may_be_ids: bool) -> int:
     """Return an estimate of the tokens of JSON text. `may_be_ids`: it can be a list of token ids, or several."""
-    ids = _token_ids(bytes(text)) if may_be_ids and bytes(text[:1]) == b"[" else None
+    ids = _token_ids(bytes(text)) if may_be_ids else None
     if ids is not None:
         return ids
     data = _sample(text)
@@ -77,7 +77,7 @@ def _text_tokens(text: memoryview, *, may_be_ids: bool) -> int:
 
 def _token_ids(data: bytes) -> int | None:
     """Return the number of tokens where `data` holds token ids, in one list or in several; None where it does not."""
-    if b'"' in data or b"{" in data or not _DIGIT.search(data):
+    if not data.startswith(b"[") or b'"' in data or b"{" in data or not _DIGIT.search(data):
         return None
     return data.count(b",") + 1
 

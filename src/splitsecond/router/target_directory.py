@@ -107,7 +107,7 @@ class TargetDirectory:
             return "known"
         about = self._about(target)
         entry = self._entry(about.like)
-        if entry is None or not entry.api_key_env:  # a server of one's own is free, unless its price has a gap
+        if entry is None or not entry.api_key_env:  # a server of your own is free, unless its price has a gap
             return "known" if about.price is None else "missing"
         return "missing" if self._like(target) in self._listed else "unread"
 

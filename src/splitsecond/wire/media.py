@@ -104,11 +104,11 @@ def request_content(call: Call) -> RequestContent:
         if name in _CONVERSATIONS[call.dialect] and first != b'"':
             data = _Reader(content, _PARTS[call.dialect]).without_media(data)
         elif name == "tools":
-            content.unbounded |= _has_provider_tools(data)
+            content.unbounded |= _has_provider_tools(data, call.dialect)
         elif name in _REFERENCES or (name == "prompt" and first == b"{"):
             content.unbounded |= len(data) > len('""')
-        elif name == "extra_body":  # of Google's compatible endpoint
-            content.unbounded |= b"cached_content" in bytes(data)
+        elif name == "extra_body":
+            content.unbounded |= _has_cached_content(data)
         content.text[name] = data
     return content
 
@@ -156,9 +156,11 @@ class _Reader:
             if name not in item:
                 continue
             match item[name]:
-                case None | {"type": "text"}:  # a document that is written as text
+                case None:
                     continue
-                case {"type": "content", "content": inner} if depth < MAX_DEPTH:
+                case {"type": "text"} if name == "source":  # a document that is written as text
+                    continue
+                case {"type": "content", "content": inner} if name == "source" and depth < MAX_DEPTH:
                     self._read(inner, depth + 1)
                     continue
                 case value if medium.picture and _is_picture(name, value):
@@ -175,16 +177,28 @@ def _is_picture(name: str, value: Any) -> bool:
     match value:
         case _ if name in _ALWAYS_PICTURES:
             return True
-        case {"type": "file"}:
-            return True
-        case {"media_type": str(kind)} | {"mimeType": str(kind)} | {"mime_type": str(kind)}:
-            return kind.startswith(_PICTURES)
         case {"url": str(url)} | str(url):
             return media_type(url).startswith(_PICTURES)
+        case {"type": "file"}:
+            return name == "source"
+        case {"media_type": str(kind)} | {"mimeType": str(kind)} | {"mime_type": str(kind)}:
+            return kind.startswith(_PICTURES)
     return False
 
 
-def _has_provider_tools(data: memoryview) -> bool:
+def _has_provider_tools(data: memoryview, dialect: Spoken) -> bool:
     """Return whether one of the `tools` of a request is run by the provider, or may be."""
     tools = read_json(data, _decode_tools)
-    return tools is None or any(not (tool.type.startswith(_CLIENT_TOOLS) if tool.type else tool.name) for tool in tools)
+    return tools is None or not all(
+        tool.type.startswith(_CLIENT_TOOLS) if tool.type else tool.name and dialect == "anthropic" for tool in tools
+    )
+
+
+def _has_cached_content(data: memoryview) -> bool:
+    """Return whether ``extra_body`` refers to cached content, as at Google's compatible endpoint, or cannot be read."""
+    match read_json(data):
+        case None:
+            return True
+        case {"google": {"cached_content": str(name)}}:
+            return bool(name)
+    return False

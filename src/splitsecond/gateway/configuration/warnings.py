@@ -69,11 +69,12 @@ def unpriced(settings: GatewaySettings) -> Iterator[str]:
     if not _has_spending_limits(settings):
         return
     directory = TargetDirectory(settings)
-    found = list(_catalogued(settings))
-    directory.learn(PriceLookup(prices(f"{like}/{split_target(target)[1]}" for _, target, like in found)))
-    for route, target, _ in found:
-        if directory.price_state(target) == "missing":
-            yield f"routes.{route}: the price of {target} is not known: keys with usd_per_day cannot use it. Set price."
+    listed = (f"{like}/{split_target(target)[1]}" for _, target, like in _catalogued(settings))
+    directory.learn(PriceLookup(prices(listed)))
+    for route, policy in settings.routes.items():
+        for target in targets(policy):
+            if directory.price_state(target) == "missing":
+                yield f"routes.{route}: {target} has no known price. Keys with usd_per_day cannot use it."
 
 
 def _has_spending_limits(settings: GatewaySettings) -> bool:

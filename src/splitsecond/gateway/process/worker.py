@@ -342,7 +342,7 @@ class GatewayWorker:
         for name in self.router.routed():
             if name not in self._missing_said and self.router.directory.price_state(name) == "missing":
                 self._missing_said.add(name)
-                say(f"the price of {name} is not known: keys with usd_per_day cannot use it. Set price.")
+                say(f"{name} has no known price. Keys with usd_per_day cannot use it: set price in the configuration.")
 
     def _settle(self, journal: Journal) -> None:
         """Charge and log the calls of a worker that died in this slot."""
