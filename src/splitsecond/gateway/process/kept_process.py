@@ -19,6 +19,7 @@ from splitsecond.gateway.configuration.settings import GatewaySettings
 from splitsecond.gateway.fleet.settings import MODULE, FleetProcessSettings, LimitedKey
 from splitsecond.router.settings import LogSettings
 from splitsecond.store.log_process import LogProcessSettings
+from splitsecond.store.record_counts import settle_all
 
 LOG_STOP_S = 10.0
 """Time that the log process has to write the last records before it is killed."""
@@ -160,6 +161,7 @@ async def log_process(settings: LogSettings | None, socket_path: Path) -> AsyncI
     )
     async with kept.running():
         yield
+    settle_all(socket_path)
 
 
 @contextlib.asynccontextmanager
