@@ -1,4 +1,4 @@
-"""The log process of a gateway that serves: it is killed, and no call is missing in the log or in it twice."""
+"""The log process of a gateway: it is killed or stopped, and no call is missing in the log or in it twice."""
 
 import os
 import signal
@@ -43,6 +43,65 @@ def test_a_log_process_that_is_killed_loses_nothing(tmp_path: Path, served: Serv
                 (pid,) = until(lambda: workers(process, MODULE), "no log process runs")  # the new one may not yet
                 os.kill(pid, signal.SIGKILL)
                 assert "A new one replaces it" in heard(process, "log process")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(WITHIN_S) == 0
+    assert sorted(logged(Past.open(f"sqlite:///{tmp_path}/log.db"))) == sorted(ids)
+
+
+def saved(folder: Path) -> bytes:
+    """Return what is in files for the log."""
+    return b"".join(file.read_bytes() for file in folder.glob("log.db.unwritten-*"))
+
+
+def test_a_worker_that_dies_without_a_log_process_loses_nothing(
+    tmp_path: Path, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log process is stopped and then killed with what it has not read. A folder in the place of its socket keeps
+    others from starting."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    (tmp_path / "splitsecond.yaml").write_text(CONFIGURATION.format(url=served.simulated.base_url))
+    with gateway(tmp_path, "--workers", "2") as process:
+        with openai.OpenAI(base_url=ready(process), api_key=KEY, max_retries=0, timeout=WITHIN_S) as client:
+            create = client.chat.completions.with_raw_response.create
+
+            def call() -> str:
+                return create(model="fast", messages=ASK, max_tokens=2).headers["x-request-id"]
+
+            (socket,) = until(lambda: [*tmp_path.glob("splitsecond-*/log")], "no log process runs")
+            (pid,) = workers(process, MODULE)
+            os.kill(pid, signal.SIGSTOP)
+            ids = [call() for _ in range(20)]
+            socket.rename(socket.with_name("away"))
+            socket.mkdir()
+            os.kill(pid, signal.SIGKILL)
+            ids += [call() for _ in range(20)]
+            until(lambda: all(each.encode() in saved(tmp_path) for each in ids), "the calls are not saved")
+            for each in workers(process):
+                os.kill(each, signal.SIGKILL)
+            heard(process, "worker 0 ")
+            heard(process, "cannot be created")  # the socket of the next log process
+            socket.rmdir()
+            until(lambda: not saved(tmp_path), "the calls are not written")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(WITHIN_S) == 0
+    assert sorted(logged(Past.open(f"sqlite:///{tmp_path}/log.db"))) == sorted(ids)
+
+
+def test_a_log_process_that_is_stopped_loses_nothing(tmp_path: Path, served: Served) -> None:
+    """More calls come than the socket takes."""
+    (tmp_path / "splitsecond.yaml").write_text(CONFIGURATION.format(url=served.simulated.base_url))
+    ids: list[str] = []
+    with gateway(tmp_path) as process:
+        with openai.OpenAI(base_url=ready(process), api_key=KEY, max_retries=0, timeout=WITHIN_S) as client:
+            (pid,) = until(lambda: workers(process, MODULE), "no log process runs")
+            os.kill(pid, signal.SIGSTOP)
+            while not saved(tmp_path):
+                assert len(ids) < 5000, "nothing is saved"
+                for _ in range(20):
+                    given = client.chat.completions.with_raw_response.create(model="fast", messages=ASK, max_tokens=2)
+                    ids.append(given.headers["x-request-id"])
+            os.kill(pid, signal.SIGCONT)
+            until(lambda: not saved(tmp_path), "the calls are not written")
         process.send_signal(signal.SIGTERM)
         assert process.wait(WITHIN_S) == 0
     assert sorted(logged(Past.open(f"sqlite:///{tmp_path}/log.db"))) == sorted(ids)

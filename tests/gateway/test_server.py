@@ -1,6 +1,7 @@
 """One worker with all its parts: what it keeps when settings change, what it begins with, what it writes down."""
 
 import asyncio
+import os
 import socket
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import timedelta
@@ -13,6 +14,8 @@ from tests.gateway.conftest import KEY, Served
 from tests.gateway.visitor import CHAT, visits
 from tests.noon import noon as noon  # a fixture
 from tests.router.test_warm_start import run
+from tests.store.records import answered
+from tests.store.test_remote_writer import process as log_process
 from tests.waiting import WITHIN_S
 
 from splitsecond import clock
@@ -27,7 +30,10 @@ from splitsecond.gateway.process.worker import GatewayWorker, WorkerSlot
 from splitsecond.policies.expression import parse
 from splitsecond.router.settings import ProviderSettings
 from splitsecond.router.target_directory import TargetDirectory
+from splitsecond.store.database import unwritten_stem
 from splitsecond.store.log import Log
+from splitsecond.store.remote_writer import encode
+from splitsecond.store.unwritten import save
 
 AS_WEB = {"authorization": f"Bearer {KEY}"}
 
@@ -156,6 +162,41 @@ def test_a_limit_in_money_holds_and_outlives_a_restart(configured: Configured) -
 
     play(configured(FAST + LIMITED + LOGGED), spend)
     play(configured(DOWN + LIMITED + LOGGED), spent)
+
+
+@pytest.mark.usefixtures("noon")
+def test_calls_in_files_of_an_earlier_gateway_count(configured: Configured, tmp_path: Path) -> None:
+    """The log process begins after the worker, and writes them into the log."""
+    url = f"sqlite:///{tmp_path}/log.db"
+    save(unwritten_stem(url), [encode(answered(1, client="web", target="sim/quick"))])
+    (file,) = tmp_path.glob("log.db.unwritten-*")
+    os.utime(file, (0, 0))
+
+    async def spent(worker: GatewayWorker) -> None:
+        with log_process(url, tmp_path / "log"):
+            while (visitor := await visits(worker.gateway).asks(CHAT, headers=AS_WEB)).status != 429:
+                assert visitor.status == 502
+        assert "has spent its 0.02 USD" in visitor.json["error"]["message"]
+
+    play(configured(DOWN + LIMITED + LOGGED), spent)
+
+
+def test_files_that_cannot_be_read_are_named_and_not_waited_for(
+    configured: Configured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(worker_module, "EARLIER_S", worker_module.LOOK_S)
+    (tmp_path / "log.db.unwritten-1").touch()
+    os.utime(tmp_path / "log.db.unwritten-1", (0, 0))
+    said = ""
+
+    async def asked(worker: GatewayWorker) -> None:
+        nonlocal said
+        while "spending limits" not in said:
+            await asyncio.sleep(0)
+            said += capsys.readouterr().err
+
+    play(configured(FAST + LIMITED + LOGGED), asked)
+    assert f"spending limits do not count earlier calls that wait in {tmp_path}/log.db.unwritten-*." in said
 
 
 def priced_by_the_list(settings: GatewaySettings) -> GatewaySettings:

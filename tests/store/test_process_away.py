@@ -22,7 +22,7 @@ from splitsecond.store import recovery, remote_writer, unwritten
 from splitsecond.store.call_record import CallRecord
 from splitsecond.store.log import Log
 from splitsecond.store.log_process import Sender
-from splitsecond.store.record_counts import RecordCounts
+from splitsecond.store.record_counts import DROPPED, PUT, RecordCounts, settle_all
 from splitsecond.store.remote_writer import RemoteLogWriter
 from splitsecond.store.unwritten import UnwrittenFile
 
@@ -280,7 +280,7 @@ def test_what_a_worker_takes_with_it_is_counted_by_the_next(
             kill(other)
 
     asyncio.run(work())
-    assert said == [f"log {tmp_path}/log.db: records lost with worker 1, which died: {lost} at most."]
+    assert said == [f"worker 1 died: its last records for the log are lost: {lost} at most."]
 
 
 @pytest.mark.parametrize("room", [0, 8])
@@ -297,10 +297,21 @@ def test_a_full_folder_keeps_no_worker_from_its_start(
 
     monkeypatch.setattr(os, "pwrite", full)
     counts = RecordCounts(tmp_path / "log", 3, said.append)
-    counts.cells[0] += 1
-    assert counts.lost() == 1
+    counts.cells[PUT] += 1
+    counts.settle()
+    assert counts.cells[DROPPED] == 1
     why = "No space left on device. What is lost if worker 3 dies is not counted."
-    assert said == [f"{tmp_path}/log-3 cannot be written: {why}"]
+    assert said[0] == f"{tmp_path}/log-3 cannot be written: {why}"
+
+
+def test_what_workers_without_a_successor_take_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for worker, put in enumerate((1, 0, 2000)):
+        RecordCounts(tmp_path / "log", worker).cells[PUT] += put
+    settle_all(tmp_path / "log")
+    assert capsys.readouterr().err == (
+        "splitsecond: worker 0 died: its last records for the log are lost: 1 at most.\n"
+        "splitsecond: worker 2 died: its last records for the log are lost: 2,000 at most.\n"
+    )
 
 
 def test_counts_are_readable_by_their_owner_only(tmp_path: Path) -> None:

@@ -24,6 +24,8 @@ class RecordCounts:
     """The counts of the worker slot number `worker` of the gateway whose log process has the socket `socket`."""
 
     def __init__(self, socket: Path, worker: int, say: Callable[[str], None] = say) -> None:
+        self._worker = worker
+        self._say = say
         path = socket.with_name(f"{socket.name}-{worker}")
         try:
             self.cells = memoryview(_mapped(path)).cast("q")
@@ -31,17 +33,23 @@ class RecordCounts:
             say(f"{path} cannot be written: {error.strerror}. What is lost if worker {worker} dies is not counted.")
             self.cells = memoryview(bytearray(_SIZE)).cast("q")
 
-    def lost(self, *, process_lives: bool = True) -> int:
-        """Return how many records were lost with a worker that died, at most, and count them as dropped.
+    def settle(self, *, process_lives: bool = True) -> None:
+        """Count and report the records that were lost with the last worker of the slot, if it died.
 
-        `process_lives`: the log process that they were sent to has read what was in its socket. Call it while no worker
-        runs in the slot.
+        `process_lives`: the log process that it sent records to reads what is in its socket.
         """
         cells = self.cells
-        lost = cells[PUT] - cells[SENT if process_lives else SETTLED]
+        if lost := cells[PUT] - cells[SENT if process_lives else SETTLED]:
+            self._say(f"worker {self._worker} died: its last records for the log are lost: {lost:,} at most.")
         cells[DROPPED] += lost
         cells[SENT] = cells[SETTLED] = cells[PUT]
-        return lost
+
+
+def settle_all(socket: Path) -> None:
+    """Report the records that were lost with workers that died and were not replaced. Call it when all have ended."""
+    begin = f"{socket.name}-"
+    for path in sorted(socket.parent.glob(f"{begin}*")):
+        RecordCounts(socket, int(path.name.removeprefix(begin))).settle()
 
 
 def _mapped(path: Path) -> mmap.mmap:

@@ -100,9 +100,7 @@ class RemoteLogWriter:
         counts = RecordCounts(path, worker, say)
         self._counts = counts.cells
         process = self._counts[PROCESS]
-        lives = self._connected() and self._counts[PROCESS] == process
-        if lost := counts.lost(process_lives=lives):
-            self._say(f"log {where}: records lost with worker {worker}, which died: {lost:,} at most.")
+        counts.settle(process_lives=self._connected() and self._counts[PROCESS] == process)
 
     @property
     def dropped(self) -> int:

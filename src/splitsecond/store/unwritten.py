@@ -19,6 +19,7 @@ import secrets
 import stat
 import struct
 from collections.abc import Iterable, Sequence, Set
+from datetime import datetime
 from pathlib import Path
 from typing import BinaryIO
 
@@ -209,6 +210,14 @@ def claim(stem: Path, ignored: Set[Path] = frozenset()) -> tuple[list[FoundFile]
             file.close()
             wrong[path] = str(error)
     return claimed, wrong
+
+
+def left_before(stem: Path, moment: datetime) -> bool:
+    """Return whether the log has files that nobody has written to since `moment`."""
+    try:
+        return any(path.stat().st_mtime < moment.timestamp() for path in _paths(stem))
+    except OSError:  # a file has just been removed: look again
+        return True
 
 
 def _locked(path: Path, mode: int) -> int | None:

@@ -21,6 +21,7 @@ from splitsecond.internal_errors import report_internal_error
 from splitsecond.router.settings import LogSettings
 from splitsecond.scratch import Scratch, scratch_folder
 from splitsecond.store.log_process import LogProcessSettings
+from splitsecond.store.record_counts import settle_all
 
 LOG_STOP_S = 10.0
 """Time that the log process has to write the last records before it is killed."""
@@ -183,6 +184,7 @@ async def log_process(settings: LogSettings | None, socket_path: Path) -> AsyncI
     )
     async with kept.running():
         yield
+    settle_all(socket_path)
 
 
 @contextlib.asynccontextmanager

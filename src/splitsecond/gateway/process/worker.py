@@ -35,10 +35,11 @@ from splitsecond.policies.targets.target_states import TargetStates
 from splitsecond.router.router import Router
 from splitsecond.router.warm_start import spent_usd
 from splitsecond.store.call_record import CallRecord
+from splitsecond.store.unwritten import left_before
 
 if TYPE_CHECKING:
     from splitsecond.gateway.fleet.worker_exchange import WorkerExchange
-    from splitsecond.store.log import SpentTokens
+    from splitsecond.store.log import Log, SpentTokens
 
 LEARN_S = 5.0
 """Least time between two look-ups of prices, each of which takes a second of CPU."""
@@ -46,6 +47,8 @@ COST_WAIT_S = 10.0
 """How long a call waits for what its cost depends on. A look-up may have to wait for `LEARN_S` before it begins."""
 SPENDING_READ = "spending-read"
 """A file in the folder of the workers: the first worker has counted what clients spent before the gateway started."""
+EARLIER_S, LOOK_S = 9.0, 0.1
+"""How long the first worker waits until calls of an earlier gateway are in the log, and how often it looks."""
 LOG_AWAY_S = 10.0
 """Time between two attempts to read from the log what clients have spent today."""
 MOST_UNPRICED = 10_000
@@ -261,8 +264,10 @@ class GatewayWorker:
         log = self.router.log
         if log is None or self._slot.number or self._ceilings is not None:  # a fleet's database knows
             return {}
-        today = clock.wall_time().replace(hour=0, minute=0, second=0, microsecond=0)
         clients = [key.name for key in self._settings.keys if key.usd_per_day is not None]
+        if clients:
+            await self._wait_for_earlier_records(log)
+        today = clock.wall_time().replace(hour=0, minute=0, second=0, microsecond=0)
         try:
             return {
                 client: await asyncio.to_thread(log.spent_tokens, client, today, self._slot.began) for client in clients
@@ -272,6 +277,14 @@ class GatewayWorker:
                 say(f"{fault} Until it can be read, spending limits do not count what was spent earlier today.")
             self._spending_unknown = True
             return None
+
+    async def _wait_for_earlier_records(self, log: "Log") -> None:
+        """Wait until the log process has written what an earlier gateway left in files, for `EARLIER_S` at most."""
+        for _ in range(round(EARLIER_S / LOOK_S)):
+            if not left_before(log.unwritten, self._slot.began):
+                return
+            await asyncio.sleep(LOOK_S)
+        say(f"log {log.where}: spending limits do not count earlier calls that wait in {log.unwritten}*.")
 
     def _serve(self) -> None:
         listen = self._settings.listen
