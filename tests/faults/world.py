@@ -90,7 +90,13 @@ class World:
     """The gateway and its providers "a" and "b". Use within `play`."""
 
     def __init__(
-        self, policy: str, folder: Path, providers: Mapping[str, Profile | Application], pacer: Pacer, stall: str
+        self,
+        policy: str,
+        folder: Path,
+        providers: Mapping[str, Profile | Application],
+        pacer: Pacer,
+        stall: str,
+        config: str,
     ) -> None:
         self._truth = TruthLog()
         self.simulated = {
@@ -103,7 +109,7 @@ class World:
         }
         self.database = folder / "log.db"
         environment = OUR_KEYS | {"CLIENT_KEY": CLIENT_KEY}
-        text = f"{PROVIDERS.replace('STALL', stall)}routes: {{fast: {{policy: '{policy}'}}}}\nlog: sqlite:///log.db\n"
+        text = f"{config.replace('STALL', stall)}routes: {{fast: {{policy: '{policy}'}}}}\nlog: sqlite:///log.db\n"
         self.worker = GatewayWorker(read(text, environment, folder=folder), chance=Random(1))
         self.asked = 0
         self.connecting: dict[str, Callable[[int | None], Coroutine[Any, Any, None]]] = {}
@@ -144,16 +150,17 @@ def play(
     story: Callable[[World], Coroutine[Any, Any, None]],
     *,
     stall: str = "60s",
+    config: str = PROVIDERS,
     **providers: Profile | Application,
 ) -> World:
     """Makes a world, plays `story` in it, and takes it down: the log is written then.
 
-    `stall`: how long "a" may say nothing within an answer.
+    `stall`: how long "a" may say nothing within an answer. `config`: keys and providers, one for each of `providers`.
     """
 
     async def main() -> World:
         with Pacer(asyncio.get_running_loop()) as pacer:
-            world = World(policy, folder, providers, pacer, stall)
+            world = World(policy, folder, providers, pacer, stall, config)
             try:
                 with mock.patch("splitsecond.transport.client.open_socket", world.open_socket):
                     await story(world)

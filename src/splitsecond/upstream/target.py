@@ -28,8 +28,10 @@ from splitsecond.upstream.attempt_config import AttemptConfig, Observer
 from splitsecond.upstream.google_token import GoogleToken
 from splitsecond.upstream.poll_request import PollRequest, stream_address
 from splitsecond.upstream.spec import TargetSpec, api_key, redact_fault, secrets
+from splitsecond.validation import read_json
 from splitsecond.wire import anthropic, cohere, gemini, ollama, openai, replicate, responses
 from splitsecond.wire.dialect import Decoder, Encoded, Follow, Quirks
+from splitsecond.wire.sse import malformed
 from splitsecond.wire.transcoder import Transcoder
 
 
@@ -53,7 +55,7 @@ DIALECTS: Mapping[str, Dialect] = {
     "replicate": replicate,
 }
 
-
+_decode_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _REQUEST_ID = "x-client-request-id"
 """Providers log this id (OpenAI documents it), so that users can ask them about a slow request. The simulator stores
 its record of what it sent under this id."""
@@ -204,6 +206,8 @@ class Target:
         if not 200 <= poll.status < 300:
             fault = self._dialect.fault_from_response(poll.status, poll.headers, bytes(poll.body))
             raise redact_fault(fault, self._spec.name, self._secrets)
+        if read_json(poll.body, _decode_object) is None:
+            raise malformed("the count of tokens is not a JSON object")
         return bytes(poll.body)
 
     def _full_path(self, path: str) -> str:
