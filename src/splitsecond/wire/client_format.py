@@ -209,9 +209,11 @@ CLIENT_FORMATS: Mapping[Spoken, ClientFormat] = {
 }
 
 
-def _translated(writer: WriterType, error_event: tuple[bytes, bytes], **fields: Any) -> ClientFormat:
+def _translated(
+    writer: WriterType, error_event: tuple[bytes, bytes], *, single: bool = False, **fields: Any
+) -> ClientFormat:
     """Return a format whose requests are translated as they come in; answers are written by `writer`."""
-    relay = partial(TranslatedRelay, writer=writer, error_event=error_event)
+    relay = partial(TranslatedRelay, writer=writer, error_event=error_event, single=single)
     own = {"counting": None, "models": None, "relay": relay, "assembly": partial(TranslatedAssembly, writer)}
     return structs.replace(OPENAI_CHAT, **(own | fields))
 
@@ -235,6 +237,7 @@ _NDJSON = b"application/x-ndjson"
 OLLAMA_CHAT = _translated(
     ollama.StreamWriter,
     (b"", b"\n"),
+    single=True,
     paths={"/api/chat": "chat"},
     root="/api/",
     models=ModelListing(("/api/tags",), ollama.model_list),
@@ -250,7 +253,7 @@ OLLAMA_GENERATE = structs.replace(
     root="",
     models=None,
     incoming=ollama.generate_to_chat,
-    relay=partial(TranslatedRelay, writer=ollama.GenerateWriter, error_event=(b"", b"\n")),
+    relay=partial(TranslatedRelay, writer=ollama.GenerateWriter, error_event=(b"", b"\n"), single=True),
     assembly=partial(TranslatedAssembly, ollama.GenerateWriter),
 )
 FORMATS: Sequence[ClientFormat] = (*CLIENT_FORMATS.values(), GEMINI, OLLAMA_CHAT, OLLAMA_GENERATE)

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from splitsecond.wire.sse import encode_event
+from splitsecond.wire.sse import encode_event, malformed
 
 to_json = msgspec.json.Encoder().encode
 SLOT = "\0"
@@ -26,6 +26,18 @@ def typed_event(name: str, **fields: Any) -> bytes:
 def function_call(call_id: str, name: str, arguments: str) -> dict[str, Any]:
     """Return a tool call as OpenAI's chat and Cohere have it."""
     return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def call_arguments(name: str, arguments: str) -> msgspec.Raw:
+    """Return the arguments of a call of the tool `name` as a JSON object, for formats in which they are one.
+
+    Raises `ProviderFault` if they are not: no client could read the answer.
+    """
+    try:
+        msgspec.json.decode(arguments or "{}", type=dict[str, Any])
+    except (ValueError, RecursionError):
+        raise malformed(f"the arguments of a call of the tool {name!r:.60} are not the JSON of an object") from None
+    return msgspec.Raw(arguments.encode() or b"{}")
 
 
 def known(**counts: int | None) -> dict[str, int]:

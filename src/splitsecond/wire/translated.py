@@ -20,14 +20,24 @@ from splitsecond.wire.transcoder import WriterType, new_transcoder
 
 
 class TranslatedRelay(StreamRelay):
-    """Relay of a stream of chunks as a stream of the format of `writer`. `error_event` encodes the body of an error."""
+    """Relay of a stream of chunks as a stream of the format of `writer`.
+
+    `error_event` encodes the body of an error. `single`: the format has one choice only; others are left out.
+    """
 
     def __init__(
-        self, call: Call, target: str, *, usage: bool, writer: WriterType, error_event: "tuple[bytes, bytes]"
+        self,
+        call: Call,
+        target: str,
+        *,
+        usage: bool,
+        writer: WriterType,
+        error_event: "tuple[bytes, bytes]",
+        single: bool = False,
     ) -> None:
         super().__init__(call, target, usage=usage)
         self._chunks = OpenAIDecoder()
-        self._translated = new_transcoder(writer, "", call, target, single=False)
+        self._translated = new_transcoder(writer, "", call, target, single=single)
         self._around_error = error_event
 
     def feed(self, data: bytes) -> bytes:
@@ -62,7 +72,7 @@ class TranslatedAssembly(ChunkAssembly):
         body = super().answer()
         choices, usage = _collected(whole_events(OpenAIDecoder(), body))
         head = read_json(body, decode_head) or AnswerHead()
-        writer = self._writer("chat", head.model or "", id=head.id or "", created=int(head.created or 0))
+        writer = self._writer("chat", head.model or "", id=head.id or "", created=head.created_s)
         return writer.whole(choices, usage)
 
 

@@ -7,13 +7,11 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
-
 from splitsecond.events import TokenKind, Usage
 from splitsecond.service import Operation
 from splitsecond.wire.dialect import AnswerWriter, ServerAnswer
 from splitsecond.wire.provider_errors import THREADS
-from splitsecond.wire.server_answer import SLOT, around_slot, known, to_json, typed_event
+from splitsecond.wire.server_answer import SLOT, around_slot, call_arguments, known, to_json, typed_event
 from splitsecond.wire.sse import encode_event
 
 NOT_IN_AN_ID = re.compile(r"[^a-zA-Z0-9_-]")
@@ -128,7 +126,7 @@ class StreamWriter(AnswerWriter):
         if text := answer.text or answer.refusal:
             content.append({"type": "text", "text": text})
         content += [
-            {"type": "tool_use", "id": call.id, "name": call.name, "input": msgspec.Raw(call.arguments.encode())}
+            {"type": "tool_use", "id": call.id, "name": call.name, "input": call_arguments(call.name, call.arguments)}
             for call in answer.calls
         ]
         reason = _stop_reason(answer.finish, refused=bool(answer.refusal))

@@ -6,12 +6,10 @@ The writer takes OpenAI's finish reasons and writes Gemini's.
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
-
 from splitsecond.events import TokenKind, Usage
 from splitsecond.service import Operation
 from splitsecond.wire.dialect import AnswerWriter, ServerAnswer
-from splitsecond.wire.server_answer import SLOT, around_slot, known, to_json
+from splitsecond.wire.server_answer import SLOT, around_slot, call_arguments, known, to_json
 
 _PARTS: dict[TokenKind, dict[str, Any]] = {
     "text": {"text": SLOT},
@@ -86,7 +84,7 @@ class StreamWriter(AnswerWriter):
         if call is None:
             return b""
         name, call_id, fragments = call
-        return self._candidate(index, _content([_call_part(call_id, name, "".join(fragments) or "{}")]))
+        return self._candidate(index, _content([_call_part(call_id, name, "".join(fragments))]))
 
     def _candidate(self, index: int, fields: dict[str, Any]) -> bytes:
         return _event({"candidates": [{**fields, "index": index}], **self._head})
@@ -151,8 +149,7 @@ def _answer_parts(answer: ServerAnswer) -> list[dict[str, Any]]:
 
 
 def _call_part(call_id: str, name: str, arguments: str) -> dict[str, Any]:
-    args = msgspec.json.decode(arguments, type=dict[str, Any])
-    return {"functionCall": {"id": call_id, "name": name, "args": args}}
+    return {"functionCall": {"id": call_id, "name": name, "args": call_arguments(name, arguments)}}
 
 
 def _image_part(url: str) -> dict[str, Any]:

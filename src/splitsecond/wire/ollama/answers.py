@@ -8,12 +8,10 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-import msgspec
-
 from splitsecond.events import TokenKind, Usage
 from splitsecond.service import Operation
 from splitsecond.wire.dialect import AnswerWriter, ServerAnswer, ServerTimes, TimesForm
-from splitsecond.wire.server_answer import SLOT, around_slot, known, to_json
+from splitsecond.wire.server_answer import SLOT, around_slot, call_arguments, known, to_json
 
 _MESSAGES: dict[TokenKind, dict[str, str]] = {
     "text": {"content": SLOT},
@@ -80,7 +78,7 @@ class StreamWriter(AnswerWriter):
     def _end_call(self) -> bytes:
         if self._call is None:
             return b""
-        arguments = msgspec.Raw("".join(self._arguments).encode() or b"{}")
+        arguments = call_arguments(self._call, "".join(self._arguments))
         call = {"id": self._call_id, "function": {"name": self._call, "arguments": arguments}}
         self._call = None
         self._arguments.clear()
@@ -94,13 +92,16 @@ class StreamWriter(AnswerWriter):
         return {"message": {"role": "assistant", **message}}
 
     def whole(self, answers: Sequence[ServerAnswer], usage: Usage) -> bytes:
-        (answer,) = answers
+        answer = answers[0]  # there is one choice: others are left out
         message: dict[str, Any] = {"content": answer.text or answer.refusal}
         if answer.reasoning:
             message["thinking"] = answer.reasoning
         if answer.calls:
             message["tool_calls"] = [
-                {"id": call.id, "function": {"name": call.name, "arguments": msgspec.Raw(call.arguments.encode())}}
+                {
+                    "id": call.id,
+                    "function": {"name": call.name, "arguments": call_arguments(call.name, call.arguments)},
+                }
                 for call in answer.calls
             ]
         reason = _FINISH.get(answer.finish, answer.finish)

@@ -346,6 +346,8 @@ def _without_logprobs(data: bytes) -> bytes:
         return data
 
 
+_MAX_CREATED = 253_402_300_800
+"""The end of the year 9999, in seconds since 1970."""
 _STREAMED: tuple[Operation, ...] = ("chat", "completions")
 
 
@@ -360,6 +362,11 @@ class AnswerHead(msgspec.Struct):
     id: str | None = None
     model: str | None = None
     created: float | None = None
+
+    @property
+    def created_s(self) -> int:
+        """When the answer began, in seconds since 1970; 0 if it is unknown or no date."""
+        return int(self.created) if self.created is not None and 0 <= self.created < _MAX_CREATED else 0
 
 
 decode_head = msgspec.json.Decoder(AnswerHead).decode
@@ -388,9 +395,7 @@ class ChunkEncoder(ContinuationEncoder):
         """Encode `event` as the next of this answer; b"" if chunks have nothing for it."""
         if self._writer is None:
             head = self._read_head()
-            self._writer = StreamWriter(
-                self._operation, head.model or "", id=head.id or "", created=int(head.created or 0)
-            )
+            self._writer = StreamWriter(self._operation, head.model or "", id=head.id or "", created=head.created_s)
         return self._writer.event(event)
 
     def _read_head(self) -> AnswerHead:
