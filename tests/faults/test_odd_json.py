@@ -47,7 +47,7 @@ RAW = {
     "nested 4000 deep": "[" * 4000 + "]" * 4000,
 }
 """JSON that `json.dumps` does not write, by the string that stands for it."""
-ODD = [
+ODD: list[Any] = [
     *RAW, None, True, False, 0, -1, 1, 5, 2**63, -(2**64), 0.5, -0.5, 1e308, "", "a", "\ud800", "\x00", "ü" * 300,
     "data:,", "data:image/png;base64,aa==", "https://x/a.png", "[DONE]", "{", "{}", '{"a": 1}', "[1]", "null", [], {},
     [[]], [{}], [None], ["a"], [1], {"a": None}, {"type": None}, {"type": "text"}, {"type": 5}, {"role": "user"},
@@ -161,7 +161,7 @@ def played(provider: Odd, path: str, body: Any) -> Visitor:
         await world.settled()
 
     with tempfile.TemporaryDirectory() as folder:
-        providers = dict.fromkeys(TARGETS, provider)
+        providers: dict[str, Any] = dict.fromkeys(TARGETS, provider)
         play(f'"{provider.dialect}/m"', Path(folder), story, edit=configured, **providers)
     return found[0]
 
@@ -184,7 +184,7 @@ def plain(path: str) -> dict[str, Any]:
     """Return a simple request that every target accepts."""
     chat = {"model": "fast", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 9}
     contents = {"contents": [{"role": "user", "parts": [{"text": "hi"}]}]}
-    return {
+    others: dict[str, dict[str, Any]] = {
         "/v1/completions": {"model": "fast", "prompt": "hi"},
         "/v1/embeddings": {"model": "fast", "input": "hi"},
         "/v1/rerank": {"model": "fast", "query": "hi", "documents": ["a"]},
@@ -192,7 +192,8 @@ def plain(path: str) -> dict[str, Any]:
         "/v1/responses": {"model": "fast", "input": "hi", "store": False},
         "/v1/responses/input_tokens": {"model": "fast", "input": "hi"},
         "/api/generate": {"model": "fast", "prompt": "hi"},
-    }.get(path, contents if path.startswith("/v1beta") else chat)
+    }
+    return others.get(path, contents if path.startswith("/v1beta") else chat)
 
 
 @examples(60)
@@ -273,6 +274,6 @@ def test_an_error_of_ours_at_one_target_leads_to_another(
         assert (client.status, client.headers["x-splitsecond-target"]) == (200, "anthropic/m")
         await world.settled()
 
-    providers = {name: usual(name) for name in TARGETS}
+    providers: dict[str, Any] = {name: usual(name) for name in TARGETS}
     play('fallback("openai/m", "anthropic/m")', tmp_path, story, edit=configured, **providers)
     assert error_counts["request"] >= 1

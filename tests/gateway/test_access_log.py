@@ -1,5 +1,6 @@
 """The access log: one line for each request, also when the file is rotated or the disk is full."""
 
+import errno
 import json
 import os
 from pathlib import Path
@@ -35,13 +36,17 @@ def test_a_call_and_a_refusal(tmp_path: Path) -> None:
     }  # fmt: skip
     assert (call["input_tokens"], call["output_tokens"]) == (20, 31)
     assert (refusal["path"], refusal["outcome"], refusal["fault"]) == ("/x\n", "refused", "not_found")
-    assert path.stat().st_mode & 0o777 == 0o640 & ~_umask()
+    assert path.stat().st_mode & 0o777 == 0o600
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+def test_a_file_that_exists_keeps_its_mode(tmp_path: Path) -> None:
+    path = tmp_path / "access.jsonl"
+    path.touch()
+    path.chmod(0o640)
+    log = AccessLog(str(path), pytest.fail)
+    log.took(RECORD)
+    log.close()
+    assert path.stat().st_mode & 0o777 == 0o640
 
 
 @pytest.mark.parametrize("how", ["renamed", "removed"])
@@ -66,7 +71,36 @@ def test_a_full_disk_is_reported_once() -> None:
     log.took(RECORD)
     log.took(RECORD)
     log.close()
-    assert said == ["The access log cannot be written: No space left on device. Requests are served without it."]
+    assert said == [
+        "The access log cannot be written: No space left on device. Requests are served without it.",
+        "Lines that the access log has lost: 2.",
+    ]
+
+
+@pytest.mark.parametrize("room", [0, 1, 20])
+def test_a_disk_that_fills_up_breaks_no_later_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int) -> None:
+    path, said = tmp_path / "access.jsonl", list[str]()
+    log = AccessLog(str(path), said.append)
+    log.took(RECORD)
+    write, left = os.write, [room]
+
+    def full(descriptor: int, data: memoryview) -> int:
+        if not left[0]:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        written = write(descriptor, data[: left[0]])
+        left[0] -= written
+        return written
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", full)
+        log.took(RECORD)
+        left[0] = 1
+        log.took(RECORD)
+    log.took(structs.replace(RECORD, route="next"))
+    log.close()
+    written = path.read_bytes().splitlines()
+    assert (json.loads(written[0])["route"], json.loads(written[-1])["route"]) == ("fast", "next")
+    assert said[-1] == "Lines that the access log has lost: 2."
 
 
 def test_a_file_that_cannot_be_opened(tmp_path: Path) -> None:

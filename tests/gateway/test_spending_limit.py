@@ -13,6 +13,7 @@ from splitsecond.errors import CallerFault
 from splitsecond.gateway.error_response import LimitReached
 from splitsecond.gateway.records.journal import Journal
 from splitsecond.gateway.records.key_limits import KeyLimits, OpenReservation
+from splitsecond.gateway.records.orphans import open_journal
 from splitsecond.observation import Observation
 from splitsecond.policies.expression import parse
 from splitsecond.router.settings import ClientKey
@@ -136,8 +137,8 @@ def test_a_call_is_checked_again_as_it_reserves() -> None:
         allowance.reserve(made(), "fast", TARGET)
 
 
-def test_a_longer_answer_extends_its_reservation(tmp_path: Any) -> None:
-    journal = Journal(tmp_path / "journal")
+def test_a_longer_answer_extends_its_reservation() -> None:
+    journal = Journal(open_journal(None, 0, print), print)
     allowance = limits(journal=journal)
     first, second = reserved(allowance, max_tokens=2_000), reserved(allowance)
     before = allowance.reserved_usd("web")

@@ -19,7 +19,13 @@ from splitsecond import clock
 from splitsecond.errors import CallerFault
 from splitsecond.simulator import server
 from splitsecond.simulator.process import run_simulator
-from splitsecond.simulator.recording import RecordedExchange, TimedChunk, as_raw_json, load_recordings
+from splitsecond.simulator.recording import (
+    RecordedExchange,
+    RecordingProxy,
+    TimedChunk,
+    as_raw_json,
+    load_recordings,
+)
 from splitsecond.simulator.replay import ReplayedProvider
 from splitsecond.testing.virtual_time import run_virtual
 
@@ -152,6 +158,11 @@ def test_a_recorded_provider_is_replayed(both: Providers, tmp_path: Path) -> Non
     with run_simulator(str(file)) as (replay,):
         assert called(replay.base_url) == recorded
         assert [request.status for request in replay.requests()] == [200, 200, 404]
+
+
+def test_a_recording_is_readable_by_its_owner_only(tmp_path: Path) -> None:
+    RecordingProxy("http://127.0.0.1:1", tmp_path / "recording.jsonl").close()
+    assert (tmp_path / "recording.jsonl").stat().st_mode & 0o777 == 0o600
 
 
 def test_a_provider_that_cannot_be_reached(system: None, tmp_path: Path) -> None:

@@ -199,6 +199,11 @@ def rounded(value: Any) -> Any:
     return float(f"{value:.9g}") if isinstance(value, float) else value
 
 
+def test_exported_calls_are_readable_by_their_owner_only(in_parquet: str) -> None:
+    files = [*Path(in_parquet.removeprefix("parquet:")).glob("*/*/*.parquet")]
+    assert {path.stat().st_mode & 0o777 for path in files} == {0o600}
+
+
 def test_a_second_export_replaces_days_but_for_those_that_have_lost_calls(in_sqlite: str, tmp_path: Path) -> None:
     file = Path(in_sqlite.removeprefix("sqlite:///"))
     copy = tmp_path / "log.db"

@@ -6,6 +6,7 @@ Of the responses' headers it holds those that clients use.
 
 import asyncio
 import base64
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
@@ -162,7 +163,9 @@ class RecordingProxy:
         self._prefix = prefix.rstrip("/")
         self._client = Client()
         with file_faults(f"cannot write {out}", kind="unwritable_recording"):
-            self._file: IO[bytes] = out.open("ab", buffering=0)
+            # Readable by its owner only: it contains prompts and answers.
+            descriptor = os.open(out, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._file: IO[bytes] = os.fdopen(descriptor, "ab", buffering=0)
 
     def on_connect(self, connection: ServerConnection) -> None:
         """Accept every connection."""

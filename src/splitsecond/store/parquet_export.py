@@ -4,6 +4,7 @@ DuckDB gathers the rows of a day in a temporary file, sorts them, on disk if the
 The folder of a day is complete or absent: it is written under another name and then renamed.
 """
 
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -202,6 +203,7 @@ def _write(database: "DuckDBPyConnection", table: Table, day: Path, scratch: Pat
         file = str(scratch / f"{number:05}.parquet").replace("'", "''")
         rows = f"FROM sorted WHERE rowid >= {start} AND rowid < {start + ROWS} ORDER BY rowid"
         database.execute(f"COPY ({rows}) TO '{file}' ({FORMAT})")
+        os.chmod(scratch / f"{number:05}.parquet", 0o600)  # as the log itself; so far only its owner can reach it
     database.execute("DROP TABLE sorted")
     size = sum(file.stat().st_size for file in scratch.iterdir())
     if day.exists():

@@ -48,7 +48,6 @@ from splitsecond.gateway.records.shared_counters import SharedCounters
 from splitsecond.internal_errors import causes, contained, handling, report_internal_error
 from splitsecond.router.router import check_settings
 from splitsecond.serving.listening import base_url, bind
-from splitsecond.store.record_counts import RecordCounts
 
 START_S = 120.0
 """Timeout of a worker's start. It takes a second or two, but half a minute or more on a machine that is overloaded."""
@@ -162,12 +161,8 @@ class Supervisor:
         """Charge and log the calls of workers that died while the gateway was ending, and so were not replaced.
 
         If the log cannot be written, they are saved for the next start: the gateway ends in any case. Return False if
-        they could not be saved either, so that the journals must be kept. Records that were lost with a worker are
-        reported.
+        they could not be saved either, so that the journals must be kept.
         """
-        for slot in self._slots:
-            if self._settings.log is not None and (lost := RecordCounts(Path(str(slot.log)), slot.number).lost()):
-                say(f"log: records lost with worker {slot.number}, which died: {lost:,} at most.")
         settled = [
             settle(
                 SharedCounters(slot.shared.counters, workers=slot.workers, number=slot.number),

@@ -1,7 +1,8 @@
 """The access log: one line of JSON for each request, for tools that read log files.
 
-Lines are appended in one write each, so several workers share a file. A file that is renamed or removed, as by
-logrotate, is opened anew within `CHECK_S`. The lines contain no prompt, no answer and no key.
+A line is appended in one write when its call has ended, so several workers share a file, and a process that is killed
+loses no line. A file that is renamed or removed, as by logrotate, is opened anew within `CHECK_S`. The lines contain no
+prompt, no answer and no key.
 """
 
 import os
@@ -18,7 +19,9 @@ from splitsecond.store.call_record import CallRecord
 STANDARD_OUTPUT = "-"
 CHECK_S = 1.0
 """How often the file is checked for having been renamed."""
-MODE = 0o640
+MODE = 0o600
+"""Of a new file. An existing one keeps its mode."""
+_LINE_END = ord("\n")
 
 
 class AccessLine(Struct, frozen=True, kw_only=True):
@@ -54,7 +57,8 @@ class AccessLog:
         self._path = None if path == STANDARD_OUTPUT else Path(path)
         self._say = say
         self._encoder = msgspec.json.Encoder()
-        self._failed = False
+        self._lost = 0  # lines since the last one that was written
+        self._torn = False  # the file ends in a part of a line of this process
         with file_faults(f"the access log {path} cannot be written", kind="bad_config"):
             self._descriptor = os.dup(1) if self._path is None else _opened(self._path)
         self._check_ns = clock.now_ns() + int(CHECK_S * clock.NS_PER_S)
@@ -100,18 +104,33 @@ class AccessLog:
 
     def close(self) -> None:
         """Close the file."""
+        self._report_lost()
         os.close(self._descriptor)
 
     def _write(self, line: AccessLine) -> None:
         try:
             if self._path is not None and clock.now_ns() >= self._check_ns:
                 self._reopen(self._path)
-            os.write(self._descriptor, self._encoder.encode(line) + b"\n")
-            self._failed = False
+            self._append(self._encoder.encode(line) + b"\n")
         except OSError as error:
-            if not self._failed:
+            if not self._lost:
                 self._say(f"The access log cannot be written: {error.strerror}. Requests are served without it.")
-            self._failed = True
+            self._lost += 1
+        else:
+            self._report_lost()
+
+    def _append(self, line: bytes) -> None:
+        """Append a line. Raises `OSError`, perhaps after a part of the line."""
+        left = memoryview(b"\n" + line if self._torn else line)
+        while left:
+            written = os.write(self._descriptor, left)
+            self._torn = left[written - 1] != _LINE_END
+            left = left[written:]
+
+    def _report_lost(self) -> None:
+        if self._lost:
+            self._say(f"Lines that the access log has lost: {self._lost:,}.")
+            self._lost = 0
 
     def _reopen(self, path: Path) -> None:
         """Open the file anew if `path` no longer names it."""
@@ -123,7 +142,7 @@ class AccessLog:
         if not same:
             opened = _opened(path)
             os.close(self._descriptor)
-            self._descriptor = opened
+            self._descriptor, self._torn = opened, False
 
 
 def _opened(path: Path) -> int:
