@@ -18,6 +18,14 @@ class ArrayError(ValueError):
         self.line = line
 
 
+def check_encodable(value: Any) -> None:
+    """Raise `ValueError` if a string in `value`, which was JSON, has half of a surrogate pair: it is no Unicode."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise ValueError("half of a surrogate pair is no character") from None
+
+
 class ArrayElements:
     """Iterates over the elements of the array in `file`, each with the number of its line, from 1.
 
@@ -70,6 +78,10 @@ class ArrayElements:
             length = end - self._at
             if end == len(self._buffer) and self._more():  # a number may go on
                 continue
+            try:
+                check_encodable(found)
+            except ValueError as error:
+                self._refuse(str(error))
             self._skip(self._at + length)
             return found
 

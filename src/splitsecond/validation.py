@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypeVar, get_args, get_origin
 import msgspec
 from msgspec import Raw, Struct
 
-from splitsecond.errors import CallerFault
+from splitsecond.errors import PARSER_ERRORS, CallerFault, parser_words
 
 T = TypeVar("T")
 MakeFault = Callable[[str, str, str], CallerFault]
@@ -25,7 +25,7 @@ def read_json(data: bytes | str | memoryview | Raw, decode: Callable[[Any], T] =
     """Return the JSON `data` as `decode` reads it; None if it is not such JSON, or nested too deeply."""
     try:
         return decode(data)
-    except (ValueError, RecursionError):
+    except PARSER_ERRORS:
         return None
 
 
@@ -69,6 +69,8 @@ def converted(place: str, value: Any, shape: type[T], fault: MakeFault) -> T:
         message, _, path = str(error).partition(" - at `$")
         path = path.rstrip("`")
         raise fault(f"{place}{path}".lstrip("."), message, _hint(message, _type_at(shape, path))) from None
+    except RecursionError as error:
+        raise fault(place, parser_words(error), "") from None
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

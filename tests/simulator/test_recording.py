@@ -81,6 +81,26 @@ def test_responses_that_broke_off_break_off() -> None:
     assert replayed(reset)[0].how == "reset"
 
 
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"head_ms": 1e300},
+        {"status": 1000},
+        {"status": 100},
+        {"headers": {"content-type": "a\r\nb: c"}},
+        {"headers": {"content-type": "€"}},
+        {"headers": {"a b": "c"}},
+        {"chunks": [[1e300, ""]]},
+        {"chunks": [[1, "no base64", True]]},
+    ],
+)
+def test_a_recording_that_cannot_be_replayed_is_refused(changed: dict[str, Any], tmp_path: Path) -> None:
+    file = tmp_path / "a.jsonl"
+    file.write_text(json.dumps(json.loads(msgspec.json.encode(STREAM)) | changed) + "\n")
+    with pytest.raises(CallerFault, match=r"a\.jsonl:1: "):
+        load_recordings(file)
+
+
 def test_responses_to_the_same_request_come_in_turn() -> None:
     assert [each.status for each in replayed(WHOLE, STREAM, bodies=3)] == [429, 200, 200]
 

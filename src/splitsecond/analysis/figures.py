@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 GROUPS = ("Latency", "Speed after the first token", "System", "Tokens per request")
 """Headings of the lists of all metrics, in order."""
+MAX_TOKENS = 1 << 20
+"""Tokens of an answer whose gaps are divided among its tokens. A provider can report any number."""
 ONE_TOKEN_PER_EVENT = 1.05
 """Up to this many tokens per event, a stream counts as one token at a time, and ITL per token equals ITL."""
 
@@ -150,6 +152,8 @@ def _gaps_per_token(o: Observation) -> Floats:
     if o.sparse:
         return _gaps(o)
     tokens = np.maximum(event_tokens(o)[1:].round(), 1.0)
+    if tokens.sum() > MAX_TOKENS:
+        return _gaps(o)
     return np.repeat(_gaps(o) / tokens, tokens.astype(np.int64))
 
 

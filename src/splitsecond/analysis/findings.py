@@ -4,9 +4,9 @@ Other programs read this file: names and units are a contract. A figure that is 
 """
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from msgspec import Struct, defstruct, field
+from msgspec import Meta, Struct, defstruct, field
 
 from splitsecond.analysis.figures import FIGURES, TOTALS
 from splitsecond.analysis.summary import Interval, Summary
@@ -493,8 +493,8 @@ class AskedCondition(Struct, frozen=True, kw_only=True):
 
     condition: str
     target: str
-    concurrency: int | None = None
-    rate: float | None = None
+    concurrency: Annotated[int, Meta(ge=1)] | None = None
+    rate: Annotated[float, Meta(gt=0)] | None = None
     output_tokens: int | None = None
     cache_reuse: bool = False
     shared_blocks: bool = False

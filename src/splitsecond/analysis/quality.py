@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from splitsecond.catalog.provider import Provider
-from splitsecond.errors import CallerFault
+from splitsecond.errors import content_faults
 
 CAPABILITIES = ("tools", "images")
 _BILLIONS = re.compile(r"(?<![a-z0-9.])(?:(\d+)x)?(\d+(?:\.\d+)?)b(?![a-z0-9])")
@@ -51,11 +51,9 @@ def _known(figures: Mapping[str, float], target: str) -> float | None:
 
 def parse_quality(text: str, name: str) -> Quality:
     """Parse the file `name` (see the module). Raises `CallerFault` for one that cannot be read."""
-    try:
+    hint = 'Scores stand in a table: [scores], then "gpt-oss-120b" = 61.'
+    with content_faults(name, kind="bad_quality", hint=hint):
         return msgspec.toml.decode(text, type=Quality)
-    except msgspec.DecodeError as error:
-        hint = 'Scores stand in a table: [scores], then "gpt-oss-120b" = 61.'
-        raise CallerFault(f"{name}: {error}", kind="bad_quality", hint=hint) from None
 
 
 class Requirements(Struct, frozen=True, kw_only=True):

@@ -191,7 +191,7 @@ def mean_in_flight(curve: LoadCurve, windows: TimeWindows) -> float | None:
         return None
     # The integral of a step curve is linear between its steps, so interpolating it is exact.
     origin = curve.at[0]
-    area = np.concatenate(([0.0], np.cumsum(curve.level[:-1] * np.diff(curve.at))))
+    area = np.concatenate(([0.0], np.cumsum(curve.level[:-1].astype(np.float64) * np.diff(curve.at))))
     at = (curve.at - origin).astype(np.float64)
     return float(
         (np.interp(windows.end - origin, at, area) - np.interp(windows.begin - origin, at, area)).sum()

@@ -210,7 +210,8 @@ def _not_stationary(inputs: CheckInputs) -> str:
 
     for what, mean in (("the number of requests in flight", mean_level), (figure.label, mean_of_figure)):
         pairs = [(mean(before), mean(after)) for before, after in halves]
-        if change := _trend([math.log(after / before) for before, after in pairs if before and after]):
+        ratios = [after / before for before, after in pairs if before and after is not None]
+        if change := _trend([math.log(ratio) for ratio in ratios if ratio > 0]):
             return (
                 f"{NOT_STATIONARY}: from the first half of a round to the second, {what} changed by {signed(change)} "
                 "on average, so the figures depend on how long a round is. The server may not be able to handle the "

@@ -36,7 +36,7 @@ from splitsecond.cli.serve import serve
 from splitsecond.cli.simulate import simulate
 from splitsecond.cli.speed import speed
 from splitsecond.cli.watch import watch
-from splitsecond.errors import CallerFault, Fault
+from splitsecond.errors import CallerFault, Fault, printable
 
 app = typer.Typer(
     name="splitsecond",
@@ -71,7 +71,7 @@ def without_tracebacks(command: Callable[..., None]) -> Callable[..., None]:
             command(*args, **options)
         except Fault as fault:
             _name_options(fault)
-            typer.echo(f"splitsecond: {fault}", err=True)
+            typer.echo(f"splitsecond: {printable(str(fault))}", err=True)
             raise typer.Exit(2 if isinstance(fault, CallerFault) else 1) from None
         except Interrupted as signalled:
             typer.echo(f"splitsecond: {signalled.words}", err=True)

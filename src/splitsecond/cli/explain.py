@@ -12,7 +12,7 @@ import typer
 
 from splitsecond.cli.options import Config, Json, Policies, config_file
 from splitsecond.clock import NS_PER_MS, NS_PER_S
-from splitsecond.errors import CallerFault, say
+from splitsecond.errors import PARSER_ERRORS, CallerFault, say
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -105,7 +105,7 @@ def _asked(address: str, route: str, prompt: str, key_env: str) -> "Explained | 
         raise CallerFault(
             f"the gateway at {address} refuses ({error.code}): {_message(body)}", kind="refused"
         ) from None
-    except msgspec.DecodeError:
+    except PARSER_ERRORS:
         words = f"the server at {address} is not a gateway of this version"
         raise CallerFault(words, kind="no_gateway", hint="Name another with --url.") from None
     except OSError:
@@ -117,7 +117,7 @@ def _message(body: str) -> str:
 
     try:
         return str(msgspec.json.decode(body)["error"]["message"])
-    except (msgspec.DecodeError, KeyError, TypeError):
+    except (*PARSER_ERRORS, KeyError, TypeError):
         return body[:200]
 
 

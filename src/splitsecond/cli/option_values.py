@@ -10,7 +10,7 @@ import msgspec
 from splitsecond import clock
 from splitsecond.catalog.ownership import Ownership, machines
 from splitsecond.catalog.price import Price
-from splitsecond.errors import CallerFault
+from splitsecond.errors import PARSER_ERRORS, CallerFault, parser_words
 from splitsecond.loadgen.arrivals import PATTERNS
 from splitsecond.loadgen.plan import PlannedLoad
 from splitsecond.loadgen.sweep import BUILT_IN, NamedWorkload, read_workloads
@@ -202,8 +202,9 @@ def json_object(text: str, option: str) -> dict[str, Any]:
         return {}
     try:
         return msgspec.json.decode(text, type=dict[str, Any])
-    except msgspec.DecodeError as error:
-        raise wrong(option, text, f"a JSON object such as '{{\"temperature\": 0}}' ({error})") from None
+    except PARSER_ERRORS as error:
+        why = parser_words(error)
+        raise wrong(option, text, f"a JSON object such as '{{\"temperature\": 0}}' ({why})") from None
 
 
 def headers(lines: Sequence[str]) -> dict[str, str]:

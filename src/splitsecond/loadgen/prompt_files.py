@@ -24,7 +24,7 @@ import msgspec
 from msgspec import Struct
 
 from splitsecond.analysis.wording import counted_as
-from splitsecond.errors import CallerFault, file_faults
+from splitsecond.errors import PARSER_ERRORS, CallerFault, file_faults, parser_words
 from splitsecond.json_array import CHUNK, ArrayElements, ArrayError
 from splitsecond.loadgen.input_lines import numbered
 
@@ -99,12 +99,12 @@ def _collected(
     for number, item in items:
         try:
             prompt = request(item)
-        except (msgspec.MsgspecError, RecursionError) as error:
-            _refuse(name, number, str(error))
+            size += len(msgspec.json.encode(prompt)) if prompt is not None else 0
+        except PARSER_ERRORS as error:
+            _refuse(name, number, parser_words(error))
         if prompt is None:
             skipped += 1
             continue
-        size += len(msgspec.json.encode(prompt))
         if len(prompts) == MOST_PROMPTS or (prompts and size > MOST_BYTES):
             return PromptFile(prompts=prompts, format=kind, complete=False, skipped=skipped)
         prompts.append(prompt)

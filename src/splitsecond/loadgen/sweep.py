@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from splitsecond.errors import CallerFault, file_faults
+from splitsecond.errors import CallerFault, content_faults, file_faults
 from splitsecond.loadgen.plan import RunPlan
 from splitsecond.loadgen.workload import SEPARATOR, Workload
 
@@ -42,10 +42,8 @@ def read_workloads(path: Path) -> dict[str, NamedWorkload]:
     """Return the workloads of a TOML file, one table each, by name. Raises `CallerFault` for an invalid file."""
     with file_faults(f"cannot read the workloads {path}", kind="bad_workload", hint=WORKLOAD_HINT):
         data = path.read_bytes()
-    try:
+    with content_faults(str(path), kind="bad_workload", hint=WORKLOAD_HINT):
         found = msgspec.toml.decode(data, type=dict[str, NamedWorkload])
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise _bad(f"{path}: {error}") from None
     return {name: msgspec.structs.replace(each, name=name) for name, each in found.items()}
 
 

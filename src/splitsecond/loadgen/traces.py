@@ -28,7 +28,7 @@ from msgspec import Meta, Struct
 
 from splitsecond.analysis.wording import counted_as
 from splitsecond.clock import NS_PER_MS, NS_PER_S, NS_PER_US
-from splitsecond.errors import CallerFault
+from splitsecond.errors import PARSER_ERRORS, CallerFault, parser_words
 from splitsecond.loadgen.input_lines import numbered_lines
 
 BLOCK_TOKENS = 512
@@ -245,8 +245,8 @@ class _Mooncake(Struct, frozen=True):
 def _ours(line: str, place: str) -> TracedRequest:
     try:
         found = msgspec.json.decode(line, type=_Ours)
-    except (msgspec.MsgspecError, RecursionError) as error:
-        _wrong(place, line, f'a JSON object with "timestamp" in seconds ({error})')
+    except PARSER_ERRORS as error:
+        _wrong(place, line, f'a JSON object with "timestamp" in seconds ({parser_words(error)})')
     if (found.input_tokens is None) != (found.output_tokens is None):
         _wrong(place, line, "both input_tokens and output_tokens, or neither")
     return _with_blocks(round(found.timestamp * NS_PER_S), found.input_tokens, found.output_tokens, found, line, place)
@@ -255,8 +255,8 @@ def _ours(line: str, place: str) -> TracedRequest:
 def _mooncake(line: str, place: str) -> TracedRequest:
     try:
         found = msgspec.json.decode(line, type=_Mooncake)
-    except (msgspec.MsgspecError, RecursionError) as error:
-        _wrong(place, line, f"timestamp in milliseconds, input_length and output_length ({error})")
+    except PARSER_ERRORS as error:
+        _wrong(place, line, f"timestamp in milliseconds, input_length and output_length ({parser_words(error)})")
     due_ns = round(found.timestamp * NS_PER_MS)
     return _with_blocks(due_ns, found.input_length, found.output_length, found, line, place)
 

@@ -124,7 +124,7 @@ def over_time(run: Run, observations: Sequence[Observation]) -> list[Plot]:
     for level in rows.levels(run):
         found = {c.target: courses[c.condition] for c in level.conditions if c.condition in courses}
         shown = [course for target, course in found.items() if decides(target)] or [*found.values()]
-        if not found:
+        if not found or not values:
             continue
         end = max(course.in_flight[-1][0] for course in shown)
         x = linear("", 0, end or 1, grid=False)

@@ -134,8 +134,9 @@ def slowest(run: Run, samples: Samples) -> list[Plot]:
         own = {c.condition: c for c in run.conditions if c.target == target}
         slow = series.by_duration([o for name in own for o in samples[name]])[: -series.SLOWEST - 1 : -1]
         bars = {
-            f"{at + 1}. {rows.load_words(own[o.condition])}": series.steps(target, str(at + 1), o)
+            f"{at + 1}. {rows.load_words(own[o.condition])}": steps
             for at, o in enumerate(slow)
+            if (steps := series.steps(target, str(at + 1), o))
         }
         if bars:
             drawn.append(

@@ -324,9 +324,11 @@ def location_sentence(run: Run) -> str:
 
 def server_sentence(run: Run) -> str:
     """Return what the servers run and the GPUs of this machine; "" if neither is known."""
-    servers, devices = run.environment.get("servers") or {}, run.environment.get("gpus") or []
+    servers, devices = run.environment.get("servers"), run.environment.get("gpus")
+    servers = servers if isinstance(servers, dict) else {}
     known = [f"{target}: {software}" for target, software in servers.items()]
-    known += [f"GPU of this machine: {listed(list(dict.fromkeys(devices)))}"] if devices else []
+    if isinstance(devices, list) and devices:
+        known.append(f"GPU of this machine: {listed(list(dict.fromkeys(map(str, devices))))}")
     return f"Server software: {'; '.join(known)}." if servers else "".join(f"{words}." for words in known)
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -38,7 +38,7 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
     conditions: list[AskedCondition]
     prices: dict[str, Price] = {}
     slo: str = ""
-    share: float | None = None
+    share: Annotated[float, msgspec.Meta(gt=0, lt=1)] | None = None
     notes: list[str] = []
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from splitsecond.errors import CallerFault
+from splitsecond.errors import PARSER_ERRORS, CallerFault
 from splitsecond.simulator.journal import JournalEntry, RequestJournal
 from splitsecond.wire.provider_errors import THREADS
 
@@ -25,7 +25,7 @@ def whole_body(body: bytes, journal: RequestJournal) -> bytes:
         return body
     try:
         fields = msgspec.json.decode(body, type=dict[str, Any])
-    except (msgspec.MsgspecError, RecursionError):
+    except PARSER_ERRORS:
         return body  # its fault is found when it is parsed
     return msgspec.json.encode(_whole(fields, journal, MAX_TURNS))
 

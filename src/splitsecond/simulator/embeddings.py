@@ -14,7 +14,7 @@ from zlib import crc32
 import msgspec
 from msgspec import Meta, Struct
 
-from splitsecond.errors import CallerFault
+from splitsecond.errors import PARSER_ERRORS, CallerFault, parser_words
 from splitsecond.service import Operation
 from splitsecond.wire.dialect import ServerRequest
 
@@ -50,8 +50,8 @@ class EmbeddingFormat:
         """Parse a request. Raises `CallerFault`."""
         try:
             model, texts, dimensions, form = _read(self._form, body, path)
-        except (msgspec.MsgspecError, RecursionError) as error:
-            raise CallerFault(f"the request's body is wrong: {error}") from error
+        except PARSER_ERRORS as error:
+            raise CallerFault(f"the request's body is wrong: {parser_words(error)}") from error
         if not texts or len(texts) > MAX_TEXTS:
             raise CallerFault(f"the request has {len(texts):,} texts; from 1 to {MAX_TEXTS:,} can be embedded")
         return EmbeddingRequest(

@@ -15,7 +15,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-from splitsecond.errors import CallerFault
+from splitsecond.errors import PARSER_ERRORS, CallerFault
 from splitsecond.events import RateLimits
 from splitsecond.service import Operation
 from splitsecond.simulator.embeddings import EmbeddingFormat
@@ -103,7 +103,7 @@ def _with_model(body: bytes, path: str) -> bytes:
     found = _VERTEX_PATH.search(path)
     try:
         fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
-    except msgspec.MsgspecError:
+    except PARSER_ERRORS:
         return body  # its fault is found when it is parsed
     named = {"model": unquote(found[1]), "stream": found[2] == "streamRawPredict"} if found is not None else {}
     return msgspec.json.encode({**fields, **named})

@@ -17,7 +17,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from splitsecond.errors import CallerFault, file_faults
+from splitsecond.errors import CallerFault, content_faults, file_faults
 from splitsecond.simulator.faults import InjectedFault
 from splitsecond.simulator.replies import ReplyRule, load_rules
 from splitsecond.validation import converted
@@ -31,6 +31,7 @@ _Above0 = Annotated[float, msgspec.Meta(gt=0)]
 
 ANY_MODEL = "*"
 """The model of a provider that serves every name."""
+_HINT = "Compare it with a shipped profile."
 
 
 class Quantiles(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -187,10 +188,8 @@ def load(name_or_path: str) -> Profile:
 
 def parse(text: str, *, name: str, where: str) -> Profile:
     """Parse a profile from TOML; `where` names it in messages. Raises `CallerFault`."""
-    try:
+    with content_faults(where, kind="bad_profile", hint=_HINT):
         fields = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise _bad(where, str(error)) from error
     found = converted("", fields, Profile, lambda *parts: _bad(where, *_placed(*parts)))
     return found if found.name else msgspec.structs.replace(found, name=name)
 
@@ -200,7 +199,7 @@ def _placed(place: str, message: str, hint: str) -> tuple[str, str]:
 
 
 def _bad(where: str, message: str, hint: str = "") -> CallerFault:
-    return CallerFault(f"{where}: {message}", kind="bad_profile", hint=hint or "Compare it with a shipped profile.")
+    return CallerFault(f"{where}: {message}", kind="bad_profile", hint=hint or _HINT)
 
 
 def _folder() -> Traversable:

@@ -9,11 +9,11 @@ import base64
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Annotated, Any
 from urllib.parse import parse_qsl, urlencode
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Meta, Raw, Struct
 
 from splitsecond import clock
 from splitsecond.errors import CallerFault, Fault, content_faults, file_faults, say
@@ -32,11 +32,15 @@ _NOT_FORWARDED = frozenset(
     (b"host", b"connection", b"content-length", b"transfer-encoding", b"accept-encoding", b"expect", b"keep-alive")
 )
 
+Milliseconds = Annotated[float, Meta(ge=-1e9, le=1e9)]
+HeaderName = Annotated[str, Meta(pattern=r"\A[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z")]
+HeaderValue = Annotated[str, Meta(pattern=r"\A[\t\x20-\x7e\x80-\xff]*\Z")]
+
 
 class TimedChunk(Struct, frozen=True, array_like=True):
     """The bytes of one read, `ms` after the request was sent: text, or base64 if `encoded`."""
 
-    ms: float
+    ms: Milliseconds
     data: str
     encoded: bool = False
 
@@ -59,11 +63,11 @@ class RecordedExchange(Struct, frozen=True, kw_only=True):
     method: str
     path: str
     request: Raw = Raw(b"null")
-    status: int
-    headers: dict[str, str]
-    head_ms: float
+    status: Annotated[int, Meta(ge=200, le=599)]
+    headers: dict[HeaderName, HeaderValue]
+    head_ms: Milliseconds
     chunks: tuple[TimedChunk, ...] = ()
-    end_ms: float
+    end_ms: Milliseconds
     complete: bool = True
 
     @property

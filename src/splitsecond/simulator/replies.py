@@ -14,7 +14,7 @@ import msgspec
 import regex
 from msgspec import Meta, Struct
 
-from splitsecond.errors import CallerFault, file_faults
+from splitsecond.errors import CallerFault, content_faults, file_faults
 from splitsecond.simulator import faults
 from splitsecond.simulator.wants import ConversationEnd, Wants
 from splitsecond.validation import converted
@@ -24,6 +24,7 @@ MATCH_S = 0.2
 """How long a pattern may search one prompt."""
 MAX_ADDED = 1000
 """Rules that may be added at run time."""
+_HINT = "docs/simulator.md shows all keys of a reply."
 
 
 class RuleCall(Struct, frozen=True, forbid_unknown_fields=True):
@@ -86,7 +87,7 @@ class ReplyRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, o
         if self.pattern is not None:
             try:
                 regex.compile(self.pattern)
-            except regex.error as error:
+            except (regex.error, OverflowError, RecursionError) as error:
                 raise ValueError(f"pattern {self.pattern!r} is not a regular expression: {error}") from error
 
     @property
@@ -153,10 +154,8 @@ class ReplyRules:
 
 def parse_rules(data: bytes, where: str) -> list[ReplyRule]:
     """Parse rules from JSON, one or a list. Raises `CallerFault`."""
-    try:
+    with content_faults(f"{where}: not JSON", kind="bad_reply", hint=_HINT):
         value = msgspec.json.decode(data)
-    except ValueError as error:
-        raise _bad(where, f"not JSON: {error}") from error
     return [converted(where, each, ReplyRule, _bad) for each in (value if isinstance(value, list) else [value])]
 
 
@@ -170,6 +169,4 @@ def load_rules(path: Path) -> list[ReplyRule]:
 
 
 def _bad(place: str, message: str, hint: str = "") -> CallerFault:
-    return CallerFault(
-        f"{place}: {message}", kind="bad_reply", hint=hint or "docs/simulator.md shows all keys of a reply."
-    )
+    return CallerFault(f"{place}: {message}", kind="bad_reply", hint=hint or _HINT)

@@ -9,15 +9,16 @@ The content of `run.json` is defined in `analysis`; here it is any struct.
 
 import contextlib
 import os
+import re
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
 from splitsecond import clock
-from splitsecond.errors import CallerFault, file_faults
+from splitsecond.errors import CallerFault, content_faults, file_faults
 from splitsecond.observation import Observation
 from splitsecond.timing.instrument import InstrumentReading
 
@@ -39,6 +40,9 @@ OBSERVATIONS = "observations.jsonl"
 READINGS = "readings.jsonl"
 _PRIVATE = 0o600
 """The mode of these files: they describe the machine and the command line, and quote providers. Reports are public."""
+MAX_NUMBER = 10**18
+"""Bound of the integers in a run: 31 years in nanoseconds. Reports compute with 64 bits."""
+_MAY_BE_LARGER = re.compile(rb"[0-9]{19}")
 
 
 class RunFolder:
@@ -140,10 +144,8 @@ def read_run(path: Path, kind: type[T]) -> T:
     file = path / RUN if path.is_dir() else path
     with file_faults(f"no run at {path}", kind="no_run", hint="A run is a folder with run.json in it."):
         data = file.read_bytes()
-    try:
-        return msgspec.json.decode(data, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise CallerFault(f"{file} is not a run of this version: {error}", kind="bad_run") from None
+    with content_faults(f"{file} is not a run of this version", kind="bad_run"):
+        return _decoded(data, msgspec.json.Decoder(kind))
 
 
 def read_observations(path: Path) -> list[Observation]:
@@ -175,8 +177,23 @@ def _read_lines(file: Path, kind: type[T], kept: Callable[[T], T]) -> list[T]:
     decoder = msgspec.json.Decoder(kind)
     found = []
     for number, line in enumerate(whole.split(b"\n") if whole else (), start=1):
-        try:
-            found.append(kept(decoder.decode(line)))
-        except (msgspec.DecodeError, UnicodeDecodeError, OverflowError) as error:
-            raise CallerFault(f"{file}:{number}: {error}", kind="bad_run") from None
+        with content_faults(f"{file}:{number}", kind="bad_run"):
+            found.append(kept(_decoded(line, decoder)))
     return found
+
+
+def _decoded(data: bytes, decoder: msgspec.json.Decoder[T]) -> T:
+    """Return what `data` describes. Raises an error of the parser, or `ValueError` for an integer that is too large."""
+    found = decoder.decode(data)
+    if _MAY_BE_LARGER.search(data) and _has_larger(msgspec.json.decode(data)):
+        raise ValueError(f"an integer is not below {MAX_NUMBER:,}")
+    return found
+
+
+def _has_larger(value: Any) -> bool:
+    """Return whether `value` has an integer outside the bound. The options of the command line may be any numbers."""
+    if isinstance(value, dict):
+        return any(_has_larger(each) for name, each in value.items() if name != "settings")
+    if isinstance(value, list):
+        return any(map(_has_larger, value))
+    return isinstance(value, int) and abs(value) >= MAX_NUMBER

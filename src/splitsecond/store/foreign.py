@@ -24,8 +24,8 @@ from typing import Any, TextIO
 from msgspec import Struct
 
 from splitsecond.clock import NS_PER_S
-from splitsecond.errors import CallerFault
-from splitsecond.json_array import ArrayElements, ArrayError
+from splitsecond.errors import PARSER_ERRORS, CallerFault, parser_words
+from splitsecond.json_array import ArrayElements, ArrayError, check_encodable
 from splitsecond.observation import FaultRecord, Observation, Outcome
 from splitsecond.store.call_record import CallRecord
 from splitsecond.validation import nearest
@@ -188,7 +188,10 @@ def _value(values: Mapping[str, Any], column: str) -> Any:
 
 def lines_of(path: Path) -> Iterator[NumberedLine]:
     """Yield the lines of a CSV file, of a file of JSON lines, the objects of a JSON list, or the rows of a Parquet
-    file, each with its number."""
+    file, each with its number.
+
+    Raises `CallerFault` for a CSV file whose first line cannot be read, because it names the columns.
+    """
     with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
         begin = file.read(_BLOCK).lstrip()[:4]
         file.seek(0)
@@ -209,7 +212,10 @@ def lines_of(path: Path) -> Iterator[NumberedLine]:
 def _csv(file: TextIO) -> Iterator[NumberedLine]:
     csv.field_size_limit(MOST_CHARACTERS)
     reader = csv.reader(file)
-    head = next(reader, [])
+    try:
+        head = next(reader, [])
+    except csv.Error as error:
+        raise _bad(f"{file.name}, line 1: it is no CSV ({error})", "It names the columns.") from None
     while True:
         try:
             row = next(reader)
@@ -246,8 +252,9 @@ def _json_list(file: TextIO) -> Iterator[NumberedLine]:
 def _object(text: str) -> Mapping[str, Any] | str:
     try:
         found = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        return f"it is no JSON ({error})"
+        check_encodable(found)
+    except PARSER_ERRORS as error:
+        return f"it is no JSON ({parser_words(error)})"
     return found if isinstance(found, dict) else "it is no object"
 
 

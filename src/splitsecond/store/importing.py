@@ -49,7 +49,11 @@ def import_log(
         first = next((values for _, values in lines_of(path) if not isinstance(values, str)), None)
     if first is None:
         raise CallerFault(f"{path} has no line with values", kind="bad_import", hint="Give CSV, JSON lines or a list.")
-    form = format_of([str(column) for column in first], mapped)
+    try:
+        form = format_of([str(column) for column in first], mapped)
+    except CallerFault as fault:
+        fault.message = f"{path}: {fault.message}"
+        raise
     database, found = Database.open(url), Imported(title=form.title, ignored=form.ignored)
     try:
         with database.connect() as connection:
@@ -66,20 +70,21 @@ def _records(
     path: Path, form: ForeignFormat, provider: str, found: Imported
 ) -> Iterator[tuple[int, tuple[CallRecord, int]]]:
     """Yield each call with the number of its line, and count the other lines."""
-    for number, values in lines_of(path):
-        try:
-            if isinstance(values, str):
-                raise ValueError(values)
-            record = record_of(values, form, provider)
-        except ValueError as error:
-            found.refused += 1
-            if found.refused <= REASONS:
-                found.reasons.append(f"line {number:,}: {error}")
-            continue
-        if record is None:
-            found.skipped += 1
-        else:
-            yield number, record
+    with file_faults(f"cannot read {path}", kind="unreadable_file"):
+        for number, values in lines_of(path):
+            try:
+                if isinstance(values, str):
+                    raise ValueError(values)
+                record = record_of(values, form, provider)
+            except ValueError as error:
+                found.refused += 1
+                if found.refused <= REASONS:
+                    found.reasons.append(f"line {number:,}: {error}")
+                continue
+            if record is None:
+                found.skipped += 1
+            else:
+                yield number, record
 
 
 def _batches(

@@ -26,7 +26,7 @@ from sqlalchemy.engine import Engine
 from sqlalchemy.pool import NullPool
 
 from splitsecond.clock import US_PER_DAY
-from splitsecond.errors import CallerFault, excerpt
+from splitsecond.errors import PARSER_ERRORS, CallerFault, excerpt
 from splitsecond.store.columns import read_ahead
 from splitsecond.timing.columns import AttemptColumns, AttemptLabel, Integers
 
@@ -99,7 +99,7 @@ def check_folder(folder: Path) -> None:
     """Raise `CallerFault` if `folder` is not a log in Parquet files that this version can read."""
     try:
         found = msgspec.json.decode((folder / DESCRIPTION).read_bytes(), type=Description)
-    except (OSError, msgspec.DecodeError):
+    except (OSError, *PARSER_ERRORS):
         raise CallerFault(
             f"the folder {folder} is not a log",
             kind="not_a_log",

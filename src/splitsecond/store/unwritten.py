@@ -162,7 +162,10 @@ class FoundFile:
                 raise ValueError(f"a record of {length:,} bytes")
             if len(data := self._file.read(length)) < length:
                 break
-            found.append(_DECODER.decode(data))
+            try:
+                found.append(_DECODER.decode(data))
+            except RecursionError:
+                raise ValueError("a record that is nested too deeply") from None
         self.records += len(found)
         return found
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Raw, Struct
 
-from splitsecond.errors import CallerFault, file_faults
+from splitsecond.errors import PARSER_ERRORS, CallerFault, file_faults, parser_words
 from splitsecond.gateway import parsed_request
 from splitsecond.gateway.endpoints import ENDPOINTS, Endpoint
 from splitsecond.gateway.parsed_request import ParsedRequest
@@ -72,7 +72,7 @@ def read(path: Path, model: str = "") -> list[BatchItem]:
     Raises `CallerFault`, which names the first line that is not a valid request.
     """
     with file_faults(f"cannot read {path}", kind="unreadable_file"), path.open("rb") as file:
-        items = list(_items(file, model))
+        items = list(_items(file, path, model))
     if not items:
         raise CallerFault(f"{path} has no requests", kind="empty_file")
     seen: dict[str, int] = {}
@@ -100,7 +100,7 @@ def result_ids(path: Path) -> set[str]:
                 break  # an interrupted write: the request is sent again
             try:
                 found.add(_decode_result(line).custom_id)
-            except (ValueError, RecursionError):
+            except PARSER_ERRORS:
                 raise CallerFault(
                     f"{path}, line {number} is not a result of a batch", kind="bad_batch", hint="Name another file."
                 ) from None
@@ -119,14 +119,15 @@ def encoded(result: BatchResult) -> bytes:
     return _encoder.encode(result) + b"\n"
 
 
-def _items(lines: Iterable[bytes], model: str) -> Iterator[BatchItem]:
+def _items(lines: Iterable[bytes], path: Path, model: str) -> Iterator[BatchItem]:
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:
             yield _item(number, line, model)
         except CallerFault as fault:
-            raise CallerFault(f"line {number}: {fault.message}", kind="bad_batch", hint=fault.hint) from None
+            message = f"{path}, line {number}: {fault.message}"
+            raise CallerFault(message, kind="bad_batch", hint=fault.hint) from None
 
 
 def _item(number: int, line: bytes, model: str) -> BatchItem:
@@ -134,8 +135,8 @@ def _item(number: int, line: bytes, model: str) -> BatchItem:
         raise CallerFault(f"the line is longer than {LONGEST_LINE:,} bytes")
     try:
         found = _decode(line)
-    except (ValueError, RecursionError) as error:
-        raise CallerFault(f"the line is not a request in JSON: {error}") from None
+    except PARSER_ERRORS as error:
+        raise CallerFault(f"the line is not a request in JSON: {parser_words(error)}") from None
     body, url = (found.params, _ANTHROPIC_URL) if found.params else (found.body, found.url)
     endpoint = ENDPOINTS.get(url)
     if endpoint is None or endpoint.counts or found.method != "POST":
@@ -151,7 +152,7 @@ def _item(number: int, line: bytes, model: str) -> BatchItem:
 def _with_model(body: bytes, model: str) -> bytes:
     try:
         fields = msgspec.json.decode(body, type=dict[str, Raw])
-    except (ValueError, RecursionError) as error:
-        raise CallerFault(f"the request's body is not a JSON object: {error}") from None
+    except PARSER_ERRORS as error:
+        raise CallerFault(f"the request's body is not a JSON object: {parser_words(error)}") from None
     fields["model"] = Raw(msgspec.json.encode(model))
     return msgspec.json.encode(fields)

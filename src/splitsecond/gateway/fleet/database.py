@@ -20,6 +20,7 @@ import psycopg
 from msgspec import Struct
 
 from splitsecond import clock
+from splitsecond.errors import PARSER_ERRORS, parser_words
 from splitsecond.gateway.fleet.holder import LONGEST_ANSWER_S
 from splitsecond.gateway.fleet.learned import MOST_BYTES
 from splitsecond.gateway.fleet.shared_limit import (
@@ -328,7 +329,7 @@ def _about(text: str) -> About:
     """Return a gateway's report about itself; an empty one if it cannot be read, because it is only shown."""
     try:
         return msgspec.json.decode(text, type=About)
-    except msgspec.MsgspecError:
+    except PARSER_ERRORS:
         return About()
 
 
@@ -336,8 +337,9 @@ def _shared(name: str, text: str) -> SharedLimit:
     """Return a stored limit. Raises `psycopg.DataError` if it cannot be read: what others hold is not known then."""
     try:
         return decode(text.encode())
-    except msgspec.MsgspecError as error:
-        words = f"the row {name!r} of the table splitsecond_limits is invalid ({error}). Delete it to count anew."
+    except PARSER_ERRORS as error:
+        why = parser_words(error)
+        words = f"the row {name!r} of the table splitsecond_limits is invalid ({why}). Delete it to count anew."
         raise psycopg.DataError(words) from None
 
 

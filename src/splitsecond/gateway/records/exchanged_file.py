@@ -10,6 +10,8 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
+from splitsecond.errors import PARSER_ERRORS
+
 T = TypeVar("T")
 
 
@@ -30,5 +32,5 @@ def read(path: Path, of: type[T]) -> T | None:
     """Return the content of a file; None if the file does not exist, or has another version."""
     try:
         return msgspec.msgpack.decode(path.read_bytes(), type=of)
-    except (OSError, msgspec.MsgspecError):
+    except (OSError, *PARSER_ERRORS):
         return None
