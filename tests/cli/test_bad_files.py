@@ -103,6 +103,7 @@ CASES = [
 ]
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(("reader", "make"), CASES)
 def test_a_file_that_cannot_be_read_is_named(split: Split, reader: str, make: Callable[[Path], object]) -> None:
     name, command = READERS[reader]
