@@ -11,7 +11,6 @@ from tests.wire.counted_answers import BODIES, INPUT, ODD, OUTPUT, short_id
 
 from splitsecond import clock
 from splitsecond.errors import ProviderFault
-from splitsecond.events import Usage, WholeText
 from splitsecond.observation import Observation
 from splitsecond.service import Call
 from splitsecond.testing.virtual_time import run_virtual
@@ -24,7 +23,6 @@ from splitsecond.upstream.usage_check import (
     MAX_EXAMINED_BYTES,
     MAX_OUTPUT_TOKENS,
     MAX_TOKENS,
-    exceeds,
     unseen_tokens,
 )
 
@@ -124,8 +122,9 @@ def test_absurd_running_counts_are_dropped() -> None:
             found = observed(YES % (usage % 1) + YES % (usage % middle) + STOP % (usage % absurd))
             assert (found.tokens_so_far, counts(found)) == ([], (None, 2, None, None, "estimate"))
             found.compact()
-    later = observed(YES % (usage % 1) + YES % (usage % 10**15) + STOP % (usage % 2), parts=1000)
-    assert (later.tokens_so_far, counts(later)) == ([], (9, 2, None, None, "usage"))
+    for parts in (1, 2, 1000):
+        later = observed(YES % (usage % 1) + YES % (usage % 10**15) + STOP % (usage % 2), parts=parts)
+        assert (later.tokens_so_far, counts(later)) == ([], (None, 2, None, None, "estimate"))
 
 
 PICTURE = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://x.test/a.png"}}]}
@@ -197,8 +196,7 @@ def test_a_count_of_a_requests_tokens_must_be_possible(count: bytes, possible: b
             run_virtual(main())
 
 
-def test_nothing_exceeds_the_largest_number() -> None:
-    for usage in (Usage(0, MAX_TOKENS + 1), Usage(0, None, MAX_TOKENS + 1)):
-        assert exceeds([usage], 10**12, 10**12)
-        assert exceeds([WholeText(0, 3, "stop", usage)], 10**12, 10**12)
-    assert not exceeds([Usage(0, MAX_TOKENS, MAX_TOKENS)], 10**12, 10**12)
+@pytest.mark.parametrize(("tokens", "source"), [(MAX_TOKENS, "usage"), (MAX_TOKENS + 1, "estimate")])
+def test_nothing_exceeds_the_largest_number(tokens: int, source: str) -> None:
+    usage = b'{"prompt_tokens":9,"completion_tokens":%d}' % tokens
+    assert observed(chat(usage), n=10**12).token_source == source

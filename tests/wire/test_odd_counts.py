@@ -96,14 +96,16 @@ def test_parts_that_exceed_the_whole_are_implausible(usage: bytes, in_runs: bool
     body = b'{"choices":[{"message":{"content":"Yes"},"finish_reason":"stop"}],"usage":%b}' % usage
     found = decoder.feed(body, 0) + decoder.close(0)
     assert counts(found) == [Usage(0, implausible=True)]
-    assert decoder.counted
+    assert decoder.counted == Usage(0, implausible=True)
 
 
 def test_a_good_report_after_an_odd_one_is_not_trusted() -> None:
     chunk = b'data: {"choices":[{"delta":{"content":"Yes"}}],"usage":{"prompt_tokens":5,"completion_tokens":%b}}\n\n'
     end = b'data: {"choices":[{"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
-    found = events(openai, chunk % b"1" + chunk % b"-1" + chunk % b"3" + end)
-    assert counts(found) == [Usage(0, 5, 1), *[Usage(0, implausible=True)] * 2]
+    contradictory = chunk.replace(b'_tokens":%b', b'_tokens":1,"cached_tokens":9')
+    for odd in (chunk % b"-1", contradictory):
+        found = events(openai, chunk % b"1" + odd + chunk % b"3" + end)
+        assert counts(found) == [Usage(0, 5, 1), *[Usage(0, implausible=True)] * 2]
 
 
 @pytest.mark.parametrize("odd", [*ODD, *REPORTS], ids=short_id)

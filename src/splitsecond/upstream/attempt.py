@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping
 from splitsecond import clock
 from splitsecond.clock import NS_PER_MS, NS_PER_S
 from splitsecond.errors import Fault, InternalFault, Phase
-from splitsecond.events import Broken, Event, Token
+from splitsecond.events import Broken, Event, Token, Usage
 from splitsecond.internal_errors import report_internal_error
 from splitsecond.observation import ArrivalClock, Observation
 from splitsecond.service import Call, ReplyBase
@@ -35,7 +35,7 @@ from splitsecond.upstream.attempt_config import AttemptConfig
 from splitsecond.upstream.attempt_faults import no_token_yet, overdue, too_slow, unread
 from splitsecond.upstream.pending_bytes import FULL_BYTES, HELD_BYTES, PendingBytes
 from splitsecond.upstream.spec import redact_fault
-from splitsecond.upstream.usage_check import UnseenTokens, exceeds, unseen_tokens, without_counts
+from splitsecond.upstream.usage_check import MAX_TOKENS, UnseenTokens, possible, unseen_tokens, without_counts
 from splitsecond.wire.dialect import Decoder
 from splitsecond.wire.rate_limits import rate_limits
 from splitsecond.wire.server_times import PROCESSING_HEADER, processing_times
@@ -90,6 +90,7 @@ class Attempt(TimerEntry, ReplyBase, eq=False, kw_only=True):
     _last_ns: int  # the latest time that transport reported
     _exchange: Exchange | None = None
     _unseen: UnseenTokens | None = None
+    _miscounted: bool = False  # the provider has reported token counts that cannot be true
     _first_request: Sending | None = None  # of the request before this one, if there was one
     _status: int = 0
     _headers: Mapping[str, str] = {}
@@ -177,8 +178,8 @@ class Attempt(TimerEntry, ReplyBase, eq=False, kw_only=True):
                     self._timeline.record_sparse_read([], *exchange.packets_read())
             else:
                 events = self._decoder.feed(data, at)
-                if self._decoder.counted:
-                    events = self._with_possible_counts(events)
+                if (counted := self._decoder.counted) is not None:
+                    events = self._with_possible_counts(events, counted)
                 if events:
                     self._take_events(events)
                 if self._transcoder is not None:
@@ -212,8 +213,8 @@ class Attempt(TimerEntry, ReplyBase, eq=False, kw_only=True):
                 return
             if not self._complete:
                 events = self._decoder.close(at)
-                if self._decoder.counted:
-                    events = self._with_possible_counts(events)
+                if (counted := self._decoder.counted) is not None:
+                    events = self._with_possible_counts(events, counted)
                 if events:
                     self._take_events(events, last=True)
                 if self._transcoder is not None:
@@ -267,16 +268,17 @@ class Attempt(TimerEntry, ReplyBase, eq=False, kw_only=True):
             if finished or self._complete or not had_token:
                 self._restart_timer()  # another deadline applies from now on, perhaps an earlier one
 
-    def _with_possible_counts(self, events: list[Event]) -> list[Event]:
-        """Return `events`, which hold a report of token counts, without the counts if they cannot be true."""
-        self._decoder.counted = False
+    def _with_possible_counts(self, events: list[Event], counted: Usage) -> list[Event]:
+        """Return `events`, without their counts if `counted`, the largest of them, or earlier ones cannot be true."""
+        self._decoder.counted = None
         sent, received = self._request_bytes, self._timeline.body_bytes
-        if not exceeds(events, sent, received):  # nearly all; for the others the call is examined
+        if not self._miscounted and possible(counted, sent, received):  # nearly all; for others the call is examined
             return events
         if self._unseen is None:
             self._unseen = unseen_tokens(self._call, self._config.output_tokens)
-        unseen = self._unseen
-        return without_counts(events) if exceeds(events, sent + unseen.input, received + unseen.output) else events
+        most = (min(size + unseen, MAX_TOKENS) for size, unseen in zip((sent, received), self._unseen, strict=True))
+        self._miscounted = self._miscounted or not possible(counted, *most)
+        return without_counts(events) if self._miscounted else events
 
     def _awaits_only_the_end(self) -> bool:
         """Whether a chat has all of its finish reasons, and no further choice can begin."""

@@ -11,7 +11,8 @@ possible. The bounds are generous, because every real report must pass, and fini
   provider's tool), has `MAX_CONTEXT_TOKENS` instead.
 - Nothing is larger than `MAX_TOKENS`, whatever the sizes, so that no sum leaves the range of a counter.
 
-A report beyond that becomes a `Usage` that is `implausible`, as reports that contradict themselves already are.
+If a report is beyond that, it and all later ones of the answer become `Usage` that is `implausible`, as if they had
+contradicted themselves.
 """
 
 from collections.abc import Iterable
@@ -61,17 +62,11 @@ def unseen_tokens(call: Call, output_tokens: int | None) -> UnseenTokens:
     )
 
 
-def exceeds(events: Iterable[Event], input_tokens: int, output_tokens: int) -> bool:
-    """Return whether a report in `events` is implausible already, or beyond one of these numbers, or `MAX_TOKENS`."""
-    for event in events:
-        usage = event.usage if isinstance(event, WholeText) else event
-        if isinstance(usage, Usage) and (
-            usage.implausible
-            or (usage.input_tokens or 0) > min(input_tokens, MAX_TOKENS)
-            or (usage.output_tokens or 0) > min(output_tokens, MAX_TOKENS)
-        ):
-            return True
-    return False
+def possible(counted: Usage, input_tokens: int, output_tokens: int) -> bool:
+    """Return whether counts are neither implausible already nor beyond these numbers."""
+    if counted.implausible or (counted.input_tokens or 0) > input_tokens:
+        return False
+    return (counted.output_tokens or 0) <= output_tokens
 
 
 def without_counts(events: Iterable[Event]) -> list[Event]:

@@ -55,8 +55,8 @@ class AnswerDecoder:
     def __init__(self, operation: Operation = "chat") -> None:
         self.server_timings: dict[str, float] = {}
         self.in_runs = False
-        self.counted = False
-        self._miscounted = False  # a report of token counts could not be read
+        self.counted: Usage | None = None
+        self._miscounted = False  # a report of token counts cannot be true, so none is trusted
         self.tier = ""
         self._ended = False
         self._chunks = 0
@@ -90,7 +90,7 @@ class AnswerDecoder:
     def _read_counts(self, data: Raw | bytes, decode: Callable[[Any], T], at: int, out: list[Event]) -> T | None:
         """Return a report of token counts as `decode` reads it; None if there is none.
 
-        None also for a report with counts that are no counts. Then no report of this answer is trusted.
+        None also for a report with counts that are no counts.
         """
         if data in NOTHING:
             return None
@@ -102,10 +102,14 @@ class AnswerDecoder:
             return None
 
     def _add_usage(self, out: list[Event], usage: Usage | None) -> None:
-        """Add a report of token counts, if there is one. One that cannot be true is replaced by an implausible one."""
-        if usage is not None:
-            self.counted = True
-            out.append(Usage(usage.at, implausible=True) if self._miscounted or contradictory(usage) else usage)
+        """Add a report of token counts, if there is one. If it or an earlier one cannot be true, it is implausible."""
+        if usage is None:
+            return
+        if self._miscounted or contradictory(usage):
+            self._miscounted = True
+            usage = Usage(usage.at, implausible=True)
+        self.counted = usage if self.counted is None else _largest(self.counted, usage)
+        out.append(usage)
 
     def _note_tier(self, word: object) -> None:
         """Note the provider's word for the speed tier that served the request. It can be any JSON value."""
@@ -312,8 +316,20 @@ def _finite(text: str) -> float | None:
 
 def contradictory(usage: Usage) -> bool:
     """Return whether a part of the input, or of the output, is larger than the whole."""
+    if not (usage.cached_tokens or usage.cache_write_tokens or usage.reasoning_tokens):
+        return False
     part, hidden = (usage.cached_tokens or 0) + (usage.cache_write_tokens or 0), usage.reasoning_tokens or 0
     return part > (usage.input_tokens or 0) or hidden > (usage.output_tokens or 0)
+
+
+def _largest(one: Usage, other: Usage) -> Usage:
+    """Return the larger counts of two reports; implausible if one of them is."""
+    return Usage(
+        other.at,
+        max(one.input_tokens or 0, other.input_tokens or 0),
+        max(one.output_tokens or 0, other.output_tokens or 0),
+        implausible=one.implausible or other.implausible,
+    )
 
 
 def is_json(data: bytes) -> bool:

@@ -210,7 +210,7 @@ class OpenAIDecoder(StreamDecoder):
         reason, usage = choice.finish_reason, usage_of(answer.usage, arrived)
         if reason == "error" or usage is None or contradictory(usage):
             return False
-        self.counted = True
+        self.counted = usage
         if answer.service_tier is not None:
             self._note_tier(answer.service_tier)
         self._tokens = 1
