@@ -7,7 +7,7 @@ once (`replies/coalescing`).
 
 Kept are answers that would come out alike again: with ``temperature`` 0 or a ``seed``, and embeddings. With
 ``sampled=True`` all others too; then a second request for another version gets the same one. Never kept are answers
-that the provider stores, that search the web, or that see pictures by address, because those may change.
+that the provider stores, that search the web, or that see pictures or files by address or id, because those may change.
 
 A client sends ``Cache-Control: no-cache`` for a fresh answer (which is kept for later), ``no-store`` to bypass the
 cache, ``max-age=60`` for an answer of the last minute.
@@ -26,6 +26,7 @@ Where it goes. Outside of everything whose answer it keeps. Inside `deadline`.
 """
 
 import hashlib
+import re
 from collections import OrderedDict, deque
 from collections.abc import Mapping
 from typing import Any
@@ -61,9 +62,14 @@ _WITHOUT_EFFECT = frozenset({
 _NOT_KEPT = ("web_search_options", "background", "thread")
 _HINTS = ("betas", "version")
 """Hints that affect the answer."""
-_NOT_ALIKE = (b'"url":"http', b'"image_url":"http', b'"file_url":"http', b'"type":"web_', b'"previous_response_id":"')
-"""Text in the JSON of a request whose answer depends on more than the request: pictures and files by address, web
-searches, state at the provider."""
+_NOT_ALIKE = re.compile(
+    rb'"(?:[a-z_]{0,20}ur[il]|file_data)":"(?!data:)'
+    rb'|"(?:[a-z_]{0,20}file_ids?|vector_store_ids|previous_response_id|conversation|container|connector_id)":["{[]'
+    rb'|"prompt":\{|"type":"(?:web_|item_reference|file_search|mcp)',
+    re.IGNORECASE,
+)
+"""Text in the JSON of a request whose answer depends on more than the request: pictures, files and servers by address
+(of any scheme but "data") or by id, web searches, state at the provider."""
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
@@ -226,7 +232,7 @@ def _key(call: Call, *, sampled: bool) -> bytes | None:
         encoded = _encode([call.operation, call.dialect, *map(call.hints.get, _HINTS), call.client, fields])
     except RecursionError:  # encoding needs a little more stack than decoding
         return None
-    if any(text in encoded for text in _NOT_ALIKE):
+    if _NOT_ALIKE.search(encoded):
         return None
     return hashlib.sha256(encoded).digest()
 
