@@ -139,6 +139,52 @@ def test_repeatable_answers_are_kept(more: dict[str, Any], sampled: bool, operat
     assert (_key(call, sampled=sampled) is not None) == kept
 
 
+def _image(url: str) -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": url}}
+
+
+@pytest.mark.parametrize(
+    ("part", "kept"),
+    [
+        (_image("HTTPS://x/a.png"), False),
+        (_image("gs://bucket/a.png"), False),
+        (_image("s3://bucket/a.png"), False),
+        (_image("data:image/png;base64,aa=="), True),
+        (_image("DATA:image/png;base64,aa=="), True),
+        ({"type": "image_url", "image_url": "Http://x/a.png"}, False),
+        ({"type": "video_url", "video_url": {"url": "ftp://x/a.mp4"}}, False),
+        ({"type": "file", "file": {"file_id": "file-1"}}, False),
+        ({"type": "file", "file": {"file_data": "https://x/a.pdf"}}, False),
+        ({"type": "file", "file": {"file_data": "data:application/pdf;base64,aa==", "filename": "a"}}, True),
+        ({"type": "input_image", "file_id": "file-1"}, False),
+        ({"type": "document", "source": {"type": "file", "file_id": "file_1"}}, False),
+        ({"fileData": {"fileUri": "gs://bucket/a.png"}}, False),
+        ({"type": "text", "text": 'the field "url":"https://x" of a "file_id":"a"'}, True),
+        ({"type": "function", "parameters": {"properties": {"url": {"type": "string"}}}}, True),
+    ],
+)
+def test_what_is_referred_to_may_change(part: dict[str, Any], kept: bool) -> None:
+    messages = Raw(msgspec.json.encode([{"role": "user", "content": [part]}]))
+    call = msgspec.structs.replace(asks(), body={"messages": messages, "temperature": Raw(b"0")})
+    assert (_key(call, sampled=False) is not None) == kept
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        {"conversation": {"id": "conv_1"}},
+        {"conversation": "conv_1"},
+        {"prompt": {"id": "pmpt_1"}},
+        {"container": "cntr_1"},
+        {"tools": [{"type": "file_search", "vector_store_ids": ["vs_1"]}]},
+        {"tools": [{"type": "mcp", "server_url": "https://x"}]},
+        {"input": [{"type": "item_reference", "id": "msg_1"}]},
+    ],
+)
+def test_state_at_the_provider_may_change(field: dict[str, Any]) -> None:
+    assert _key(asks(**field), sampled=True) is None
+
+
 def test_a_field_that_is_no_json_is_not_kept() -> None:
     call = msgspec.structs.replace(asks(), body={"temperature": 0, "messages": Raw(b"[" * 100_000)})
     assert _key(call, sampled=True) is None

@@ -103,6 +103,14 @@ def test_other_bytes_are_not_plain(body: bytes) -> None:
     assert plain_answer(body) is None
 
 
+@pytest.mark.parametrize("end", [b"\r\n", b"\n", b"\r"])
+def test_a_line_end_inside_an_event_is_read_in_one_way(end: bytes) -> None:
+    event = b"data: " + msgspec.json.encode(TEXTS[0])
+    for place in [place for place in range(len(event)) if event[place : place + 1] in b",:{}[]"][1:]:
+        body = stream(ROLE, *TEXTS, FINISH).replace(event, event[:place] + end + event[place:])
+        assert plain_answer(body) is None
+
+
 def test_what_follows_the_end_mark_is_read_too() -> None:
     body = stream(ROLE, *TEXTS, FINISH)
     assembly = ChunkAssembly()

@@ -4,6 +4,7 @@ docs/policies.md says what it does, what it costs, when it helps, when it hurts,
 """
 
 import hashlib
+import re
 from collections import OrderedDict, deque
 from collections.abc import Mapping
 from typing import Any
@@ -39,9 +40,14 @@ _WITHOUT_EFFECT = frozenset({
 _NOT_KEPT = ("web_search_options", "background", "thread")
 _HINTS = ("betas", "version")
 """Hints that affect the answer."""
-_NOT_ALIKE = (b'"url":"http', b'"image_url":"http', b'"file_url":"http', b'"type":"web_', b'"previous_response_id":"')
-"""Text in the JSON of a request whose answer depends on more than the request: pictures and files by address, web
-searches, state at the provider."""
+_NOT_ALIKE = re.compile(
+    rb'"(?:[a-z_]{0,20}ur[il]|file_data)":"(?!data:)'
+    rb'|"(?:[a-z_]{0,20}file_ids?|vector_store_ids|previous_response_id|conversation|container|connector_id)":["{[]'
+    rb'|"prompt":\{|"type":"(?:web_|item_reference|file_search|mcp)',
+    re.IGNORECASE,
+)
+"""Text in the JSON of a request whose answer depends on more than the request: pictures, files and servers by address
+(of any scheme but "data") or by id, web searches, state at the provider."""
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
@@ -204,7 +210,7 @@ def _key(call: Call, *, sampled: bool) -> bytes | None:
         encoded = _encode([call.operation, call.dialect, *map(call.hints.get, _HINTS), call.client, fields])
     except RecursionError:  # encoding needs a little more stack than decoding
         return None
-    if any(text in encoded for text in _NOT_ALIKE):
+    if _NOT_ALIKE.search(encoded):
         return None
     return hashlib.sha256(encoded).digest()
 

@@ -68,8 +68,9 @@ def plain_answer(body: bytes) -> bytes | None:
         fields = _decode_object(events.partition(_BETWEEN)[0])  # in the provider's order
     except (ValueError, RecursionError):
         return None
-    if len(chunks) != events.count(_BETWEEN) + 1:
-        return None  # one event is not one object: a line feed is inside a text, for instance
+    between = len(chunks) - 1
+    if events.count(_BETWEEN) != between or events.count(b"\n") != 2 * between or b"\r" in events:
+        return None  # one event is not one object on one line
     choices = list(chain.from_iterable(map(_choices, chunks)))
     text = "".join(filter(None, map(_text, choices)))
     reasons = list(filter(None, map(_reason, choices)))
