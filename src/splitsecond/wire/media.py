@@ -196,7 +196,8 @@ def _has_provider_tools(data: memoryview, dialect: Spoken) -> bool:
 
 def _has_cached_content(data: memoryview) -> bool:
     """Return whether ``extra_body`` refers to cached content, as at Google's compatible endpoint, or cannot be read."""
-    match read_json(data):
+    body: Any = read_json(data)
+    match body:
         case None:
             return True
         case {"google": {"cached_content": str(name)}}:
