@@ -66,7 +66,7 @@ def test_parallel_answers_end_when_the_key_has_nothing_left(tmp_path: Path, stre
     for each in visitors:
         error = json.loads(each.body.split(b"data: ")[-1]) if stream else each.json
         assert error["error"]["code"] == "insufficient_quota"
-        assert "longer than the request's limit" in error["error"]["message"]
+        assert "more than were reserved for it" in error["error"]["message"]
         assert each.status == (200 if stream else 429)
 
 

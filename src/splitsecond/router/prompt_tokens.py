@@ -17,8 +17,8 @@ from splitsecond.wire.media import request_content
 MAX_PICTURE_TOKENS = 16_384
 """The most tokens that a picture of any size counts as, at the large providers: GPT-6 counts 14,400 for a photo, Qwen
 at most 16,384. Only GPT-4o mini counts up to 48,169, each at a sixteenth of GPT-4o's price."""
-UNKNOWN_CONTEXT_TOKENS = 200_000
-"""Assumed context length of a model where it is not known."""
+UNKNOWN_CONTEXT_TOKENS = 1_000_000
+"""Assumed context length of a model where it is not known: that of the longest common models."""
 _LETTERS = string.ascii_letters.encode()
 _DIGIT = re.compile(rb"\d")
 _NOT_ASCII = bytes(range(0x80, 0x100))

@@ -196,8 +196,8 @@ def _has_provider_tools(data: memoryview, dialect: Spoken) -> bool:
 
 def _has_cached_content(data: memoryview) -> bool:
     """Return whether ``extra_body`` refers to cached content, as at Google's compatible endpoint, or cannot be read."""
-    value: Any = read_json(data)
-    match value:
+    body: Any = read_json(data)
+    match body:
         case None:
             return True
         case {"google": {"cached_content": str(name)}}:

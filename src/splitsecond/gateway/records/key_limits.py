@@ -121,9 +121,11 @@ class KeyLimits:
         Raises `LimitReached` if that takes too long, and `CallerFault` for a target whose price nobody knows.
         """
         names = list(targets(expression))
-        if self._unknown(names) and self._learn is not None:
+        words = self._unknown(names)
+        if words and self._learn is not None:
             await self._learn(names)
-        if words := self._unknown(names):
+            words = self._unknown(names)
+        if words:
             raise LimitReached(
                 f"the key {client!r} has a limit in USD, and {words} is not known yet",
                 kind="cost_unknown",
@@ -304,8 +306,8 @@ class OpenReservation:
         if limit is None:
             return None
         return CallerFault(
-            f"the answer was ended after about {output_tokens:,} tokens, which is longer than the request's limit: the "
-            f"key {entry.client!r} has nothing left of its {limit:g} USD for today",
+            f"the answer was ended after about {output_tokens:,} tokens, more than were reserved for it: the key "
+            f"{entry.client!r} has nothing left of its {limit:g} USD for today",
             kind=QUOTA,
             status=429,
             phase="between tokens",
