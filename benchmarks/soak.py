@@ -250,7 +250,7 @@ class Load:
         until_s = began_s + self._seconds
         self._enemy.begin(port, began_s, until_s)
         money = MoneyClients(port, totals, chance)
-        async with await counting.serve(counter), asyncio.TaskGroup() as group:
+        async with counting.serving(counter), asyncio.TaskGroup() as group:
             for _ in range(clients):
                 client = Client(port, KEY, routes, totals, Random(chance.random()))
                 group.create_task(client.run(until_s))

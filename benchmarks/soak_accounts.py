@@ -15,8 +15,9 @@ from msgspec import Struct
 from benchmarks.soak_clients import ClientTotals
 
 HONEST = "client in ('soak', 'metered')"
-SENT = f"select id, outcome, resent from attempts where sent_ns is not null and {HONEST}"
-"""A request that is lost on an idle connection before any response is resent, as the same attempt."""
+SENT = "select id, call, outcome, resent from attempts where sent_ns is not null and target not like 'hostile/%'"
+"""Of all clients, what they sent to providers that keep the ids of requests. A request that is lost on an idle
+connection before any response is resent, as the same attempt."""
 _SAMPLE = re.compile(r"^splitsecond_(\w+)(?:\{(.*)\})? (\S+)$", re.MULTILINE)
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
@@ -78,7 +79,7 @@ def account_faults(
     lost = totals.calls - len(calls)
     print(
         f"Calls: {totals.calls:,} sent, {len(calls):,} in the log, {lost:,} lost; in {totals.left_early:,} the client "
-        f"left before the response. Attempts: {rows:,} in the log, {len(sent):,} of them sent, "
+        f"left before the response, with {rows:,} attempts. Of all clients, {len(sent):,} attempts were sent, "
         f"{sum(times.values()) - len(sent):,} resent; providers received {seen.total():,}. "
         f"Sent but not received: {dict(unseen)}."
     )
@@ -98,10 +99,10 @@ def account_faults(
     if apart != rows or of_calls != rows:
         yield f"{rows} attempts in the log, {apart} different ones, {of_calls} according to their calls"
     strange = [identity for identity, count in seen.items() if count > times.get(identity, 0)]
-    known = set(calls)
+    known = {call for (call,) in database.execute("select call from calls")}
     if of_known := [identity for identity in strange if _call(identity) in known]:
         yield f"for {len(of_known)} attempts the providers received more requests than the log has"
-    if len({_call(identity) for identity in strange} - known) > lost:
+    if len({_call(identity) for identity in strange} - known) > counts.dropped:
         yield f"providers received {len(strange)} requests that the log does not have"
     if set(unseen) - {"cancelled"}:
         yield f"attempts that were not cancelled, but no provider received: {dict(unseen)}"

@@ -13,7 +13,7 @@ import json
 import socket
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from random import Random
 from typing import Any
 
@@ -47,7 +47,7 @@ ABSURD = (
     '{"prompt_tokens": "many", "completion_tokens": "7"}',
     f'{{"prompt_tokens": {"9" * 400}, "completion_tokens": {"9" * 400}}}',
     '{"prompt_tokens": 7, "completion_tokens": 7, "prompt_tokens_details": {"cached_tokens": 5000}}',
-    '{"prompt_tokens": 7, "completion_tokens": 7, "completion_tokens_details": {"reasoning_tokens": 5000}}',
+    '{"prompt_tokens": 7, "completion_tokens": 7, "completion_tokens_details": {"reasoning_tokens": 500000}}',
     '{"prompt_tokens": [7], "completion_tokens": {"a": 7}}',
 )
 
@@ -57,13 +57,21 @@ class CountingProvider:
 
     def __init__(self) -> None:
         self.received: list[str] = []
+        self._connections: dict[asyncio.Task[None] | None, asyncio.StreamWriter] = {}
         self._turn = 0
 
-    async def serve(self, listening: socket.socket) -> asyncio.Server:
-        """Start a server on a socket."""
-        return await asyncio.start_server(self._respond, sock=listening)
+    @contextlib.asynccontextmanager
+    async def serving(self, listening: socket.socket) -> AsyncIterator[None]:
+        """Serve on a socket, and close all connections at the end."""
+        async with await asyncio.start_server(self._respond, sock=listening):
+            yield
+            for writer in self._connections.values():
+                writer.close()
+            await asyncio.gather(*filter(None, self._connections))
 
     async def _respond(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        self._connections[task] = writer
         with contextlib.suppress(OSError, EOFError):
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode().lower().split("\r\n")
@@ -76,6 +84,7 @@ class CountingProvider:
                 writer.write(self._response(request, body))
                 await writer.drain()
         writer.close()
+        del self._connections[task]
 
     def _response(self, request: Mapping[str, Any], body: bytes) -> bytes:
         model = request["model"]

@@ -20,7 +20,7 @@ from splitsecond.gateway.process.reload import ConfigSource
 EDIT_S = 1.0
 APPLY_S = 30.0
 """How long a valid edit may take on a loaded machine."""
-INVALID_TEXTS = 200
+INVALID_TEXTS = 100
 DISK_MB = 256
 CYCLE_S = 60.0
 FULL_S = (22.5, 37.5)
