@@ -26,7 +26,7 @@ DAILY_USD = 2.0
 """Limit of the client that tries to spend more."""
 USD_PER_M = 10.0
 CREDIT_TOKENS = 1000
-PICTURE_TOKENS = 10_000
+PICTURE_TOKENS = 5_000
 TEXT_BYTES = 200_000
 """Base64 letters in the arguments of a tool: a token for each four bytes."""
 DEAREST_USD = (TEXT_BYTES // 4 + 1000) * USD_PER_M / 1e6
@@ -112,7 +112,7 @@ class CountingProvider:
 
 
 def _billed(body: bytes) -> int:
-    return PICTURE_TOKENS * body.count(b'"image_url":') // 2 + len(body) // 4
+    return PICTURE_TOKENS * body.count(b'"image_url":') + len(body) // 4
 
 
 def _whole(status: int, text: str) -> bytes:
