@@ -290,6 +290,7 @@ def _at_rest(
         process.wait(IDLE_S + SETTLE_S)
     left = sum(connections(pid, ports) for pid in family(process.pid))
     print(f"Connections to providers: {idle} idle when the load ended, {left} after {IDLE_S + SETTLE_S:g} s.")
+    print(f"Memory at rest, MB: {', '.join(f'{resident_mb(pid):.1f}' for pid in family(process.pid))}.")
     if left:
         yield f"{left} connections to providers are still open"
     yield from _memory_faults(load.memory_mb)
