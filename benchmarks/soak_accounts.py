@@ -94,7 +94,7 @@ def account_faults(
         yield f"{gaps} calls are not in the log, {counts.dropped} are counted as lost"
     if not 0 <= lost <= counts.dropped:
         yield f"{totals.calls} calls were sent, {len(calls)} are in the log"
-    if len(missing := set(totals.ids) - set(calls)) > lost:
+    if len(missing := set(totals.ids) - set(calls)) > max(lost, 0):
         yield f"{len(missing)} calls with a response are not in the log"
     if apart != rows or of_calls != rows:
         yield f"{rows} attempts in the log, {apart} different ones, {of_calls} according to their calls"
