@@ -1,15 +1,22 @@
 """Soak test of the gateway: `python -m benchmarks.soak` (ten minutes, and one more for idle connections to close).
 
 Clients stream, and some disconnect in the middle. Providers fail in every way that the simulator supports. Every policy
-and the log are in use. At the end, the records of three sides are compared: the clients' requests, the log, and the
-providers' requests. A hostile client and a hostile provider (`soak_hostile`) are active in every second quarter of a
-minute. The exit code is 1 unless all of this is true:
+and the log are in use, with two workers. At the end, the records of three sides are compared: the clients' requests,
+the log, and the providers' requests. A hostile client and a hostile provider (`soak_hostile`) are active in every
+second quarter of a minute. Another provider reports absurd token counts, and a client tries to spend more than its
+limit (`soak_money`). The configuration is edited every second, the disk of the log and of temporary files is full for a
+quarter of each minute, and the wall clock steps over midnight and back (`soak_world`). The exit code is 1 unless all of
+this is true:
 
-  - each call has one record, each request that a provider received is one attempt, and none is recorded twice
-  - no truncated response looked complete, no client lost its connection, and nothing printed a traceback
+  - each call has one record or is counted as lost, each request that a provider received is one attempt, and none is
+    recorded twice
+  - no truncated response looked complete, no client lost its connection, no worker died, and there was no
+    traceback
+  - each valid edit of the configuration is applied
+  - what was charged is what the log has, absurd counts are charged by the estimate, and limits hold
   - at the end nothing is in flight, and every connection to a provider closes after its idle time
   - honest probes wait at most twice as long at p99 while the hostile clients are active
-  - memory does not grow in the last two thirds of the time, not counting the first three minutes
+  - memory does not grow in the last two thirds of the time, not counting the first three minutes, and is bounded
 """
 
 import argparse
@@ -19,7 +26,6 @@ import os
 import signal
 import socket
 import sqlite3
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -31,14 +37,29 @@ from random import Random
 
 import msgspec
 
+from benchmarks.soak_accounts import (
+    account_faults,
+    connections,
+    family,
+    gateway_counts,
+    growth_mb,
+    is_worker,
+    received_by,
+    resident_mb,
+)
 from benchmarks.soak_clients import Client, ClientTotals
 from benchmarks.soak_hostile import KEY as HOSTILE_KEY
-from benchmarks.soak_hostile import Hostile, Probes, hostile, probe
+from benchmarks.soak_hostile import Hostile, Probes, hostile, is_hostile, probe
+from benchmarks.soak_money import DAILY_USD, SPENDER_KEY, USD_PER_M, CountingProvider, MoneyClients, money_faults
+from benchmarks.soak_money import KEY as METERED_KEY
+from benchmarks.soak_world import EditedFile, WallClock, fill_and_free, small_disk
 from splitsecond.simulator.process import RunningProvider, run_simulator
 from splitsecond.transport.client import IDLE_S
 
 CLIENTS = 32
 PROBES = 4
+METERED = 4
+WORKERS = 2
 MINUTES = 10.0
 START_S = 20.0
 SAMPLE_S = 1.0
@@ -47,10 +68,10 @@ WARM_S = 180.0
 """Memory grows until then: deadlines stay on their lists until they expire after two minutes."""
 MOST_GROWTH_MB = 2.0
 """Allowed in two thirds of the time, for the allocator and a database's cache."""
-HONEST = "client != 'hostile'"
-SENT = f"select id, outcome, resent from attempts where sent_ns is not null and {HONEST}"
-"""A request that is lost on an idle connection before any response is resent, as the same attempt."""
+MAX_MEMORY_MB = 1200.0
+"""Of all processes: the 16 unfinished bodies of 31 MiB that the hostile clients send at a time, and as much again."""
 KEY = "a-key-for-the-soak-test"
+ENVIRONMENT = {"SOAK_KEY": KEY, "HOSTILE_KEY": HOSTILE_KEY, "METERED_KEY": METERED_KEY, "SPENDER_KEY": SPENDER_KEY}
 PROFILE = """
 title = "Soaked"
 model = "m"
@@ -101,26 +122,38 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--routes", default=",".join(ROUTES), help="routes to use, to isolate a fault")
     options = parser.parse_args(arguments)
     routes = options.routes.split(",")
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory() as name, small_disk(Path(name) / "disk") as disk:
         folder = Path(name)
-        truth = folder / "truth.jsonl"
+        truth, totals, chance = folder / "truth.jsonl", ClientTotals(), Random(options.seed)
+        wall, counting = WallClock(folder / "wall"), CountingProvider()
+        if disk is None:
+            print("This user may not mount a disk, so none is full.")
         with (
+            socket.create_server(("127.0.0.1", 0)) as counter,
             hostile() as enemy,
             run_simulator(*_profiles(folder), log=truth) as simulated,
-            _gateway(folder, simulated, enemy.port) as (process, port),
+            _gateway(folder, simulated, enemy.port, counter.getsockname()[1], wall, disk) as (process, port),
         ):
-            clients, probes = options.clients, Probes()
-            load = _load(port, process.pid, routes, options.minutes, clients, options.seed, enemy, probes)
-            totals, memory_mb = asyncio.run(load)
-            wrong = [*totals.wrong, *_at_rest(process, port, simulated, memory_mb)]
+            workers = {each for each in family(process.pid) if is_worker(each)}
+            load = Load(process.pid, port, options.minutes * 60, totals, enemy)
+            edited = EditedFile(folder / "splitsecond.yaml", ENVIRONMENT, chance)
+            asyncio.run(load.run(options.clients, routes, chance, edited, wall, disk, counting, counter))
+            wrong = [*totals.wrong, *edited.wrong, *_at_rest(process, port, simulated, load)]
             print(f"Hostile acts: {enemy.acts()}.")
-            wrong += filter(None, [probes.judged()])
+            wrong += filter(None, [load.probes.judged()])
+            counts = gateway_counts(_get(f"http://127.0.0.1:{port}/metrics"))
+            if workers != {each for each in family(process.pid) if is_worker(each)}:
+                wrong.append("a worker died")
             process.send_signal(signal.SIGTERM)
             if process.wait(START_S) != 0:
                 wrong.append(f"the gateway exited with {process.returncode}")
         errors = (folder / "gateway.err").read_text("utf-8", "replace")
+        print(f"The last lines of the gateway: {errors[-600:]}")
         wrong += [f"the gateway printed: {errors[-2000:]}"] if "Traceback" in errors else []
-        wrong += _inconsistencies(folder / "log.db", truth, totals)
+        wrong += [f"{counts.errors} internal errors"] if counts.errors else []
+        with contextlib.closing(sqlite3.connect(_log(folder, disk))) as database:
+            wrong += account_faults(database, [*received_by(truth), *counting.received], totals, counts)
+            wrong += money_faults(database, counts.charged, counts.dropped, WORKERS)
     print(f"{totals.calls:,} calls: {', '.join(f'{count} {how}' for how, count in totals.ended.most_common())}.")
     for words, count in Counter(wrong).items():
         print(f"WRONG ({count}): {words}")
@@ -141,18 +174,30 @@ def _profiles(folder: Path) -> list[str]:
 
 @contextlib.contextmanager
 def _gateway(
-    folder: Path, simulated: Sequence[RunningProvider], hostile_port: int
+    folder: Path,
+    simulated: Sequence[RunningProvider],
+    hostile_port: int,
+    counting_port: int,
+    wall: WallClock,
+    disk: Path | None,
 ) -> "Iterator[tuple[subprocess.Popen[bytes], int]]":
     """Start the gateway; yield its process and port when it is ready."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = int(taken.getsockname()[1])
-    keys = "keys: [{name: soak, key: env:SOAK_KEY}, {name: hostile, key: env:HOSTILE_KEY, usd_per_day: 1000000}]"
-    lines = [keys, f"log: sqlite:///{folder}/log.db", "providers:"]
+    keys = [
+        "{name: soak, key: env:SOAK_KEY}",
+        "{name: hostile, key: env:HOSTILE_KEY, usd_per_day: 1000000}",
+        "{name: metered, key: env:METERED_KEY, usd_per_day: 1000}",
+        f"{{name: spender, key: env:SPENDER_KEY, usd_per_day: {DAILY_USD}}}",
+    ]
+    lines = [f"keys: [{', '.join(keys)}]", f"log: sqlite:///{_log(folder, disk)}", "providers:"]
     for number, each in enumerate(simulated):
         price = f"{{input_usd: {3 - number}, output_usd: {3 - number}}}"
         lines.append(f"  {each.name}: {{base_url: '{each.base_url}', timeouts: {{stall: 2s}}, price: {price}}}")
     enemy = "{stall: 2s}, price: {input_usd: 1, output_usd: 1}"
     lines += [f"  hostile: {{base_url: 'http://127.0.0.1:{hostile_port}/v1', timeouts: {enemy}}}"]
+    price = f"{{input_usd: {USD_PER_M}, output_usd: {USD_PER_M}}}"
+    lines += [f"  counting: {{base_url: 'http://127.0.0.1:{counting_port}/v1', price: {price}}}"]
     lines += [
         "routes:",
         f"  {PROBED}: {{policy: '\"steady/m\"'}}",
@@ -160,7 +205,8 @@ def _gateway(
     ]
     (folder / "splitsecond.yaml").write_text("\n".join(lines))
     command = [sys.executable, "-m", "splitsecond.cli", "serve", str(folder / "splitsecond.yaml"), "--port", str(port)]
-    environment = os.environ | {"SOAK_KEY": KEY, "HOSTILE_KEY": HOSTILE_KEY}
+    command += ["--workers", str(WORKERS)]
+    environment = os.environ | ENVIRONMENT | wall.environment | ({"TMPDIR": str(disk)} if disk else {})
     with (
         open(folder / "gateway.err", "wb") as errors,
         subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=errors) as process,
@@ -174,117 +220,100 @@ def _gateway(
                 process.kill()
 
 
-async def _load(
-    port: int,
-    pid: int,
-    routes: list[str],
-    minutes: float,
-    clients: int,
-    seed: int,
-    enemy: Hostile,
-    probes: Probes,
-) -> tuple[ClientTotals, list[float]]:
-    """Run the load; return its totals, and the gateway's memory at every `SAMPLE_S`."""
-    totals = ClientTotals()
-    memory_mb: list[float] = []
-    loop = asyncio.get_running_loop()
-    began_s = loop.time()
-    until_s = began_s + minutes * 60
-    enemy.begin(port, began_s, until_s)
-    async with asyncio.TaskGroup() as group:
-        for number in range(clients):
-            client = Client(port, KEY, routes, totals, Random(f"{seed} {number}"))
-            group.create_task(client.run(until_s))
-        for _ in range(PROBES):
-            group.create_task(probe(port, KEY, PROBED, probes, totals, began_s, until_s))
-        while loop.time() < until_s:
-            await asyncio.sleep(SAMPLE_S)
-            memory_mb.append(_resident_mb(pid))
-    return totals, memory_mb
+class Load:
+    """The load on the gateway of process `pid`, for `seconds`. `memory_mb`: of all its processes, each `SAMPLE_S`, and
+    whether the hostile clients were active."""
+
+    def __init__(self, pid: int, port: int, seconds: float, totals: ClientTotals, enemy: Hostile) -> None:
+        self.probes = Probes()
+        self.memory_mb: list[tuple[float, bool]] = []
+        self._pid = pid
+        self._port = port
+        self._seconds = seconds
+        self._totals = totals
+        self._enemy = enemy
+
+    async def run(
+        self,
+        clients: int,
+        routes: list[str],
+        chance: Random,
+        edited: EditedFile,
+        wall: WallClock,
+        disk: Path | None,
+        counting: CountingProvider,
+        counter: socket.socket,
+    ) -> None:
+        """Run all clients and all changes around the gateway."""
+        loop = asyncio.get_running_loop()
+        began_s, port, totals = loop.time(), self._port, self._totals
+        until_s = began_s + self._seconds
+        self._enemy.begin(port, began_s, until_s)
+        money = MoneyClients(port, totals, chance)
+        async with counting.serving(counter), asyncio.TaskGroup() as group:
+            for _ in range(clients):
+                client = Client(port, KEY, routes, totals, Random(chance.random()))
+                group.create_task(client.run(until_s))
+            for _ in range(PROBES):
+                group.create_task(probe(port, KEY, PROBED, self.probes, totals, began_s, until_s))
+            for _ in range(METERED):
+                group.create_task(money.metered(until_s))
+            group.create_task(money.overspend(until_s))
+            group.create_task(edited.run(port, KEY, until_s))
+            group.create_task(wall.run(until_s))
+            full = group.create_task(fill_and_free(disk, began_s, until_s)) if disk else None
+            while loop.time() < until_s:
+                await asyncio.sleep(SAMPLE_S)
+                mb = sum(map(resident_mb, family(self._pid)))
+                self.memory_mb.append((mb, is_hostile(loop.time(), began_s)))
+        print(
+            f"The configuration: {edited.edits} invalid edits, {edited.applied} valid ones. The wall clock: "
+            f"{wall.steps} steps. The disk was full {full.result() if full else 0} times. The spender: "
+            f"{', '.join(f'{count} times {status}' for status, count in money.spender.most_common())}."
+        )
 
 
 def _at_rest(
-    process: "subprocess.Popen[bytes]", port: int, simulated: Sequence[RunningProvider], memory_mb: list[float]
+    process: "subprocess.Popen[bytes]", port: int, simulated: Sequence[RunningProvider], load: Load
 ) -> Iterator[str]:
     """Return the failed checks after the load has ended."""
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(SETTLE_S)
-    metrics = _get(f"http://127.0.0.1:{port}/metrics")
-    if "requests_in_flight 0.0\n" not in metrics:
+    if gateway_counts(_get(f"http://127.0.0.1:{port}/metrics")).in_flight:
         yield "the gateway reports requests in flight"
     for each in simulated:
         if (in_flight := msgspec.json.decode(_get(f"{each.origin}/health"))["in_flight"]) != 0:
             yield f"requests in flight at {each.name}: {in_flight}"
     ports = {int(each.origin.rpartition(":")[2]) for each in simulated}
-    idle = _connections(process.pid, ports)
+    idle = sum(connections(pid, ports) for pid in family(process.pid))
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(IDLE_S + SETTLE_S)
-    left = _connections(process.pid, ports)
+    left = sum(connections(pid, ports) for pid in family(process.pid))
     print(f"Connections to providers: {idle} idle when the load ended, {left} after {IDLE_S + SETTLE_S:g} s.")
+    print(f"Memory at rest, MB: {', '.join(f'{resident_mb(pid):.1f}' for pid in family(process.pid))}.")
     if left:
         yield f"{left} connections to providers are still open"
-    yield from _growth(memory_mb)
+    yield from _memory_faults(load.memory_mb)
 
 
-def _growth(memory_mb: list[float]) -> Iterator[str]:
-    """Check whether memory grew, by a regression line through the last two thirds or the samples after `WARM_S`."""
-    late = memory_mb[max(len(memory_mb) // 3, round(WARM_S / SAMPLE_S)) :]
-    growth_mb = 0.0
-    if len(late) > 1:
-        growth_mb = statistics.linear_regression(range(len(late)), late).slope * len(late)
-    tenths = [memory_mb[len(memory_mb) * part // 10] for part in range(10)]
+def _memory_faults(samples: list[tuple[float, bool]]) -> Iterator[str]:
+    """Check whether memory grew in the calm windows of the last two thirds, or after `WARM_S`, and its peak."""
+    late = [mb for mb, active in samples[max(len(samples) // 3, round(WARM_S / SAMPLE_S)) :] if not active]
+    growth, peak = growth_mb(late), max(mb for mb, _ in samples)
+    tenths = [samples[len(samples) * part // 10][0] for part in range(10)]
     print(
-        f"Memory, MB: {' '.join(f'{mb:.1f}' for mb in [*tenths, memory_mb[-1]])}; growth of "
-        f"{growth_mb:+.2f} by a regression line through the last {len(late)} samples"
-        f"{'' if late else ' (too short to judge)'}."
+        f"Memory of all processes, MB: {' '.join(f'{mb:.1f}' for mb in [*tenths, samples[-1][0]])}; growth of "
+        f"{growth:+.2f} by a regression line through the last {len(late)} samples of calm windows"
+        f"{'' if late else ' (too short to judge)'}; at most {peak:.0f}."
     )
-    if growth_mb > MOST_GROWTH_MB:
-        yield f"memory grew by {growth_mb:.1f} MB"
+    if growth > MOST_GROWTH_MB:
+        yield f"memory grew by {growth:.1f} MB"
+    if peak > MAX_MEMORY_MB:
+        yield f"memory reached {peak:.0f} MB"
 
 
-def _inconsistencies(log: Path, truth: Path, totals: ClientTotals) -> Iterator[str]:
-    """Return the differences between the records of the clients, the log and the providers."""
-    with contextlib.closing(sqlite3.connect(log)) as database:
-        calls = [call for (call,) in database.execute(f"select call from calls where {HONEST}")]
-        sent = {identity: (outcome, resent) for identity, outcome, resent in database.execute(SENT)}
-        rows, apart = database.execute(f"select count(*), count(distinct id) from attempts where {HONEST}").fetchone()
-        (of_calls,) = database.execute(f"select sum(attempts) from calls where {HONEST}").fetchone()
-    seen = Counter(msgspec.json.decode(line)["request_id"] for line in truth.read_bytes().splitlines())
-    times = {identity: 1 + resent for identity, (_, resent) in sent.items()}
-    unseen = Counter(outcome for identity, (outcome, _) in sent.items() if identity not in seen)
-    print(
-        f"Calls: {totals.calls:,} sent, {len(calls):,} in the log; in {totals.left_early:,} the client left before the "
-        f"response. Attempts: {rows:,} in the log, {len(sent):,} of them sent, "
-        f"{sum(times.values()) - len(sent):,} resent; providers received {seen.total():,}. "
-        f"Sent but not received: {dict(unseen)}."
-    )
-    if len(set(calls)) != len(calls):
-        yield "calls are in the log twice"
-    if len(calls) != totals.calls:
-        yield f"{totals.calls} calls were sent, {len(calls)} are in the log"
-    if missing := set(totals.ids) - set(calls):
-        yield f"{len(missing)} calls with a response are not in the log"
-    if apart != rows or of_calls != rows:
-        yield f"{rows} attempts in the log, {apart} different ones, {of_calls} according to their calls"
-    if strange := [identity for identity, count in seen.items() if count > times.get(identity, 0)]:
-        yield f"for {len(strange)} attempts the providers received more requests than the log has"
-    if set(unseen) - {"cancelled"}:
-        yield f"attempts that were not cancelled, but no provider received: {dict(unseen)}"
-
-
-def _connections(pid: int, ports: set[int]) -> int:
-    """Return how many sockets of a process are connected to one of these ports, in any state."""
-    sockets = set()
-    for entry in Path(f"/proc/{pid}/fd").iterdir():
-        with contextlib.suppress(OSError):
-            sockets.add(os.readlink(entry))
-    lines = [line.split() for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]]
-    return sum(int(line[2].partition(":")[2], 16) in ports and f"socket:[{line[9]}]" in sockets for line in lines)
-
-
-def _resident_mb(pid: int) -> float:
-    status = Path(f"/proc/{pid}/status").read_text()
-    return int(status.partition("VmRSS:")[2].split()[0]) / 1024
+def _log(folder: Path, disk: Path | None) -> Path:
+    return (disk or folder) / "log.db"
 
 
 def _get(url: str) -> str:

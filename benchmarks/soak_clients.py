@@ -88,8 +88,8 @@ class Client:
         status, headers = await read_head(reader)
         self._responded = True
         self._totals.ids.append(headers.get("x-request-id", ""))
-        data = await _body(reader, headers)
-        self._note(route, status, _complete_text(status, data, stream=stream), TEXTS[tokens])
+        data = await read_body(reader, headers)
+        self._note(route, status, complete_text(status, data, stream=stream), TEXTS[tokens])
 
     def _note(self, route: str, status: int, text: str | None, expected: str) -> None:
         if status != 200:
@@ -116,7 +116,8 @@ async def read_head(reader: asyncio.StreamReader) -> tuple[int, dict[str, str]]:
     return int(lines[0].split()[1]), {name: value for name, _, value in pairs}
 
 
-async def _body(reader: asyncio.StreamReader, headers: dict[str, str]) -> bytes:
+async def read_body(reader: asyncio.StreamReader, headers: dict[str, str]) -> bytes:
+    """Read the body of a response."""
     if "content-length" in headers:
         return await reader.readexactly(int(headers["content-length"]))
     parts: list[bytes] = []
@@ -127,7 +128,7 @@ async def _body(reader: asyncio.StreamReader, headers: dict[str, str]) -> bytes:
     return b"".join(parts)
 
 
-def _complete_text(status: int, data: bytes, *, stream: bool) -> str | None:
+def complete_text(status: int, data: bytes, *, stream: bool) -> str | None:
     """Return the text of a response that looks complete; None if the response reports that it is not."""
     if status != 200:
         return None

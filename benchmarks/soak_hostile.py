@@ -25,6 +25,8 @@ WINDOW_S = 15.0
 KEY = "a-key-of-a-hostile-client"
 MB = 1 << 20
 CLIENTS = 4
+LARGE_BODIES = 4
+"""Bodies of 31 MiB that one client sends at once."""
 PROBE_PAUSE_S = 0.05
 GIVE_UP_S = 20.0
 """How long one hostile act may take before its connection is closed."""
@@ -135,6 +137,7 @@ class HostileClient:
         self._acts: list[Callable[[], Awaitable[None]]] = [
             self.many_trailers, self.long_trailer, self.base64_body, self.count_base64, self.deep_body, self.wrong_keys,
             self.half_a_request, self.unread_response, self.invented_names, self.hostile_response, self.tiny_chunks,
+            self.too_dear, self.large_bodies,
         ]  # fmt: skip
 
     async def run(self, began_s: float, until_s: float) -> None:
@@ -206,8 +209,23 @@ class HostileClient:
             "/v1/chat/completions", "hostile/m", f"act {self._chance.randrange(8)} my api key invalid_api_key"
         )
 
-    async def _ask(self, path: str, model: str, text: str) -> None:
-        fields = {"model": model, "max_tokens": 50, "messages": [{"role": "user", "content": text}]}
+    async def too_dear(self) -> None:
+        """A request that is answered with 402, because its output limit is larger than the account's credit."""
+        await self._ask("/v1/chat/completions", "counting/credit", "Hi", max_tokens=1_000_000)
+
+    async def large_bodies(self) -> None:
+        """Bodies of 31 MiB at once, with a key, which stop before their end and keep their connections open."""
+        body = b'{"model": "hostile/m", "messages": "' + b"a" * (31 * MB)
+        await asyncio.gather(*(self._unfinished(body) for _ in range(LARGE_BODIES)), return_exceptions=True)
+
+    async def _unfinished(self, body: bytes) -> None:
+        async with self._connection() as (_, writer):
+            writer.write(self._request("/v1/chat/completions", body, KEY)[:-MB])
+            await writer.drain()
+            await asyncio.sleep(2)
+
+    async def _ask(self, path: str, model: str, text: str, max_tokens: int = 50) -> None:
+        fields = {"model": model, "max_tokens": max_tokens, "messages": [{"role": "user", "content": text}]}
         await self._post(path, msgspec.json.encode(fields))
 
     async def _post(self, path: str, body: bytes, key: str = KEY) -> None:

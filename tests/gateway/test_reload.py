@@ -227,6 +227,40 @@ def test_settings_that_cannot_be_built_change_nothing(tmp_path: Path, capsys: py
     assert "it cannot be built. The old configuration keeps running." in capsys.readouterr().err
 
 
+def test_a_file_that_changes_while_it_is_read_is_read_again(tmp_path: Path) -> None:
+    file = tmp_path / "splitsecond.yaml"
+    file.write_text("routes: {old: {policy: '\"vllm/x\"'}}")
+
+    class Emptied(ConfigSource, frozen=True):
+        """An editor empties the file before it is read, and writes it afterwards."""
+
+        def load(self, checks: Sequence[Check] = ()) -> GatewaySettings:
+            if b"new" in file.read_bytes():
+                return super().load(checks)
+            file.write_text("")
+            found = super().load(checks)
+            file.write_text("routes: {new: {policy: '\"vllm/other\"'}}")
+            return found
+
+    taken: list[GatewaySettings] = []
+    applied = asyncio.Event()
+
+    async def take(found: GatewaySettings) -> None:
+        taken.append(found)
+        applied.set()
+
+    async def main() -> None:
+        watch = ConfigWatcher(Emptied(file, {}), ConfigSource(file, {}).load(), take, NO_MANAGER)
+        async with asyncio.TaskGroup() as group:
+            watching = group.create_task(watch.run())
+            watch.now()
+            await applied.wait()
+            watching.cancel()
+
+    asyncio.run(main())
+    assert [list(each.routes) for each in taken] == [["new"]]
+
+
 def test_the_command_line_goes_on_standing_in_the_place_of_the_file(tmp_path: Path) -> None:
     file = tmp_path / "splitsecond.yaml"
     file.write_text("listen: {port: 1, max_body_mib: 2}")

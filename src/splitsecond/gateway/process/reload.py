@@ -1,8 +1,9 @@
 """Reloading of the configuration while the gateway runs.
 
 The files, also those with secrets and policies, are checked twice a second, and at once after SIGHUP. A file that is
-still being written is left alone until it has not changed for one check. Invalid settings change nothing: the error is
-reported on standard error once, and the old configuration keeps running. So does it after an error of this program.
+still being written is left alone until it has not changed for one check, and read again if it changed while it was
+read: it may have been empty then. Invalid settings change nothing: the error is reported on standard error once, and
+the old configuration keeps running. So does it after an error of this program.
 """
 
 import asyncio
@@ -144,6 +145,8 @@ class ConfigWatcher:
     async def _reload(self, *, requested: bool) -> None:
         try:
             wanted = await asyncio.to_thread(self._source.load)  # in a thread, so that no response waits for it
+            if self._source.stamp(self.running) != self._stamp:
+                return  # it was being written, perhaps empty: the next check reads it
             found, waiting = reloadable(wanted, self.running)
             changed = found != self.running
             if changed or requested:
