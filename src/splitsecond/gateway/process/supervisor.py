@@ -33,7 +33,6 @@ from splitsecond.gateway.records.shared_counters import SHARED_COUNTERS, SharedC
 from splitsecond.router.router import check_settings
 from splitsecond.scratch import scratch_folder
 from splitsecond.serving.listening import base_url, bind
-from splitsecond.store.record_counts import RecordCounts
 
 START_S = 120.0
 """Timeout of a worker's start. It takes a second or two, but half a minute or more on a machine that is overloaded."""
@@ -135,12 +134,9 @@ class Supervisor:
     def settle(self, folder: Path) -> None:
         """Charge and log the calls of workers that died while the gateway was ending, and so were not replaced.
 
-        If the log cannot be written, they are saved for the next start: the gateway ends in any case. Records that were
-        lost with a worker are reported.
+        If the log cannot be written, they are saved for the next start: the gateway ends in any case.
         """
         for slot in self._slots:
-            if self._settings.log is not None and (lost := RecordCounts(Path(str(slot.log)), slot.number).lost()):
-                say(f"log: records lost with worker {slot.number}, which died: {lost:,} at most.")
             with contextlib.closing(journal_of(Path(str(slot.journal)), slot.number)) as journal:
                 settle(
                     SharedCounters(folder / SHARED_COUNTERS, workers=slot.workers, number=slot.number),
