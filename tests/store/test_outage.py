@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import errno
+import os
 import threading
 from pathlib import Path
 
@@ -16,7 +18,7 @@ from splitsecond.store import database, log_process, recovery, unwritten
 from splitsecond.store.database import unwritten_stem
 from splitsecond.store.log import Log
 from splitsecond.store.remote_writer import RemoteLogWriter, encode
-from splitsecond.store.unwritten import save
+from splitsecond.store.unwritten import FoundFile, save
 
 RECORDS = 60
 
@@ -164,3 +166,46 @@ def test_a_record_that_is_twice_in_a_file_is_written_once(url: str, tmp_path: Pa
         pass
     assert sorted(calls(url)) == ["req-1", "req-2"]
     assert not files(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("method", "words", "written"),
+    [
+        ("read", "cannot be read: [Errno 5] Input/output error. Move the file away.", []),
+        ("remove", "are written, but it cannot be removed: Input/output error. Move the file away.", ["req-1"]),
+    ],
+)
+def test_a_broken_disk_ends_no_log_process(
+    url: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    method: str,
+    words: str,
+    written: list[str],
+) -> None:
+    def fails(file: FoundFile, *given: object) -> None:
+        file.close()
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    save(unwritten_stem(url), [encode(answered(1))])
+    said = ""
+
+    async def work() -> None:
+        nonlocal said
+        log = Log.open(url, process=tmp_path / "log")
+        while words not in said:
+            await asyncio.sleep(0.005)
+            said += capsys.readouterr().err
+        log.put(answered(2))
+        await eventually(lambda: log.written == 1, "nothing is written any more")
+        log.close()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FoundFile, method, fails)
+        with process(url, tmp_path / "log"):
+            asyncio.run(work())
+    assert sorted(calls(url)) == sorted([*written, "req-2"])
+    with process(url, tmp_path / "log"):
+        until(lambda: not files(tmp_path), "the next process does not read the file")
+    assert sorted(calls(url)) == ["req-1", "req-2"]

@@ -54,6 +54,7 @@ def writer(log: Log) -> RemoteLogWriter:
 def kill(log: Log) -> None:
     """End the worker of the log as SIGKILL would: it sends and saves nothing more."""
     killed = writer(log)
+    killed._to_save.put(None)  # the kernel releases its lock
     if killed._timer is not None:
         killed._timer.cancel()
     if killed._connection is not None:

@@ -3,16 +3,18 @@
 import errno
 import os
 import stat
+from datetime import timedelta
 from pathlib import Path
 
 import msgspec
 import pytest
 from tests.store.records import answered
 
+from splitsecond import clock
 from splitsecond.store import unwritten
 from splitsecond.store.call_record import CallRecord
 from splitsecond.store.remote_writer import encode
-from splitsecond.store.unwritten import LENGTH, LONGEST_RECORD, FoundFile, UnwrittenFile, claim, save
+from splitsecond.store.unwritten import LENGTH, LONGEST_RECORD, FoundFile, UnwrittenFile, claim, left_before, save
 
 DATA = [encode(answered(number)) for number in range(3)]
 RECORDS = [msgspec.msgpack.decode(data, type=CallRecord) for data in DATA]
@@ -129,3 +131,96 @@ def test_all_files_together_are_limited(stem: Path, monkeypatch: pytest.MonkeyPa
     save(stem, DATA)
     with pytest.raises(OSError, match="more than"):
         save(stem, DATA)
+
+
+def test_a_file_that_is_left_is_continued_until_it_is_read(stem: Path) -> None:
+    file = UnwrittenFile(stem, only_writes=True)
+    for number in range(2):
+        file.add(DATA[number : number + 1])
+        file.close()
+    left = found(stem)
+    file.add(DATA[2:])
+    file.close()
+    assert left.read(9) == RECORDS[:2]
+    left.remove()
+    left = found(stem)
+    assert left.read(9) == RECORDS[2:]
+    left.remove()
+    file.add(DATA)
+    assert file.records == 3
+
+
+def test_a_file_that_a_worker_writes_keeps_no_other_from_being_read(stem: Path) -> None:
+    writing = UnwrittenFile(stem, only_writes=True)
+    writing.add(DATA)
+    save(stem, DATA[:1])
+    left = found(stem)
+    assert left.path != writing.path
+    assert left.read(9) == RECORDS[:1]
+    left.remove()
+    assert claim(stem) == ([], {})
+    writing.close()
+    left = found(stem)
+    assert left.read(9) == RECORDS
+    left.close()
+
+
+def test_a_file_that_cannot_be_cut_gets_no_more_records(stem: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, write = UnwrittenFile(stem), os.write
+    file.add(DATA[:1])
+
+    def full(descriptor: int, data: memoryview) -> int:
+        if len(data) <= 10:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(descriptor, data[:-10])
+
+    def fails(descriptor: int, size: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", full)
+        patch.setattr(os, "ftruncate", fails)
+        with pytest.raises(OSError, match="No space left"):
+            file.add(DATA[1:2])
+    with pytest.raises(OSError, match="half a record"):
+        file.add(DATA[1:2])
+    file.close()
+    file.add(DATA[1:])
+    file.close()
+    files, wrong = claim(stem)
+    assert wrong == {}
+    assert sorted((each.read(9) for each in files), key=len) == [RECORDS[:1], RECORDS[1:]]
+    for each in files:
+        each.close()
+
+
+def test_a_file_system_without_locks_keeps_nothing(stem: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(descriptor: int, operation: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(unwritten.fcntl, "flock", fails)
+    file = UnwrittenFile(stem)
+    for _ in range(2):
+        with pytest.raises(OSError, match="locks"):
+            file.add(DATA)
+    assert not list(stem.parent.iterdir())
+
+
+def test_a_folder_that_is_gone_has_no_files(stem: Path) -> None:
+    file = UnwrittenFile(stem)
+    file.add(DATA)
+    (path,) = stem.parent.iterdir()
+    path.unlink()
+    stem.parent.rmdir()
+    file.remove()
+    assert claim(stem) == ([], {})
+    assert left_before(stem, clock.wall_time())
+    with pytest.raises(FileNotFoundError):
+        save(stem, DATA)
+
+
+def test_a_file_is_left_before_a_moment_that_follows(stem: Path) -> None:
+    assert not left_before(stem, clock.wall_time() + timedelta(hours=1))
+    save(stem, DATA)
+    assert left_before(stem, clock.wall_time() + timedelta(hours=1))
+    assert not left_before(stem, clock.wall_time() - timedelta(hours=1))

@@ -20,6 +20,7 @@ from collections import deque
 from collections.abc import Callable
 from itertools import accumulate, chain, repeat, starmap
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Any
 
@@ -38,7 +39,7 @@ REPLY = struct.Struct(">QQQQ?")
 """Reply: the records of the connection that the process has taken, those of them that are settled (written, in a file,
 or lost), how many records are lost, how many of all workers wait in files, and whether the log is failing. The process
 tells one worker about files, and about records that were lost after they had been settled."""
-MAX_RECORDS = 12_288
+MAX_RECORDS = 65_536
 MAX_BYTES = 64 << 20
 """Limits on what waits for the process and for a file, for each worker."""
 GATHER_S = 0.02
@@ -51,7 +52,7 @@ CLOSE_S = 5.0
 LAST_SAVE_S = 2.0
 """How long the disk may take at the end to save records."""
 SAY_NS = 60 * clock.NS_PER_S
-_AT_ONCE = 1024
+_AT_ONCE = 256
 """Records that are sent with one call of the system."""
 _CHUNK = 4096
 _ENCODER = msgspec.msgpack.Encoder()
@@ -88,10 +89,13 @@ class RemoteLogWriter:
         self._taken = self._settled = self._lost = self._saved = 0  # as last reported on this connection
         self._replies = bytearray()
         self._timer: asyncio.TimerHandle | None = None
-        self._file = UnwrittenFile(unwritten)
+        self._file = UnwrittenFile(unwritten, only_writes=True)
+        self._file_open = False
         self._files: dict[Path, int] = {}  # records in files that were there when last looked
         self._saving: list[bytes] = []
         self._saver: Thread | None = None
+        self._to_save = SimpleQueue[list[bytes] | None]()  # for the thread; []: close the file; None: end, too
+        self._saved_or_not = SimpleQueue[OSError | None]()  # from the thread: why it could not save
         self._save_error: Exception | None = None
         self._save_ns = 0  # not before then
         self._safe = asyncio.Event()
@@ -146,7 +150,8 @@ class RemoteLogWriter:
         self._connect_ns = 0
         if self._timer is not None:
             self._timer.cancel()
-        self._finish_saving()
+        if self._saving:
+            self._take_saved(LAST_SAVE_S)
         while self._left_to_do() and self._connected() and (left_s := self._patience_s()) > 0:
             self._send()
             waiting = [] if self._connection is None else [self._connection]
@@ -159,7 +164,11 @@ class RemoteLogWriter:
         left = len(self._unsent) + len(self._saving)
         if self._unsent and not self._saving:
             self._save_unsent()
-            self._finish_saving()
+            if self._saving:
+                self._take_saved(LAST_SAVE_S)
+        if self._saver is not None and not self._saving:
+            self._to_save.put(None)
+            self._saver.join(LAST_SAVE_S)
         self._report_end(in_files=bool(left) or not process_lives)
         self._count()
 
@@ -212,7 +221,8 @@ class RemoteLogWriter:
 
     def _gather_more(self) -> None:
         """Call `_gathered` again if there is something to send, or a process to wait for."""
-        if (self._unsent or self._begun or self._misses_process) and self._timer is None and not self._closed:
+        more = self._unsent or self._begun or self._file_open or self._misses_process
+        if more and self._timer is None and not self._closed:
             self._timer = self._loop.call_later(GATHER_S, self._gathered)
 
     def _count(self) -> None:
@@ -270,6 +280,9 @@ class RemoteLogWriter:
         """Save the records that are not sent if there is no process, or if it has read nothing for a while."""
         if not (self._unsent or self._begun):
             self._late_ns = None
+            if self._file_open and self._connection is not None:  # so that the process can read it
+                self._file_open = False
+                self._to_save.put([])
             return
         now_ns = clock.now_ns()
         if self._late_ns is None:
@@ -277,45 +290,56 @@ class RemoteLogWriter:
         late = self._connection is None or now_ns - self._late_ns >= LATE_S * clock.NS_PER_S
         if late and self._unsent and not self._saving and now_ns >= self._save_ns:
             self._save_unsent()
-            if self._connection is not None:
-                self._report(f"log {self._where}: more records come than can be written; they wait in files.")
 
     def _save_unsent(self) -> None:
         """Begin to save the records that are not sent."""
-        records = self._saving = self._unsent
-        self._unsent, self._again = [], 0
-        for _ in records:
+        self._saving, self._unsent, self._again = self._unsent, [], 0
+        for _ in self._saving:
             self._records.pop()
-        self._save_error = RuntimeError("the thread that saves them has failed")
+        if self._saver is None:
+            saver = Thread(target=self._save, name="splitsecond-log-unwritten", daemon=True)
+            try:
+                saver.start()
+            except RuntimeError as error:  # the machine has no more threads
+                self._save_ended(error)
+                return
+            self._saver = saver
+        self._file_open = True
+        self._to_save.put(self._saving)
 
-        def save() -> None:
+    def _save(self) -> None:
+        """Save what comes in `_to_save`. This is what the thread does."""
+        while True:
+            records, error = self._to_save.get(), None
+            if not records:
+                self._file.close()
+                if records is None:
+                    return
+                continue
             try:
                 self._file.add(records)
-                self._save_error = None
-            except OSError as error:
-                self._save_error = error
-            finally:
-                self._file.close()
-            with contextlib.suppress(RuntimeError):  # the loop is closed: `close` waits for the thread
-                self._loop.call_soon_threadsafe(self._saved_or_not, records)
+            except OSError as failure:
+                error = failure
+            self._saved_or_not.put(error)
+            with contextlib.suppress(RuntimeError):  # the loop is closed: `close` has waited for the thread
+                self._loop.call_soon_threadsafe(self._take_saved, 0)
 
-        self._saver = Thread(target=save, name="splitsecond-log-unwritten", daemon=True)
-        try:
-            self._saver.start()
-        except RuntimeError as error:  # the machine has no more threads
-            self._saver, self._save_error = None, error
-            self._saved_or_not(records)
+    def _take_saved(self, wait_s: float) -> None:
+        """Learn what has become of the records that the thread saves. Wait for that for `wait_s` at most."""
+        with contextlib.suppress(Empty):
+            self._save_ended(self._saved_or_not.get(timeout=wait_s) if wait_s else self._saved_or_not.get_nowait())
 
-    def _saved_or_not(self, records: list[bytes]) -> None:
+    def _save_ended(self, error: Exception | None) -> None:
         """Forget the records that are saved; if the disk has refused them, queue them again."""
-        if records is not self._saving:
-            return  # done by `_finish_saving`
-        self._saver, self._saving = None, []
-        if self._save_error is None:
+        self._save_error = error
+        records, self._saving = self._saving, []
+        if error is None:
             self._bytes -= sum(map(len, records))
             self.written += len(records)
             path = self._file.path
             self._files[path] = self._files.get(path, 0) + len(records)
+            if self._connection is not None:
+                self._report(f"log {self._where}: more records come than can be written; they wait in files.")
         else:
             for _ in self._unsent:
                 self._records.pop()
@@ -324,16 +348,9 @@ class RemoteLogWriter:
             self._again += len(records)  # perhaps
             self._save_ns = clock.now_ns() + round(SAVE_AGAIN_S * clock.NS_PER_S)
             if not self._closed:
-                self._report(f"log {self._where}: what waits cannot be saved: {self._save_error}.")
+                self._report(f"log {self._where}: what waits cannot be saved: {error}.")
         self._count()
         self._gather_more()
-
-    def _finish_saving(self) -> None:
-        """Wait for the thread that saves records, if there is one."""
-        if self._saver is not None:
-            self._saver.join(LAST_SAVE_S)
-            if not self._saver.is_alive():
-                self._saved_or_not(self._saving)
 
     def _receive(self) -> None:
         """Read replies, and forget the records that are settled."""

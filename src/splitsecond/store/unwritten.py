@@ -18,8 +18,9 @@ import os
 import secrets
 import stat
 import struct
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Sequence, Set
 from datetime import datetime
+from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
 
@@ -39,36 +40,41 @@ _DECODER = msgspec.msgpack.Decoder(CallRecord)
 
 
 class UnwrittenFile:
-    """A file for records of the log whose files' paths begin with `stem`. It is created with the first record."""
+    """A file for records of the log whose files' paths begin with `stem`. It is created with the first record.
 
-    def __init__(self, stem: Path) -> None:
+    `only_writes`: this process writes no records into the log, so others may do that with other files meanwhile.
+    """
+
+    def __init__(self, stem: Path, *, only_writes: bool = False) -> None:
         self._stem = stem
+        self._lock = fcntl.LOCK_SH if only_writes else fcntl.LOCK_EX
         self._descriptor: int | None = None
+        self._all_bytes = 0  # of all files of the log, when last looked, and those of this one since
+        self._look_ns = 0
         self._begin()
 
-    def add(self, records: Iterable[bytes]) -> None:
+    def add(self, records: Sequence[bytes]) -> None:
         """Append encoded records, all or none of them. Raises `OSError`, also if there would be too many bytes."""
-        frames = [part for record in records for part in (LENGTH.pack(len(record)), record)]
-        if not frames:
+        if not records:
             return
-        data = b"".join(frames)
-        if sum(map(_size, _paths(self._stem))) + len(data) > MAX_BYTES:
-            raise OSError(f"the files {self._stem}* would have more than {MAX_BYTES >> 20:,} MiB")
+        # Few calls of the system, and few steps of the interpreter: a thread that does this waits for each of them.
+        data = b"".join(chain.from_iterable(zip(map(LENGTH.pack, map(len, records)), records, strict=True)))
+        self._check_room(len(data))
         if self._broken:
             raise OSError(errno.EIO, "the file ends in half a record")
         if self._descriptor is None:
             self._descriptor = self._opened()
-        begin = os.fstat(self._descriptor).st_size
-        if not begin:
+        if not self.records:
             data = MAGIC + _OFFSET.pack(clock.wall_offset_us()) + data
         left = memoryview(data)
         try:
             while left:
                 left = left[os.write(self._descriptor, left) :]
         except OSError:  # the disk is full: what follows must not come after half a record
-            self._cut(begin)
+            self._cut(len(data) - len(left))
             raise
-        self.records += len(frames) // 2
+        self.records += len(records)
+        self._all_bytes += len(data)
 
     def found(self) -> "FoundFile":
         """Return the file for reading, still locked. Do not use this object again."""
@@ -98,16 +104,25 @@ class UnwrittenFile:
         self.records = 0
         self._broken = False  # it ends in half a record that could not be cut off
 
+    def _check_room(self, size: int) -> None:
+        """Raise `OSError` if there is no room for `size` bytes. Files of other processes are looked at every second."""
+        now_ns = clock.now_ns()
+        if now_ns >= self._look_ns:
+            self._all_bytes = sum(map(_size, _paths(self._stem)))
+            self._look_ns = now_ns + clock.NS_PER_S
+        if self._all_bytes + size > MAX_BYTES:
+            raise OSError(f"the files {self._stem}* would have more than {MAX_BYTES >> 20:,} MiB")
+
     def _opened(self) -> int:
         """Open and lock the file again after `close`, or create another."""
         if self.records:
             with contextlib.suppress(OSError):  # a log process reads it, or has read it
-                if (descriptor := _locked(self.path, os.O_RDWR | os.O_APPEND)) is not None:
+                if (descriptor := _locked(self.path, os.O_RDWR | os.O_APPEND, self._lock)) is not None:
                     return descriptor
         self._begin()
         descriptor = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            fcntl.flock(descriptor, self._lock)
         except OSError:  # the file system has no locks
             os.close(descriptor)
             self.path.unlink()
@@ -115,14 +130,14 @@ class UnwrittenFile:
         return descriptor
 
     def _cut(self, size: int) -> None:
-        """Cut the file after `size` bytes, or remove it if nothing is left."""
+        """Cut `size` bytes from the end of the file, or remove it if it contains no record."""
         assert self._descriptor is not None  # it is open
         try:
-            os.ftruncate(self._descriptor, size)
+            os.ftruncate(self._descriptor, os.fstat(self._descriptor).st_size - size)
         except OSError:
             self._broken = True
             return
-        if not size:
+        if not self.records:
             self.remove()
 
 
@@ -184,9 +199,9 @@ class FoundFile:
 def claim(stem: Path, ignored: Set[Path] = frozenset()) -> tuple[list[FoundFile], dict[Path, str]]:
     """Lock and return the files of the log but for those `ignored`, and why others of that name cannot be read.
 
-    Returns none while another process holds one of them: two processes must not write the same record at once.
-    It skips empty files, whose writers have just created them, and files of other users. A folder that cannot be read
-    has none.
+    Returns none while another process reads one of them: two processes must not write the same record at once. It skips
+    files that workers write, empty files, whose writers have just created them, and files of other users. A folder that
+    cannot be read has none.
     """
     claimed: list[FoundFile] = []
     wrong: dict[Path, str] = {}
@@ -196,8 +211,10 @@ def claim(stem: Path, ignored: Set[Path] = frozenset()) -> tuple[list[FoundFile]
         return claimed, wrong
     for path in paths:
         try:
-            descriptor = _locked(path, os.O_RDONLY)
+            descriptor = _locked(path, os.O_RDONLY, fcntl.LOCK_EX)
         except BlockingIOError:
+            if _is_only_written(path):
+                continue
             for each in claimed:
                 each.close()
             return [], wrong
@@ -223,15 +240,29 @@ def left_before(stem: Path, moment: datetime) -> bool:
         return True
 
 
-def _locked(path: Path, mode: int) -> int | None:
-    """Open and lock a file. Return its descriptor; None if it is not there any more, empty, or of another user."""
+def _is_only_written(path: Path) -> bool:
+    """Return whether the process that has locked a file only writes to it."""
+    try:
+        descriptor = _locked(path, os.O_RDONLY, fcntl.LOCK_SH)
+    except OSError:
+        return False
+    if descriptor is not None:
+        os.close(descriptor)
+    return True
+
+
+def _locked(path: Path, mode: int, lock: int) -> int | None:
+    """Open and lock a file. Return its descriptor; None if it is not there any more, empty, or of another user.
+
+    Raises `BlockingIOError` if another process has it locked.
+    """
     try:
         # Without waiting: anybody can put a named pipe into the temporary folder.
         descriptor = os.open(path, mode | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         return None
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, lock | fcntl.LOCK_NB)
         found = os.fstat(descriptor)
     except BaseException:
         os.close(descriptor)
