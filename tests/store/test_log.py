@@ -59,6 +59,17 @@ def test_a_call_is_dated_by_the_wall_clock(url: str) -> None:
     assert came == datetime(2026, 9, 21, 14, 13, 17, 123456, tzinfo=UTC)
 
 
+def test_a_step_of_the_wall_clock_hides_no_call(url: str) -> None:
+    """A record that is written again after the step would be in the log twice."""
+    record = msgspec.structs.replace(answered(1), wall_us=clock.wall_offset_us())
+    log, step_ns = written(url, [record]), 7200 * clock.NS_PER_S
+    monotonic_ns, offset_ns = clock.now_ns, clock.wall_offset_ns()
+    with clock.using(monotonic_ns, lambda: monotonic_ns() + offset_ns + step_ns):
+        assert log.contained([record, answered(2)]) == {record.call}
+        (came, _), *_ = log.calls(LONG_AGO, datetime(2100, 1, 1, tzinfo=UTC))
+    assert came.timestamp() == pytest.approx((record.start_ns + offset_ns) / 1e9)
+
+
 def test_the_tables_can_be_asked_with_sql(url: str, tmp_path: Path) -> None:
     lost = Observation(id="req-1.2", call="req-1", target="slow/er", role="loser", outcome="cancelled", input_tokens=9)
     record = answered(1)

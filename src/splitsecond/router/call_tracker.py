@@ -243,6 +243,7 @@ def call_record(open_call: OpenCall) -> CallRecord:
         traceparent=call.hints.get("traceparent", ""),
         attempts=_with_roles(open_call),
     )
+    msgspec.structs.force_setattr(record, "wall_us", clock.wall_offset_us())  # it is new, and nobody has seen it
     if len(open_call.attempts) > 1:
         record = msgspec.structs.replace(record, output_limit=most_output_tokens(call))
     return record

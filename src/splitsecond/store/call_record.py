@@ -14,7 +14,8 @@ DIRECT = "direct"
 class CallRecord(Struct, frozen=True, kw_only=True):
     """One call of a client, and the attempts that were made for it.
 
-    Times are monotonic nanoseconds; the log adds the date when it writes. `start_ns`: the call came in.
+    Times are monotonic nanoseconds. `wall_us`: the difference of wall-clock and monotonic microseconds when the call
+    ended, which dates them; 0: it is dated when it is written. `start_ns`: the call came in.
     `first_token_ns`: the first token was there to pass on; None without one. `end_ns`: the last byte of the answer was
     passed on, or the call was refused or abandoned.
 
@@ -44,6 +45,7 @@ class CallRecord(Struct, frozen=True, kw_only=True):
     fault: str = ""
     output_limit: int | None = None
     traceparent: str = ""
+    wall_us: int = 0
     attempts: tuple[Observation, ...] = ()
 
     @property

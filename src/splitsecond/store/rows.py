@@ -56,9 +56,10 @@ class Rows(NamedTuple):
 
 
 def rows(record: CallRecord, wall_us: int) -> Rows:
-    """Return the rows of `record`. `wall_us`: the difference of wall-clock and monotonic microseconds."""
+    """Return the rows of `record`. `wall_us`: the difference of wall-clock and monotonic microseconds, for a record
+    without its own."""
     start = record.start_ns
-    came_us = start // 1000 + wall_us
+    came_us = start // 1000 + (record.wall_us or wall_us)
     route, client = _line(record.route), _line(record.client)
     answer = _NO_TOKENS
     attempts = []
