@@ -13,14 +13,17 @@ ROOT = Path(__file__).parents[1]
 
 def test_make_runs_every_test_once() -> None:
     commands = re.findall(r"^\t.*\$\(PYTEST\)(.*)", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
-    assert [command.strip() for command in commands] == ["-m 'not system'", "$(SEVERAL) -m system"]
+    assert [command.strip() for command in commands] == [
+        "-m 'not system'",
+        "$(SEVERAL) -m system",
+        "-m 'hypothesis and not system' --hypothesis-seed=$(SEED)",
+    ]
 
 
 def test_ci_runs_both_selections() -> None:
-    assert re.search(r"^make test test-all$", (ROOT / ".ci/run").read_text("utf-8"), re.MULTILINE)
+    assert re.search(r"^make lint test test-all$", (ROOT / ".ci/run").read_text("utf-8"), re.MULTILINE)
     makefile = (ROOT / "Makefile").read_text("utf-8")
     assert re.search(r"^test-all: test( |$)", makefile, re.MULTILINE)
-    assert re.search(r"^test: style\n\t.* types fast-tests$", makefile, re.MULTILINE)
 
 
 def test_a_fast_test_starts_no_process() -> None:

@@ -87,6 +87,7 @@ def end() -> bytes:
 
 async def drop(cycle: RequestCycle) -> None:
     """Break the connection."""
+    cycle._break_off()
     cycle._connection.transport.abort()
 
 

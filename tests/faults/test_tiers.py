@@ -28,7 +28,7 @@ class Tiered:
         await self.wait()
         writer = StreamWriter("chat", "m", id="x", created=0)
         end = json.dumps({"id": "x", "choices": [], "service_tier": self._granted}).encode()
-        usage = writer.usage(Usage(0, 1_000_000, 1_000_000))
+        usage = writer.usage(Usage(0, 5_000, 5_000))
         text = writer.opening() + writer.token("Hello.") + writer.finish("stop")
         cycle.begin_stream([])
         await cycle.send(text + usage + b"data: " + end + b"\n\n" + writer.done(), last=True)
@@ -42,9 +42,9 @@ def like_openai(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(world, "PROVIDERS", world.PROVIDERS.replace("{base_url: ", "{like: openai, base_url: ", 1))
 
 
-@pytest.mark.parametrize(("granted", "usd"), [("flex", "1"), ("default", "2"), ("priority", "4")])
+@pytest.mark.parametrize(("granted", "usd"), [("flex", "0.005"), ("default", "0.01"), ("priority", "0.02")])
 def test_a_call_costs_what_the_granted_tier_costs(granted: str, usd: str, tmp_path: Path) -> None:
-    """A million tokens each way cost 1 dollar each, so 2 in the standard tier."""
+    """A million tokens cost 1 dollar each way, so 10,000 cost a cent in the standard tier."""
     a = Tiered(granted)
 
     async def story(told: World) -> None:

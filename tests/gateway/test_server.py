@@ -26,7 +26,7 @@ from splitsecond.gateway.configuration.reading import read
 from splitsecond.gateway.configuration.settings import GatewaySettings
 from splitsecond.gateway.process import worker as worker_module
 from splitsecond.gateway.process.server import worker_server
-from splitsecond.gateway.process.worker import GatewayWorker, WorkerSlot
+from splitsecond.gateway.process.worker import GatewayWorker, SharedTables, WorkerSlot
 from splitsecond.policies.expression import parse
 from splitsecond.router.settings import ProviderSettings
 from splitsecond.router.target_directory import TargetDirectory
@@ -273,11 +273,9 @@ def test_prices_that_cannot_be_read_refuse_limited_keys(
     play(priced_by_the_list(configured(FAST + LIMITED)), main)
 
 
-def test_other_workers_wait_until_the_first_has_read_the_log(configured: Configured, tmp_path: Path) -> None:
-    settings = configured(FAST + LIMITED + LOGGED)
-    first, second = (
-        GatewayWorker(settings, WorkerSlot(number=number, workers=2, folder=str(tmp_path))) for number in (0, 1)
-    )
+def test_other_workers_wait_until_the_first_has_read_the_log(configured: Configured) -> None:
+    settings, shared = configured(FAST + LIMITED + LOGGED), SharedTables.create(2)
+    first, second = (GatewayWorker(settings, WorkerSlot(number=number, workers=2, shared=shared)) for number in (0, 1))
     try:
         assert first._unknown(["sim/quick"]) == second._unknown(["sim/quick"]) == "what it has spent today"
         first._note_spending_read()

@@ -317,6 +317,8 @@ class RequestCycle:
 
     def begin(self, status: int, headers: Headers) -> None:
         """Begin a response. Its status and headers are written with the first bytes of the body, or by `flush`."""
+        if self._connection.transport.is_closing():  # its loss is reported only in the next iteration of the loop
+            self._break_off()
         if self._left:
             raise ClientLeft
         if self.status:

@@ -90,7 +90,7 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
 def test_any_bytes_are_requests_or_a_clear_refusal(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
     path = tmp_path_factory.mktemp("any") / "requests.jsonl"
     path.write_bytes(data)
-    assert _outcome(path).startswith(("requests", "line ", f"{path} has no requests"))
+    assert _outcome(path).startswith(("requests", f"{path}, line ", f"{path} has no requests"))
 
 
 def _outcome(path: Path) -> str:

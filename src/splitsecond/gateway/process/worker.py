@@ -22,7 +22,7 @@ from splitsecond.gateway.records.access_log import AccessLog
 from splitsecond.gateway.records.extra_attempts import hedge_targets
 from splitsecond.gateway.records.fleet_ceilings import FleetCeilings
 from splitsecond.gateway.records.journal import Journal
-from splitsecond.gateway.records.key_limits import KeyLimits
+from splitsecond.gateway.records.key_limits import KeyLimits, today
 from splitsecond.gateway.records.metrics import LogState, Metrics
 from splitsecond.gateway.records.orphans import save_orphans, settle
 from splitsecond.gateway.records.recent_calls import RecentCalls
@@ -45,8 +45,9 @@ LEARN_S = 5.0
 """Least time between two look-ups of prices, each of which takes a second of CPU."""
 COST_WAIT_S = 10.0
 """How long a call waits for what its cost depends on. A look-up may have to wait for `LEARN_S` before it begins."""
-SPENDING_READ = "spending-read"
-"""A file in the folder of the workers: the first worker has counted what clients spent before the gateway started."""
+SPENDING_READ = "\0spending read"
+"""A name in the shared counters, which no key has: the first worker has counted what clients spent before the gateway
+started."""
 EARLIER_S, LOOK_S = 9.0, 0.1
 """How long the first worker waits until calls of an earlier gateway are in the log, and how often it looks."""
 LOG_AWAY_S = 10.0
@@ -267,10 +268,11 @@ class GatewayWorker:
         clients = [key.name for key in self._settings.keys if key.usd_per_day is not None]
         if clients:
             await self._wait_for_earlier_records(log)
-        today = clock.wall_time().replace(hour=0, minute=0, second=0, microsecond=0)
+        midnight = clock.wall_time().replace(hour=0, minute=0, second=0, microsecond=0)
         try:
             return {
-                client: await asyncio.to_thread(log.spent_tokens, client, today, self._slot.began) for client in clients
+                client: await asyncio.to_thread(log.spent_tokens, client, midnight, self._slot.began)
+                for client in clients
             }
         except CallerFault as fault:
             if not self._spending_unknown:
@@ -333,20 +335,12 @@ class GatewayWorker:
 
     def _is_spending_read(self) -> bool:
         """Return whether the first worker has counted what clients spent before the gateway started."""
-        if not self._spending_read and self._slot.folder is not None:
-            self._spending_read = Path(self._slot.folder, SPENDING_READ).exists()
+        self._spending_read = self._spending_read or self._counters.is_carried_over(SPENDING_READ)
         return self._spending_read
 
     def _note_spending_read(self) -> None:
-        if self._slot.number:
-            return
-        self._spending_read = True
-        if self._slot.folder is not None:
-            file = Path(self._slot.folder, SPENDING_READ)
-            try:
-                file.touch()
-            except OSError as error:
-                say(f"cannot write {file}: {error}. Until it exists, other workers refuse keys with usd_per_day.")
+        if not self._slot.number:
+            self._counters.carry_over(SPENDING_READ, today(), 0.0)
 
     def _say_missing_prices(self) -> None:
         """Report targets of routes that keys with a limit in dollars cannot use, each once."""

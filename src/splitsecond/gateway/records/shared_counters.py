@@ -132,6 +132,10 @@ class SharedCounters(SharedTable):
         if self._place(self._rows - 1, name) < 0:
             self._add(self._taken(self._rows - 1, name), day, usd)
 
+    def is_carried_over(self, name: str) -> bool:
+        """Return whether a worker has called `carry_over` for `name`."""
+        return self._place(self._rows - 1, name) >= 0
+
     def spent_usd(self, name: str, day: int) -> float:
         """Return the spending on this day in US dollars."""
         cells, total = self._cells, 0

@@ -7,6 +7,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from splitsecond.events import TokenKind, Usage
 from splitsecond.service import Operation
 from splitsecond.wire.dialect import AnswerWriter, ServerAnswer
@@ -83,7 +85,7 @@ class StreamWriter(AnswerWriter):
 
     def opening(self, index: int = 0, usage: Usage | None = None) -> bytes:
         """Return the start of the message. Of `usage` only the input is written."""
-        counts = {**_usage_fields(usage or Usage(0)), "output_tokens": 0}
+        counts = _usage_fields(replace(usage or Usage(0), output_tokens=0, reasoning_tokens=None))
         return typed_event("message_start", message={**self._message, "content": [], "usage": counts})
 
     def token(self, text: str, kind: TokenKind = "text", index: int = 0) -> bytes:
