@@ -241,7 +241,7 @@ def test_a_machine_without_more_threads_keeps_records_in_memory(
     async def work() -> None:
         log = Log.open(url, process=tmp_path / "log", say=said.append)
         with monkeypatch.context() as patch:
-            patch.setattr(remote_writer.Thread, "start", none)
+            patch.setattr(threading.Thread, "start", none)
             log.put(answered(0))
             await eventually(lambda: said, "a thread starts")
             assert in_memory(log) == 1
