@@ -1,6 +1,7 @@
 """Files with records that wait for the log."""
 
 import errno
+import fcntl
 import os
 import stat
 from datetime import timedelta
@@ -198,7 +199,7 @@ def test_a_file_system_without_locks_keeps_nothing(stem: Path, monkeypatch: pyte
     def fails(descriptor: int, operation: int) -> None:
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
-    monkeypatch.setattr(unwritten.fcntl, "flock", fails)
+    monkeypatch.setattr(fcntl, "flock", fails)
     file = UnwrittenFile(stem)
     for _ in range(2):
         with pytest.raises(OSError, match="locks"):
