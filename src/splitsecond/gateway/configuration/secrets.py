@@ -46,7 +46,7 @@ class Secrets:
         self.files.append(file)
         try:
             return file.read_text("utf-8").strip()
-        except (OSError, UnicodeDecodeError) as error:
+        except (OSError, ValueError) as error:  # a path with a zero byte is a ValueError
             raise bad(place, f"cannot read the secret: {error}") from None
 
 
