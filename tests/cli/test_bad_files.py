@@ -253,7 +253,7 @@ def test_a_log_with_values_of_other_types_ends_in_no_traceback(split: Split, cha
         assert_refused(ended)
 
 
-@pytest.mark.parametrize("reference", ["file:.", "file:nowhere", 'file:a\\0b', "file:" + "a" * 5000, "file:zeros"])
+@pytest.mark.parametrize("reference", ["file:.", "file:nowhere", "file:a\\0b", "file:" + "a" * 5000, "file:zeros"])
 def test_a_secret_that_cannot_be_read_is_named_by_place(split: Split, reference: str) -> None:
     Path("zeros").write_bytes(bytes(10))
     Path("own.yaml").write_text(f'keys: [{{name: a, key: "{reference}"}}]\n')
