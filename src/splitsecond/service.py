@@ -32,6 +32,28 @@ OutputMeter = Callable[[str, int], Fault | None]
 that ends the answer, or None."""
 
 
+class PromptEstimate(Protocol):
+    """Estimated size of a prompt: see `router.prompt_tokens.PromptSize`."""
+
+    @property
+    def unbounded(self) -> bool: ...
+
+    def within(self, context_tokens: int | None) -> int: ...
+
+
+class RequestEstimate(Protocol):
+    """What a request may use at any target: see `router.request_estimate`."""
+
+    @property
+    def prompt(self) -> PromptEstimate: ...
+
+    @property
+    def answers(self) -> int: ...
+
+    @property
+    def output_limit(self) -> int | None: ...
+
+
 class Notes(Struct, kw_only=True):
     """Facts about a call that services add while they serve it. The only part of a call that changes.
 
@@ -47,7 +69,8 @@ class Notes(Struct, kw_only=True):
     which receives the observation of each attempt when the attempt ends. That can be after the call has ended: the
     observer has all observations when it has `attempts` of them.
 
-    `meter` is set for a call whose cost is limited.
+    `meter` is set for a call whose cost is limited. `large`: the body is large (`large_bodies`), so work on it goes to
+    a thread. `estimate`: what it may use, estimated there; None: not yet.
     """
 
     attempts: int = 0
@@ -63,6 +86,8 @@ class Notes(Struct, kw_only=True):
     role: Role = "measured"
     observer: Callable[[Observation], None] | None = None
     meter: OutputMeter | None = None
+    large: bool = False
+    estimate: RequestEstimate | None = None
 
 
 class RateFloor(Struct, frozen=True):

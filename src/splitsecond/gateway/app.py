@@ -12,7 +12,7 @@ gets around a key. `headers.HINTS` lists the few headers that policies see.
 
 import hashlib
 import hmac
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from random import Random
 
@@ -30,16 +30,19 @@ from splitsecond.gateway.headers import (
     hints,
     id_headers,
 )
+from splitsecond.gateway.held_bodies import HeldBodies
 from splitsecond.gateway.operator_pages import MetricsFor, OperatorPages, not_found
 from splitsecond.gateway.origins import Origins, stranger
 from splitsecond.gateway.parsed_request import ParsedRequest
 from splitsecond.gateway.records.access_log import AccessLog
 from splitsecond.gateway.records.key_limits import KeyLimits
 from splitsecond.gateway.records.metrics import Metrics
+from splitsecond.gateway.records.reservation import estimated
 from splitsecond.gateway.records.response_owners import ResponseOwners
 from splitsecond.gateway.response_sending import send_stream, send_whole
 from splitsecond.gateway.wrong_keys import WrongKey, WrongKeys
 from splitsecond.internal_errors import report_internal_error
+from splitsecond.large_bodies import LARGE_BYTES, off_loop
 from splitsecond.observation import Observation
 from splitsecond.policies.expression import targets
 from splitsecond.router.call_tracker import CallTracker, OpenCall
@@ -97,6 +100,7 @@ class Gateway:
         self._owners = owners or ResponseOwners()
         self._access_log = access_log
         self._wrong_keys = WrongKeys()
+        self._bodies = HeldBodies()
         self._handlers: Mapping[str, Callable[[RequestCycle], Awaitable[None]]] = {
             "/health/live": self._live,
             "/health/ready": self._ready,
@@ -140,7 +144,11 @@ class Gateway:
             if b"origin" in cycle.headers:
                 self._check_origin(cycle)
             if endpoint is not None and cycle.method == "POST":
-                await self._complete(cycle, endpoint)
+                try:
+                    await self._complete(cycle, endpoint)
+                finally:
+                    if cycle.held_bytes:
+                        self._bodies.release(cycle)
             else:
                 await self._serve_other(cycle, endpoint)
         except Fault as fault:
@@ -273,11 +281,16 @@ class Gateway:
             hint = "Send Content-Type: application/json."  # pages of other origins cannot send it without a preflight
             raise CallerFault("the request's body is not JSON", kind="unsupported_media_type", status=415, hint=hint)
         form = endpoint.format
-        body = await cycle.body(self._max_body_bytes)
-        request = parsed_request.read(body, endpoint.model, endpoint.stream, streams=form.streams)
+        body = await cycle.body(self._max_body_bytes, self._bodies)
+        read = parsed_request.read
+        if large := len(body) > LARGE_BYTES:
+            request = await off_loop(cycle.client, read, body, endpoint.model, endpoint.stream, streams=form.streams)
+        else:
+            request = read(body, endpoint.model, endpoint.stream, streams=form.streams)
         service = self._routes.service(request.model, key, request.routing_preferences)
         if endpoint.operation == "chat" and not FIELDS.isdisjoint(request.body):
-            service = self._continued(request, cycle.client) or service
+            found = await off_loop(cycle.client, _ids_in, request) if large else ids_in_request(request.body)
+            service = self._continued(request.model, found, cycle.client) or service
         limited = cycle.client in self._limited
         if limited and key is not None and self._limits is not None:
             cycle.extra = [*cycle.extra, *self._limits.admit(key)]
@@ -295,7 +308,11 @@ class Gateway:
         if request.dropped:
             call.notes.dropped.extend(request.dropped)
         if form.incoming is not None:
-            call = _rewritten(form.incoming, call)
+            rewrite = form.incoming
+            call = await off_loop(cycle.client, _rewritten, rewrite, call) if large else _rewritten(rewrite, call)
+        if large:
+            call.notes.large = True
+            call.notes.estimate = await off_loop(cycle.client, estimated, call)
         if endpoint.counts:
             target = None if form.incoming is not None else self._routes.counting(request.model, call.dialect)
             body, headers = await count_tokens(target, call, form)
@@ -318,13 +335,14 @@ class Gateway:
             self._metrics.in_flight -= 1
             self._tracker.close(open_call, cycle.status, complete=cycle.complete)
 
-    def _continued(self, request: ParsedRequest, client: str) -> Service | None:
-        """Return the target that has stored what `request` continues; None if it is not known.
+    def _continued(self, model: str, found: Iterable[tuple[str, str]], client: str) -> Service | None:
+        """Return the target that has stored what a request for `model` continues; None if it is not known.
 
-        Raises `CallerFault` if the request refers to what belongs to another client, as for an id that does not exist.
+        `found`: the ids in the request. Raises `CallerFault` if one of them belongs to another client, as for an id
+        that does not exist.
         """
         target = None
-        for field, identity in ids_in_request(request.body):
+        for field, identity in found:
             if self._owners.is_of_another(client, identity):
                 raise CallerFault(
                     f"{field}: {short(identity)} was not found",
@@ -335,7 +353,7 @@ class Gateway:
                     param=field,
                 )
             if target is None and field in CONTINUES:
-                target = self._owners.target(identity, targets(self._routes.expression(request.model)))
+                target = self._owners.target(identity, targets(self._routes.expression(model)))
         return None if target is None else self._routes.service(target)
 
     def _note_ids(self, client: str, kept: KeptAnswers, answer: bytes, target: str) -> None:
@@ -385,6 +403,10 @@ class Gateway:
                 await send_whole(cycle, open_call, reply, form, note, self._cost, self._stops_billing)
         finally:
             await reply.aclose()
+
+
+def _ids_in(request: ParsedRequest) -> list[tuple[str, str]]:
+    return list(ids_in_request(request.body))
 
 
 def _rewritten(rewrite: Callable[[Call], Call], call: Call) -> Call:

@@ -22,7 +22,7 @@ from splitsecond.observation import Observation, Outcome
 from splitsecond.policies.call_observation import call_observations
 from splitsecond.policies.choosing.prompt_size import USUAL_OUTPUT_TOKENS, most_output_tokens
 from splitsecond.policies.fault_handling import NOT_TRANSLATABLE, ejected
-from splitsecond.router.prompt_tokens import conservative_input_tokens
+from splitsecond.router.prompt_tokens import prompt_size
 from splitsecond.router.redaction import redact
 from splitsecond.service import Call
 from splitsecond.store.call_record import CallRecord
@@ -171,7 +171,9 @@ def with_estimated_tokens(
         return attempt  # providers do not bill these
     given = attempt.input_tokens
     if given is None:
-        given = conservative_input_tokens(call, context(attempt.target))
+        estimate = call.notes.estimate
+        prompt = prompt_size(call) if estimate is None else estimate.prompt
+        given = prompt.within(context(attempt.target))
     made = attempt.output_tokens or 0
     if attempt.token_source != "usage":  # events were counted, and one may hold several tokens
         made = max(made, sum(attempt.token_lengths) // CHARACTERS_PER_TOKEN)

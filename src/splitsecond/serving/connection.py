@@ -264,6 +264,7 @@ class ServerConnection(asyncio.Protocol):
         self.write_paused = True
         self._writable.clear()
         self._limit_reader()
+        self.state.unread.add(self.transport)
 
     def resume_writing(self) -> None:
         self._allow_writing()
@@ -271,6 +272,8 @@ class ServerConnection(asyncio.Protocol):
             self._slow_reader.stop()
 
     def _allow_writing(self) -> None:
+        if self.write_paused:
+            self.state.unread.remove(self.transport)
         self.write_paused = False
         self._writable.set()
 

@@ -18,6 +18,7 @@ from splitsecond import clock
 from splitsecond.errors import CLIENT_LEFT, CallerFault
 from splitsecond.internal_errors import report_internal_error
 from splitsecond.serving.known_heads import KnownHeads
+from splitsecond.serving.slow_reader import UnreadResponses
 
 Headers = Sequence[tuple[bytes, bytes]]
 Application = Callable[["RequestCycle"], Coroutine[Any, Any, None]]
@@ -47,7 +48,7 @@ class ServerState:
 
     `date_line` is the Date header of responses. `ending` is set when the server begins to shut down. `first_request_s`
     limits how long a new connection may take to send its first headers, in seconds. `known_heads`: the heads of
-    requests that need not be parsed.
+    requests that need not be parsed. `unread`: the responses that clients have not read.
     """
 
     def __init__(self, *, first_request_s: float) -> None:
@@ -58,6 +59,7 @@ class ServerState:
         self.ending = False
         self.first_request_s = first_request_s
         self.known_heads = KnownHeads()
+        self.unread = UnreadResponses()
 
     def update_date(self) -> None:
         """Set the Date header to the current second."""
@@ -89,6 +91,14 @@ class ClientLeft(Exception):
     """The client has disconnected."""
 
 
+class BodyBudget(Protocol):
+    """The bytes of request bodies that may be held."""
+
+    def take(self, cycle: "RequestCycle", size: int) -> None:
+        """Hold `size` bytes more for the request. Raises a `Fault` if there is no room."""
+        ...
+
+
 class ErrorReply(Protocol):
     """A complete error response."""
 
@@ -115,6 +125,7 @@ class RequestCycle:
     `http_1_1`: not HTTP/1.0.
     `keep_alive`: the connection stays open after the response.
     `on_lost`: called when the client disconnects, before the task is cancelled.
+    `held_bytes`: what a `BodyBudget` holds for the request.
     """
 
     _task: asyncio.Task[None]  # set by `start`
@@ -122,7 +133,7 @@ class RequestCycle:
 
     __slots__ = (
         "_body", "_chunked", "_connection", "_head", "_left", "_limit", "_received", "_task", "_waiter",
-        "arrived_ns", "client", "complete", "extra", "headers", "http_1_1", "keep_alive", "method",
+        "arrived_ns", "client", "complete", "extra", "headers", "held_bytes", "http_1_1", "keep_alive", "method",
         "on_lost", "path", "query", "start_ns", "status",
     )  # fmt: skip
 
@@ -148,6 +159,7 @@ class RequestCycle:
         self.status = 0
         self.complete = False
         self.client = ""
+        self.held_bytes = 0
         self.extra: Headers = ()
         self.on_lost: Callable[[], None] | None = None
         self.http_1_1 = http_1_1
@@ -273,10 +285,13 @@ class RequestCycle:
 
     # Called by the application.
 
-    async def body(self, limit: int) -> bytes:
-        """Return the request's body. Raises `CallerFault` if it has more than `limit` bytes or is not sent in time."""
+    async def body(self, limit: int, budget: BodyBudget | None = None) -> bytes:
+        """Return the request's body, whose bytes `budget` holds unless they are few.
+
+        Raises `CallerFault` if it has more than `limit` bytes or is not sent in time, and the faults of `budget`.
+        """
         if not self._received:
-            await self._receive(limit)
+            await self._receive(limit, budget)
         size = len(self._body)
         if size > limit:
             raise _too_long(limit)
@@ -285,24 +300,39 @@ class RequestCycle:
         body, self._body = self._body, b""
         return bytes(body)  # does not copy `bytes`
 
-    async def _receive(self, limit: int) -> None:
+    async def _receive(self, limit: int, budget: BodyBudget | None) -> None:
         """Wait until the whole body, or more than `limit` bytes, have arrived."""
         connection = self._connection
         declared = self.header(b"content-length")
-        if declared.isdigit() and int(declared) > limit:
+        size = int(declared) if declared.isdigit() else None
+        if size is not None and size > limit:
             raise _too_long(limit)
+        allowed = limit
+        if budget is not None and size is None:
+            allowed = MAX_UNREAD_REQUEST_BYTES
+        elif budget is not None and size is not None and size > MAX_UNREAD_REQUEST_BYTES:
+            budget.take(self, size)
         expects = self.http_1_1 and self.header(b"expect").lower() == b"100-continue"
         if expects and not connection.transport.is_closing():
             connection.transport.write(_CONTINUE)
         connection.resume_reading()
-        self._limit = limit
-        self._waiter = asyncio.get_running_loop().create_future()
         try:
             async with asyncio.timeout_at((self.start_ns + BODY_TIMEOUT_NS) / clock.NS_PER_S):
-                await self._waiter
+                await self._arrived(allowed)
+                while budget is not None and not self._received and len(self._body) <= limit:
+                    allowed = min(2 * len(self._body), limit)
+                    budget.take(self, allowed - self.held_bytes)
+                    await self._arrived(allowed)
         except TimeoutError:
             message = f"the request's body did not arrive within {BODY_TIMEOUT_NS // clock.NS_PER_S} s"
             raise CallerFault(message, kind="slow_request", status=408) from None
+
+    async def _arrived(self, limit: int) -> None:
+        """Wait until the whole body, or more than `limit` bytes of it, have arrived."""
+        self._limit = limit
+        self._waiter = asyncio.get_running_loop().create_future()
+        try:
+            await self._waiter
         finally:
             self._waiter = None
 

@@ -1,4 +1,4 @@
-"""Limit on the time for which a client may leave a response unread."""
+"""Limits on responses that clients leave unread: on the time, and on the bytes that all of them hold together."""
 
 import asyncio
 
@@ -6,6 +6,36 @@ UNREAD_S = 60.0
 MIN_READ_BYTES = 64 * 1024
 """A client with an unread response must read that many bytes in `UNREAD_S`, or all of it; otherwise the connection is
 aborted."""
+
+
+MAX_UNREAD_BYTES = 256 << 20
+"""Bytes of all responses of a process that their clients have not read. The kernel's buffers do not count."""
+
+
+class UnreadResponses:
+    """The connections whose clients are behind with reading, each with what it holds.
+
+    If all of them hold too much, those are aborted whose clients have been behind for the longest time: others read
+    what they got in milliseconds.
+    """
+
+    def __init__(self) -> None:
+        self._held: dict[asyncio.Transport, int] = {}  # by the time at which the client fell behind
+        self._bytes = 0
+
+    def add(self, transport: asyncio.Transport) -> None:
+        """Note that the client of `transport` is behind."""
+        self.remove(transport)
+        self._held[transport] = size = transport.get_write_buffer_size()
+        self._bytes += size
+        while self._bytes > MAX_UNREAD_BYTES:
+            longest = next(iter(self._held))
+            self.remove(longest)
+            longest.abort()
+
+    def remove(self, transport: asyncio.Transport) -> None:
+        """Note that the client is no longer behind, or has disconnected."""
+        self._bytes -= self._held.pop(transport, 0)
 
 
 class SlowReaderLimit:

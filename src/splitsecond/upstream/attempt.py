@@ -296,7 +296,10 @@ class Attempt(TimerEntry, ReplyBase, eq=False, kw_only=True):
         """
         if self._take is not None and self._waiter is not None and self._passed_on(self._take, at, data):
             return
-        pending.put(data)
+        try:
+            pending.put(data)
+        except Fault as fault:
+            self._break(at, fault)
         if self._complete:
             pass
         elif not self._timeline.has_token:

@@ -5,6 +5,7 @@ A caller that is slower than the provider slows the provider down, so that memor
 
 from msgspec import Struct
 
+from splitsecond.held_answers import LARGE_BYTES, HeldAnswer
 from splitsecond.transport.exchange import Exchange
 from splitsecond.wire.sse import MAX_EVENT_BYTES
 
@@ -27,6 +28,7 @@ class PendingBytes(Struct, eq=False):
     paused: bool = False
     resumed_ns: int = 0
     _parts: list[bytes] = []
+    _held: HeldAnswer | None = None  # of a large answer
 
     @property
     def full(self) -> bool:
@@ -34,15 +36,19 @@ class PendingBytes(Struct, eq=False):
         return self.size > self.limit
 
     def put(self, data: bytes) -> None:
-        """Add bytes that arrived."""
+        """Add bytes that arrived. Raises `Overloaded`: see `HeldAnswer`."""
         self._parts.append(data)
         self.size += len(data)
+        if self.size > LARGE_BYTES:
+            self._held = self._held or HeldAnswer()
+            self._held.hold(self.size)
 
     def take(self) -> bytes:
         """Remove and return all bytes."""
         data = b"".join(self._parts)  # does not copy a single part
         self._parts.clear()
         self.size = 0
+        self._held = None
         return data
 
     def pause(self, exchange: Exchange) -> None:

@@ -16,6 +16,7 @@ from splitsecond import __version__, clock
 from splitsecond.catalog.provider import Auth
 from splitsecond.errors import CallerFault, Fault, InternalFault, ProviderFault, TimedOut, excerpt
 from splitsecond.internal_errors import report_internal_error
+from splitsecond.large_bodies import off_loop
 from splitsecond.service import Call, Operation
 from splitsecond.timers import TimerWheel
 from splitsecond.timing.timeline import Timeline
@@ -132,11 +133,9 @@ class Target:
     async def __call__(self, call: Call) -> Attempt:
         """Send the call. Return when the first token has arrived or the answer ended well; raise `Fault`."""
         spec = self._spec
-        dialect, quirks = self._dialect, self._quirks
+        dialect = self._dialect
         try:
-            encoded = transcoding.request(
-                call, spec.dialect, dialect.encode, spec.model, quirks, prefill=spec.prefill, target=spec.name
-            )
+            encoded = await off_loop(call.client, self._encode, call) if call.notes.large else self._encode(call)
         except Fault:
             raise
         except Exception as error:
@@ -201,13 +200,20 @@ class Target:
             raise failed from None
         return attempt
 
+    def _encode(self, call: Call) -> Encoded:
+        spec, encode = self._spec, self._dialect.encode
+        return transcoding.request(
+            call, spec.dialect, encode, spec.model, self._quirks, prefill=spec.prefill, target=spec.name
+        )
+
     async def count_tokens(self, call: Call, due_ns: int) -> bytes:
         """Return the provider's response to a request to count the tokens of `call`. Both use the target's API format.
 
         No model runs, so this is not an attempt and makes no observation. Raises `Fault`, at the latest at `due_ns`,
         also for a count that cannot be true.
         """
-        encoded = transcoding.count(call, self._spec.model)
+        count, model = transcoding.count, self._spec.model
+        encoded = await off_loop(call.client, count, call, model) if call.notes.large else count(call, model)
         headers = tuple({**self._headers, **dict(encoded.headers)}.items())
         fresh = tuple(each for each in encoded.fresh if each[0] not in self._headers)
         request = Request("POST", self._full_path(encoded.path), headers, encoded.body, fresh)

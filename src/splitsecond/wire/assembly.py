@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from splitsecond.errors import ProviderFault
+from splitsecond.held_answers import LARGE_BYTES, HeldAnswer
 from splitsecond.validation import read_json
 from splitsecond.wire.sse import LEADING, MAX_EVENT_BYTES, SseDecoder, SseEvent, malformed
 from splitsecond.wire.streaming import END_MARK, repair_json
@@ -40,6 +41,7 @@ class Assembly:
 
     _text_events: TextEvents  # recognises the text events of a stream
     _size = 0
+    _held_answer: HeldAnswer | None = None  # of a large answer
     _json: list[bytes] | None = None  # the body, if it is one JSON object
     _held = b""  # a stream that came in one piece, which may be plain
     _sse: SseDecoder | None = None  # of a stream that is not held
@@ -50,10 +52,13 @@ class Assembly:
         self.merged: dict[str, Any] = {}
 
     def feed(self, data: bytes) -> None:
-        """Take the next bytes. Raises `ProviderFault` if the answer is too long."""
+        """Take the next bytes. Raises `ProviderFault` if the answer is too long, and `Overloaded`: see `HeldAnswer`."""
         self._size += len(data)
-        if self._size > MAX_ANSWER_BYTES:
-            raise malformed(f"the answer is longer than {MAX_ANSWER_BYTES:,} bytes", "too_long")
+        if self._size > LARGE_BYTES:
+            if self._size > MAX_ANSWER_BYTES:
+                raise malformed(f"the answer is longer than {MAX_ANSWER_BYTES:,} bytes", "too_long")
+            self._held_answer = self._held_answer or HeldAnswer()
+            self._held_answer.hold(self._size)
         if self._json is not None:
             self._json.append(data)
             return

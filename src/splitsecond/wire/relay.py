@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from splitsecond import clock
 from splitsecond.events import Broken, Event
+from splitsecond.held_answers import LARGE_BYTES, HeldAnswer
 from splitsecond.service import Call
 from splitsecond.wire.assembly import MAX_ANSWER_BYTES
 from splitsecond.wire.dialect import Decoder
@@ -35,6 +36,7 @@ class StreamRelay:
         self._usage = usage
         self._cutter = EventCutter()
         self._body = bytearray()  # the body of an answer that is one JSON object
+        self._held: HeldAnswer | None = None  # of a large body
 
     def feed(self, data: bytes) -> bytes:
         """Return the events that `data` completes. Raises `ProviderFault` if an event or the answer is too long."""
@@ -57,8 +59,11 @@ class StreamRelay:
     def _collect(self, data: bytes) -> bytes:
         """Add `data` to an answer that is one JSON object; nothing is sent yet."""
         self._body += data
-        if len(self._body) > MAX_ANSWER_BYTES:
-            raise malformed(f"the answer is longer than {MAX_ANSWER_BYTES:,} bytes", "too_long")
+        if len(self._body) > LARGE_BYTES:
+            if len(self._body) > MAX_ANSWER_BYTES:
+                raise malformed(f"the answer is longer than {MAX_ANSWER_BYTES:,} bytes", "too_long")
+            self._held = self._held or HeldAnswer()
+            self._held.hold(len(self._body))
         return b""
 
     def _as_stream(self, body: bytes) -> bytes:

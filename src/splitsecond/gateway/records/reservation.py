@@ -18,7 +18,7 @@ from msgspec import Raw, Struct
 
 from splitsecond.policies.choosing.prompt_size import MAX_TOKENS, PASSED_LIMITS, USUAL_OUTPUT_TOKENS, raw_bytes
 from splitsecond.policies.expression import Expression, TargetName
-from splitsecond.router.prompt_tokens import prompt_size
+from splitsecond.router.prompt_tokens import PromptSize, prompt_size
 from splitsecond.service import WHOLE_OPERATIONS, Call
 from splitsecond.validation import has_too_many_values, read_json
 
@@ -48,6 +48,21 @@ Cost = Callable[[ReservedTokens], float]
 """Returns what these tokens cost, in US dollars; 0 if that is not known."""
 
 
+class CallEstimate(Struct, frozen=True):
+    """What a call may use at any target: the size of its prompt, the number of answers, and the largest output limit of
+    one, None without a limit."""
+
+    prompt: PromptSize
+    answers: int
+    output_limit: int | None
+
+
+def estimated(call: Call) -> CallEstimate:
+    """Return the estimate of `call`. Takes up to a second for a body of 30 MB."""
+    answers = 0 if call.operation in WHOLE_OPERATIONS else answer_count(call)
+    return CallEstimate(prompt_size(call), answers, output_limit(call))
+
+
 def reserved(
     call: Call,
     expression: Expression,
@@ -61,9 +76,8 @@ def reserved(
     of the others. One that may need two whole answers (`cascade`, `pipeline`) reserves both. `most_output` gives the
     maximum output of a target's model, `context` its context length; None where they are not known.
     """
-    prompt = prompt_size(call)
-    answers = 0 if call.operation in WHOLE_OPERATIONS else answer_count(call)
-    limit = output_limit(call)
+    estimate = call.notes.estimate or estimated(call)
+    prompt, answers, limit = estimate.prompt, estimate.answers, estimate.output_limit
 
     def usage(target: str, capped: int) -> ReservedTokens:
         longest = (most_output(target) or USUAL_OUTPUT_TOKENS) if limit is None else limit

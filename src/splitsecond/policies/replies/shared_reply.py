@@ -20,6 +20,7 @@ from msgspec import Struct
 from splitsecond import clock
 from splitsecond.errors import Fault, Overloaded, TimedOut
 from splitsecond.events import Broken, Event
+from splitsecond.held_answers import LARGE_BYTES, HeldAnswer
 from splitsecond.service import Reply, ReplyBase
 
 MOST_BYTES = 8 << 20
@@ -54,6 +55,7 @@ class SharedReply:
         self.broken: Broken | None = None
         self.over = False
         self.size = 0  # bytes of the chunks that are held
+        self._held: HeldAnswer | None = None  # of a large answer
         self._reply = reply
         self._keep = keep
         self._limit = limit
@@ -104,7 +106,10 @@ class SharedReply:
             if self.over or known < self._dropped + len(self._chunks):
                 return  # another reader has read it
             chunk, self.over = await self.receive()
-            self.add(chunk)
+            try:
+                self.add(chunk)
+            except Fault as fault:
+                self.break_off(fault.without_traceback())
             self._drop_passed()
         if self.over:
             self.on_end()
@@ -132,10 +137,13 @@ class SharedReply:
         self._chunks = deque([RecordedChunk(change(whole.data), whole.events)])
 
     def add(self, chunk: RecordedChunk) -> None:
-        """Hold a chunk that has arrived."""
+        """Hold a chunk that has arrived. Raises `Overloaded`: see `HeldAnswer`."""
         if chunk.data or chunk.events:
             self._chunks.append(chunk)
             self.size += _size(chunk)
+            if self.size > LARGE_BYTES:
+                self._held = self._held or HeldAnswer()
+                self._held.hold(self.size)
 
     def on_end(self) -> None:
         """Called when nothing more will arrive. Subclasses override it."""

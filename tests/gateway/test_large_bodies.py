@@ -1,0 +1,80 @@
+"""Work on large bodies is done in threads, one at a time for each client."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.gateway.visitor import CHAT, STREAM, visitor
+
+from splitsecond.gateway import app, parsed_request
+from splitsecond.large_bodies import LARGE_BYTES, off_loop
+from splitsecond.testing.fake_service import FakeService, Script
+from splitsecond.testing.virtual_time import run_virtual
+
+LARGE = CHAT | {"user": "x" * LARGE_BYTES}
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/chat/completions", LARGE),
+        ("/v1/chat/completions", STREAM | LARGE),
+        ("/v1/messages", LARGE | {"max_tokens": 9}),
+        ("/v1/responses", {"model": "fast", "input": "x" * LARGE_BYTES}),
+        ("/api/chat", CHAT | {"keep_alive": "x" * LARGE_BYTES}),
+        ("/v1beta/models/fast:generateContent", {"contents": [{"parts": [{"text": "x" * LARGE_BYTES}]}]}),
+    ],
+)
+def test_a_large_body_is_answered(path: str, body: dict[str, Any]) -> None:
+    async def main() -> None:
+        client = visitor(FakeService(script=lambda call: Script()), max_body_bytes=4 * LARGE_BYTES)
+        await client.asks(body, path=path, parts=40)
+        assert client.status == 200, client.body
+
+    run_virtual(main())
+
+
+def test_only_a_large_body_is_read_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: dict[str, list[threading.Thread]] = {}
+
+    def noted(name: str, work: Callable[..., Any]) -> Callable[..., Any]:
+        def works(*arguments: Any, **settings: Any) -> Any:
+            threads.setdefault(name, []).append(threading.current_thread())
+            return work(*arguments, **settings)
+
+        return works
+
+    monkeypatch.setattr(parsed_request, "read", noted("read", parsed_request.read))
+    monkeypatch.setattr(app, "estimated", noted("estimated", app.estimated))
+
+    async def main() -> None:
+        for body in (CHAT, LARGE):
+            client = visitor(FakeService(script=lambda call: Script(ttft=0, tokens=0)), max_body_bytes=4 * LARGE_BYTES)
+            await client.asks(body)
+            assert client.status == 200
+
+    asyncio.run(main())
+    own = threading.current_thread()
+    assert [thread is own for thread in threads["read"]] == [True, False]
+    assert [thread is own for thread in threads["estimated"]] == [False]
+
+
+def test_one_clients_bodies_wait_for_each_other_and_not_others_for_them() -> None:
+    may_end, order = threading.Event(), list[str]()
+
+    def waits() -> None:
+        may_end.wait()
+        order.append("first of alice")
+
+    async def main() -> None:
+        first = asyncio.create_task(off_loop("alice", waits))
+        second = asyncio.create_task(off_loop("alice", order.append, "second of alice"))
+        await off_loop("bob", order.append, "bob")
+        await off_loop("carol", order.append, "carol")
+        may_end.set()
+        await asyncio.gather(first, second)
+
+    asyncio.run(main())
+    assert order == ["bob", "carol", "first of alice", "second of alice"]
