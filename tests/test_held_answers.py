@@ -44,14 +44,19 @@ def test_bytes_that_are_taken_are_released() -> None:
 
 
 @pytest.mark.parametrize("shared", [False, True])
-def test_a_whole_answer_for_which_there_is_no_memory_is_status_503(shared: bool) -> None:
+def test_a_whole_answer_for_which_there_is_no_memory_is_status_503(
+    shared: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = 2 if shared else 1  # each has twice `LARGE_BYTES`
+    monkeypatch.setattr(held_answers, "MAX_BYTES", HeldAnswer._total + (2 * answers + 1) * LARGE_BYTES)
+
     async def main() -> None:
         before, other = HeldAnswer._total, HeldAnswer()
         service = race(scripted(LONG), scripted(LONG), by="total") if shared else scripted(LONG)
         client = visitor(service)
         await client.asks(CHAT)
         assert client.status == 200
-        other.hold(2 * LARGE_BYTES)
+        other.hold(2 * answers * LARGE_BYTES)
         client = visitor(service)
         await client.asks(CHAT)
         assert (client.status, client.headers["retry-after"]) == (503, "1")

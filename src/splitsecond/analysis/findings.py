@@ -4,7 +4,6 @@ Other programs read this file: names and units are a contract. A figure that is 
 """
 
 from collections.abc import Iterable
-from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from msgspec import Meta, Struct, defstruct, field
@@ -474,10 +473,6 @@ class Run(Struct, kw_only=True):
     forecasts: list[Forecast] = []
     workload_changes: list[WorkloadChange] = []
     invalid: list[str] = []
-
-    def __post_init__(self) -> None:
-        if datetime.fromisoformat(self.began).tzinfo is None:
-            raise ValueError(f"{self.began} has no offset from UTC")
 
     def state(self, found: Iterable[Statement]) -> None:
         """Add findings to the statements."""

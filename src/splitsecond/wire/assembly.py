@@ -54,9 +54,9 @@ class Assembly:
     def feed(self, data: bytes) -> None:
         """Take the next bytes. Raises `ProviderFault` if the answer is too long, and `Overloaded`: see `HeldAnswer`."""
         self._size += len(data)
+        if self._size > MAX_ANSWER_BYTES:
+            raise malformed(f"the answer is longer than {MAX_ANSWER_BYTES:,} bytes", "too_long")
         if self._size > LARGE_BYTES:
-            if self._size > MAX_ANSWER_BYTES:
-                raise malformed(f"the answer is longer than {MAX_ANSWER_BYTES:,} bytes", "too_long")
             self._held_answer = self._held_answer or HeldAnswer()
             self._held_answer.hold(self._size)
         if self._json is not None:

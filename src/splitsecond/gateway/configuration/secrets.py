@@ -46,7 +46,7 @@ class Secrets:
         self.files.append(file)
         try:
             return file.read_text("utf-8").strip()
-        except (OSError, ValueError) as error:  # a path with a zero byte is a ValueError
+        except (OSError, UnicodeDecodeError) as error:
             raise bad(place, f"cannot read the secret: {error}") from None
 
 
