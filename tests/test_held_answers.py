@@ -7,10 +7,13 @@ from tests.policies.branches import scripted
 from splitsecond import held_answers
 from splitsecond.errors import Overloaded
 from splitsecond.held_answers import LARGE_BYTES, HeldAnswer
+from splitsecond.policies.building import build
+from splitsecond.policies.expression import parse
 from splitsecond.policies.race import race
 from splitsecond.testing.fake_service import Script
 from splitsecond.testing.virtual_time import run_virtual
 from splitsecond.upstream.pending_bytes import HELD_BYTES, PendingBytes
+from splitsecond.wire.openai.client_side import continuation_encoder
 
 LONG = Script(tokens=40, tps=1e6, texts=("x" * (LARGE_BYTES // 20),) * 40)
 
@@ -62,5 +65,17 @@ def test_a_whole_answer_for_which_there_is_no_memory_is_status_503(
         assert (client.status, client.headers["retry-after"]) == (503, "1")
         del other
         assert HeldAnswer._total == before
+
+    run_virtual(main())
+
+
+def test_a_large_whole_answer_comes_through_a_fallback(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(held_answers, "MAX_BYTES", HeldAnswer._total + 9 * LARGE_BYTES)
+
+    async def main() -> None:
+        service = build(parse('fallback("a", "b")'), lambda name: scripted(LONG), make_encoder=continuation_encoder)
+        client = visitor(service)
+        await client.asks(CHAT)
+        assert client.status == 200
 
     run_virtual(main())

@@ -9,6 +9,7 @@ import pytest
 from tests.gateway.visitor import CHAT, STREAM, visitor
 
 from splitsecond.gateway import app, parsed_request
+from splitsecond.gateway.records import reservation
 from splitsecond.large_bodies import LARGE_BYTES, off_loop
 from splitsecond.testing.fake_service import FakeService, Script
 from splitsecond.testing.virtual_time import run_virtual
@@ -47,7 +48,7 @@ def test_only_a_large_body_is_read_in_a_thread(monkeypatch: pytest.MonkeyPatch) 
         return works
 
     monkeypatch.setattr(parsed_request, "read", noted("read", parsed_request.read))
-    monkeypatch.setattr(app, "estimated", noted("estimated", app.estimated))
+    monkeypatch.setattr(app, "estimated", noted("estimated", reservation.estimated))
 
     async def main() -> None:
         for body in (CHAT, LARGE):

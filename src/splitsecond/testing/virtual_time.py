@@ -57,7 +57,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """Return the loop's time in nanoseconds, exactly, while `time` is a float."""
         return self._jumping.now_ns
 
-    def run_in_executor(self, executor: Any, work: Callable[..., T], *arguments: Any) -> "asyncio.Future[T]":
+    def run_in_executor(  # type: ignore[override] # its arguments have types that cannot be written here
+        self, executor: Any, work: Callable[..., T], *arguments: Any
+    ) -> "asyncio.Future[T]":
         """Call `work` now."""
         done = self.create_future()
         try:

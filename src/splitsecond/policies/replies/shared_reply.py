@@ -55,7 +55,7 @@ class SharedReply:
         self.broken: Broken | None = None
         self.over = False
         self.size = 0  # bytes of the chunks that are held
-        self._held: HeldAnswer | None = None  # of a large answer
+        self._held_answer: HeldAnswer | None = None  # of a large answer
         self._reply = reply
         self._keep = keep
         self._limit = limit
@@ -142,8 +142,8 @@ class SharedReply:
             self._chunks.append(chunk)
             self.size += _size(chunk)
             if self.size > LARGE_BYTES:
-                self._held = self._held or HeldAnswer()
-                self._held.hold(self.size)
+                self._held_answer = self._held_answer or HeldAnswer()
+                self._held_answer.hold(self.size)
 
     def on_end(self) -> None:
         """Called when nothing more will arrive. Subclasses override it."""
