@@ -17,8 +17,9 @@ from tests.waiting import WITHIN_S, eventually, until
 from splitsecond.store import database, log_process, recovery, unwritten
 from splitsecond.store.database import unwritten_stem
 from splitsecond.store.log import Log
+from splitsecond.store.recovery import Recovery
 from splitsecond.store.remote_writer import RemoteLogWriter, encode
-from splitsecond.store.unwritten import FoundFile, save
+from splitsecond.store.unwritten import FoundFile, UnwrittenFile, save
 
 RECORDS = 60
 
@@ -166,6 +167,27 @@ def test_a_record_that_is_twice_in_a_file_is_written_once(url: str, tmp_path: Pa
         pass
     assert sorted(calls(url)) == ["req-1", "req-2"]
     assert not files(tmp_path)
+
+
+def test_a_file_that_is_left_while_others_are_read_is_read_too(url: str, tmp_path: Path) -> None:
+    """A log process that ends reads until there is nothing to do."""
+    writing = UnwrittenFile(unwritten_stem(url), only_writes=True)
+    writing.add([encode(answered(1))])
+    save(unwritten_stem(url), [encode(answered(2))])
+    said: list[str] = []
+    with Log.open(url) as log:
+        reading = Recovery(log, said.append)
+
+        def read() -> bool:
+            for made, _ in reading.next_block(frozenset()):
+                log.put_rows(made)
+            return len(files(tmp_path)) == 1
+
+        until(read, "the file that nobody writes is not read")
+        writing.close()
+        until(lambda: not (read() and reading.busy), "it does not end")
+    assert files(tmp_path) == []
+    assert len(said) == 2
 
 
 @pytest.mark.parametrize(

@@ -169,7 +169,10 @@ def test_a_disk_that_refuses_costs_memory_then_records(
         kill(log)
 
     asyncio.run(work())
-    assert said == [f"log {tmp_path}/log.db: what waits cannot be saved: [Errno 28] No space left on device."]
+    assert said == [
+        f"log {tmp_path}/log.db: what waits cannot be saved: [Errno 28] No space left on device.",
+        f"log {tmp_path}/log.db: records are lost because too many wait to be written",
+    ]
     written_once(url, tmp_path, 3)
 
 

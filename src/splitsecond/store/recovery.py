@@ -78,7 +78,9 @@ class Recovery:
             self._files, unreadable = claim(self._log.unwritten, self._ignored)
             for path, why in unreadable.items():
                 self._ignore(path, f"cannot be read: {why}")
-        while self._files:
+        if not self._files:
+            self._look_later()
+        while self._files:  # then look again: others may have been left meanwhile
             file = self._files[0]
             try:
                 self._block = self._block or file.read(BLOCK)
@@ -94,7 +96,6 @@ class Recovery:
                 self._files.pop(0).remove()
             except OSError as error:
                 self._ignore(file.path, f"are written, but it cannot be removed: {error.strerror}")
-        self._look_later()
         return []
 
     def close(self) -> None:

@@ -69,14 +69,14 @@ class RemoteLogWriter:
 
     def __init__(self, path: Path, where: str, *, unwritten: Path, say: Callable[[str], None], worker: int = 0) -> None:
         """`path`: the socket. `where`: the log's name for messages. `unwritten`: how the paths of files for records
-        begin that are not written. `say` gets problems, at most one a minute. `worker`: the number of the worker's
-        slot, in which no other worker runs."""
+        begin that are not written. `say` gets problems, each at most once a minute. `worker`: the number of the
+        worker's slot, in which no other worker runs."""
         self.written = 0
         self.failing = False
         self._path = path
         self._where = where
         self._say = say
-        self._said_ns: int | None = None
+        self._say_ns: dict[str, int] = {}  # by problem: not before then
         self._loop = asyncio.get_running_loop()
         self._connection: socket.socket | None = None
         self._connect_ns = 0  # not before then
@@ -195,7 +195,7 @@ class RemoteLogWriter:
     @property
     def _misses_process(self) -> bool:
         """Whether there is no process that could read the files of this worker."""
-        return bool(self._files) and self._connection is None
+        return self._connection is None and self._in_files() > 0
 
     def _in_files(self) -> int:
         """Return how many records wait in files of this worker."""
@@ -236,14 +236,15 @@ class RemoteLogWriter:
     def _connected(self) -> bool:
         """Connect if there is no connection. Return whether there is one."""
         if self._connection is None and clock.now_ns() >= self._connect_ns:
-            connection = socket.socket(socket.AF_UNIX)
-            connection.setblocking(False)
-            try:
-                connection.connect(str(self._path))
-                self._counts[PROCESS] = self._path.stat().st_mtime_ns
-            except OSError:  # the process is starting, or dead and about to be replaced
-                connection.close()
-                return False
+            with contextlib.ExitStack() as stack:
+                try:
+                    connection = stack.enter_context(socket.socket(socket.AF_UNIX))
+                    connection.setblocking(False)
+                    connection.connect(str(self._path))
+                    self._counts[PROCESS] = self._path.stat().st_mtime_ns
+                except OSError:  # the process is starting, or dead and about to be replaced
+                    return False
+                stack.pop_all()
             self._connection = connection
             if not self._closed:
                 self._loop.add_reader(connection, self._receive)
@@ -403,10 +404,10 @@ class RemoteLogWriter:
         self._report(why)
 
     def _report(self, words: str) -> None:
-        """Report a problem, at most once a minute."""
+        """Report a problem, each at most once a minute."""
         moment = clock.now_ns()
-        if self._said_ns is None or moment - self._said_ns >= SAY_NS:
-            self._said_ns = moment
+        if moment >= self._say_ns.get(words, moment):
+            self._say_ns[words] = moment + SAY_NS
             self._say(words)
 
 
