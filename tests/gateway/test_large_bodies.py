@@ -7,10 +7,15 @@ from typing import Any
 
 import pytest
 from tests.gateway.visitor import CHAT, STREAM, visitor
+from tests.policies.branches import ask
 
 from splitsecond.gateway import app, parsed_request
 from splitsecond.gateway.records import reservation
 from splitsecond.large_bodies import LARGE_BYTES, off_loop
+from splitsecond.policies import prompt
+from splitsecond.policies.building import build
+from splitsecond.policies.expression import parse
+from splitsecond.service import Call, Notes
 from splitsecond.testing.fake_service import FakeService, Script
 from splitsecond.testing.virtual_time import run_virtual
 
@@ -60,6 +65,35 @@ def test_only_a_large_body_is_read_in_a_thread(monkeypatch: pytest.MonkeyPatch) 
     own = threading.current_thread()
     assert [thread is own for thread in threads["read"]] == [True, False]
     assert [thread is own for thread in threads["estimated"]] == [False]
+
+
+@pytest.mark.parametrize(
+    ("policy", "work"),
+    [
+        ('sticky("a", "b")', "conversation"),
+        ('pipeline("a", "b")', "_with_marker"),
+        ('by_complexity(simple="a", complex="b")', "complexity"),
+        ('cap("a", max_tokens=5)', "_capped"),
+    ],
+)
+def test_policies_examine_a_large_request_in_a_thread(policy: str, work: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    names: list[str] = []
+
+    async def noted(client: str, work: Callable[..., Any], *arguments: Any) -> Any:
+        names.append(work.__name__)
+        return work(*arguments)
+
+    monkeypatch.setattr(prompt, "off_loop", noted)
+
+    async def main() -> None:
+        fakes = {name: FakeService(script=lambda call: Script()) for name in "ab"}
+        service = build(parse(policy), fakes.__getitem__)
+        for large in (False, True):
+            assert names == []
+            await ask(service, Call(id="call", body={}, notes=Notes(large=large)))
+
+    run_virtual(main())
+    assert names == [work]
 
 
 def test_one_clients_bodies_wait_for_each_other_and_not_others_for_them() -> None:

@@ -9,7 +9,15 @@ from splitsecond.errors import CallerFault, Fault
 from splitsecond.policies.choosing.prompt_size import most_output_tokens, raw_bytes
 from splitsecond.policies.definition import Policy, PolicyContext, PolicyService
 from splitsecond.policies.fault_handling import NOT_TRANSLATABLE
-from splitsecond.policies.prompt import LONGEST_BYTES, field_value, last_user_text, messages, wanted_effort, wanted_form
+from splitsecond.policies.prompt import (
+    LONGEST_BYTES,
+    examined,
+    field_value,
+    last_user_text,
+    messages,
+    wanted_effort,
+    wanted_form,
+)
 from splitsecond.policies.settings import short_text
 from splitsecond.service import Call, Reply, Service
 
@@ -57,7 +65,7 @@ class ByComplexity(PolicyService):
     async def __call__(self, call: Call) -> Reply:
         level, why = call.hints.get("complexity", ""), "the client says so"
         if not level:
-            level, why = complexity(call)
+            level, why = await examined(call, complexity)
         elif level not in LEVELS:
             raise CallerFault(
                 f"the complexity is {short_text(level)}, expected one of {', '.join(LEVELS)}",

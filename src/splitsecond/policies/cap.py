@@ -11,6 +11,7 @@ from msgspec import Raw
 from splitsecond.errors import CallerFault
 from splitsecond.policies.choosing.prompt_size import PASSED_LIMITS, decoded_fields
 from splitsecond.policies.definition import Policy, PolicyContext, PolicyService
+from splitsecond.policies.prompt import examined
 from splitsecond.policies.settings import Count
 from splitsecond.service import WHOLE_OPERATIONS, Call, Reply, Service
 from splitsecond.wire.client_format import client_format
@@ -27,7 +28,7 @@ class Cap(PolicyService):
     async def __call__(self, call: Call) -> Reply:
         if call.operation in WHOLE_OPERATIONS:
             return await self._service(call)
-        return await self._service(msgspec.structs.replace(call, body=self._capped(call)))
+        return await self._service(msgspec.structs.replace(call, body=await examined(call, self._capped)))
 
     def _capped(self, call: Call) -> dict[str, Any]:
         """Return the body with the limit. Raises `CallerFault` if the client's own is not a whole number."""

@@ -14,7 +14,7 @@ from splitsecond.events import Token
 from splitsecond.policies.contest import Contest
 from splitsecond.policies.definition import Policy, PolicyContext, PolicyService
 from splitsecond.policies.fault_handling import answered, check_time
-from splitsecond.policies.prompt import field_value, must_call, wanted_form, with_instruction
+from splitsecond.policies.prompt import examined, field_value, must_call, wanted_form, with_instruction
 from splitsecond.policies.replies.shared_reply import RecordedChunk, SharedReply
 from splitsecond.policies.settings import Duration, Setting
 from splitsecond.service import Call, Reply, Service
@@ -51,7 +51,7 @@ class Pipeline(PolicyService):
         self._early_ns = None if early is None else early.ns
 
     async def __call__(self, call: Call) -> Reply:
-        request = _with_marker(call)
+        request = await examined(call, _with_marker)
         if request is None:
             call.notes.chosen = "pipeline: slow, as fast could not say that it is not sure"
             return await self._slow(call)

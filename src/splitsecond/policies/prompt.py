@@ -4,15 +4,19 @@ A call holds its fields as the client's own bytes. Only the fields that are name
 short enough; an instruction is inserted without decoding the rest.
 """
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct
 
+from splitsecond.large_bodies import off_loop
 from splitsecond.policies.choosing.prompt_size import raw_bytes
 from splitsecond.service import Call
 from splitsecond.validation import has_too_many_values, plain_value, read_json
 from splitsecond.wire.client_format import client_format
+
+T = TypeVar("T")
 
 LONGEST_BYTES = 64 * 1024
 """The most messages that are decoded. Of longer ones only the length is known."""
@@ -52,6 +56,11 @@ class PromptMessage(Struct, gc=False):
 
 _decode = msgspec.json.Decoder(list[PromptMessage] | str).decode
 _decode_raw = msgspec.json.Decoder(list[Raw]).decode
+
+
+async def examined(call: Call, work: Callable[[Call], T]) -> T:
+    """Return what `work` returns for `call`; for a large one it is called in a thread."""
+    return await off_loop(call.client, work, call) if call.notes.large else work(call)
 
 
 def messages(call: Call) -> list[PromptMessage] | None:

@@ -16,6 +16,7 @@ from splitsecond import clock
 from splitsecond.policies.choosing.branch import Branch, Choice, ask_in_turn, in_order
 from splitsecond.policies.choosing.prompt_size import raw_bytes
 from splitsecond.policies.definition import Policy, PolicyContext, PolicyService
+from splitsecond.policies.prompt import examined
 from splitsecond.policies.settings import Duration
 from splitsecond.service import WHOLE_OPERATIONS, Call, Reply, Service
 
@@ -42,7 +43,7 @@ class Sticky(PolicyService):
         """The branch of each conversation, and until when (ns) it is remembered; the last used one at the end."""
 
     async def __call__(self, call: Call) -> Reply:
-        key = conversation(call)
+        key = await examined(call, conversation)
         if key is None:
             return await ask_in_turn(call, self._choices(call, _digest(call.id.encode()), None))
         home, until_ns = self._homes.get(key, (None, 0))
