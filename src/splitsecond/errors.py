@@ -145,7 +145,7 @@ def file_faults(words: str, *, kind: str, hint: str = "") -> Iterator[None]:
 
 
 PARSER_ERRORS = (ValueError, RecursionError, OverflowError, csv.Error)
-"""What parsers raise for content that they cannot read: more than their own errors, of which most are `ValueError`."""
+"""What parsers raise for content that they cannot read: `ValueError`, and others that are not their own."""
 
 
 @contextmanager

@@ -74,7 +74,7 @@ def test_a_price_is_known_unread_or_missing(facts: TargetDirectory) -> None:
         "ours/x": "known",
         "hourly/x": "known",
         "half/x": "missing",  # half a price
-        "other/x": "known",  # no provider of the catalogue: a server of one's own
+        "other/x": "known",  # a server that is not in the catalogue
     }
     free = TargetDirectory(read("providers: {bare: {base_url: 'http://127.0.0.1:1'}}", {}))
     assert free.price_state("bare/x") == free.price_state("ollama/x") == "known"

@@ -82,7 +82,7 @@ class RemoteLogWriter:
         self._connect_ns = 0  # not before then
         self._records: deque[bytes] = deque()  # sent or not, until they are settled or being saved
         self._bytes = 0  # of these and of those that are being saved
-        self._unsent: list[bytes] = []  # the last of the records: those of which nothing is sent
+        self._unsent: list[bytes] = []  # the last records: no part of them is sent
         self._again = 0  # how many of the first of these were sent on an earlier connection
         self._begun = b""  # the rest of a record that the socket has taken in part
         self._late_ns: int | None = None  # since when the socket does not take all

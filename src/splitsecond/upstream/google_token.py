@@ -29,8 +29,8 @@ class GoogleToken:
         self._value = "" if self._path else key
         self._ends_ns = 0
         self._credentials: Any = None
-        self._renewal: asyncio.Future[Fault | None] | None = None
-        """The renewal in progress; its result is the fault that ended it, or None."""
+        self._renewal: asyncio.Task[Fault | None] | None = None
+        """The renewal in progress, with the fault that ends it or None. It goes on when the call that began it ends."""
 
     async def value(self) -> str:
         """Return a token that is valid for some minutes.
@@ -41,11 +41,10 @@ class GoogleToken:
         while self._path and clock.now_ns() > self._ends_ns - RENEW_BEFORE_NS:
             valid = clock.now_ns() < self._ends_ns
             if self._renewal is None:
-                fault = await self._renew()
+                self._renewal = asyncio.create_task(self._renew())
             elif valid:
                 break
-            else:
-                fault = await asyncio.shield(self._renewal)
+            fault = await asyncio.shield(self._renewal)
             if fault is not None:
                 if not valid:
                     raise fault
@@ -54,16 +53,13 @@ class GoogleToken:
 
     async def _renew(self) -> Fault | None:
         """Renew the token. Return the fault if that fails: it is raised in all calls that wait for the token."""
-        fault: Fault | None = None
-        self._renewal = renewal = asyncio.get_running_loop().create_future()
         try:
             self._value, self._ends_ns = await asyncio.to_thread(self._fetch)
         except Fault as error:
-            fault = error.without_traceback()
+            return error.without_traceback()
         finally:
             self._renewal = None
-            renewal.set_result(fault)
-        return fault
+        return None
 
     def _fetch(self) -> tuple[str, int]:
         """Return a new token and its end on the monotonic clock. Blocks, so it runs in a thread."""
