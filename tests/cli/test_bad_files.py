@@ -7,6 +7,7 @@ import shutil
 import socket
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,7 @@ READERS: dict[str, tuple[str, tuple[object, ...]]] = {
     "requests": ("requests.jsonl", ("batch", FILE, "--config", "good.yaml")),
     "results": ("results.jsonl", ("batch", "good.jsonl", "--out", FILE, "--config", "good.yaml")),
 }
-DEPTH = 3_000
+DEPTH = 1_500
 CONTENTS: dict[str, bytes] = {
     "empty": b"",
     "arrays that never close": b"[" * DEPTH,
@@ -111,11 +112,12 @@ def test_a_file_that_cannot_be_read_is_named(split: Split, reader: str, make: Ca
     path.parent.mkdir(exist_ok=True)
     make(path)
     Path("good.csv").write_text("time,model,duration_s\n2026-01-01,a/b,1\n")
-    Path("good.yaml").write_text("routes: {a: {policy: sim/groq}}\n")
+    Path("good.yaml").write_text("providers: {own: {base_url: 'http://127.0.0.1:1/v1'}}\n")
     Path("good.jsonl").write_text('{"custom_id": "1", "body": {"model": "unknown", "messages": []}}\n')
+    has_content = path.is_file() and path.stat().st_size > 0
     ended = split(*(str(each).replace(FILE, name) for each in command))
     assert_refused(ended)
-    if path.is_file() and path.stat().st_size:
+    if has_content:
         assert path.parts[0] in ended.complaint or "unknown model" in ended.complaint
 
 
@@ -234,3 +236,34 @@ def test_an_environment_of_another_form_is_no_hindrance(split: Split, run: Path)
     found["environment"] = {"servers": True, "gpus": [{}]}
     (run / RUN).write_text(json.dumps(found))
     assert split("report", run).code == 0
+
+
+@pytest.mark.parametrize("change", ["status = 'x'", "came_us = 1e308", "input_tokens = X'ff'", "packed = X'ff'"])
+@pytest.mark.parametrize("command", ["speed", "cost", "export"])
+def test_a_log_with_values_of_other_types_ends_in_no_traceback(split: Split, change: str, command: str) -> None:
+    rows = "".join(f"2026-01-01T00:00:{second:02},a/b,1,0.5,9\n" for second in range(60))
+    Path("calls.csv").write_text(f"time,model,duration_s,ttft_s,output_tokens\n{rows}")
+    assert split("import", "calls.csv", "--log", "log.db").code == 0
+    with closing(sqlite3.connect("log.db", isolation_level=None)) as database:
+        for table in ("calls", "attempts"):
+            if change.partition(" ")[0] in {column[1] for column in database.execute(f"PRAGMA table_info({table})")}:
+                database.execute(f"UPDATE {table} SET {change} WHERE n = 30")
+    ended = split(command, "--log", "log.db", "--days", 3650, *(("--parquet", "out") if command == "export" else ()))
+    if ended.code:
+        assert_refused(ended)
+
+
+@pytest.mark.parametrize("reference", ["file:.", "file:nowhere", "file:" + "a" * 5000, "file:zeros"])
+def test_a_secret_that_cannot_be_read_is_named_by_place(split: Split, reference: str) -> None:
+    Path("zeros").write_bytes(bytes(10))
+    Path("own.yaml").write_text(f'keys: [{{name: a, key: "{reference}"}}]\n')
+    ended = split("serve", "own.yaml", "--check")
+    assert_refused(ended)
+    assert "own.yaml: keys" in ended.complaint
+
+
+def test_runs_with_a_date_that_is_none_are_refused(split: Split, run: Path) -> None:
+    document = json.loads((run / RUN).read_text())
+    for began in ("", "yesterday", "2026-02-30T00:00:00+00:00", "2026-01-01T00:00:00"):
+        (run / RUN).write_text(json.dumps(document | {"began": began}))
+        assert_refused(split("report", run))

@@ -232,12 +232,12 @@ def test_a_file_that_changes_while_it_is_read_is_read_again(tmp_path: Path) -> N
     file.write_text("routes: {old: {policy: '\"vllm/x\"'}}")
 
     class Emptied(ConfigSource, frozen=True):
-        """An editor empties the file before it is read, and writes it afterwards."""
+        """An editor writes a part of the file before it is read, and the rest afterwards."""
 
         def load(self, checks: Sequence[Check] = ()) -> GatewaySettings:
             if b"new" in file.read_bytes():
                 return super().load(checks)
-            file.write_text("")
+            file.write_text("routes: {}")
             found = super().load(checks)
             file.write_text("routes: {new: {policy: '\"vllm/other\"'}}")
             return found

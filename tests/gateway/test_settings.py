@@ -233,12 +233,13 @@ def test_no_file_serves_the_providers_whose_key_is_there() -> None:
     assert settings.spec("groq/x").api_key_env == ("GROQ_API_KEY",)
     with pytest.raises(CallerFault, match="OPENAI_API_KEY"):
         settings.spec("openai/x")
-    assert read("", {}).listen == Listen()
+    assert read("{}", {}).listen == Listen()
 
 
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
+        ("# nothing but a comment\n", "the file: it has no entries"),
         ("listen: [", "line 1, column 10: "),
         ("- 1", "the file: Expected `object`"),
         ("lisen: {}", "the file: .*`lisen`.* Did you mean listen?"),

@@ -166,7 +166,18 @@ def test_an_old_token_is_used_as_long_as_it_is_good(credentials: str, service: T
 
 
 @pytest.mark.parametrize(
-    "content", [None, "", "{}", "[]", '{"type": "service_account"}', '{"type": "external_account"}']
+    "content",
+    [
+        None,
+        "",
+        "{}",
+        "[]",
+        "[" * 1_500,
+        '{"type": "service_account"}',
+        '{"type": "external_account"}',
+        '{"type": "service_account", "private_key": 5, "client_email": [], "token_uri": {}}',
+        '{"type": "authorized_user", "refresh_token": "a", "client_id": "b", "client_secret": "c", "expiry": 5}',
+    ],
 )
 def test_a_file_that_is_no_credentials(content: str | None, tmp_path: Path) -> None:
     path = tmp_path / "wrong.json"

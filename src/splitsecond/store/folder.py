@@ -25,10 +25,15 @@ from splitsecond.timing.instrument import InstrumentReading
 T = TypeVar("T")
 
 
-class _Beginning(msgspec.Struct):
-    """The beginning of a run on both clocks, so that its measurements can be dated."""
+class _Dated(msgspec.Struct):
+    """The beginning of a run, which `findings.Run` has as text."""
 
     began: Annotated[datetime, msgspec.Meta(tz=True)]
+
+
+class _Beginning(_Dated):
+    """The beginning of a run on both clocks, so that its measurements can be dated."""
+
     began_ns: int
 
 
@@ -145,6 +150,7 @@ def read_run(path: Path, kind: type[T]) -> T:
     with file_faults(f"no run at {path}", kind="no_run", hint="A run is a folder with run.json in it."):
         data = file.read_bytes()
     with content_faults(f"{file} is not a run of this version", kind="bad_run"):
+        msgspec.json.decode(data, type=_Dated)
         return _decoded(data, msgspec.json.Decoder(kind))
 
 

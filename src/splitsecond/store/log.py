@@ -22,7 +22,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from splitsecond import clock
 from splitsecond.clock import NS_PER_MS
-from splitsecond.errors import CallerFault, say
+from splitsecond.errors import PARSER_ERRORS, CallerFault, say
 from splitsecond.observation import Observation
 from splitsecond.store.call_record import CallRecord
 from splitsecond.store.database import Database, check_url
@@ -216,7 +216,7 @@ class Past:
         try:
             with self._database.connect() as connection:
                 yield connection
-        except SQLAlchemyError as error:
+        except (SQLAlchemyError, *PARSER_ERRORS, TypeError) as error:  # SQLite gives any type for any column
             words = f"cannot read the log {self._database.where}: {self._database.error_text(error)}"
             raise CallerFault(words, kind="log_unavailable") from None
 

@@ -26,7 +26,7 @@ from sqlalchemy.engine import Engine
 from sqlalchemy.pool import NullPool
 
 from splitsecond.clock import US_PER_DAY
-from splitsecond.errors import PARSER_ERRORS, CallerFault, excerpt
+from splitsecond.errors import PARSER_ERRORS, CallerFault, content_faults, excerpt
 from splitsecond.store.columns import read_ahead
 from splitsecond.timing.columns import AttemptColumns, AttemptLabel, Integers
 
@@ -209,7 +209,8 @@ class ParquetDatabase:
         """Return the files with attempts of that time in order; and for each whether all of its rows are of it."""
         found = []
         for each in sorted(self._folder.glob("attempts/day=[0-9][0-9][0-9][0-9]-[0-1][0-9]-[0-3][0-9]")):
-            day_us = (date.fromisoformat(each.name.removeprefix("day=")) - _EPOCH).days * US_PER_DAY
+            with content_faults(str(each), kind="log_unavailable"):
+                day_us = (date.fromisoformat(each.name.removeprefix("day=")) - _EPOCH).days * US_PER_DAY
             if day_us < until_us and since_us < day_us + US_PER_DAY:
                 whole = since_us <= day_us and day_us + US_PER_DAY <= until_us
                 found += [(file, whole) for file in sorted(each.glob("*.parquet"))]

@@ -17,7 +17,7 @@ from msgspec import Struct
 from sqlalchemy import BigInteger, Boolean, Column, Row, Table, and_, func, select
 
 from splitsecond.clock import US_PER_DAY
-from splitsecond.errors import CallerFault
+from splitsecond.errors import CallerFault, content_faults
 from splitsecond.store.columns import OF_CALL, ROUTE, WITH_CALL, Connecting, numbers_of
 from splitsecond.store.parquet import (
     DESCRIPTION,
@@ -130,9 +130,10 @@ def _gather(connect_log: Connecting, database: "DuckDBPyConnection", table: Tabl
     database.execute(f"CREATE TABLE {table.name} ({', '.join(f'{name} {kind}' for name, kind in kinds.items())})")
     count = 0
     for rows in _rows(connect_log, table, begin, end):
-        block = _columns(columns, rows)
-        if more:
-            block |= _numbers(rows)
+        with content_faults("a row of the log cannot be exported", kind="log_unavailable"):
+            block = _columns(columns, rows)
+            if more:
+                block |= _numbers(rows)
         database.register("block", block)
         database.execute(f"INSERT INTO {table.name} FROM block")
         count += len(rows)

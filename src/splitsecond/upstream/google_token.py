@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from splitsecond import clock
-from splitsecond.errors import CallerFault, Fault, NetworkFault
+from splitsecond.errors import PARSER_ERRORS, CallerFault, Fault, NetworkFault, parser_words
 
 ASK_S = 10
 """Timeout of a request to Google."""
@@ -79,9 +79,11 @@ class GoogleToken:
             raise NetworkFault(
                 f"no access token: Google could not be reached: {error}", kind="token_unreachable", phase="connect"
             ) from error
-        except (exceptions.GoogleAuthError, OSError, ValueError) as error:
+        except (exceptions.GoogleAuthError, OSError, *PARSER_ERRORS, TypeError, AttributeError) as error:
+            # google-auth does not check the types of a file's fields, hence the last two.
             raise CallerFault(
-                f"no access token from the credentials in {self._path}: {str(error).rstrip('.')}", kind="bad_key"
+                f"no access token from the credentials in {self._path}: {parser_words(error).rstrip('.')}",
+                kind="bad_key",
             ) from error
         remaining = self._credentials.expiry - clock.wall_time().replace(tzinfo=None)
         return self._credentials.token, clock.now_ns() + round(remaining.total_seconds() * clock.NS_PER_S)

@@ -172,8 +172,13 @@ def read(
 
 
 def _entries(found: Any, mistakes: Mistakes) -> dict[str, Any]:
-    """Return all top-level entries, not yet converted: each is converted by itself, so that errors name it."""
-    entries = shaped("", {} if found is None else found, dict[str, Any])
+    """Return all top-level entries, not yet converted: each is converted by itself, so that errors name it.
+
+    Raises `CallerFault` for a file without entries: an editor may have emptied it before it writes it again.
+    """
+    if found is None:
+        raise bad("the file", "it has no entries", "`splitsecond init` writes a configuration.")
+    entries = shaped("", found, dict[str, Any])
     for name in entries:
         with mistakes:
             if name not in ConfigFile.__struct_fields__:
