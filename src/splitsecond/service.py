@@ -24,6 +24,8 @@ from splitsecond.observation import Observation, Role
 Operation = Literal["chat", "completions", "embeddings", "rerank", "moderations"]
 WHOLE_OPERATIONS: frozenset[Operation] = frozenset({"embeddings", "rerank", "moderations"})
 """Operations whose answer is one JSON object without output tokens, never a stream."""
+LOST = "another was faster"
+"""The reason with which losers are cancelled: it tells them from attempts whose caller has left."""
 Spoken = Literal["openai", "anthropic", "responses"]
 """The API formats that clients use: OpenAI's chat completions (with everything else under OpenAI's paths), Anthropic's
 Messages, and OpenAI's Responses. Targets use more formats."""

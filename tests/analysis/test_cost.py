@@ -9,16 +9,8 @@ import pytest
 from tests.analysis.made import asked, failure, request, row
 
 from splitsecond.analysis.condition import condition_rows
-from splitsecond.analysis.cost import (
-    bill,
-    billed,
-    cost_statements,
-    cost_usd,
-    price_words,
-    run_cost_usd,
-    usd,
-    with_cost,
-)
+from splitsecond.analysis.cost import bill, billed, cost_usd, price_words, run_cost_usd, usd
+from splitsecond.analysis.row_cost import cost_statements, with_cost
 from splitsecond.analysis.wording import full
 from splitsecond.catalog.price import Price, Tier
 from splitsecond.clock import NS_PER_S

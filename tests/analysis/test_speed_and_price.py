@@ -6,14 +6,10 @@ import numpy as np
 import pytest
 from tests.analysis.made import row
 
+from splitsecond.analysis.answers import speed_and_price
 from splitsecond.analysis.findings import ConditionFindings
 from splitsecond.analysis.production import ProductionSpeed
-from splitsecond.analysis.speed_and_price import (
-    logged_speed_and_price,
-    spearman,
-    speed_and_price,
-    speed_and_price_statements,
-)
+from splitsecond.analysis.speed_and_price import logged_speed_and_price, spearman, speed_and_price_statements
 from splitsecond.analysis.summary import Summary
 from splitsecond.analysis.wording import full
 

@@ -3,18 +3,8 @@
 import pytest
 from tests.analysis.made import row as a_row
 
-from splitsecond.analysis.wording import (
-    by_place,
-    chance,
-    change,
-    counted,
-    counted_as,
-    level,
-    number,
-    percent,
-    ratio,
-    row,
-)
+from splitsecond.analysis.usable_rows import by_place, row
+from splitsecond.analysis.wording import chance, change, counted, counted_as, level, number, percent, ratio
 
 
 @pytest.mark.parametrize(

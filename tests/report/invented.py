@@ -15,8 +15,9 @@ import msgspec
 from splitsecond.analysis.answers import add_answers
 from splitsecond.analysis.caching import cache_savings
 from splitsecond.analysis.condition import condition_rows
-from splitsecond.analysis.cost import bill, with_cost
+from splitsecond.analysis.cost import bill
 from splitsecond.analysis.findings import AskedCondition, Run
+from splitsecond.analysis.row_cost import with_cost
 from splitsecond.analysis.statements import statements
 from splitsecond.analysis.wording import Statement
 from splitsecond.catalog.price import Price

@@ -6,7 +6,8 @@ import msgspec
 from tests.report.drawing import marks, texts, tips, xs, ys
 from tests.report.invented import invented_run
 
-from splitsecond.analysis.findings import BreakEven, Crossing, PricedSpeed, SpeedAndPrice
+from splitsecond.analysis.findings import BreakEven, Crossing
+from splitsecond.analysis.speed_and_price import PricedSpeed, SpeedAndPrice
 from splitsecond.report.chart import NARROW, WIDTH
 from splitsecond.report.money_plots import break_even, choosing_plots, length
 

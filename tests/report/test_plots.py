@@ -13,9 +13,9 @@ from splitsecond.observation import Observation
 from splitsecond.report import png
 from splitsecond.report.axis import linear
 from splitsecond.report.chart import Chart, Plot
+from splitsecond.report.figure_cells import number
 from splitsecond.report.plot_frame import legends
 from splitsecond.report.plots import plots_of
-from splitsecond.report.rows import number
 from splitsecond.report.series import over_time
 
 Invented = tuple[Run, Sequence[Observation]]

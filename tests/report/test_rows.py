@@ -5,7 +5,7 @@ from tests.report.invented import invented_run
 from splitsecond.analysis.findings import Instrument, NodeFindings, Run
 from splitsecond.analysis.summary import Summary
 from splitsecond.observation import PacketCounts
-from splitsecond.report import rows
+from splitsecond.report import figure_cells, rows
 from splitsecond.report.run_page import render_run
 
 
@@ -24,18 +24,18 @@ from splitsecond.report.run_page import render_run
     ],
 )
 def test_a_number_has_three_digits(value: float | None, said: str) -> None:
-    assert rows.number(value) == said
+    assert figure_cells.number(value) == said
 
 
 def test_a_cell_says_its_interval_or_what_it_needs() -> None:
     spread = Summary(
         n=50, p50=231.2, p95=400.0, p99=500.0, ci95={"p50": (224.0, 240.4), "p95": (350.0, None)}, needs={"p99": 368}
     )
-    assert rows.cell(spread, "p50") == rows.FigureCell(figure="231", interval="224–240")
-    assert rows.cell(spread, "p95").interval == "350–?"
-    assert rows.cell(spread, "p99").needs == 368
-    assert rows.cell(spread, "p99").interval == ""
-    assert rows.cell(Summary(n=0, needs={"p50": 6}), "p50") == rows.FigureCell(figure="–")
+    assert figure_cells.cell(spread, "p50") == figure_cells.FigureCell(figure="231", interval="224–240")
+    assert figure_cells.cell(spread, "p95").interval == "350–?"
+    assert figure_cells.cell(spread, "p99").needs == 368
+    assert figure_cells.cell(spread, "p99").interval == ""
+    assert figure_cells.cell(Summary(n=0, needs={"p50": 6}), "p50") == figure_cells.FigureCell(figure="–")
 
 
 def test_levels_go_from_light_to_heavy_and_closed_loops_come_first() -> None:
@@ -83,7 +83,7 @@ def test_the_command_is_kept_as_text_or_as_words() -> None:
 
 
 def test_control_characters_are_taken_out() -> None:
-    assert rows.safe_text("a\x1b[31mb\nc\u202e") == "a [31mb c "
+    assert figure_cells.safe_text("a\x1b[31mb\nc\u202e") == "a [31mb c "
 
 
 def test_the_instrument_is_summed_up_by_its_worst_condition() -> None:
@@ -160,7 +160,7 @@ def test_what_holds_for_several_rows_is_said_once() -> None:
     assert errors.text == "3 × http_429: HTTP 429: rate limit reached for model"
     assert (both.who, both.text) == ("", "of both.")
     assert (one.who, one.text) == (groq.target, "of one.")
-    assert few == rows.Remark(kind="note", who="", text="p95 needs 72 requests per row; use -n 72.")
+    assert few == figure_cells.Remark(kind="note", who="", text="p95 needs 72 requests per row; use -n 72.")
 
 
 def test_too_few_is_said_of_figures_that_are_there() -> None:

@@ -11,7 +11,7 @@ from splitsecond.analysis.compare import RunData, compare
 from splitsecond.analysis.findings import Run
 from splitsecond.catalog.price import Price
 from splitsecond.observation import Observation
-from splitsecond.report import rows
+from splitsecond.report import figure_cells
 from splitsecond.report.terminal import comparison_table, run_table
 
 Invented = tuple[Run, Sequence[Observation]]
@@ -52,7 +52,7 @@ def test_what_a_server_says_of_its_time_stands_beside_ours(invented: Invented) -
     first, *others = run.conditions
     said = msgspec.structs.replace(first, server_ms={"queue": 3.0, "prompt_eval": 19.5})
     text = printed(msgspec.structs.replace(run, conditions=[said, *others]), width=200)
-    ours = f"TTFT {rows.number(first.ttft_ms.p50)}, E2E {rows.number(first.e2e_ms.p50)}"
+    ours = f"TTFT {figure_cells.number(first.ttft_ms.p50)}, E2E {figure_cells.number(first.e2e_ms.p50)}"
     words = f"the server's own times, p50 in ms: queue 3.00, prompt eval 19.5; measured here: {ours}."
     assert f"{first.target}: {words}" in text
 
@@ -67,7 +67,7 @@ def test_what_a_prompt_cache_saves_is_a_table_before_the_sentences(width: int, f
     table = text[text.index("What prompt caching saves") : text.index("\n• ")]
     found = run.cache_savings[0].ttft[0]
     assert found.change == pytest.approx(-0.6, abs=0.05)
-    for part in (f"{found.before:.0f} → {rows.number(found.after)}", "93.8%", "in 80 of 80", "0.302 → 0.0669"):
+    for part in (f"{found.before:.0f} → {figure_cells.number(found.after)}", "93.8%", "in 80 of 80", "0.302 → 0.0669"):
         assert part in table
     assert ("−0.235" in table, "unreported" in table) == (True, False)
     assert any("93.8%" in line and "in 80 of 80" in line for line in table.splitlines()) == (form == "beside")

@@ -4,13 +4,15 @@ from collections.abc import Sequence
 
 from splitsecond.analysis.break_even import break_even_statements, break_evens
 from splitsecond.analysis.crossing import crossing_statements, crossings
-from splitsecond.analysis.findings import Run
+from splitsecond.analysis.figures import TOTALS
+from splitsecond.analysis.findings import ConditionFindings, Run
 from splitsecond.analysis.load_shape import load_shape_statements, load_shapes
 from splitsecond.analysis.recommendation import evidence_of_run, recommend, use_statements
 from splitsecond.analysis.route_gain import route_gain_statements, route_gains
-from splitsecond.analysis.speed_and_price import speed_and_price, speed_and_price_statements
+from splitsecond.analysis.speed_and_price import PricedSpeed, SpeedAndPrice, speed_and_price_statements, weighed
 from splitsecond.analysis.sweep import workload_changes, workload_statements
-from splitsecond.analysis.wording import Statement
+from splitsecond.analysis.usable_rows import lightest_rows
+from splitsecond.analysis.wording import Statement, level
 from splitsecond.observation import Observation
 
 
@@ -38,3 +40,22 @@ def add_answers(run: Run, observations: Sequence[Observation], found: Sequence[S
             *break_even_statements(run.break_even),
         ]
     )
+
+
+def speed_and_price(rows: Sequence[ConditionFindings]) -> SpeedAndPrice | None:
+    """Return speed against price of the targets of a run; None if fewer than two have both."""
+    points = [
+        PricedSpeed(
+            target=row.target,
+            row=row.condition,
+            load=level(row),
+            tps=row.tps.p50 or 0.0,
+            tps_ci95=row.tps.interval("p50"),
+            usd_per_million=row.usd_per_million or 0.0,
+            cost_adjusted_tps=TOTALS["cost_adjusted_tps"].value(row),
+            tokens_per_usd=TOTALS["tokens_per_usd"].value(row),
+        )
+        for row in lightest_rows(rows)
+        if row.usd_per_million and row.tps.p50
+    ]
+    return weighed(points)

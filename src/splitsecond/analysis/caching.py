@@ -15,12 +15,14 @@ from collections.abc import Mapping, Sequence
 from msgspec.structs import replace
 
 from splitsecond.analysis.compare import STATED_PERCENTILES, compare_figure, figure_change
-from splitsecond.analysis.cost import WORTH_SAYING, Prices, bill, usd
+from splitsecond.analysis.cost import Prices, bill, usd
 from splitsecond.analysis.figures import ended, successful, ttft_figure
 from splitsecond.analysis.findings import CacheSaving, ConditionFindings, FigureChange
 from splitsecond.analysis.grouping import grouped
+from splitsecond.analysis.row_cost import WORTH_SAYING
 from splitsecond.analysis.sample_comparison import SampleComparison, holm
-from splitsecond.analysis.wording import Statement, change, evidence, listed, number, percent, row
+from splitsecond.analysis.usable_rows import row
+from splitsecond.analysis.wording import Statement, change, evidence, listed, number, percent
 from splitsecond.observation import LOAD_ROLES, Observation
 
 THOUSAND = 1000

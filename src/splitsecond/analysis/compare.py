@@ -27,20 +27,8 @@ from splitsecond.analysis.sample_comparison import (
     untested,
 )
 from splitsecond.analysis.summary import LEAST_ROUNDS, PERCENTILES, FigureSample
-from splitsecond.analysis.wording import (
-    Place,
-    Statement,
-    by_place,
-    change,
-    evidence,
-    full,
-    in_a_line,
-    level,
-    listed,
-    load,
-    number,
-    row,
-)
+from splitsecond.analysis.usable_rows import Place, by_place, row
+from splitsecond.analysis.wording import Statement, change, evidence, full, in_a_line, level, listed, load, number
 from splitsecond.errors import CallerFault
 from splitsecond.observation import Observation
 

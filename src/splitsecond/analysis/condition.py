@@ -15,11 +15,12 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from splitsecond.analysis.cost import S_PER_HOUR, Prices, with_cost
+from splitsecond.analysis.cost import S_PER_HOUR, Prices
 from splitsecond.analysis.figures import FIGURES, TOTALS, ended, successful
 from splitsecond.analysis.findings import AskedCondition, ConditionFindings, NodeFindings
 from splitsecond.analysis.grouping import grouped
 from splitsecond.analysis.lateness import instrument_of, ordered_ms
+from splitsecond.analysis.row_cost import with_cost
 from splitsecond.analysis.slo import Slo
 from splitsecond.analysis.steady import TimeWindows, begin_ns, ended_in, in_flight, measured_load, tokens_in
 from splitsecond.analysis.summary import Floats, percentile, ratio_interval

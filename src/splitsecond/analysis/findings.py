@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from msgspec import Meta, Struct, defstruct, field
 
 from splitsecond.analysis.figures import FIGURES, TOTALS
+from splitsecond.analysis.speed_and_price import SpeedAndPrice
 from splitsecond.analysis.summary import Interval, Summary
 from splitsecond.analysis.wording import Statement
 from splitsecond.catalog.price import Price
@@ -225,34 +226,6 @@ class Recommendation(Struct, frozen=True, kw_only=True):
     policy: str = ""
     would_change: list[str] = []
     candidates: list[TargetRating]
-
-
-class PricedSpeed(Struct, kw_only=True):
-    """Speed and price of one target at one load: TPS p50 of one request, and US dollars per million tokens.
-
-    `frontier`: whether no target that costs no more is faster; "unsure" where intervals overlap.
-    """
-
-    target: str
-    row: str = ""
-    load: str = ""
-    tps: float
-    tps_ci95: Interval = (None, None)
-    usd_per_million: float
-    cost_adjusted_tps: float | None = None
-    tokens_per_usd: float | None = None
-    frontier: str = ""
-
-
-class SpeedAndPrice(Struct, kw_only=True):
-    """Speed against price of the targets. `correlation`: Spearman's, with its interval; `needs`: the number of targets
-    that the interval needs and lacks. `figure`: what the speed is, "TPS" or "total TPS"."""
-
-    targets: list[PricedSpeed]
-    correlation: float | None
-    ci95: Interval
-    needs: int = 0
-    figure: str = "TPS"
 
 
 class BreakEven(Struct, frozen=True, kw_only=True):

@@ -25,7 +25,8 @@ from splitsecond.analysis.figures import FIGURES, TOTALS
 from splitsecond.analysis.findings import ConditionFindings, FigureChange
 from splitsecond.analysis.sample_comparison import SampleComparison, holm_levels
 from splitsecond.analysis.summary import DOUBT, PERCENTILES, Interval
-from splitsecond.analysis.wording import by_place, chance, level, number, row
+from splitsecond.analysis.usable_rows import by_place, row
+from splitsecond.analysis.wording import chance, level, number
 from splitsecond.errors import CallerFault
 
 STATISTICS = (*PERCENTILES, "mean", "min", "max")

@@ -329,3 +329,22 @@ def _drift_statement(name: str, drift: SpeedDrift) -> Statement:
         f"{name} has become {direction}, {speeds}{evidence(moved, between, drift.p_value)}. This compares {halves}.",
         f"{name} is {direction} than before, {speeds}{evidence(moved, between, short=True)}.",
     )
+
+
+def speed_remarks(speeds: Sequence[ProductionSpeed]) -> list[str]:
+    """Return what limits the figures: grades that are missing, waits cut short, counts by events."""
+    few = [speed for speed in speeds if speed.needs]
+    said = (
+        [f"Without a grade: {len(few):,} of {len(speeds):,}. A grade needs {few[0].needs:,} successful requests."]
+        if few
+        else []
+    )
+    if any(speed.ttft_closed for speed in speeds):
+        said.append("Requests closed before their first token count in TTFT as longer than their wait.")
+    events = [speed.name for speed in speeds if speed.token_source.get("events")]
+    if events:
+        said.append(f"Tokens counted by events, because the provider reports none: {', '.join(events)}.")
+    estimated = [speed.name for speed in speeds if speed.token_source.get("estimate")]
+    if estimated:
+        said.append(f"Tokens estimated, because reported counts cannot be true: {', '.join(estimated)}.")
+    return said

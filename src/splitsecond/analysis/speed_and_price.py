@@ -14,36 +14,43 @@ from collections.abc import Mapping, Sequence
 from math import atanh, sqrt, tanh
 
 import numpy as np
+from msgspec import Struct
 
 from splitsecond.analysis.cost import usd
-from splitsecond.analysis.figures import TOTALS
-from splitsecond.analysis.findings import ConditionFindings, PricedSpeed, SpeedAndPrice
 from splitsecond.analysis.production import ProductionSpeed
 from splitsecond.analysis.summary import Z95, Floats, Interval
-from splitsecond.analysis.usable_rows import lightest_rows
-from splitsecond.analysis.wording import Statement, counted_as, in_a_line, level, listed, number, ratio
+from splitsecond.analysis.wording import Statement, counted_as, in_a_line, listed, number, ratio
 
 NEEDS = 5
 """Least number of targets for an interval of the correlation that says anything."""
 
 
-def speed_and_price(rows: Sequence[ConditionFindings]) -> SpeedAndPrice | None:
-    """Return speed against price of the targets of a run; None if fewer than two have both."""
-    points = [
-        PricedSpeed(
-            target=row.target,
-            row=row.condition,
-            load=level(row),
-            tps=row.tps.p50 or 0.0,
-            tps_ci95=row.tps.interval("p50"),
-            usd_per_million=row.usd_per_million or 0.0,
-            cost_adjusted_tps=TOTALS["cost_adjusted_tps"].value(row),
-            tokens_per_usd=TOTALS["tokens_per_usd"].value(row),
-        )
-        for row in lightest_rows(rows)
-        if row.usd_per_million and row.tps.p50
-    ]
-    return weighed(points)
+class PricedSpeed(Struct, kw_only=True):
+    """Speed and price of one target at one load: TPS p50 of one request, and US dollars per million tokens.
+
+    `frontier`: whether no target that costs no more is faster; "unsure" where intervals overlap.
+    """
+
+    target: str
+    row: str = ""
+    load: str = ""
+    tps: float
+    tps_ci95: Interval = (None, None)
+    usd_per_million: float
+    cost_adjusted_tps: float | None = None
+    tokens_per_usd: float | None = None
+    frontier: str = ""
+
+
+class SpeedAndPrice(Struct, kw_only=True):
+    """Speed against price of the targets. `correlation`: Spearman's, with its interval; `needs`: the number of targets
+    that the interval needs and lacks. `figure`: what the speed is, "TPS" or "total TPS"."""
+
+    targets: list[PricedSpeed]
+    correlation: float | None
+    ci95: Interval
+    needs: int = 0
+    figure: str = "TPS"
 
 
 def logged_speed_and_price(

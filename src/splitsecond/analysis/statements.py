@@ -17,13 +17,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from splitsecond.analysis.cost import cost_statements
 from splitsecond.analysis.figures import TOTALS, Figure, Total, ended, main_figures, ttft_figure
 from splitsecond.analysis.findings import ConditionFindings
 from splitsecond.analysis.grouping import grouped
+from splitsecond.analysis.row_cost import cost_statements
 from splitsecond.analysis.sample_comparison import SampleComparison, compare_blocks, compare_samples, holm
 from splitsecond.analysis.summary import PERCENTILES, Interval
-from splitsecond.analysis.usable_rows import load_order
+from splitsecond.analysis.usable_rows import load_order, row
 from splitsecond.analysis.wording import (
     ENGINE,
     Statement,
@@ -40,7 +40,6 @@ from splitsecond.analysis.wording import (
     number,
     percent,
     ratio,
-    row,
     span,
 )
 from splitsecond.observation import Observation

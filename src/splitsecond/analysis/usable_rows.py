@@ -1,9 +1,12 @@
-"""The rows of a run that comparisons across targets rest on."""
+"""Rows of a run: their names and places, and those that comparisons across targets rest on."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 
 from splitsecond.analysis.findings import ConditionFindings
-from splitsecond.analysis.wording import ENGINE, Loaded
+from splitsecond.analysis.wording import ENGINE, Loaded, level
+
+Place = tuple[str, int | None, float | None, bool, str, int]
 
 
 def load_of(row: Loaded) -> float:
@@ -42,3 +45,19 @@ def lightest_rows(rows: Sequence[ConditionFindings]) -> list[ConditionFindings]:
         return []
     least = min(map(load_order, lightest))
     return [row for row in lightest if load_order(row) == least]
+
+
+def row(findings: ConditionFindings, *, short: bool = False) -> str:
+    """Return the name of a row: "groq/llama at concurrency 8"."""
+    return f"{findings.target} {level(findings, short=short)}"
+
+
+def by_place(rows: Iterable[ConditionFindings]) -> dict[Place, ConditionFindings]:
+    """Return rows by what identifies them across runs: target, load, cache reuse, and a number if several are equal."""
+    seen: Counter[tuple[str, int | None, float | None, bool, str]] = Counter()
+    placed: dict[Place, ConditionFindings] = {}
+    for findings in rows:
+        place = findings.target, findings.concurrency, findings.rate, findings.cache_reuse, findings.workload
+        placed[(*place, seen[place])] = findings
+        seen[place] += 1
+    return placed

@@ -29,7 +29,8 @@ from splitsecond.analysis.figures import FIGURES, TOTALS, ttft_figure
 from splitsecond.analysis.findings import ConditionFindings, Run
 from splitsecond.analysis.gate import STATISTICS
 from splitsecond.analysis.summary import Summary
-from splitsecond.analysis.wording import Place, by_place, change, number, percent, row
+from splitsecond.analysis.usable_rows import Place, by_place, row
+from splitsecond.analysis.wording import change, number, percent
 
 SCHEMA = "splitsecond.watch/1"
 

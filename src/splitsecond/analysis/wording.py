@@ -1,14 +1,10 @@
 """Words of findings: numbers, conditions and counts as text. All sentences of this room use these functions."""
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from math import floor, log10
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from msgspec import Struct
-
-if TYPE_CHECKING:  # the gateway uses this module, and must not load numpy
-    from splitsecond.analysis.findings import ConditionFindings
 
 MISSING = "–"
 SIMULATED, ENGINE = "sim/", "engine/"
@@ -16,8 +12,6 @@ SIMULATED, ENGINE = "sim/", "engine/"
 
 LINE = 98
 """Columns of a line of findings on a terminal of 100, after the bullet."""
-
-Place = tuple[str, int | None, float | None, bool, str, int]
 
 
 class Statement(Struct, frozen=True):
@@ -151,11 +145,6 @@ def limits(of: Mapping[str, float]) -> str:
     )
 
 
-def row(findings: "ConditionFindings", *, short: bool = False) -> str:
-    """Return the name of a row: "groq/llama at concurrency 8"."""
-    return f"{findings.target} {level(findings, short=short)}"
-
-
 def counted(counts: dict[str, int]) -> str:
     """Format counts by kind, most frequent first: "3 http_429, 1 refused"."""
     return ", ".join(f"{n} {kind}" for kind, n in sorted(counts.items(), key=lambda item: (-item[1], item[0])))
@@ -164,14 +153,3 @@ def counted(counts: dict[str, int]) -> str:
 def listed(words: Sequence[str], last: str = "and") -> str:
     """Join words of a sentence: "a", "a and b", "a, b and c"; `last`: the word before the last one."""
     return f" {last} ".join([*([", ".join(words[:-1])] if words[1:] else []), *words[-1:]])
-
-
-def by_place(rows: "Iterable[ConditionFindings]") -> "dict[Place, ConditionFindings]":
-    """Return rows by what identifies them across runs: target, load, cache reuse, and a number if several are equal."""
-    seen: Counter[tuple[str, int | None, float | None, bool, str]] = Counter()
-    placed: dict[Place, ConditionFindings] = {}
-    for findings in rows:
-        place = findings.target, findings.concurrency, findings.rate, findings.cache_reuse, findings.workload
-        placed[(*place, seen[place])] = findings
-        seen[place] += 1
-    return placed

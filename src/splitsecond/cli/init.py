@@ -168,8 +168,8 @@ def _check(file: Path) -> None:
     from splitsecond.gateway.configuration.checkup import check_policies
     from splitsecond.gateway.configuration.error_messages import SeveralMistakes
     from splitsecond.gateway.configuration.reading import load
+    from splitsecond.gateway.configuration.settings import summary
     from splitsecond.gateway.configuration.warnings import problems
-    from splitsecond.gateway.process.reload import summary
 
     load(file, os.environ, serving=False)
     try:

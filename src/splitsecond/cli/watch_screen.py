@@ -10,8 +10,8 @@ from splitsecond import clock
 from splitsecond.analysis.watching import minute
 from splitsecond.cli.interruption import Interruption
 from splitsecond.cli.results import REPORT, Output, write_json
+from splitsecond.report.figure_cells import safe_text
 from splitsecond.report.live import LiveProgress
-from splitsecond.report.rows import safe_text
 from splitsecond.report.terminal import round_lines
 from splitsecond.runs.cost_limit import CostMeter
 from splitsecond.runs.measuring import FolderFailed, cannot_write

@@ -25,10 +25,7 @@ from typing import Self
 
 from splitsecond.errors import Fault
 from splitsecond.policies.fault_handling import all_failed, answered
-from splitsecond.service import Call, Reply, Service
-
-LOST = "another was faster"
-"""The reason with which losers are cancelled: it tells them from attempts whose caller has left."""
+from splitsecond.service import LOST, Call, Reply, Service
 
 
 class Contest:

@@ -4,5 +4,5 @@ PNG files (`plots`).
 Every view is made from the same two inputs, `analysis.findings.Run` and its observations. `rows` decides which figures
 a table shows and in which words; the views decide only how it looks. Nothing here computes a figure of `run.json`.
 Texts from providers and users are escaped by the templates of a page (`html`), and lose their control characters on a
-terminal (`rows.safe_text`).
+terminal (`figure_cells.safe_text`).
 """

@@ -6,8 +6,8 @@ from msgspec import Struct
 
 from splitsecond.analysis.findings import Capacity, CapacityStep, ConditionFindings, Run
 from splitsecond.analysis.slo import limited
-from splitsecond.report import rows
-from splitsecond.report.rows import FigureCell, Remark, number
+from splitsecond.report import figure_cells, rows
+from splitsecond.report.figure_cells import FigureCell, Remark, number
 
 HEADINGS = ("within limits", "TTFT p50", "TTFT p95", "TPS p50", "system tokens/s", "good requests/s")
 VERDICTS: Mapping[str, str] = {
@@ -66,8 +66,8 @@ def _cells(found: Capacity, step: CapacityStep, row: ConditionFindings) -> list[
     ttft = rows.ttft(row)
     others = [getattr(row, limited(name, open_loop=found.open_loop).name) for name in _other_limits(found)]
     # The table of all figures has the intervals; this one has the interval that decides.
-    figures = [rows.cell(summary, p) for summary, p in ((ttft, "p50"), (ttft, "p95"), (row.tps, "p50"))]
-    limits = [rows.cell(summary, "p95") for summary in others]
+    figures = [figure_cells.cell(summary, p) for summary, p in ((ttft, "p50"), (ttft, "p95"), (row.tps, "p50"))]
+    limits = [figure_cells.cell(summary, "p95") for summary in others]
     return [
         FigureCell(figure=f"{step.met:,} of {step.sent:,}", interval=f"{low:.1f}–{high:.1f}%"),
         *(FigureCell(figure=cell.figure, needs=cell.needs) for cell in figures),

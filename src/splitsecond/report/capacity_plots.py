@@ -6,7 +6,7 @@ from splitsecond.analysis.usable_rows import load_of
 from splitsecond.report.axis import Axis, fitted, load_axis, load_unit
 from splitsecond.report.capacity import VERDICTS
 from splitsecond.report.chart import Chart, LegendEntry, Plot, picture, target_entries
-from splitsecond.report.rows import number
+from splitsecond.report.figure_cells import number
 
 Steps = list[tuple[ConditionFindings, str]]
 """The row of each step with its verdict in words."""

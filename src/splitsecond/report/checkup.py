@@ -12,8 +12,8 @@ from splitsecond.analysis.accuracy import TRUSTED_TPOT_SHARE, TRUSTED_TTFT_MS, A
 from splitsecond.analysis.wording import counted_as, percent
 from splitsecond.clock import NS_PER_MS
 from splitsecond.observation import Observation
+from splitsecond.report.figure_cells import MISSING, number, safe_text, share
 from splitsecond.report.production import fitting
-from splitsecond.report.rows import MISSING, number, safe_text, share
 from splitsecond.report.terminal import name_text, titled_table
 
 _FEWER_OF_LEVELS = ("token\np99", "TTFT\nmax", "CPU", "receive\np99", "send\np99", "lag\np99", "TTFT\np50")

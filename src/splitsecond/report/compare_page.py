@@ -9,8 +9,8 @@ from splitsecond.analysis.wording import change, counted_as
 from splitsecond.report import rows
 from splitsecond.report.axis import linear
 from splitsecond.report.chart import ROW, Chart, LegendEntry, Plot, palette_entries, picture
+from splitsecond.report.figure_cells import MISSING, number
 from splitsecond.report.html import Badge, Headline, HtmlTable, TableCell, Tile, render
-from splitsecond.report.rows import MISSING, number
 
 MOST = 1.0
 """Largest change that decides the length of an axis; 1 is +100%."""

@@ -6,16 +6,16 @@ This module turns spending into texts, a table and a plot; `templates/cost.html`
 from collections.abc import Sequence
 
 from splitsecond.analysis.cost import usd
-from splitsecond.analysis.findings import SpeedAndPrice
+from splitsecond.analysis.speed_and_price import SpeedAndPrice
 from splitsecond.analysis.spending import Spending
 from splitsecond.analysis.wording import counted_as
 from splitsecond.errors import CallerFault
 from splitsecond.report.chart import LegendEntry, target_entries
+from splitsecond.report.figure_cells import share
 from splitsecond.report.html import Badge, Headline, HtmlTable, TableCell, Tile, render
-from splitsecond.report.money_plots import speed_against_price
 from splitsecond.report.png import png
+from splitsecond.report.price_plot import speed_against_price
 from splitsecond.report.production import spending_columns, spending_remarks
-from splitsecond.report.rows import share
 
 SOLD = ("target", "model", "provider")
 """Kinds of rows that have a price."""

@@ -10,8 +10,9 @@ from splitsecond.observation import Observation
 from splitsecond.report import rows, series
 from splitsecond.report.axis import Axis, fitted, linear, shares
 from splitsecond.report.chart import LINE, Chart, Plot, Point, picture
+from splitsecond.report.figure_cells import number
 from splitsecond.report.plot_frame import level_slug, on_axis, target_entries_of
-from splitsecond.report.rows import LoadLevel, number
+from splitsecond.report.rows import LoadLevel
 from splitsecond.report.series import Samples
 
 AREA_HEIGHT, IN_FLIGHT_HEIGHT = 220, 64

@@ -8,9 +8,9 @@ from splitsecond.analysis.statements import Lead, leads
 from splitsecond.analysis.usable_rows import lightest_rows, rows_by_target
 from splitsecond.analysis.wording import level, limits, ratio
 from splitsecond.observation import Observation
-from splitsecond.report import rows
+from splitsecond.report import figure_cells, rows
+from splitsecond.report.figure_cells import MISSING, number
 from splitsecond.report.html import Badge, Headline, Tile
-from splitsecond.report.rows import MISSING, number
 
 TTFT, TPS = "ttft_ms", "tps"
 
@@ -98,7 +98,7 @@ def _sentence(lightest: Sequence[ConditionFindings], by_metric: dict[str, Lead],
 
 def _alone(row: ConditionFindings) -> str:
     """Describe the speed of a single target."""
-    ttft, tps = rows.cell(rows.ttft(row), "p50").figure, rows.cell(row.tps, "p50").figure
+    ttft, tps = figure_cells.cell(rows.ttft(row), "p50").figure, figure_cells.cell(row.tps, "p50").figure
     if MISSING in (ttft, tps):
         return ""
     return f"{row.target} sends the first token after {ttft} ms, then {tps} tokens per second (p50, {level(row)})."
@@ -112,7 +112,7 @@ def _first(name: str, lead: Lead | None, lightest: Sequence[ConditionFindings]) 
         return None
     best = (max if figure.higher_is_better else min)(known, key=lambda pair: pair[0])[1]
     best = lead.best if lead is not None else best
-    cell = rows.cell(figure.summary(best), "p50")
+    cell = figure_cells.cell(figure.summary(best), "p50")
     note = _interval(cell)
     if lead is not None and lead.found.real and lead.found.ratio:
         between = lead.found.ci95
@@ -126,7 +126,7 @@ def _first(name: str, lead: Lead | None, lightest: Sequence[ConditionFindings]) 
     return Tile(label=label, value=cell.figure, unit=figure.unit, target=best.target, note=note)
 
 
-def _interval(cell: rows.FigureCell) -> str:
+def _interval(cell: figure_cells.FigureCell) -> str:
     return f"95% interval {cell.interval}" if cell.interval else ""
 
 
@@ -148,7 +148,7 @@ def _capacity_tiles(run: Run, found: Capacity) -> list[Tile]:
     tiles = [Tile(label="capacity", value=f"{found.holds:g}", unit=what, note=f"{limits(found.limits)} in {share}")]
     step = next(step for step in found.steps if step.load == found.holds)
     row = next(c for c in run.conditions if c.condition == step.condition)
-    ttft = rows.cell(rows.ttft(row), "p95")
+    ttft = figure_cells.cell(rows.ttft(row), "p95")
     tiles.append(Tile(label="TTFT p95 at this load", value=ttft.figure, unit="ms", note=_interval(ttft)))
     speed = number(row.output_tokens_per_s)
     tiles.append(Tile(label="system throughput at this load", value=speed, unit="tokens/s"))

@@ -12,7 +12,6 @@ from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from functools import cache
 from hashlib import sha256
-from typing import TYPE_CHECKING
 
 import jinja2
 import msgspec
@@ -20,10 +19,8 @@ from msgspec import Struct
 
 from splitsecond.analysis.wording import counted_as
 from splitsecond.report.chart import Legends, Plot
+from splitsecond.report.figure_cells import FigureCell
 from splitsecond.report.theme import page_colours
-
-if TYPE_CHECKING:
-    from splitsecond.report.rows import FigureCell  # imports numpy, which the gateway does not load for its dashboard
 
 
 class TableCell(Struct, frozen=True, kw_only=True):
@@ -44,7 +41,7 @@ class TableCell(Struct, frozen=True, kw_only=True):
     invalid: bool = False
 
 
-def figure_cell(found: "FigureCell") -> TableCell:
+def figure_cell(found: FigureCell) -> TableCell:
     """Return the cell of a figure, with its interval below it."""
     notes = [found.interval] if found.interval else []
     return TableCell(text=found.figure, notes=notes, look="weak" if found.needs else "")

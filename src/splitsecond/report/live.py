@@ -25,7 +25,7 @@ from splitsecond import clock
 from splitsecond.analysis.cost import usd
 from splitsecond.clock import NS_PER_MS, NS_PER_S
 from splitsecond.observation import Observation
-from splitsecond.report.rows import number, safe_text
+from splitsecond.report.figure_cells import number, safe_text
 
 REFRESH_NS = NS_PER_S // 4
 LINE_NS = 10 * NS_PER_S

@@ -9,8 +9,8 @@ from splitsecond.analysis.usable_rows import load_of
 from splitsecond.report import rows, series
 from splitsecond.report.axis import fitted, load_axis, load_unit
 from splitsecond.report.chart import NAMES, ROW, Chart, Plot, picture
+from splitsecond.report.figure_cells import number
 from splitsecond.report.plot_frame import kind_suffix, on_axis, target_entries_of
-from splitsecond.report.rows import number
 from splitsecond.report.series import Samples
 
 MARK, HEAVIEST_MARK = 4.0, 8.0

@@ -1,17 +1,18 @@
 """Plots about choosing: speed against price, break-even by volume, and the time of a response by its length."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from splitsecond.analysis.break_even import monthly_usd, tokens_words
 from splitsecond.analysis.cost import usd
-from splitsecond.analysis.findings import BreakEven, ConditionFindings, Run, SpeedAndPrice
+from splitsecond.analysis.findings import BreakEven, ConditionFindings, Run
 from splitsecond.analysis.usable_rows import lightest_rows
 from splitsecond.report import rows
 from splitsecond.report.axis import fitted, linear, logarithmic
-from splitsecond.report.chart import NARROW, Chart, LegendEntry, Plot, Point, picture, target_entries
-from splitsecond.report.rows import number
+from splitsecond.report.chart import NARROW, Chart, Plot, Point, picture, target_entries
+from splitsecond.report.figure_cells import number
+from splitsecond.report.price_plot import speed_against_price
 
 POINTS = 60
 """Points of a curve."""
@@ -21,35 +22,6 @@ def choosing_plots(run: Run) -> list[Plot]:
     """Return the plots that the run has data for."""
     entries = target_entries(rows.targets(run))
     return [*speed_against_price(run.speed_and_price, entries), *break_even(run), *length(run)]
-
-
-def speed_against_price(found: SpeedAndPrice | None, entries: Mapping[str, LegendEntry]) -> list[Plot]:
-    """Draw TPS against price, with the frontier as a line through the targets that no other beats on both."""
-    if found is None:
-        return []
-    points = sorted(found.targets, key=lambda p: p.usd_per_million)
-    best = [p for p in points if p.frontier == "yes"]
-    chart = Chart(
-        fitted("US dollars per million tokens", [p.usd_per_million for p in points]),
-        fitted(f"{found.figure} p50, tokens/s", [p.tps for p in points]),
-    )
-    chart.add(None, chart.line([(p.usd_per_million, p.tps) for p in best], steps=True, dash=True))
-    for p in points:
-        price = f"{usd(p.usd_per_million)} per million"
-        tip = f"{p.target}\n{found.figure} p50 {number(p.tps)}\n{price}\nfrontier: {p.frontier}"
-        mark = chart.mark(entries[p.target], p.usd_per_million, p.tps, tip, size=6)
-        chart.add(entries[p.target], mark, look="" if p.frontier == "yes" else "hollow")
-    return [
-        picture(
-            chart,
-            name="speed-price",
-            section="money",
-            title="Speed against price",
-            description=f"{found.figure} of one request against the cost of a million tokens. Further up is faster, "
-            "further left is cheaper. The dashed line joins the targets that no other beats on both, with filled "
-            f"marks: {', '.join(p.target for p in best)}.",
-        )
-    ]
 
 
 def break_even(run: Run) -> list[Plot]:

@@ -10,10 +10,10 @@ from rich.table import Table
 from rich.text import Text
 
 from splitsecond.analysis.cost import usd, usd_or_free
-from splitsecond.analysis.production import ProductionSpeed
+from splitsecond.analysis.production import ProductionSpeed, speed_remarks
 from splitsecond.analysis.spending import Spending
 from splitsecond.analysis.summary import Summary
-from splitsecond.report.rows import MISSING, FigureCell, cell, number, share
+from splitsecond.report.figure_cells import MISSING, FigureCell, cell, number, share
 from splitsecond.report.terminal import MORE_THAN_ANY_CONSOLE, SHORTEST_NAME, name_text
 
 GRADE_LOOKS = {1: "bold green", 2: "green", 3: "", 4: "yellow", 5: "red"}
@@ -95,25 +95,6 @@ def _grade(speed: ProductionSpeed) -> Text:
         return Text(MISSING)
     between = "–".join(map(str, sorted({speed.grades[0], speed.grades[-1]}))) if len(speed.grades) > 1 else ""
     return Text.assemble((str(speed.grade), GRADE_LOOKS[speed.grade]), (f" ({between})" if between else "", "dim"))
-
-
-def speed_remarks(speeds: Sequence[ProductionSpeed]) -> list[str]:
-    """Return what limits the figures: grades that are missing, waits cut short, counts by events."""
-    few = [speed for speed in speeds if speed.needs]
-    said = (
-        [f"Without a grade: {len(few):,} of {len(speeds):,}. A grade needs {few[0].needs:,} successful requests."]
-        if few
-        else []
-    )
-    if any(speed.ttft_closed for speed in speeds):
-        said.append("Requests closed before their first token count in TTFT as longer than their wait.")
-    events = [speed.name for speed in speeds if speed.token_source.get("events")]
-    if events:
-        said.append(f"Tokens counted by events, because the provider reports none: {', '.join(events)}.")
-    estimated = [speed.name for speed in speeds if speed.token_source.get("estimate")]
-    if estimated:
-        said.append(f"Tokens estimated, because reported counts cannot be true: {', '.join(estimated)}.")
-    return said
 
 
 def spending_table(rows: Sequence[Spending], total: Spending, by: str, console: Console) -> None:

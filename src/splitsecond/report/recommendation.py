@@ -10,8 +10,8 @@ from rich.text import Text
 from splitsecond.analysis.cost import usd_or_free
 from splitsecond.analysis.findings import Recommendation, TargetRating
 from splitsecond.analysis.recommendation import limit_words
+from splitsecond.report.figure_cells import MISSING, FigureCell, interval_text, number, safe_text
 from splitsecond.report.production import figure_text, fitting, table_of_names
-from splitsecond.report.rows import MISSING, FigureCell, interval_text, number, safe_text
 from splitsecond.report.terminal import name_text, print_item
 from splitsecond.report.use_matrix import KEEPS, short_load
 

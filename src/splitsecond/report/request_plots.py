@@ -6,8 +6,8 @@ from splitsecond.analysis.findings import ConditionFindings, Run
 from splitsecond.report import rows, series
 from splitsecond.report.axis import linear
 from splitsecond.report.chart import NAMES, ROW, Chart, Plot, picture
+from splitsecond.report.figure_cells import number
 from splitsecond.report.plot_frame import legends, level_slug, on_axis
-from splitsecond.report.rows import number
 from splitsecond.report.series import STAGES, Samples
 
 LEAST_ROW = 26

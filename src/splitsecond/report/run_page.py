@@ -12,13 +12,14 @@ from splitsecond.analysis.findings import ConditionFindings, NodeFindings, Run
 from splitsecond.analysis.recommendation import limit_words
 from splitsecond.analysis.wording import counted_as, listed
 from splitsecond.observation import Observation
-from splitsecond.report import capacity, rows, savings, use_matrix
+from splitsecond.report import capacity, figure_cells, rows, savings, use_matrix
 from splitsecond.report.definitions import DEFINITIONS
+from splitsecond.report.figure_cells import MISSING, number
 from splitsecond.report.headline import run_headline
 from splitsecond.report.html import HtmlTable, Row, TableCell, figure_cell, render
 from splitsecond.report.plot_frame import legends
 from splitsecond.report.plots import plots_of
-from splitsecond.report.rows import MISSING, MetricColumn, number
+from splitsecond.report.rows import MetricColumn
 from splitsecond.report.series import STAGES, stages_of
 
 SHOWN_ELSEWHERE = ("command", "conditions.", "notes", "prices.")
@@ -102,7 +103,7 @@ def _invalid(run: Run) -> dict[str, Any] | None:
     return {"heading": "INVALID" if run.invalid else some, "reasons": reasons, "all": bool(run.invalid)}
 
 
-def _remark_lines(remarks: Iterable[rows.Remark]) -> list[str]:
+def _remark_lines(remarks: Iterable[figure_cells.Remark]) -> list[str]:
     """Return the notes below a table. The banner has the reasons for INVALID, and errors have a section."""
     return [f"{remark.who or 'All rows'}: {remark.text}" for remark in remarks if remark.kind == "note"]
 
@@ -243,7 +244,7 @@ def _condition_tables(
 
 def _figure(name: str, percentile: str = "p50") -> Callable[[ConditionFindings], str]:
     """Return a column's figure: a percentile of a distribution, without its interval."""
-    return lambda condition: rows.cell(getattr(condition, name), percentile).figure
+    return lambda condition: figure_cells.cell(getattr(condition, name), percentile).figure
 
 
 def _instrument(name: str) -> Callable[[ConditionFindings], str]:
@@ -297,12 +298,12 @@ def _server_tables(run: Run) -> list[HtmlTable]:
 
 def _output_share(condition: ConditionFindings) -> str:
     tokens_in, tokens_out = condition.input_tokens, condition.output_tokens
-    return MISSING if tokens_in is None or not tokens_out else rows.share(tokens_out / (tokens_in + tokens_out))
+    return MISSING if tokens_in is None or not tokens_out else figure_cells.share(tokens_out / (tokens_in + tokens_out))
 
 
 def _cached_share(condition: ConditionFindings) -> str:
     cached, tokens_in = condition.cached_tokens, condition.input_tokens
-    return MISSING if cached is None or not tokens_in else rows.share(cached / tokens_in)
+    return MISSING if cached is None or not tokens_in else figure_cells.share(cached / tokens_in)
 
 
 MONEY: Sequence[tuple[str, Sequence[Column]]] = (
@@ -333,7 +334,7 @@ INSTRUMENT: Sequence[tuple[str, Sequence[Column]]] = (
         "The instrument in each row, times in ms",
         (
             ("arrival times", _clock),
-            ("priority", lambda c: c.instrument.priority or rows.MISSING),
+            ("priority", lambda c: c.instrument.priority or figure_cells.MISSING),
             ("merged first tokens", lambda c: f"{c.instrument.first_tokens_merged:,}"),
             ("sparse reads", lambda c: f"{c.instrument.sparse:,}"),
             ("merged last tokens", lambda c: f"{c.instrument.last_tokens_merged:,}"),
@@ -343,8 +344,8 @@ INSTRUMENT: Sequence[tuple[str, Sequence[Column]]] = (
             ("sent late p50", _instrument("late_p50_ms")),
             ("sent late p99", _instrument("late_p99_ms")),
             ("in flight", _instrument("in_flight")),
-            ("CPU wait", lambda c: rows.share(c.instrument.runqueue_wait_share)),
-            ("CPU", lambda c: rows.share(c.instrument.cpu_share)),
+            ("CPU wait", lambda c: figure_cells.share(c.instrument.runqueue_wait_share)),
+            ("CPU", lambda c: figure_cells.share(c.instrument.cpu_share)),
             ("CPU per 1,000 tokens", _instrument("cpu_ms_per_1000_tokens")),
             ("GC runs", lambda c: f"{c.instrument.collections:,}"),
         ),
@@ -357,12 +358,12 @@ NODE: Sequence[tuple[str, Callable[[NodeFindings], str]]] = (
     ("errors", lambda node: f"{node.errors:,}"),
     ("TTFT p50", lambda node: number(node.ttft_p50_ms)),
     ("clock known to ±", lambda node: number(node.clock_error_ms)),
-    ("priority", lambda node: node.instrument.priority or rows.MISSING),
+    ("priority", lambda node: node.instrument.priority or figure_cells.MISSING),
     ("read lag p50", lambda node: number(node.instrument.lag_p50_ms)),
     ("read lag p99", lambda node: number(node.instrument.lag_p99_ms)),
     ("sent late p99", lambda node: number(node.instrument.late_p99_ms)),
     ("in flight", lambda node: number(node.instrument.in_flight)),
-    ("CPU wait", lambda node: rows.share(node.instrument.runqueue_wait_share)),
+    ("CPU wait", lambda node: figure_cells.share(node.instrument.runqueue_wait_share)),
     ("CPU per 1,000 tokens", lambda node: number(node.instrument.cpu_ms_per_1000_tokens)),
-    ("INVALID", lambda node: " ".join(node.invalid) or rows.MISSING),
+    ("INVALID", lambda node: " ".join(node.invalid) or figure_cells.MISSING),
 )

@@ -5,7 +5,8 @@ from msgspec import Struct
 from splitsecond.analysis.cost import usd
 from splitsecond.analysis.findings import CacheSaving, FigureChange, Run
 from splitsecond.analysis.wording import change
-from splitsecond.report.rows import MISSING, load_words, number, share
+from splitsecond.report.figure_cells import MISSING, number, share
+from splitsecond.report.rows import load_words
 
 TITLE = "What prompt caching saves"
 HEADINGS = ("TTFT p50, ms", "TTFT p95, ms", "cached input", "$ per 1,000 requests")

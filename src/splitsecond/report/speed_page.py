@@ -7,7 +7,7 @@ the filters, which run in the browser.
 from collections.abc import Sequence
 
 from splitsecond.analysis.cost import usd_or_free
-from splitsecond.analysis.production import GRADES, SLOWEST, ProductionSpeed
+from splitsecond.analysis.production import GRADES, SLOWEST, ProductionSpeed, speed_remarks
 from splitsecond.analysis.speed_and_price import logged_speed_and_price, speed_and_price_statements
 from splitsecond.analysis.summary import Summary
 from splitsecond.analysis.wording import counted_as, full
@@ -15,11 +15,10 @@ from splitsecond.catalog.model_names import identify
 from splitsecond.errors import CallerFault
 from splitsecond.report.axis import linear
 from splitsecond.report.chart import NAMES, Chart, LegendEntry, Plot, palette_entries, picture, target_entries
+from splitsecond.report.figure_cells import MISSING, cell, number, share
 from splitsecond.report.html import Badge, Headline, HtmlTable, TableCell, Tile, figure_cell, render
-from splitsecond.report.money_plots import speed_against_price
 from splitsecond.report.png import png
-from splitsecond.report.production import speed_remarks
-from splitsecond.report.rows import MISSING, cell, number, share
+from splitsecond.report.price_plot import speed_against_price
 
 STEP = 30
 """Pixels of a bar and the space to the next."""

@@ -26,8 +26,8 @@ from splitsecond.analysis.findings import Capacity, FigureChange, Run
 from splitsecond.analysis.throughput import BatchThroughput
 from splitsecond.analysis.watching import RoundNews, WatchRound, minute
 from splitsecond.analysis.wording import Statement, change, counted_as, paired
-from splitsecond.report import capacity, rows, savings, use_matrix
-from splitsecond.report.rows import MISSING, number, safe_text
+from splitsecond.report import capacity, figure_cells, rows, savings, use_matrix
+from splitsecond.report.figure_cells import MISSING, number, safe_text
 
 PER_MILLION = "usd_per_million"
 SAVINGS = ("TTFT p50\nms", "TTFT p95\nms", "cached\ninput", "$ per 1,000\nrequests")
@@ -51,7 +51,7 @@ class TableLayout(Struct, frozen=True, kw_only=True):
 
     beside: bool = False
     name_width: int = 0
-    percentiles: Sequence[str] = rows.MAIN_PERCENTILES
+    percentiles: Sequence[str] = figure_cells.MAIN_PERCENTILES
     more: Sequence[Figure] = ()
 
 
@@ -62,7 +62,7 @@ LAYOUTS = (
     TableLayout(),
 )
 BROKEN_NAMES = TableLayout(name_width=SHORTEST_NAME)
-ONLY_MEDIANS = TableLayout(name_width=SHORTEST_NAME, percentiles=rows.MAIN_PERCENTILES[:1])
+ONLY_MEDIANS = TableLayout(name_width=SHORTEST_NAME, percentiles=figure_cells.MAIN_PERCENTILES[:1])
 
 Tables = Callable[[TableLayout], list[Table]]
 
@@ -116,7 +116,7 @@ def _print_levels(run: Run, console: Console) -> None:
         console.print()
 
 
-def _print_remarks(said: Sequence[rows.Remark], count: int, console: Console) -> None:
+def _print_remarks(said: Sequence[figure_cells.Remark], count: int, console: Console) -> None:
     """Print the remarks below a table of `count` rows."""
     for remark in said:
         who = remark.who or ("both" if count == 2 else f"all {count}")
@@ -259,7 +259,7 @@ def _main_columns(layout: TableLayout, *, open_loop: bool) -> list[rows.MetricCo
     return [c for c in found if c.label not in further or c.percentile == layout.percentiles[0]]
 
 
-def _cell(cell: rows.FigureCell) -> StyledCell:
+def _cell(cell: figure_cells.FigureCell) -> StyledCell:
     return StyledCell(text=cell.figure, look="dim" if cell.needs else "", remark=cell.interval)
 
 
@@ -335,7 +335,9 @@ def _moved(changed: ConditionChange, column: rows.MetricColumn) -> StyledCell:
     if not found:
         return StyledCell(text=MISSING)
     (moved,) = found
-    return StyledCell(text=rows.number(moved.after), remark=_change(moved.change), remark_look=_change_look(moved))
+    return StyledCell(
+        text=figure_cells.number(moved.after), remark=_change(moved.change), remark_look=_change_look(moved)
+    )
 
 
 def _total(total: FigureChange) -> StyledCell:
@@ -345,7 +347,9 @@ def _total(total: FigureChange) -> StyledCell:
         )
     if total.figure == PER_MILLION:
         return StyledCell(text=usd(total.after), remark=_change(total.change))
-    return StyledCell(text=rows.number(total.after), remark=_change(total.change), remark_look=_change_look(total))
+    return StyledCell(
+        text=figure_cells.number(total.after), remark=_change(total.change), remark_look=_change_look(total)
+    )
 
 
 def _money(changed: ConditionChange) -> list[FigureChange]:

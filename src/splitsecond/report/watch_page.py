@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from splitsecond.analysis.control_chart import HOURS_KNOWN_AFTER, LEAST, SETTLES, WINDOW_HOURS
 from splitsecond.analysis.watching import SeriesPoint, WatchedSeries, WatchFindings, minute
 from splitsecond.analysis.wording import counted_as, listed
+from splitsecond.report.figure_cells import MISSING, number, share
 from splitsecond.report.html import Badge, Headline, HtmlTable, TableCell, Tile, render
-from splitsecond.report.rows import MISSING, number, share
 from splitsecond.report.watch_plots import STATES, skipped_words, watch_plots
 
 HEADINGS = {"ttft_ms": "Time to first token, ms", "tps": "TPS of one request, tokens/s", "errors": "Errors"}

@@ -10,7 +10,7 @@ from splitsecond.analysis.watching import SeriesPoint, WatchedSeries, WatchFindi
 from splitsecond.analysis.wording import counted_as
 from splitsecond.report.axis import Axis, linear, moments
 from splitsecond.report.chart import Chart, LegendEntry, Plot, picture
-from splitsecond.report.rows import MISSING, number, share
+from splitsecond.report.figure_cells import MISSING, number, share
 
 AREA_HEIGHT = 170
 SHOWN = 500

@@ -18,8 +18,9 @@ from splitsecond import clock
 from splitsecond.analysis.cost import usd
 from splitsecond.analysis.findings import ConditionFindings, Run
 from splitsecond.analysis.gate import Gate
+from splitsecond.analysis.usable_rows import row
 from splitsecond.analysis.watching import RoundNews, WatchFindings, WatchHistory, WatchRound
-from splitsecond.analysis.wording import counted_as, listed, row
+from splitsecond.analysis.wording import counted_as, listed
 from splitsecond.errors import CallerFault, Fault
 from splitsecond.loadgen.calibration import fault_note
 from splitsecond.loadgen.plan import without

@@ -107,7 +107,7 @@ class SimulatedProvider:
             if endpoint is None and (page := await self._own_page(cycle)) is not None:
                 await cycle.answer(200, page)
                 return
-            api_format = endpoint.api_format if endpoint is not None else ""
+            api_format = endpoint.format_name if endpoint is not None else ""
             entry = self._journal.add(method, path, cycle.query.decode("latin-1"), cycle.headers, api_format)
             self._check_key(cycle)
             if token_count is not None and method == "POST":

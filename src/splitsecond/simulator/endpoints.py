@@ -70,9 +70,9 @@ class ApiEndpoint(msgspec.Struct, frozen=True, kw_only=True):
     writer: WriterType | None = None
 
     @property
-    def api_format(self) -> str:
+    def format_name(self) -> str:
         """The name of the API format."""
-        return self.dialect.error_body.__module__.split(".")[2]
+        return self.dialect.error_body.__module__.split(".")[-2]
 
     def parse(self, body: bytes, path: str) -> ServerRequest:
         """Read a request from its body and its path with the query. Raises `CallerFault`."""

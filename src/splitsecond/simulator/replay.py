@@ -43,7 +43,7 @@ class ReplayedProvider:
         if (page := self._own_page(cycle)) is not None:
             await cycle.answer(200, page)
             return
-        format_name = endpoint.api_format if endpoint is not None else ""
+        format_name = endpoint.format_name if endpoint is not None else ""
         entry = self._journal.add(cycle.method, cycle.path, cycle.query.decode("latin-1"), cycle.headers, format_name)
         try:
             body = await cycle.body(MAX_REQUEST_BYTES)

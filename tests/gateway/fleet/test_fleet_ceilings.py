@@ -3,7 +3,7 @@
 import pytest
 
 from splitsecond.errors import CallerFault
-from splitsecond.gateway.configuration.reading import MOST_LIMITED, read
+from splitsecond.gateway.configuration.reading import MAX_LIMITED, read
 from splitsecond.gateway.records.fleet_ceilings import FleetCeilings
 from splitsecond.gateway.records.shared_counters import MOST_NAMES
 
@@ -42,7 +42,7 @@ def test_more_keys_with_limits_than_a_fleet_can_hold_are_refused() -> None:
         keys = "\n".join(f"- {{name: k{each}, key: env:K{each}, requests_per_minute: 5}}" for each in range(number))
         return f"shared: postgresql://splitsecond@db/fleet\nkeys:\n{keys}\n"
 
-    environment = {f"K{each}": f"a-key-that-is-long-{each}" for each in range(MOST_LIMITED + 1)}
+    environment = {f"K{each}": f"a-key-that-is-long-{each}" for each in range(MAX_LIMITED + 1)}
     assert len(read(settings(2), environment).keys) == 2
-    with pytest.raises(CallerFault, match=f"{MOST_LIMITED + 1:,} keys have limits"):
-        read(settings(MOST_LIMITED + 1), environment)
+    with pytest.raises(CallerFault, match=f"{MAX_LIMITED + 1:,} keys have limits"):
+        read(settings(MAX_LIMITED + 1), environment)

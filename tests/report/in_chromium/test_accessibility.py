@@ -13,7 +13,7 @@ from tests.report.test_compare_page import comparison
 from tests.report.test_speed_page import speed_page
 from tests.report.test_watch import history
 
-from splitsecond.analysis.findings import PricedSpeed, SpeedAndPrice
+from splitsecond.analysis.speed_and_price import PricedSpeed, SpeedAndPrice
 from splitsecond.report.compare_page import render_comparison
 from splitsecond.report.cost_page import render_cost
 from splitsecond.report.run_page import render_run

@@ -13,9 +13,8 @@ from splitsecond.catalog.prices import listing
 from splitsecond.catalog.provider import names
 from splitsecond.errors import CallerFault
 from splitsecond.gateway.configuration.error_messages import Mistakes
-from splitsecond.gateway.configuration.settings import FleetSettings, GatewaySettings
+from splitsecond.gateway.configuration.settings import FleetSettings, GatewaySettings, summary
 from splitsecond.gateway.configuration.warnings import misspelt, problems, unpriced
-from splitsecond.gateway.process.reload import summary
 from splitsecond.policies.expression import Expression, TargetName, targets
 from splitsecond.policies.settings import setting_text
 from splitsecond.redaction import redacted

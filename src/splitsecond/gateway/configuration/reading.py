@@ -19,10 +19,14 @@ from splitsecond.gateway.configuration import target_specs
 from splitsecond.gateway.configuration.error_messages import Mistakes, SeveralMistakes, bad, shaped
 from splitsecond.gateway.configuration.file_schema import ConfigFile, KeyConfig, LogConfig, ProviderConfig, RouteConfig
 from splitsecond.gateway.configuration.secrets import Secrets, is_reference
-from splitsecond.gateway.configuration.settings import FleetSettings, GatewaySettings, Listen, check_reach
+from splitsecond.gateway.configuration.settings import (
+    STANDARD_OUTPUT,
+    FleetSettings,
+    GatewaySettings,
+    Listen,
+    check_reach,
+)
 from splitsecond.gateway.configuration.yaml_text import parsed
-from splitsecond.gateway.records.access_log import STANDARD_OUTPUT
-from splitsecond.gateway.records.shared_counters import MOST_NAMES
 from splitsecond.policies.definition import Policy
 from splitsecond.policies.expression import Expression, parse, targets
 from splitsecond.policies.settings import Duration
@@ -41,8 +45,9 @@ from splitsecond.validation import nearest
 
 LEAST_KEY = 16
 """Least length of a client's key in characters. Shorter keys can be guessed."""
-MOST_LIMITED = MOST_NAMES // 2
-"""Keys with limits in a fleet. The other places are for keys that are replaced while the gateway runs."""
+MAX_LIMITED = 2048
+"""Keys with limits in a fleet: half the places of `shared_counters`. The others are for keys that replace these while
+the gateway runs."""
 _ORIGIN = re.compile(r"\*|https?://[^/?#@\s]+")
 _SQLITE = "sqlite:///"
 NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -286,8 +291,8 @@ def _shared(entry: Any, secrets: Secrets) -> FleetSettings | None:
 
 def _check_number(keys: Sequence[ClientKey], shared: FleetSettings | None) -> None:
     limited = sum(each.requests_per_minute is not None or each.usd_per_day is not None for each in keys)
-    if shared is not None and limited > MOST_LIMITED:
-        what = f"{limited:,} keys have limits; with `shared` the maximum is {MOST_LIMITED:,}"
+    if shared is not None and limited > MAX_LIMITED:
+        what = f"{limited:,} keys have limits; with `shared` the maximum is {MAX_LIMITED:,}"
         raise bad("keys", what, "Remove limits, or divide the keys between two fleets.")
 
 

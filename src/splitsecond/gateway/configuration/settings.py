@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta, Raw, Struct, structs
 
+from splitsecond.analysis.wording import counted_as
 from splitsecond.errors import CallerFault
 from splitsecond.policies.expression import LONGEST, parse
 from splitsecond.policies.user_policies import PolicyFile
@@ -53,6 +54,10 @@ class FleetSettings(Struct, frozen=True):
 
     def __repr__(self) -> str:
         return "FleetSettings()"
+
+
+STANDARD_OUTPUT = "-"
+"""As the path of the access log."""
 
 
 class GatewaySettings(RouterSettings, frozen=True, kw_only=True):
@@ -108,3 +113,8 @@ def check_reach(settings: GatewaySettings) -> None:
             kind="no_keys",
             hint="Add keys: [{name: web, key: env:WEB_KEY}] to the configuration, or listen on 127.0.0.1.",
         )
+
+
+def summary(settings: GatewaySettings) -> str:
+    """Return the number of routes and keys as text."""
+    return f"{counted_as(len(settings.routes), 'route')}, {counted_as(len(settings.keys), 'key')}"

@@ -16,11 +16,10 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from splitsecond.analysis.wording import counted_as
 from splitsecond.errors import CallerFault, say
 from splitsecond.gateway.configuration.defaults import unconfigured
 from splitsecond.gateway.configuration.reading import Check, load
-from splitsecond.gateway.configuration.settings import GatewaySettings, check_reach
+from splitsecond.gateway.configuration.settings import GatewaySettings, check_reach, summary
 from splitsecond.gateway.process.service_manager import ServiceManager
 from splitsecond.internal_errors import contained, report_internal_error
 from splitsecond.router.settings import NO_SIMULATOR
@@ -167,11 +166,6 @@ class ConfigWatcher:
             say(f"{self._source.path or 'the environment'} is loaded: {summary(found)}.")
         for name in waiting:
             say(f"{name} has changed; restart the gateway to apply it.")
-
-
-def summary(settings: GatewaySettings) -> str:
-    """Return the number of routes and keys as text."""
-    return f"{counted_as(len(settings.routes), 'route')}, {counted_as(len(settings.keys), 'key')}"
 
 
 def on_hangup(reload: Callable[[], None], end: Callable[[], None]) -> None:

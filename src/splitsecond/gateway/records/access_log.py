@@ -14,9 +14,9 @@ from msgspec import Struct
 
 from splitsecond import clock
 from splitsecond.errors import file_faults
+from splitsecond.gateway.configuration.settings import STANDARD_OUTPUT
 from splitsecond.store.call_record import CallRecord
 
-STANDARD_OUTPUT = "-"
 CHECK_S = 1.0
 """How often the file is checked for having been renamed."""
 MODE = 0o600

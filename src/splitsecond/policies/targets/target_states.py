@@ -30,12 +30,11 @@ from splitsecond import clock
 from splitsecond.errors import Fault, Overloaded, ProviderFault, TimedOut
 from splitsecond.observation import Observation
 from splitsecond.policies.choosing.prompt_size import input_tokens
-from splitsecond.policies.contest import LOST
 from splitsecond.policies.targets.escalations import EscalationRate
 from splitsecond.policies.targets.estimate import SpeedEstimate
 from splitsecond.policies.targets.target_info import TargetInfo
 from splitsecond.policies.targets.target_state import NEVER_NS, AccountKey, TargetState, TargetStatus
-from splitsecond.service import Call, Notes, Reply, Service
+from splitsecond.service import LOST, Call, Notes, Reply, Service
 from splitsecond.timers import EARLY_NS
 
 PAYMENT_REQUIRED = 402
